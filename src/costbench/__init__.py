@@ -1,0 +1,1 @@
+"""costbench: reproducible benchmarking of cost models of tensor programs."""

@@ -1,0 +1,86 @@
+"""The error tree. Every error a user can cause names the file, the field and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TypeVar
+
+
+class CostbenchError(Exception):
+    """A problem with what came in; the command line prints it as one line and exits with 1.
+
+    Args:
+        problem: what is wrong, with the offending value.
+        where: file (or program, kernel, section) in which it was found.
+        field: field or key inside `where`.
+        expected: what would have been accepted.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        where: str | PathLike[str] | None = None,
+        field: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.where = None if where is None else str(where)
+        self.field = field
+        self.expected = expected
+        super().__init__(self.message())
+
+    def message(self) -> str:
+        """`where: field: problem (expected ...)`, leaving out what is not known."""
+        head = ": ".join(part for part in (self.where, self.field) if part)
+        tail = f" (expected {self.expected})" if self.expected else ""
+        return f"{head}: {self.problem}{tail}" if head else f"{self.problem}{tail}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only fields do not survive the default pickling between worker processes.
+        return (_rebuild, (type(self), self.problem, self.where, self.field, self.expected))
+
+
+def _rebuild(
+    kind: type[CostbenchError], problem: str, where: str | None, field: str | None, expected: str | None
+) -> CostbenchError:
+    return kind(problem, where=where, field=field, expected=expected)
+
+
+class ParamsError(CostbenchError):
+    """An unknown key, a wrong type or an impossible value in a parameter file."""
+
+
+class HloError(CostbenchError):
+    """Bytes that are no HLO module, or a module that breaks an invariant."""
+
+
+class TargetError(CostbenchError):
+    """An unknown chip, or a chip file with a missing or impossible field."""
+
+
+class UnsupportedKernelError(CostbenchError):
+    """A kernel that the compiler or the machine cannot lower; never priced as zero."""
+
+
+class DataError(CostbenchError):
+    """A missing, corrupt or half-written data file, or values such as NaN that cannot be data."""
+
+
+class ChoiceError(CostbenchError):
+    """A name that is not among the choices."""
+
+
+_T = TypeVar("_T")
+
+
+def choose(table: Mapping[str, _T], name: str, kind: str) -> _T:
+    """The entry of `table` called `name`.
+
+    Raises:
+        ChoiceError: naming `kind` and the choices, if there is none.
+    """
+    if name not in table:
+        raise ChoiceError(f"unknown {kind} {name!r}", expected="one of " + ", ".join(sorted(table)))
+    return table[name]

@@ -1,0 +1,1 @@
+"""XLA programs as immutable values: reading, checking, counting and fingerprinting them."""
