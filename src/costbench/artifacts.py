@@ -1,0 +1,256 @@
+"""Files that are either whole or absent, and digests that say whether two of them are the same.
+
+Everything costbench leaves on disk is written to a temporary file in the destination's own folder,
+flushed to the device and renamed over the destination, so a reader (or the next `dvc repro` after a
+kill) never meets half a file. A temporary's name carries the host and process that wrote it, so
+those of dead processes can be told from those still being written. JSON has one form (sorted keys,
+no NaN), which makes equal contents equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+from typing import NoReturn
+
+from costbench.errors import DataError
+
+_TEMPORARY = re.compile(r"^\.tmp-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}-")
+_DAY_S = 24 * 3600.0
+# A prefix keeps the suffix, by which np.save and friends choose a format; 120 characters of the
+# name stay far below the 255 bytes that file systems allow.
+_KEPT_NAME_LENGTH = 120
+
+
+def _host_tag() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _temporary_for(path: Path) -> Path:
+    tag = f".tmp-{_host_tag()}-{os.getpid()}-{secrets.token_hex(4)}-"
+    return path.with_name(tag + path.name[-_KEPT_NAME_LENGTH:])
+
+
+@contextmanager
+def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; what is written there becomes `path` on success.
+
+    Folders are made as needed. The temporary keeps the suffix of `path` and does not exist yet. When
+    the block raises, the temporary is removed and `path` is left as it was.
+
+    Raises:
+        DataError: naming `path`, if it cannot be written (no space, no permission, a folder in the
+            way) or the block wrote nothing. An OSError about another file passes through.
+    """
+    destination = Path(path)
+    temporary = _temporary_for(destination)
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _flush(temporary, destination)
+        os.replace(temporary, destination)
+        _flush_folder(destination.parent)
+    except OSError as error:
+        _discard(temporary)
+        if error.filename is None or _concerns(error.filename, temporary, destination):
+            _refuse(destination, "write", error)
+        raise
+    except BaseException:
+        _discard(temporary)
+        raise
+
+
+def _discard(temporary: Path) -> None:
+    # The first error is the one to report, so a second one must not take its place.
+    with suppress(OSError):
+        temporary.unlink(missing_ok=True)
+
+
+def _concerns(filename: object, temporary: Path, destination: Path) -> bool:
+    # mkdir names the first folder that could not be made, which is any of the parents.
+    named = Path(os.fsdecode(filename)) if isinstance(filename, str | bytes | PathLike) else None
+    return named in (temporary, destination, *destination.parents)
+
+
+def _flush(temporary: Path, destination: Path) -> None:
+    if not temporary.exists():
+        raise DataError("nothing was written", where=destination)
+    with temporary.open("rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse(path: Path, action: str, error: OSError) -> NoReturn:
+    raise DataError(f"cannot {action}: {error.strerror or error}", where=path) from error
+
+
+def write_bytes(path: str | PathLike[str], data: bytes) -> None:
+    """Write `data` to `path` atomically. Raises: DataError naming `path` if that is impossible."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: str | PathLike[str], text: str) -> None:
+    """Write `text` as UTF-8 with `\\n` line ends. Raises: DataError naming `path`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: str | PathLike[str], obj: object) -> None:
+    """Write `obj` as JSON: sorted keys, indent 1, trailing newline; equal objects, equal bytes.
+
+    Raises:
+        DataError: naming `path` and the field, if a number is NaN or infinite, or if `path` cannot
+            be written.
+    """
+    culprit = _first_non_finite(obj, "")
+    if culprit is not None:
+        field, value = culprit
+        raise DataError(f"{value!r} cannot be stored", where=path, field=field, expected="a finite number")
+    text = json.dumps(obj, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False)
+    write_text(path, text + "\n")
+
+
+def _first_non_finite(obj: object, field: str) -> tuple[str, float] | None:
+    if isinstance(obj, float):
+        return None if math.isfinite(obj) else (field, obj)
+    if isinstance(obj, dict):
+        children = [(f"{field}.{key}" if field else str(key), value) for key, value in obj.items()]
+    elif isinstance(obj, list | tuple):
+        children = [(f"{field}[{index}]", value) for index, value in enumerate(obj)]
+    else:
+        return None
+    found = (_first_non_finite(value, name) for name, value in children)
+    return next((culprit for culprit in found if culprit is not None), None)
+
+
+def read_bytes(path: str | PathLike[str]) -> bytes:
+    """The contents of `path`. Raises: DataError naming `path` if it is missing or unreadable."""
+    source = Path(path)
+    try:
+        return source.read_bytes()
+    except FileNotFoundError as error:
+        raise DataError("no such file", where=source) from error
+    except OSError as error:
+        _refuse(source, "read", error)
+
+
+def read_json(path: str | PathLike[str]) -> object:
+    """The value in a JSON file.
+
+    Raises:
+        DataError: naming `path`, if it is missing, no UTF-8, no JSON (with line and column), or
+            holds NaN or an infinity.
+    """
+    data = read_bytes(path)
+
+    def refuse_constant(name: str) -> NoReturn:
+        raise DataError(f"{name} is no JSON number", where=path, expected="a finite number")
+
+    try:
+        value: object = json.loads(data.decode("utf-8"), parse_constant=refuse_constant)
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 at byte {error.start}", where=path, expected="JSON") from error
+    except json.JSONDecodeError as error:
+        problem = f"malformed JSON at line {error.lineno} column {error.colno}: {error.msg}"
+        raise DataError(problem, where=path) from error
+    return value
+
+
+def digest_bytes(data: bytes) -> str:
+    """SHA-256 of `data`, 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_file(path: str | PathLike[str]) -> str:
+    """SHA-256 of a file's contents, read in pieces. Raises: DataError naming `path`."""
+    source = Path(path)
+    try:
+        with source.open("rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except FileNotFoundError as error:
+        raise DataError("no such file", where=source) from error
+    except OSError as error:
+        _refuse(source, "read", error)
+
+
+def digest_files(paths: Iterable[str | PathLike[str]], root: str | PathLike[str]) -> str:
+    """One SHA-256 over the names (relative to `root`) and contents of files, in whatever order given.
+
+    SHA-256 over the lines `sha256(contents) name` in order of name; a file given twice counts once.
+
+    Raises:
+        DataError: naming the file, if one is missing or lies outside `root`.
+    """
+    base = Path(root).resolve()
+    names: dict[str, Path] = {}
+    for path in paths:
+        source = Path(path)
+        # The folder is resolved and the file is not: DVC may link files to its cache.
+        place = source.parent.resolve() / source.name
+        if not place.is_relative_to(base):
+            raise DataError("outside the folder that is digested", where=source, expected=f"a file in {base}")
+        names[place.relative_to(base).as_posix()] = source
+    lines = (f"{digest_file(names[name])} {json.dumps(name)}\n" for name in sorted(names))
+    return digest_bytes("".join(lines).encode())
+
+
+def remove_stale_temporaries(folder: str | PathLike[str]) -> tuple[str, ...]:
+    """Remove temporaries in `folder` that a killed process left; their names, sorted.
+
+    A temporary is stale when its process is gone from this host, or after a day: another host's
+    processes cannot be seen from here, and a process number may have been given away again.
+    Temporaries of live processes stay. A folder that does not exist has none.
+
+    Raises:
+        DataError: naming the file, if a stale temporary cannot be removed.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        return ()
+    removed = []
+    for entry in sorted(place.iterdir()):
+        match = _TEMPORARY.match(entry.name)
+        if match is None or not _is_stale(entry, match["host"], int(match["pid"])):
+            continue
+        try:
+            entry.unlink(missing_ok=True)
+        except OSError as error:
+            _refuse(entry, "remove", error)
+        removed.append(entry.name)
+    return tuple(removed)
+
+
+def _is_stale(entry: Path, host: str, pid: int) -> bool:
+    if host == _host_tag() and not _is_alive(pid):
+        return True
+    try:
+        return time.time() - entry.stat().st_mtime > _DAY_S
+    except FileNotFoundError:  # its process renamed it just now
+        return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
