@@ -1,0 +1,1 @@
+"""The simulated compiler: layouts, fusion, kernels and their tile sizes."""

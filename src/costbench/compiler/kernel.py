@@ -1,0 +1,99 @@
+"""Kernels: groups of instructions that run as one unit, seen as views of their program.
+
+A kernel owns no instruction. It names positions inside one computation of a program whose shapes carry
+layouts, the values it reads from main memory (`inputs`) and the values it writes there (`outputs`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from costbench.errors import UnsupportedKernelError
+from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation, HloModule
+from costbench.hlo.opcode import Opcode
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A view of a program.
+
+    Attributes:
+        module: the program, layouts assigned.
+        computation: position of the computation that the instructions belong to.
+        instructions: positions inside that computation, ascending (operands before users).
+        inputs: positions of values made elsewhere and read here (boundary parameters), ascending.
+        outputs: those of `instructions` whose values leave the kernel, ascending.
+        trip_count: how often the kernel runs in one run of the program.
+    """
+
+    module: HloModule
+    computation: int
+    instructions: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    trip_count: int = 1
+
+    @property
+    def body(self) -> HloComputation:
+        """The computation the kernel is a part of."""
+        return self.module.computations[self.computation]
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Inputs, then instructions: the node order of the kernel's graph."""
+        return self.inputs + self.instructions
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of the kernel's graph, boundary parameters included."""
+        return len(self.inputs) + len(self.instructions)
+
+    def instruction(self, position: int) -> Instruction:
+        """The instruction at a position of the computation."""
+        return self.body.instructions[position]
+
+    @cached_property
+    def members(self) -> frozenset[int]:
+        """`instructions` as a set."""
+        return frozenset(self.instructions)
+
+
+def kernel_from_module(module: HloModule) -> Kernel:
+    """The kernel that a stand-alone module describes, fusions flattened.
+
+    This is how TpuGraphs' raw tile files store a kernel (tpugraphs2023, section 3): the entry computation
+    holds parameters and one instruction or fusion.
+
+    Raises:
+        UnsupportedKernelError: if nothing but parameters is in it.
+    """
+    flat = inline_fusions(module)
+    body = flat.entry_computation
+    root = body.root_instruction
+    outputs = root.operands if root.opcode is Opcode.TUPLE else (body.root,)
+    live = _live(body, outputs)
+    instructions = tuple(p for p in sorted(live) if body.instructions[p].opcode is not Opcode.PARAMETER)
+    if not instructions:
+        raise UnsupportedKernelError("a module of parameters alone is no kernel", where=module.name)
+    inputs = tuple(p for p in sorted(live) if body.instructions[p].opcode is Opcode.PARAMETER)
+    return Kernel(
+        module=flat,
+        computation=flat.entry,
+        instructions=instructions,
+        inputs=inputs,
+        outputs=tuple(sorted(set(outputs) & set(instructions))),
+    )
+
+
+def _live(body: HloComputation, outputs: tuple[int, ...]) -> set[int]:
+    live: set[int] = set()
+    stack = list(outputs)
+    while stack:
+        position = stack.pop()
+        if position not in live:
+            live.add(position)
+            stack.extend(body.instructions[position].operands)
+    return live

@@ -1,0 +1,30 @@
+"""Tile sizes as arrays: the decisions of the tile task, many at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, eq=False)
+class TileSizes:
+    """`n` tile sizes of one kernel, in native tiles, physical order from major to minor.
+
+    The minor-most axis counts 128 lanes, the next one 8 sublanes, the others single elements; a
+    one-dimensional array counts 1,024 elements (tpugraphs2023, section 3; tile units of the real machine).
+
+    Attributes:
+        kernel_bounds: int64 [n, rank of the right-hand side], or [n, 0] without a contraction.
+        output_bounds: int64 [n, rank of the iteration shape], or [n, 0] where the kernel has no tile.
+    """
+
+    kernel_bounds: npt.NDArray[np.int64]
+    output_bounds: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.output_bounds)
+
+    def __getitem__(self, index: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> TileSizes:
+        return TileSizes(self.kernel_bounds[index], self.output_bounds[index])
