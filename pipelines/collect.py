@@ -1,0 +1,33 @@
+"""Stage `collect`: build the corpus of canonical programs. Frozen: run it by hand after a change to the zoo."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from costbench.workloads.collector import collect
+
+
+_log = logging.getLogger("collect")
+
+
+def main() -> None:
+    """Build what is missing or differs; with names, only those."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="programs to build (default: the whole table)")
+    parser.add_argument("--folder", type=Path, default=Path("data/programs"))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--force", action="store_true", help="build also programs that are already there")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+
+    def progress(done: int, total: int, name: str) -> None:
+        _log.info("[%d/%d] %s", done, total, name)
+
+    result = collect(options.folder, options.names or None, options.jobs, progress, options.force)
+    _log.info("%d built, %d kept, %d removed", len(result.built), len(result.kept), len(result.removed))
+
+
+if __name__ == "__main__":
+    main()

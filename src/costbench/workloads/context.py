@@ -1,0 +1,137 @@
+"""The recording context through which a model of the zoo meets its weights, inputs and random bits.
+
+A model is one function of a `Ctx`. It asks for what it needs (`weight`, `state`, `input`, `rng`) at
+the place where it uses it, so no shape is declared twice. The function is run twice: once under
+`jax.eval_shape`, where the context records what was asked for and hands out zeros that cost no
+memory, and once under `jax.jit`, where it hands out the traced arguments in the same order. No
+weight is ever initialised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from costbench.errors import choose
+
+if TYPE_CHECKING:
+    from jax import Array
+
+DTYPES = {"f32": "float32", "bf16": "bfloat16"}
+# Neighbouring sites must not draw the same bits from one step key; any odd constant does.
+_SITE_STRIDE = 0x9E3779B9
+
+
+@dataclass(frozen=True)
+class Abstract:
+    """Shape and dtype name of one argument of the step."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Tape:
+    """A list of arrays asked for in a fixed order: recorded on the first run, handed out on the second."""
+
+    def __init__(self, values: Sequence[Array] | None = None) -> None:
+        self._values = values
+        self.asked: list[Abstract] = []
+
+    def take(self, shape: Sequence[int], dtype: str) -> Array:
+        """The next array: zeros while recording, else the argument that was recorded at this place.
+
+        Raises:
+            ValueError: the second run asks for something else than the first; parameters must then
+                have been asked for inside a loop body, which is traced more than once.
+        """
+        import jax.numpy as jnp
+
+        want = Abstract(tuple(int(extent) for extent in shape), str(dtype))
+        self.asked.append(want)
+        if self._values is None:
+            return jnp.zeros(want.shape, want.dtype)
+        value = self._values[len(self.asked) - 1]
+        if (value.shape, str(value.dtype)) != (want.shape, want.dtype):
+            raise ValueError(f"argument {len(self.asked) - 1} is {value.shape} {value.dtype}, asked for {want}")
+        return value
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What one model asked for: the signature of its step without the optimiser's slots."""
+
+    params: tuple[Abstract, ...]
+    states: tuple[Abstract, ...]
+    inputs: tuple[Abstract, ...]
+    draws: bool
+
+
+class Ctx:
+    """What a model of the zoo is written against.
+
+    Attributes:
+        batch: examples per step.
+        train: whether the program is a training step (the model then returns a scalar loss).
+        dtype: name of the compute dtype, `float32` or `bfloat16`. Weights are kept in float32.
+        new_states: values that replace the states after the step, in order.
+    """
+
+    def __init__(self, batch: int, train: bool, dtype: str) -> None:
+        self.batch = batch
+        self.train = train
+        self.dtype = choose(DTYPES, dtype, "dtype")
+        self.new_states: list[Array] = []
+        self._params, self._states, self._inputs = Tape(), Tape(), Tape()
+        self._key: Array | None = None
+        self._sites = 0
+
+    def replay(
+        self, params: Sequence[Array], states: Sequence[Array], inputs: Sequence[Array], key: Array | None
+    ) -> Ctx:
+        """A context like this one that hands out these arrays."""
+        other = Ctx(self.batch, self.train, "bf16" if self.dtype == "bfloat16" else "f32")
+        other._params, other._states, other._inputs = Tape(params), Tape(states), Tape(inputs)
+        other._key = key
+        return other
+
+    def recorded(self) -> Recorded:
+        """What has been asked for so far."""
+        tapes = (tuple(tape.asked) for tape in (self._params, self._states, self._inputs))
+        return Recorded(*tapes, draws=self._sites > 0)
+
+    def weight(self, *shape: int) -> Array:
+        """A trainable float32 weight, cast to the compute dtype."""
+        return self._params.take(shape, "float32").astype(self.dtype)
+
+    def weight32(self, *shape: int, dtype: str = "float32") -> Array:
+        """A trainable weight in its own dtype: norms, and whatever is precision-sensitive."""
+        return self._params.take(shape, dtype)
+
+    def state(self, *shape: int, dtype: str = "float32") -> Array:
+        """An array that the step carries on but does not train, such as moving statistics."""
+        return self._states.take(shape, dtype)
+
+    def input(self, *shape: int, dtype: str | None = None) -> Array:
+        """An array fed from outside, in the compute dtype unless another is named."""
+        return self._inputs.take(shape, dtype or self.dtype)
+
+    def tokens(self, *shape: int) -> Array:
+        """Integer identifiers fed from outside (int32)."""
+        return self._inputs.take(shape, "int32")
+
+    def rng(self) -> Any:
+        """A fresh random key for `jax.random`, drawing with RngBitGenerator as TPU programs do."""
+        import jax
+        import jax.numpy as jnp
+
+        self._sites += 1
+        key = jnp.zeros((4,), "uint32") if self._key is None else self._key
+        site = jnp.uint32(self._sites * _SITE_STRIDE % 2**32)
+        return jax.random.wrap_key_data(key + site, impl="unsafe_rbg")
+
+    def random_bits(self, *shape: int) -> Array:
+        """Uniform uint32 values: one RngBitGenerator instruction."""
+        import jax
+
+        return jax.random.bits(self.rng(), shape, "uint32")

@@ -1,0 +1,173 @@
+"""The corpus as files: `manifest.json`, the compressed programs beside it, and a user's own programs.
+
+The manifest has one row per program; a row's digest is that of the uncompressed proto, so it names
+the program and not the compressor. Nothing here needs JAX: this is what every later stage reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
+from costbench.errors import DataError
+
+MANIFEST_NAME = "manifest.json"
+USER_FOLDER = "user"
+_USER_SUFFIXES = (".hlo.pb.zst", ".hlo.pb", ".pb")
+# A decompressed program is a few megabytes; more than this is a corrupt or hostile file.
+_MAX_PROTO_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class ProgramEntry:
+    """One row of the manifest.
+
+    Attributes:
+        name: unique; `<stem>_b<batch>_<step>_<dtype>` for programs of the corpus.
+        application: family that the by-application split keeps together.
+        builder: function of the model zoo that builds it, empty for a user's program.
+        step: `train`, `infer`, or empty where unknown.
+        batch: examples per step, 0 where unknown.
+        dtype: compute dtype, `f32` or `bf16`, or empty where unknown.
+        optimizer: rule of the training step; empty for inference.
+        source: `keras`, `jax` or `user`.
+        faithful: where the layer sizes come from.
+        instructions: number of instructions in all computations (0 where not counted).
+        sha256: of the uncompressed proto; empty for a user's program.
+        file: file name relative to the programs folder.
+    """
+
+    name: str
+    application: str
+    builder: str
+    step: str
+    batch: int
+    dtype: str
+    optimizer: str
+    source: str
+    faithful: str
+    instructions: int
+    sha256: str
+    file: str
+
+
+def load_manifest(folder: Path) -> tuple[ProgramEntry, ...]:
+    """Rows of the corpus in order of name.
+
+    Raises:
+        DataError: there is no such folder or manifest, or a row lacks a field, has an unknown one or
+            one of the wrong type, or two rows have one name; the row and field are named.
+    """
+    path = Path(folder) / MANIFEST_NAME
+    if not Path(folder).is_dir():
+        raise DataError("no such programs folder", where=folder, expected="a folder made by `collect`")
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("programs"), list):
+        raise DataError("no list of programs", where=path, field="programs", expected="a list of rows")
+    entries = [_parse(row, index, path) for index, row in enumerate(content["programs"])]
+    names = [entry.name for entry in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"program {name!r} is listed twice", where=path, field="programs.name")
+    return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def _parse(row: object, index: int, path: Path) -> ProgramEntry:
+    if not isinstance(row, Mapping):
+        raise DataError(f"{row!r} is no row", where=path, field=f"programs[{index}]", expected="an object")
+    label = f"programs[{index}]" + (f" ({row['name']})" if isinstance(row.get("name"), str) else "")
+    kinds = {field.name: int if field.type == "int" else str for field in dataclasses.fields(ProgramEntry)}
+    for field, kind in kinds.items():
+        if field not in row:
+            raise DataError("missing", where=path, field=f"{label}.{field}", expected=f"a value of type {kind.__name__}")
+        value = row[field]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise DataError(f"{value!r}", where=path, field=f"{label}.{field}", expected=f"type {kind.__name__}")
+    unknown = sorted(set(row) - set(kinds))
+    if unknown:
+        raise DataError("unknown field", where=path, field=f"{label}.{unknown[0]}", expected=", ".join(kinds))
+    return ProgramEntry(**row)
+
+
+def save_manifest(folder: Path, entries: Iterable[ProgramEntry], toolchain: Mapping[str, str]) -> None:
+    """Write the manifest atomically; rows in order of name, `toolchain` as package -> version.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    rows = [dataclasses.asdict(entry) for entry in sorted(entries, key=lambda entry: entry.name)]
+    write_json(Path(folder) / MANIFEST_NAME, {"programs": rows, "toolchain": dict(toolchain)})
+
+
+def toolchain_of(folder: Path) -> dict[str, str]:
+    """Package -> version with which the corpus was built; empty if there is no manifest yet."""
+    path = Path(folder) / MANIFEST_NAME
+    content = read_json(path) if path.exists() else {}
+    versions = content.get("toolchain", {}) if isinstance(content, dict) else {}
+    return {str(package): str(version) for package, version in versions.items()}
+
+
+def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
+    """The uncompressed serialised HloModuleProto of a program.
+
+    Raises:
+        DataError: the file is missing, unreadable, truncated or not zstd.
+    """
+    path = Path(folder) / entry.file
+    data = read_bytes(path)
+    if not entry.file.endswith(".zst"):
+        return data
+    try:
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_PROTO_BYTES)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise DataError(f"cannot decompress: {error}", where=path, expected="a whole zstd frame") from error
+
+
+def verify_program(folder: Path, entry: ProgramEntry) -> None:
+    """Check that a program's file holds what its row says. A user's program has no digest to check.
+
+    Raises:
+        DataError: the file is missing or corrupt, or its digest differs from the row's.
+    """
+    digest = digest_bytes(read_program_bytes(folder, entry))
+    if entry.sha256 and digest != entry.sha256:
+        raise DataError(
+            f"digest {digest[:12]}...",
+            where=Path(folder) / entry.file,
+            field="sha256",
+            expected=f"{entry.sha256[:12]}..., as in the manifest; run `collect` to rebuild the program",
+        )
+
+
+def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
+    """Programs that a user dropped in `<folder>/user`, each an application `user:<stem>` of its own.
+
+    Any `*.hlo.pb`, `*.pb` or `*.hlo.pb.zst` counts; the folder may be absent.
+
+    Raises:
+        DataError: two files have one stem.
+    """
+    place = Path(folder) / USER_FOLDER
+    found: dict[str, Path] = {}
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        suffix = next((one for one in _USER_SUFFIXES if path.name.endswith(one)), None)
+        stem = path.name.removesuffix(suffix) if suffix else ""
+        if not path.is_file() or not stem or stem.startswith("."):
+            continue
+        if stem in found:
+            raise DataError(f"{path.name} and {found[stem].name} share a stem", where=place)
+        found[stem] = path
+    return tuple(_user_entry(stem, path.name) for stem, path in sorted(found.items()))
+
+
+def _user_entry(stem: str, file_name: str) -> ProgramEntry:
+    return ProgramEntry(
+        name=f"user_{stem}", application=f"user:{stem}", builder="", step="", batch=0, dtype="",
+        optimizer="", source="user", faithful="", instructions=0, sha256="",
+        file=f"{USER_FOLDER}/{file_name}",
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The model zoo: one function per architecture, written against `workloads.context.Ctx`."""

@@ -1,0 +1,57 @@
+"""BERT encoders with the sizes of the published small, base and large models.
+
+Depth and width are free (the small BERTs are the grid of 2..12 layers and 128..768 features), heads
+are 64 wide, feed-forward layers four times the width, vocabulary 30522, as published.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from costbench.workloads.context import Ctx
+from costbench.workloads.zoo.attention import post_norm_block
+from costbench.workloads.zoo.layers import classify, cross_entropy, dense, dropout, layer_norm
+
+if TYPE_CHECKING:
+    from jax import Array
+
+_VOCABULARY = 30522
+_MASKED_SHARE = 0.15
+
+
+def _encode(c: Ctx, layers: int, features: int, steps: int) -> tuple[Array, Array]:
+    """Encoded tokens [b, t, features] and the word table."""
+    tokens, segments, valid = (c.tokens(c.batch, steps) for _ in range(3))
+    table = c.weight(_VOCABULARY, features)
+    x = table[tokens] + c.weight(2, features)[segments] + c.weight(512, features)[:steps]
+    x = dropout(c, layer_norm(c, x), 0.1)
+    mask = (valid > 0)[:, None, None, :]
+    for _ in range(layers):
+        x = post_norm_block(c, x, max(features // 64, 1), 4 * features, mask)
+    return x, table
+
+
+def _pooled(c: Ctx, x: Array) -> Array:
+    import jax.numpy as jnp
+
+    return jnp.tanh(dense(c, x[:, 0], x.shape[-1]))
+
+
+def bert_classifier(c: Ctx, layers: int, features: int, steps: int = 128) -> Array:
+    """Sentence-pair classification (two classes) on the pooled first token."""
+    x, _ = _encode(c, layers, features, steps)
+    return classify(c, dropout(c, _pooled(c, x), 0.1), 2)
+
+
+def bert_pretraining(c: Ctx, layers: int, features: int, steps: int = 128) -> Array:
+    """Masked words (15% of the positions, gathered) and next-sentence prediction."""
+    import jax
+    import jax.numpy as jnp
+
+    x, table = _encode(c, layers, features, steps)
+    masked = c.tokens(c.batch, round(steps * _MASKED_SHARE))
+    picked = jnp.take_along_axis(x, masked[..., None], 1)
+    picked = layer_norm(c, jax.nn.gelu(dense(c, picked, features), approximate=False))
+    words = picked @ table.T + c.weight(_VOCABULARY)
+    sentence = dense(c, _pooled(c, x), 2)
+    return cross_entropy(words, c.tokens(*masked.shape)) + cross_entropy(sentence, c.tokens(c.batch))
