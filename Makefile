@@ -1,0 +1,73 @@
+# One command each; `make help` lists them. Every target builds .venv itself when it is missing.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WORKERS ?= 2
+PROTOS := costbench/hlo/proto/hlo.proto costbench/datasets/proto/tuning.proto
+# Files that ruff and the link checker look at, present or not yet.
+LINTED := $(wildcard src tests pipelines benchmarks tools)
+
+# Stages call `python`; it has to be the one of .venv.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Processes, not threads, use the cores: two OpenMP teams on the same cores spin against each other.
+export OMP_NUM_THREADS ?= 1
+export GOMP_SPINCOUNT ?= 0
+export DVC_NO_ANALYTICS := 1
+export MLFLOW_DISABLE_TELEMETRY := true
+
+.PHONY: help venv repro demo test check format lock proto clean distclean need-git
+
+help: ## List the targets
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+venv: $(INSTALLED) ## Build .venv from requirements.lock (a no-op when it is up to date)
+
+$(INSTALLED): requirements.lock pyproject.toml tools/install.sh
+	bash tools/install.sh $(VENV)
+	@touch $@
+
+repro: $(INSTALLED) need-git ## Run the default profile (params.yaml) and say where the tables are
+	dvc repro
+	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/index.html" "$(CURDIR)/reports/tables/"
+
+demo: $(INSTALLED) need-git ## Run the smoke profile: the same stages in minutes
+	dvc repro profiles/smoke/dvc.yaml
+	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/out/smoke/reports/index.html" "$(CURDIR)/out/smoke/reports/tables/"
+
+test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
+	pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+check: $(INSTALLED) ## ruff, mypy --strict, import contracts, links in the documentation
+	ruff check $(LINTED)
+	ruff format --check $(LINTED)
+	mypy --strict src
+	lint-imports
+	python tools/check_links.py .
+
+format: $(INSTALLED) ## Let ruff rewrite what it can
+	ruff check --fix $(LINTED)
+	ruff format $(LINTED)
+
+lock: $(INSTALLED) ## Resolve pyproject.toml anew into requirements.lock
+	bash tools/lock.sh $(VENV)
+
+proto: $(INSTALLED) ## Regenerate the protocol buffer modules from their .proto files
+	cd src && python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. $(PROTOS)
+
+clean: ## Remove caches and what runs left behind (not .venv, not the DVC cache)
+	rm -rf out build dist *.egg-info src/*.egg-info mlflow.db* mlruns mlartifacts optuna.db* lightning_logs
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dvc_plots
+	find src tests pipelines tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## clean, and .venv and the DVC cache as well
+	rm -rf $(VENV) .dvc/cache .dvc/tmp
+
+need-git:
+	@git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { \
+	  echo "DVC needs a git repository, and this folder is none (an unpacked archive?). Make it one:" >&2; \
+	  echo "  git init && git add -A && git commit -m 'costbench'" >&2; exit 1; }

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Resolve pyproject.toml with all extras into requirements.lock; pins already there are kept unless
+# UPGRADE=1. Written for Python 3.11, the oldest that is supported.
+set -euo pipefail
+
+venv=${1:?usage: tools/lock.sh FOLDER}
+if [ -n "${PIP_FIND_LINKS:-}" ]; then
+  index=()
+  for link in $PIP_FIND_LINKS; do
+    index+=(--find-links "$link")
+  done
+else
+  index=(--index "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" --index-strategy unsafe-best-match)
+fi
+
+# A pin without `+cpu` would be kept by taking the CUDA build of PyPI, so torch is always resolved anew.
+if [ -e requirements.lock ]; then
+  sed -i -E '/^torch==/d' requirements.lock
+fi
+"$venv/bin/uv" pip compile pyproject.toml --all-extras --python-version 3.11 ${UPGRADE:+--upgrade} \
+  "${index[@]}" --quiet --custom-compile-command "make lock" --output-file requirements.lock
+if grep -q '^nvidia-' requirements.lock; then
+  echo "the torch that was found needs CUDA; requirements.lock is not fit for use" >&2
+  exit 1
+fi
+
+# `+cpu` can be had from few places; without it the same line matches the CPU build where there is
+# one and the plain build elsewhere. See docs/decisions/0003-lock-without-hashes.md.
+sed -i -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' requirements.lock
