@@ -1,0 +1,52 @@
+"""What every metric asks of its arrays: numbers, equally many, one dimension, no NaN.
+
+A metric of broken input is worse than none, for it looks like a result; so these raise instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import DataError
+
+Floats = npt.NDArray[np.float64]
+
+
+def vector(values: npt.ArrayLike, name: str) -> Floats:
+    """`values` as float64 [n].
+
+    Raises:
+        DataError: naming `name`, if it is not one-dimensional or holds NaN or an infinity.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise DataError(f"{array.ndim} dimensions", field=name, expected="one dimension")
+    if not np.isfinite(array).all():
+        place = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise DataError(f"{array[place]} at position {place}", field=name, expected="finite numbers")
+    return array
+
+
+def paired(left: npt.ArrayLike, right: npt.ArrayLike, names: tuple[str, str]) -> tuple[Floats, Floats]:
+    """Both as float64 [n]. Raises: DataError, as `vector`, or if their lengths differ."""
+    first, second = vector(left, names[0]), vector(right, names[1])
+    if len(first) != len(second):
+        raise DataError(f"{len(second)} values for {len(first)} {names[0]}", field=names[1])
+    return first, second
+
+
+def positive(values: npt.ArrayLike, name: str) -> Floats:
+    """`values` as float64 [n], all above zero. Raises: DataError, as `vector`, or if one is not."""
+    array = vector(values, name)
+    if (array <= 0.0).any():
+        place = int(np.flatnonzero(array <= 0.0)[0])
+        raise DataError(f"{array[place]} at position {place}", field=name, expected="numbers above zero")
+    return array
+
+
+def not_empty(array: Floats, name: str) -> Floats:
+    """`array` itself. Raises: DataError naming `name`, if there is nothing in it."""
+    if not len(array):
+        raise DataError("no values", field=name, expected="at least one")
+    return array

@@ -1,0 +1,118 @@
+"""Result rows: one metric of one model on one program, with all that is needed to check it again.
+
+Rows are the only thing that evaluation hands to reports. A file of rows is JSON lines in one canonical
+order, so equal results are equal bytes; it is read strictly, because a table made of half-understood rows
+looks like any other table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from os import PathLike
+
+from costbench.artifacts import read_bytes, write_text
+from costbench.errors import DataError
+
+
+@dataclass(frozen=True, order=True)
+class MetricRow:
+    """One number.
+
+    Attributes:
+        task: `tile`.
+        split: `random` or `manual`.
+        chip: `tpu_v2` or `tpu_v3`.
+        model: `learned`, `analytical`, `random`, `iterations` or `best`.
+        seed: seed of the training run (or of the random ranking); 0 for models without one.
+        application: application family of the program.
+        program: name of the test program.
+        metric: name of the metric, unit included where it has one (`tile_size_ape`: percent).
+        value: the number, finite.
+        params_digest: identity of the parameters that the numbers follow from.
+        data_digest: identity of the samples.
+        git_revision: revision of the code.
+    """
+
+    task: str
+    split: str
+    chip: str
+    model: str
+    seed: int
+    application: str
+    program: str
+    metric: str
+    value: float
+    params_digest: str
+    data_digest: str
+    git_revision: str
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What may occur once only: everything but the value and the digests."""
+        return (self.task, self.split, self.chip, self.model, self.seed, self.program, self.metric)
+
+
+_TYPES: dict[str, type] = {"seed": int, "value": float}
+_NAMES = tuple(field.name for field in fields(MetricRow))
+
+
+def write_rows(path: str | PathLike[str], rows: Iterable[MetricRow]) -> None:
+    """Write rows as JSON lines, sorted, atomically.
+
+    Raises:
+        DataError: naming `path`, if a value is not finite or two rows have the same key.
+    """
+    ordered = sorted(rows)
+    for row in ordered:
+        if not math.isfinite(row.value):
+            raise DataError(
+                f"{row.value} in {row.key}", where=path, field="value", expected="a finite number"
+            )
+    _check_unique(ordered, path)
+    lines = (json.dumps(asdict(row), sort_keys=True, allow_nan=False, ensure_ascii=False) for row in ordered)
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def read_rows(path: str | PathLike[str]) -> tuple[MetricRow, ...]:
+    """The rows of a file, sorted.
+
+    Raises:
+        DataError: naming file, line and field, for a line that is no row, a missing or unknown field, a
+            wrong type, a value that is not finite, or two rows with the same key.
+    """
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 at byte {error.start}", where=path) from error
+    rows = sorted(_parse(line, f"{path}:{number}") for number, line in enumerate(text.splitlines(), 1))
+    _check_unique(rows, path)
+    return tuple(rows)
+
+
+def _check_unique(rows: Iterable[MetricRow], path: str | PathLike[str]) -> None:
+    seen: set[tuple[str | int, ...]] = set()
+    for row in rows:
+        if row.key in seen:
+            raise DataError(f"two rows for {'/'.join(map(str, row.key))}", where=path, expected="one")
+        seen.add(row.key)
+
+
+def _parse(line: str, where: str) -> MetricRow:
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"malformed JSON at column {error.colno}", where=where) from error
+    if not isinstance(values, dict) or sorted(values) != sorted(_NAMES):
+        raise DataError("not a result row", where=where, expected=f"the fields {', '.join(_NAMES)}")
+    for name, value in values.items():
+        kind = _TYPES.get(name, str)
+        accepted = (int, float) if kind is float else kind
+        if not isinstance(value, accepted) or isinstance(value, bool):
+            raise DataError(f"{value!r}", where=where, field=name, expected=f"a {kind.__name__}")
+    row = MetricRow(**{**values, "value": float(values["value"])})
+    if not math.isfinite(row.value):
+        raise DataError(f"{row.value}", where=where, field="value", expected="a finite number")
+    return row

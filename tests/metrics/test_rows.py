@@ -1,0 +1,70 @@
+"""Result rows survive a round trip and are read strictly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from costbench.errors import DataError
+from costbench.metrics.rows import MetricRow, read_rows, write_rows
+
+ROW = MetricRow(
+    task="tile",
+    split="random",
+    chip="tpu_v2",
+    model="learned",
+    seed=0,
+    application="RNN",
+    program="rnn_gru",
+    metric="tile_size_ape",
+    value=3.5,
+    params_digest="p",
+    data_digest="d",
+    git_revision="g",
+)
+
+
+def test_round_trip_is_sorted_and_exact(tmp_path: Path) -> None:
+    other = replace(ROW, model="analytical", value=1 / 3)
+    write_rows(tmp_path / "a.jsonl", [ROW, other])
+    write_rows(tmp_path / "b.jsonl", [other, ROW])
+    assert read_rows(tmp_path / "a.jsonl") == (other, ROW)
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+
+
+def test_the_same_number_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="two rows"):
+        write_rows(tmp_path / "a.jsonl", [ROW, replace(ROW, value=4.0)])
+
+
+def test_nan_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="finite"):
+        write_rows(tmp_path / "a.jsonl", [replace(ROW, value=float("nan"))])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"extra": 1}, "not a result row"),
+        ({"seed": "zero"}, "seed"),
+        ({"value": True}, "value"),
+        ({"value": float("nan")}, "value"),
+        ({"program": 3}, "program"),
+    ],
+)
+def test_lines_that_are_no_rows_are_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(asdict(ROW)) + "\n" + json.dumps({**asdict(ROW), **change}) + "\n")
+    with pytest.raises(DataError, match=f"rows.jsonl:2.*{message}"):
+        read_rows(path)
+
+
+def test_a_cut_file_is_refused(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", [ROW])
+    text = (tmp_path / "rows.jsonl").read_text()
+    (tmp_path / "rows.jsonl").write_text(text[: len(text) // 2])
+    with pytest.raises(DataError, match="malformed JSON"):
+        read_rows(tmp_path / "rows.jsonl")
