@@ -1,0 +1,1 @@
+"""Samples at rest: programs with their measured decisions, and the public formats of such data."""
