@@ -58,7 +58,7 @@ def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
         destination.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _flush(temporary, destination)
-        os.replace(temporary, destination)
+        temporary.replace(destination)
         _flush_folder(destination.parent)
     except OSError as error:
         _discard(temporary)

@@ -121,7 +121,7 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _convert(hint: Any, value: object, where: Where, field: str) -> Any:  # noqa: C901 - one branch a kind
+def _convert(hint: Any, value: object, where: Where, field: str) -> Any:
     """`value` as the annotation `hint` asks, or a ParamsError."""
     origin = typing.get_origin(hint)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):

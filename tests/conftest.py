@@ -1,0 +1,62 @@
+"""What every test shares: quiet, single-threaded libraries, and where the real data lies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Before any import that reads them. Two OpenMP teams on the same cores spin against each other.
+for _name, _value in {
+    "OMP_NUM_THREADS": "1",
+    "GOMP_SPINCOUNT": "0",
+    "DVC_NO_ANALYTICS": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MPLBACKEND": "Agg",
+    "KERAS_BACKEND": "jax",
+    "JAX_PLATFORMS": "cpu",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+# The same examples in every run, so that a red test is red for everybody; HYPOTHESIS_PROFILE=search
+# looks for new ones. No deadline: cores are shared.
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("search", deadline=None, database=None, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first: a broken function shows before a pipeline has run."""
+    cost = {"slow": 1, "pipeline": 2}
+    items.sort(key=lambda item: max((cost.get(mark.name, 0) for mark in item.iter_markers()), default=0))
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the repository. Tests read here and write under `tmp_path`."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real TPU data, which is not part of the repository.
+
+    `COSTBENCH_SHARED_DATA`, or `../shared/data` beside the repository; without either the test is
+    skipped.
+    """
+    named = os.environ.get("COSTBENCH_SHARED_DATA")
+    folder = Path(named) if named else REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no real TPU data in {folder}: set COSTBENCH_SHARED_DATA to its folder")
+    return folder

@@ -1,0 +1,165 @@
+"""What the design promises about the source tree itself, checked on the files."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGE = REPOSITORY / "src" / "costbench"
+DRAWERS = {"util", "utils", "common", "helper", "helpers", "core", "misc", "base", "shared", "lib"}
+BANNED_MODULES = {"pickle", "cPickle", "dill", "shelve", "marshal"}
+MAX_LINES = 400
+MAX_STAGE_LINES = 40
+
+
+def source_files(*folders: Path) -> list[Path]:
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    return [file for file in files if not file.name.endswith("_pb2.py")]
+
+
+SOURCES = source_files(PACKAGE)
+ALL_CODE = source_files(*(REPOSITORY / name for name in ("src", "pipelines", "benchmarks", "tools", "tests")))
+
+
+def short(file: Path) -> str:
+    return file.relative_to(REPOSITORY).as_posix()
+
+
+def calls(file: Path) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call))
+
+
+def imported_modules(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return names
+
+
+def test_import_contracts_hold() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("file", [file for file in SOURCES if file.name == "__init__.py"], ids=short)
+def test_package_files_hold_a_docstring_only(file: Path) -> None:
+    body = ast.parse(file.read_text("utf-8")).body
+    assert len(body) == 1
+    assert ast.get_docstring(ast.Module(body=body, type_ignores=[]))
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    # Generated protocol buffers stay a plain folder: protoc writes no __init__.py.
+    folders = {file.parent for file in SOURCES}
+    assert [short(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def test_no_module_is_a_drawer() -> None:
+    named = {part for file in SOURCES for part in file.relative_to(PACKAGE).with_suffix("").parts}
+    assert named & DRAWERS == set()
+
+
+def test_files_are_short_enough_to_read() -> None:
+    lengths = {short(file): len(file.read_text("utf-8").splitlines()) for file in ALL_CODE}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_stage_scripts_are_glue() -> None:
+    lengths = {
+        short(file): len(file.read_text("utf-8").splitlines())
+        for file in source_files(REPOSITORY / "pipelines")
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_STAGE_LINES} == {}
+
+
+def test_libraries_do_not_print() -> None:
+    printing = {
+        f"{short(file)}:{call.lineno}"
+        for file in SOURCES
+        if file.name != "cli.py"
+        for call in calls(file)
+        if isinstance(call.func, ast.Name) and call.func.id == "print"
+    }
+    assert printing == set()
+
+
+def test_nothing_is_pickled() -> None:
+    importing = {short(file): imported_modules(file) & BANNED_MODULES for file in SOURCES}
+    assert {name: modules for name, modules in importing.items() if modules} == {}
+
+
+def test_arrays_and_checkpoints_are_loaded_without_running_code() -> None:
+    required = {("np", "load"): ("allow_pickle", False), ("torch", "load"): ("weights_only", True)}
+    loose = []
+    for file in SOURCES:
+        for call in calls(file):
+            function = call.func
+            if not (isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)):
+                continue
+            rule = required.get((function.value.id, function.attr))
+            given = {
+                keyword.arg: keyword.value.value
+                for keyword in call.keywords
+                if isinstance(keyword.value, ast.Constant)
+            }
+            if rule is not None and given.get(rule[0]) is not rule[1]:
+                loose.append(f"{short(file)}:{call.lineno}")
+    assert loose == []
+
+
+def test_every_test_file_has_its_module() -> None:
+    """Tests mirror the source: `tests/hlo/test_reader.py` is about `costbench.hlo.reader`."""
+    elsewhere = {"contracts", "golden", "pipelines", "benchmarks", "tools"}
+    about_the_tree = {"test_architecture.py", "test_import_contracts.py"}
+    strays = []
+    for file in (REPOSITORY / "tests").rglob("test_*.py"):
+        place = file.relative_to(REPOSITORY / "tests")
+        if place.parts[0] in elsewhere or place.name in about_the_tree:
+            continue
+        name = place.stem.removeprefix("test_")
+        folder = PACKAGE / place.parent
+        if not any(
+            name == module.stem or name.startswith(f"{module.stem}_") for module in folder.glob("*.py")
+        ):
+            strays.append(place.as_posix())
+    assert strays == []
+
+
+PROTOS = sorted(path.relative_to(REPOSITORY / "src").as_posix() for path in PACKAGE.rglob("*.proto"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("grpc_tools") is None, reason="needs grpcio-tools")
+def test_generated_modules_belong_to_their_protos(tmp_path: Path) -> None:
+    source = REPOSITORY / "src"
+    assert PROTOS
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "grpc_tools.protoc", f"-I{source}"),
+            *(f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", *PROTOS),
+        ],
+        check=True,
+        cwd=source,
+    )
+    stale = [
+        str(generated)
+        for proto in PROTOS
+        for generated in (proto.replace(".proto", "_pb2.py"), proto.replace(".proto", "_pb2.pyi"))
+        if (tmp_path / generated).read_bytes() != (source / generated).read_bytes()
+    ]
+    assert stale == [], "run `make proto`"

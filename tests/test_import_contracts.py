@@ -1,0 +1,92 @@
+"""The import contracts can fail: a small tree with the real configuration, and one bad import each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Who may import what, so that every package named in a contract occurs in the graph.
+ALLOWED = {
+    "cli": "import costbench.experiments.a, costbench.reports.a",
+    "reports.a": "import costbench.metrics.a",
+    "experiments.a": "import mlflow, optuna, costbench.training.a, costbench.autotuning.a",
+    "training.a": "import pytorch_lightning, costbench.models.a",
+    "autotuning.a": "import costbench.models.a, costbench.hardware.a",
+    "models.a": "import torch, torch_geometric, costbench.features.a",
+    "features.a": "import torch, costbench.datasets.records",
+    "datasets.records": "import costbench.hlo.a",
+    "datasets.generation": "import costbench.hardware.a",
+    "hardware.a": "import costbench.compiler.a",
+    "compiler.a": "import costbench.hlo.a, costbench.target",
+    "workloads.a": "import jax, jaxlib, keras, costbench.hlo.a",
+    "hlo.a": "import costbench.artifacts",
+    "metrics.a": "import costbench.errors",
+    "target": "import costbench.params",
+    "params": "import costbench.errors",
+    "artifacts": "import costbench.errors",
+    "rng": "",
+    "errors": "",
+}
+
+
+def check(repository: Path, folder: Path, changes: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    package = folder / "src" / "costbench"
+    for name, imports in {**ALLOWED, **changes}.items():
+        module = package.joinpath(*name.split(".")).with_suffix(".py")
+        module.parent.mkdir(parents=True, exist_ok=True)
+        (module.parent / "__init__.py").touch()
+        module.write_text(imports + "\n")
+    (package / "__init__.py").touch()
+    shutil.copy(repository / "pyproject.toml", folder)
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as main; main(['--no-cache'])",
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_designed_imports_are_accepted(repository: Path, tmp_path: Path) -> None:
+    done = check(repository, tmp_path, {})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "imports", "shown"),
+    [
+        ("hlo.b", "import costbench.compiler.a", "costbench.hlo.b -> costbench.compiler.a"),
+        ("hlo.b", "def f():\n    import costbench.target", "costbench.hlo.b -> costbench.target"),
+        ("training.b", "import costbench.autotuning.a", "costbench.training.b -> costbench.autotuning.a"),
+        ("models.b", "import costbench.hardware.a", "costbench.models.b -> costbench.hardware.a"),
+        (
+            "features.b",
+            "import costbench.datasets.generation",
+            "costbench.features.b -> costbench.datasets.generation",
+        ),
+        ("datasets.b", "import torch", "costbench.datasets.b -> torch"),
+        ("reports.b", "import costbench.experiments.a", "costbench.reports.b -> costbench.experiments.a"),
+        ("models.b", "import pytorch_lightning", "costbench.models.b -> pytorch_lightning"),
+        ("training.b", "from mlflow.tracking import x", "costbench.training.b -> mlflow"),
+        ("datasets.b", "def f():\n    import jax.numpy", "costbench.datasets.b -> jax"),
+        ("errors", "import costbench.rng", "costbench.errors -> costbench.rng"),
+        ("newcomer", "import costbench.errors", "newcomer"),
+    ],
+)
+def test_a_forbidden_import_is_named(
+    repository: Path, tmp_path: Path, module: str, imports: str, shown: str
+) -> None:
+    done = check(repository, tmp_path, {module: imports})
+    assert done.returncode == 1
+    assert shown in " ".join(done.stdout.split())
