@@ -11,6 +11,8 @@ raises, which ends the compilation before any code is generated.
 from __future__ import annotations
 
 import threading
+from importlib import import_module
+from importlib.metadata import version
 from typing import Any
 
 from costbench.errors import DataError, HloError
@@ -56,11 +58,10 @@ def canonicalize(proto: bytes) -> bytes:
         HloError: XLA refuses the module; its own message is given.
     """
     import jax
-    import jaxlib
     from jax.extend import xla as hook
 
-    if jaxlib.__version__ != JAXLIB_VERSION:
-        raise DataError(f"jaxlib {jaxlib.__version__} is installed", expected=f"jaxlib {JAXLIB_VERSION}")
+    if version("jaxlib") != JAXLIB_VERSION:
+        raise DataError(f"jaxlib {version('jaxlib')} is installed", expected=f"jaxlib {JAXLIB_VERSION}")
     captured: list[bytes] = []
 
     def capture(module: bytes) -> None:
@@ -83,9 +84,11 @@ def canonicalize(proto: bytes) -> bytes:
 
 
 def _compile(proto: bytes, device: Any) -> None:
-    from jaxlib import _hlo, _jax, xla_client
+    from jaxlib import _jax, xla_client
 
+    # jaxlib's type stubs leave this module out.
+    hlo: Any = import_module("jaxlib._hlo")
     options = xla_client.CompileOptions()
     options.env_option_overrides = [("xla_disable_hlo_passes", ",".join(DISABLED_PASSES))]
-    module = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(proto))
+    module = _jax.mlir.xla_computation_to_mlir_module(hlo.XlaComputation(proto))
     device.client.compile_and_load(module, _jax.DeviceList((device,)), options)

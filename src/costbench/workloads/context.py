@@ -97,8 +97,8 @@ class Ctx:
 
     def recorded(self) -> Recorded:
         """What has been asked for so far."""
-        tapes = (tuple(tape.asked) for tape in (self._params, self._states, self._inputs))
-        return Recorded(*tapes, draws=self._sites > 0)
+        params, states, inputs = (tuple(tape.asked) for tape in (self._params, self._states, self._inputs))
+        return Recorded(params, states, inputs, draws=self._sites > 0)
 
     def weight(self, *shape: int) -> Array:
         """A trainable float32 weight, cast to the compute dtype."""

@@ -49,7 +49,8 @@ def lower_for_tpu(build: Build, context: Ctx, optimizer: str) -> bytes:
 def _shapes(asked: Sequence[Abstract]) -> list[Any]:
     import jax
 
-    return [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in asked]
+    abstract: Any = jax.ShapeDtypeStruct
+    return [abstract(one.shape, one.dtype) for one in asked]
 
 
 def _key_shape(signature: Recorded) -> Any:
