@@ -4,8 +4,8 @@ The idea: every node gets a digest of its own label (opcode, shape with layout, 
 the computations it calls) and of its operands' digests in operand order; then, from users back to operands,
 a second digest that also covers who reads the value and at which operand place. The fingerprint is a digest
 over the second digests, sorted. The first pass sees what a value is made of, the second what becomes of it,
-so that `f(a, b) + g(a, c)` and `f(a, b) + g(b, c)` differ although a, b and c look alike. For a graph with one
-output in which every node is used this separates all graphs that are not isomorphic: walking from the
+so that `f(a, b) + g(a, c)` and `f(a, b) + g(b, c)` differ although a, b and c look alike. For a graph with
+one output in which every node is used this separates all graphs that are not isomorphic: walking from the
 output, (user, place) names each node. Graphs with several outputs can collide only if outputs are symmetric
 to each other.
 

@@ -101,7 +101,7 @@ class HloModule:
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Index of each computation's first instruction when all are laid end to end (TpuGraphs' node ids)."""
+        """Index of each computation's first instruction, all laid end to end (TpuGraphs' node ids)."""
         offsets = [0]
         for computation in self.computations:
             offsets.append(offsets[-1] + len(computation.instructions))
