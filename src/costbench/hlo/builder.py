@@ -1,0 +1,287 @@
+"""Small programs in a few lines, for tests and examples.
+
+Values are positions of instructions. Shapes are written as XLA prints them; where no memory order is given
+they are row-major. Results of elementwise instructions, dots, convolutions, reductions and the like get
+their shape by inference; everything else says it.
+
+>>> b = ModuleBuilder("example")
+>>> x = b.parameter("f32[32,128]")
+>>> w = b.parameter("f32[128,64]")
+>>> y = b.dot(b.op("tanh", x), w)
+>>> str(b.build(y).entry_computation.root_instruction.shape)
+'f32[32,64]{1,0}'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from costbench.errors import HloError
+from costbench.hlo.instruction import (
+    DotDimensions,
+    Instruction,
+    PaddingDimension,
+    SliceDimension,
+    WindowDimension,
+)
+from costbench.hlo.module import HloComputation, HloModule
+from costbench.hlo.notation import convolution_numbers, parse_shape
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import ElementType, Shape
+
+
+class ComputationBuilder:
+    """Instructions of one computation, in the order they are added."""
+
+    def __init__(self, name: str, finished: list[HloComputation]) -> None:
+        self._name = name
+        self._finished = finished
+        self._instructions: list[Instruction] = []
+
+    def shape(self, value: int) -> Shape:
+        """Shape of a value."""
+        return self._instructions[value].shape
+
+    def parameter(self, shape: str | Shape) -> int:
+        """The next parameter."""
+        number = sum(inst.opcode is Opcode.PARAMETER for inst in self._instructions)
+        return self.op("parameter", shape=shape, parameter_number=number)
+
+    def constant(self, shape: str | Shape) -> int:
+        """A constant without contents."""
+        return self.op("constant", shape=shape)
+
+    def op(self, opcode: str, *operands: int, shape: str | Shape | None = None, **attributes: Any) -> int:
+        """Any instruction; `attributes` are fields of `Instruction`.
+
+        Without `shape` the result is shaped like the last operand that is no scalar (the first operand if all
+        are), with element type pred for comparisons.
+        """
+        kind = Opcode.from_name(opcode)
+        if shape is None:
+            shaped = [self.shape(o) for o in operands]
+            if not shaped:
+                raise HloError(f"{opcode} without operands needs a shape")
+            result = next((s for s in reversed(shaped) if s.dimensions or s.is_tuple), shaped[0])
+            if kind in (Opcode.COMPARE, Opcode.IS_FINITE):
+                result = replace(result, element_type=ElementType.PRED)
+        else:
+            result = parse_shape(shape)
+        name = f"{opcode}.{len(self._instructions)}"
+        self._instructions.append(Instruction(name, kind, result, tuple(operands), **attributes))
+        return len(self._instructions) - 1
+
+    def broadcast(self, value: int, shape: str | Shape, dimensions: Sequence[int] = ()) -> int:
+        """`value` repeated; its axis i becomes axis `dimensions[i]`."""
+        return self.op("broadcast", value, shape=shape, dimensions=tuple(dimensions))
+
+    def reshape(self, value: int, shape: str | Shape) -> int:
+        """The same elements in other dimensions."""
+        return self.op("reshape", value, shape=shape)
+
+    def convert(self, value: int, element_type: str) -> int:
+        """The same elements in another type."""
+        return self.op(
+            "convert", value, shape=replace(self.shape(value), element_type=ElementType[element_type.upper()])
+        )
+
+    def transpose(self, value: int, dimensions: Sequence[int]) -> int:
+        """Axis i of the result is axis `dimensions[i]` of `value`; the result is row-major."""
+        return self.op("transpose", value, shape=self._like(value, dimensions), dimensions=tuple(dimensions))
+
+    def slice_of(self, value: int, starts: Sequence[int], limits: Sequence[int]) -> int:
+        """Elements from `starts` (inclusive) to `limits` (exclusive)."""
+        ranges = tuple(SliceDimension(s, e, 1) for s, e in zip(starts, limits, strict=True))
+        return self.op(
+            "slice",
+            value,
+            shape=_row_major(self.shape(value), [r.limit - r.start for r in ranges]),
+            slices=ranges,
+        )
+
+    def pad(self, value: int, filler: int, padding: Sequence[tuple[int, int, int]]) -> int:
+        """Edges (low, high, interior) of `filler` around each axis of `value`."""
+        edges = tuple(PaddingDimension(*edge) for edge in padding)
+        sizes = [
+            size + p.low + p.high + max(0, size - 1) * p.interior
+            for size, p in zip(self.shape(value).dimensions, edges, strict=True)
+        ]
+        return self.op("pad", value, filler, shape=_row_major(self.shape(value), sizes), padding=edges)
+
+    def concatenate(self, values: Sequence[int], axis: int) -> int:
+        """Values one after the other along an axis."""
+        sizes = list(self.shape(values[0]).dimensions)
+        sizes[axis] = sum(self.shape(value).dimensions[axis] for value in values)
+        return self.op(
+            "concatenate", *values, shape=_row_major(self.shape(values[0]), sizes), dimensions=(axis,)
+        )
+
+    def dot(
+        self,
+        lhs: int,
+        rhs: int,
+        contracting: tuple[int, int] | None = None,
+        batch: Sequence[tuple[int, int]] = (),
+    ) -> int:
+        """Products summed over an axis of each side; default: last of `lhs`, first non-batch one of `rhs`."""
+        left, right = self.shape(lhs), self.shape(rhs)
+        a, b = contracting or (left.rank - 1, len(batch))
+        numbers = DotDimensions((a,), (b,), tuple(p[0] for p in batch), tuple(p[1] for p in batch))
+        sizes = [left.dimensions[axis] for axis in numbers.lhs_batch]
+        sizes += [n for axis, n in enumerate(left.dimensions) if axis not in (a, *numbers.lhs_batch)]
+        sizes += [n for axis, n in enumerate(right.dimensions) if axis not in (b, *numbers.rhs_batch)]
+        return self.op("dot", lhs, rhs, shape=_row_major(left, sizes), dot=numbers)
+
+    def convolution(
+        self,
+        lhs: int,
+        rhs: int,
+        labels: str = "b01f_01io->b01f",
+        windows: Sequence[WindowDimension] = (),
+        groups: Mapping[str, int] | None = None,
+    ) -> int:
+        """A convolution.
+
+        Args:
+            lhs: input.
+            rhs: kernel.
+            labels: XLA's dimension labels.
+            windows: one per spatial dimension; by default the kernel's size, stride 1, no padding.
+            groups: `feature_group_count`, `batch_group_count`; 1 by default.
+        """
+        left, right = self.shape(lhs), self.shape(rhs)
+        numbers = convolution_numbers(labels)
+        windows = tuple(windows) or tuple(
+            WindowDimension(right.dimensions[a]) for a in numbers.kernel_spatial
+        )
+        counts = {"feature_group_count": 1, "batch_group_count": 1} | dict(groups or {})
+        sizes = [0] * left.rank
+        sizes[numbers.output_batch] = left.dimensions[numbers.input_batch] // counts["batch_group_count"]
+        sizes[numbers.output_feature] = right.dimensions[numbers.kernel_output_feature]
+        for spatial, dimension in enumerate(windows):
+            extent = left.dimensions[numbers.input_spatial[spatial]]
+            sizes[numbers.output_spatial[spatial]] = dimension.output_extent(extent)
+        return self.op(
+            "convolution",
+            lhs,
+            rhs,
+            shape=_row_major(left, sizes),
+            window=windows,
+            convolution=numbers,
+            feature_group_count=counts["feature_group_count"],
+            batch_group_count=counts["batch_group_count"],
+        )
+
+    def reduce(self, value: int, dimensions: Sequence[int], kind: str = "add") -> int:
+        """`value` combined by `kind` (an opcode) over some axes, starting from a constant."""
+        source = self.shape(value)
+        start = self.constant(_row_major(source, []))
+        kept = [size for axis, size in enumerate(source.dimensions) if axis not in dimensions]
+        called = (self.function(kind, source),)
+        return self.op(
+            "reduce",
+            value,
+            start,
+            shape=_row_major(source, kept),
+            dimensions=tuple(dimensions),
+            called=called,
+        )
+
+    def reduce_window(self, value: int, windows: Sequence[WindowDimension], kind: str = "add") -> int:
+        """`value` combined by `kind` inside each window; one window dimension per axis."""
+        source = self.shape(value)
+        start = self.constant(_row_major(source, []))
+        sizes = [w.output_extent(n) for w, n in zip(windows, source.dimensions, strict=True)]
+        return self.op(
+            "reduce-window",
+            value,
+            start,
+            shape=_row_major(source, sizes),
+            window=tuple(windows),
+            called=(self.function(kind, source),),
+        )
+
+    def select_and_scatter(self, value: int, source: int, windows: Sequence[WindowDimension]) -> int:
+        """The gradient of max pooling: each element of `source` added where its window of `value` peaks."""
+        shape = self.shape(value)
+        start = self.constant(_row_major(shape, []))
+        called = (self.function("compare", shape), self.function("add", shape))
+        return self.op(
+            "select-and-scatter", value, source, start, shape=shape, window=tuple(windows), called=called
+        )
+
+    def make_tuple(self, *values: int) -> int:
+        """A tuple of values."""
+        members = tuple(self.shape(value) for value in values)
+        return self.op("tuple", *values, shape=Shape(ElementType.TUPLE, tuple_shapes=members))
+
+    def get(self, value: int, index: int) -> int:
+        """A member of a tuple."""
+        return self.op(
+            "get-tuple-element", value, shape=self.shape(value).tuple_shapes[index], tuple_index=index
+        )
+
+    def fusion(self, body: Callable[[ComputationBuilder], int], *operands: int, kind: str = "kLoop") -> int:
+        """A fusion; `body` adds parameters and instructions to its own builder and returns the root."""
+        callee = self.computation(f"fused.{len(self._finished)}", body)
+        shape = self._finished[callee].root_instruction.shape
+        return self.op("fusion", *operands, shape=shape, called=(callee,), fusion_kind=kind)
+
+    def while_(
+        self,
+        condition: Callable[[ComputationBuilder], int],
+        body: Callable[[ComputationBuilder], int],
+        start: int,
+        trip_count: int | None = None,
+    ) -> int:
+        """A loop; both callables add their one parameter themselves and return the root."""
+        called = (
+            self.computation(f"body.{len(self._finished)}", body),
+            self.computation(f"condition.{len(self._finished)}", condition),
+        )
+        return self.op("while", start, shape=self.shape(start), called=called, trip_count=trip_count)
+
+    def function(self, kind: str, like: Shape) -> int:
+        """A computation of two scalars, such as the one a reduction applies; made once per kind and type."""
+        name = f"{kind}.{like.element_type.name.lower()}"
+        for position, computation in enumerate(self._finished):
+            if computation.name == name:
+                return position
+        scalar = Shape(like.element_type)
+
+        def body(b: ComputationBuilder) -> int:
+            direction = {"comparison_direction": "GE"} if kind == "compare" else {}
+            return b.op(kind, b.parameter(scalar), b.parameter(scalar), **direction)
+
+        return self.computation(name, body)
+
+    def computation(self, name: str, body: Callable[[ComputationBuilder], int]) -> int:
+        """Another computation of the module; returns its position."""
+        inner = ComputationBuilder(name, self._finished)
+        root = body(inner)
+        self._finished.append(HloComputation(name, tuple(inner._instructions), root))
+        return len(self._finished) - 1
+
+    def _like(self, value: int, axes: Sequence[int]) -> Shape:
+        shape = self.shape(value)
+        return _row_major(shape, [shape.dimensions[axis] for axis in axes])
+
+
+class ModuleBuilder(ComputationBuilder):
+    """A module; its own instructions are those of the entry computation."""
+
+    def __init__(self, name: str = "module") -> None:
+        super().__init__("main", [])
+        self._module_name = name
+
+    def build(self, *roots: int) -> HloModule:
+        """The verified module that returns a value or a tuple of several; by default the last instruction."""
+        root = self.make_tuple(*roots) if len(roots) > 1 else (*roots, len(self._instructions) - 1)[0]
+        entry = HloComputation(self._name, tuple(self._instructions), root)
+        return HloModule(self._module_name, (*self._finished, entry), len(self._finished)).verify()
+
+
+def _row_major(like: Shape, sizes: Sequence[int]) -> Shape:
+    return Shape(like.element_type, tuple(sizes), tuple(range(len(sizes) - 1, -1, -1)))
