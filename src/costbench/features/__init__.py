@@ -1,0 +1,1 @@
+"""What models see: TpuGraphs' node, configuration and kernel features, as arrays, and their scaling."""

@@ -1,0 +1,82 @@
+"""Features of decisions, and the static performance features of a kernel.
+
+A tile size is 24 numbers, a layout configuration 18 numbers per configurable node (tpugraphs2023, section 3);
+the four static performance features are those of lpm2021, section 3.2. Nothing here is measured.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.errors import DataError
+from costbench.features.schema import NUM_LAYOUT_FEATURES, TILE_FEATURES, absent_row, column
+from costbench.hlo.cost_analysis import CostAnalysis
+
+_PLACES = 6
+_BLOCKS = ("kernel_bounds", "output_bounds", "input_bounds")
+_START = {block: column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS}
+
+
+def tile_features(
+    tile_sizes: TileSizes, input_bounds: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.float32]:
+    """Features of `n` tile sizes of one kernel: float32 [n, 24].
+
+    Per list (kernel, output, input bounds): the first six bounds, padded with 0, then sum and product of all
+    of them in 64-bit integers. An absent list has product 0, unlike the empty lists of node features.
+
+    Args:
+        tile_sizes: the tile sizes.
+        input_bounds: int64 [n, rank] where they are given; the compiler nearly always derives them.
+    """
+    table = np.tile(absent_row(TILE_FEATURES), (len(tile_sizes), 1))
+    _write_block(table, "kernel_bounds", tile_sizes.kernel_bounds)
+    _write_block(table, "output_bounds", tile_sizes.output_bounds)
+    if input_bounds is not None:
+        _write_block(table, "input_bounds", input_bounds)
+    return table
+
+
+def _write_block(table: npt.NDArray[np.float32], block: str, bounds: npt.NDArray[np.int64]) -> None:
+    if bounds.ndim != 2 or len(bounds) != len(table):
+        raise DataError(f"bounds of shape {bounds.shape}", field=block, expected=f"[{len(table)}, rank]")
+    if bounds.shape[1] == 0:
+        return
+    start, kept = _START[block], min(bounds.shape[1], _PLACES)
+    whole = bounds.astype(np.int64, copy=False)
+    table[:, start : start + kept] = whole[:, :kept]
+    table[:, start + _PLACES] = whole.sum(axis=1)
+    table[:, start + _PLACES + 1] = whole.prod(axis=1)
+
+
+def layout_features(minor_to_major: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """Features of layout configurations: float32 [..., 18] from int64 [..., 3, 6].
+
+    Three blocks (output, input, kernel) of six axis numbers, fastest-varying first, -1 where absent.
+
+    Raises:
+        DataError: if the last two dimensions are not 3 and 6.
+    """
+    if minor_to_major.shape[-2:] != (len(_BLOCKS), _PLACES):
+        shape = minor_to_major.shape
+        raise DataError(f"layouts of shape {shape}", field="minor_to_major", expected="[..., 3, 6]")
+    return minor_to_major.reshape(*minor_to_major.shape[:-2], NUM_LAYOUT_FEATURES).astype(np.float32)
+
+
+def static_performance(kernel: Kernel, analysis: CostAnalysis | None = None) -> npt.NDArray[np.float32]:
+    """FLOPs, bytes read, bytes written, special-function evaluations of one run of a kernel: float32 [4].
+
+    Args:
+        kernel: the kernel.
+        analysis: the cost analysis of the kernel's module, to share work among kernels of one program.
+
+    Raises:
+        UnsupportedKernelError: for an opcode without a cost rule.
+    """
+    cost = (analysis or CostAnalysis(kernel.module)).kernel(
+        kernel.computation, kernel.instructions, kernel.inputs, kernel.outputs
+    )
+    return np.array([cost.flops, cost.bytes_read, cost.bytes_written, cost.transcendentals], dtype=np.float32)

@@ -1,0 +1,209 @@
+"""The 140 node features of a whole program, with TpuGraphs' meaning, and its graph in TpuGraphs' numbering.
+
+Nodes are the instructions of all computations laid end to end. A feature row starts as the row of absent
+values and only what an instruction has is written: scalars one by one, lists through `ListColumns`, which
+reduces those of all instructions at once. Source: tpugraphs2023, section 3, and the extractor
+that the data set documents.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.features.list_columns import ListColumns
+from costbench.features.schema import NODE_FEATURES, absent_row, column
+from costbench.hlo.instruction import ConvolutionDimensions, Instruction, WindowDimension
+from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import ElementType, Shape
+
+_PLACES = 6
+_SPATIAL_PLACES = 4
+_SHORT_PLACES = 2
+
+
+def _at(name: str) -> int:
+    return column(NODE_FEATURES, name)
+
+
+_CONVOLUTION_AXES = {
+    "input_batch": _at("convolution_dim_numbers_input_batch_dim"),
+    "input_feature": _at("convolution_dim_numbers_input_feature_dim"),
+    "kernel_input_feature": _at("convolution_dim_numbers_kernel_input_feature_dim"),
+    "kernel_output_feature": _at("convolution_dim_numbers_kernel_output_feature_dim"),
+    "output_batch": _at("convolution_dim_numbers_output_batch_dim"),
+    "output_feature": _at("convolution_dim_numbers_output_feature_dim"),
+}
+
+
+def _element_type_columns() -> dict[ElementType, int]:
+    """Column of each element type in the one-hot group; types that TpuGraphs does not list have none."""
+    prefix = "shape_element_type_is_"
+    irregular = {"invalid_type": "INVALID", "opaque_type": "OPAQUE"}
+    listed = [f for f in NODE_FEATURES if f.name.startswith(prefix)]
+    suffixes = {f.name.removeprefix(prefix): f.index for f in listed}
+    return {ElementType[irregular.get(suffix, suffix.upper())]: index for suffix, index in suffixes.items()}
+
+
+_ELEMENT_TYPE = _element_type_columns()
+_IS_ROOT = _at("is_root")
+_TUPLE_SIZE = _at("shape_tuple_shapes_size")
+_PARAMETER_NUMBER = _at("parameter_number")
+_FEATURE_GROUPS = _at("feature_group_count")
+_BATCH_GROUPS = _at("batch_group_count")
+_IS_STABLE = _at("is_stable")
+_REVERSAL = _at("window_window_reversal_0")
+_REVERSED = _at("window_window_reversal_true_count")
+_NOT_REVERSED = _at("window_window_reversal_false_count")
+
+SHAPE_COLUMNS = tuple(
+    feature.index
+    for feature in NODE_FEATURES
+    if feature.name.startswith(("shape_", "layout_minor_to_major_"))
+)
+"""Columns that describe a node's value (element type, sizes, members, layout), whatever made it."""
+PARAMETER_NUMBER_COLUMN = _PARAMETER_NUMBER
+IS_ROOT_COLUMN = _IS_ROOT
+
+
+class _NodeTable:
+    """The feature array of `n` nodes while it is being filled."""
+
+    def __init__(self, num_nodes: int) -> None:
+        self._table = np.tile(absent_row(NODE_FEATURES), (num_nodes, 1))
+        self._scalars: dict[int, tuple[list[int], list[int]]] = {}
+        self._sizes = ListColumns(_at("shape_dimensions_0"), _PLACES)
+        self._layout = ListColumns(_at("layout_minor_to_major_0"), _PLACES, totals=False)
+        self._dimensions = ListColumns(_at("dimensions_0"), _PLACES, totals=False)
+        self._window = {
+            field: ListColumns(_at(f"window_{field}_0"), _PLACES)
+            for field in ("size", "stride", "padding_low", "padding_high", "window_dilation", "base_dilation")
+        }
+        self._reversal = ListColumns(_REVERSAL, _PLACES, totals=False)
+        self._spatial = {
+            group: ListColumns(
+                _at(f"convolution_dim_numbers_{group}_spatial_dims_0"), _SPATIAL_PLACES, totals=False
+            )
+            for group in ("input", "kernel")
+        }
+        self._slices = {
+            field: ListColumns(_at(f"slice_dims_{field}_0"), _SHORT_PLACES)
+            for field in ("start", "stride", "limit")
+        }
+        self._dynamic_slice = ListColumns(_at("dynamic_slice_sizes_0"), _SHORT_PLACES)
+        self._padding = {
+            side: ListColumns(_at(f"padding_config_edge_padding_{side}_0"), _SHORT_PLACES)
+            for side in ("low", "high")
+        }
+
+    def _scalar(self, row: int, place: int, value: int) -> None:
+        if value:
+            rows, values = self._scalars.setdefault(place, ([], []))
+            rows.append(row)
+            values.append(value)
+
+    def add(self, row: int, inst: Instruction, is_root: bool) -> None:
+        """Notes one instruction. Attributes that most instructions lack are looked at only where present."""
+        self._scalar(row, _IS_ROOT, is_root)
+        self._scalar(row, _PARAMETER_NUMBER, inst.parameter_number)
+        self._scalar(row, _FEATURE_GROUPS, inst.feature_group_count)
+        self._scalar(row, _BATCH_GROUPS, inst.batch_group_count)
+        self._scalar(row, _IS_STABLE, inst.is_stable)
+        self._add_shape(row, inst.shape)
+        self._dimensions.add(row, inst.dimensions)
+        self._dynamic_slice.add(row, inst.dynamic_slice_sizes)
+        if inst.window:
+            self._add_window(row, inst.window)
+        if inst.convolution is not None:
+            self._add_convolution(row, inst.convolution)
+        if inst.slices:
+            for field, columns in self._slices.items():
+                columns.add(row, [getattr(dimension, field) for dimension in inst.slices])
+        if inst.padding:
+            for side, columns in self._padding.items():
+                columns.add(row, [getattr(dimension, side) for dimension in inst.padding])
+
+    def _add_shape(self, row: int, shape: Shape) -> None:
+        place = _ELEMENT_TYPE.get(shape.element_type)
+        if place is not None:
+            self._scalar(row, place, 1)
+        self._scalar(row, _TUPLE_SIZE, len(shape.tuple_shapes))
+        self._sizes.add(row, shape.dimensions)
+        self._layout.add(row, shape.minor_to_major)
+
+    def _add_window(self, row: int, window: tuple[WindowDimension, ...]) -> None:
+        for field, columns in self._window.items():
+            columns.add(row, [getattr(dimension, field) for dimension in window])
+        reversals = [int(dimension.reversal) for dimension in window]
+        self._reversal.add(row, reversals)
+        self._scalar(row, _REVERSED, sum(reversals))
+        self._scalar(row, _NOT_REVERSED, len(reversals) - sum(reversals))
+
+    def _add_convolution(self, row: int, axes: ConvolutionDimensions) -> None:
+        for field, place in _CONVOLUTION_AXES.items():
+            self._scalar(row, place, getattr(axes, field))
+        self._spatial["input"].add(row, axes.input_spatial)
+        self._spatial["kernel"].add(row, axes.kernel_spatial)
+
+    def finish(self) -> npt.NDArray[np.float32]:
+        """Writes everything noted; float32 [n, 140]."""
+        for place, (rows, values) in self._scalars.items():
+            self._table[rows, place] = np.array(values, dtype=np.int64)
+        for columns in (
+            self._sizes,
+            self._layout,
+            self._dimensions,
+            self._reversal,
+            self._dynamic_slice,
+            *self._window.values(),
+            *self._spatial.values(),
+            *self._slices.values(),
+            *self._padding.values(),
+        ):
+            columns.write(self._table)
+        return self._table
+
+
+def module_node_features(module: HloModule) -> npt.NDArray[np.float32]:
+    """Features of all instructions of a program: float32 [n, 140], columns as in `schema.NODE_FEATURES`.
+
+    Row `module.offsets[c] + position` belongs to that position of computation `c`. Sums and products are
+    taken in 64-bit integers over whole lists (a product may wrap around) and then stored as float32.
+    """
+    table = _NodeTable(module.num_instructions)
+    for offset, computation in zip(module.offsets, module.computations, strict=False):
+        for position, inst in enumerate(computation.instructions):
+            table.add(offset + position, inst, position == computation.root)
+    return table.finish()
+
+
+def module_opcodes(module: HloModule) -> npt.NDArray[np.int64]:
+    """Opcode codes of all instructions: int64 [n]."""
+    every = chain.from_iterable(computation.instructions for computation in module.computations)
+    return np.fromiter((int(inst.opcode) for inst in every), dtype=np.int64, count=module.num_instructions)
+
+
+def tpugraphs_opcodes(module: HloModule) -> npt.NDArray[np.int64]:
+    """Opcode codes as TpuGraphs writes them, 0 for an opcode it does not know: int64 [n]."""
+    every = chain.from_iterable(computation.instructions for computation in module.computations)
+    codes = {opcode: opcode.tpugraphs_code for opcode in Opcode}
+    return np.fromiter((codes[inst.opcode] for inst in every), dtype=np.int64, count=module.num_instructions)
+
+
+def module_edges(module: HloModule) -> npt.NDArray[np.int64]:
+    """Edges by TpuGraphs' rule: int64 [m, 2], rows (consumer, producer), sorted, each once.
+
+    One per distinct operand, and one from every caller to the root of each computation it calls. Control
+    dependencies are none.
+    """
+    roots = [o + c.root for o, c in zip(module.offsets, module.computations, strict=False)]
+    edges: list[tuple[int, int]] = []
+    for offset, computation in zip(module.offsets, module.computations, strict=False):
+        for position, inst in enumerate(computation.instructions):
+            producers = {offset + operand for operand in inst.operands}
+            producers.update(roots[callee] for callee in inst.called)
+            edges.extend((offset + position, producer) for producer in sorted(producers))
+    return np.array(edges, dtype=np.int64).reshape(len(edges), 2)

@@ -1,0 +1,217 @@
+"""Scaling features to [0, 1] by the extremes of the training data.
+
+Fitted on training data only, in one pass over chunks of any size, so that nothing has to fit in memory.
+Columns that are constant over the training data carry no information there and are dropped. Source:
+lpm2021, section 3.1; the data set's own baseline does the same (tpugraphs2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import DataError, choose
+from costbench.features import schema
+
+Transform = Literal["none", "log1p"]
+"""What is done to values before scaling; `log1p` is sign(x) * log(1 + |x|), for wide ranges."""
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def _identity(values: FloatArray) -> FloatArray:
+    return values
+
+
+def _signed_log1p(values: FloatArray) -> FloatArray:
+    return np.copysign(np.log1p(np.abs(values)), values)
+
+
+_TRANSFORMS: dict[str, Callable[[FloatArray], FloatArray]] = {"none": _identity, "log1p": _signed_log1p}
+_NAMES_BY_WIDTH = {
+    len(table): schema.names(table)
+    for table in (
+        schema.NODE_FEATURES,
+        schema.TILE_FEATURES,
+        schema.LAYOUT_FEATURES,
+        schema.STATIC_FEATURES,
+    )
+}
+
+
+def _column_name(names: Sequence[str], index: int, width: int) -> str:
+    known = names or _NAMES_BY_WIDTH.get(width, ())
+    return known[index] if known else f"column {index}"
+
+
+def _require_finite(values: npt.NDArray[Any], names: Sequence[str]) -> None:
+    if np.isfinite(values).all():
+        return
+    place = np.argwhere(~np.isfinite(values))[0]
+    field = _column_name(names, int(place[-1]), values.shape[-1])
+    raise DataError(
+        f"value {values[tuple(place)]}", where="features", field=field, expected="a finite number"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MinMaxNormalizer:
+    """y = (t(x) - t(min)) / (t(max) - t(min)) for every column that varies over the training data.
+
+    Values outside the training range give results outside [0, 1]: nothing is cut, as their order counts.
+
+    Attributes:
+        minimum: float64 [k], smallest training value of each column, before the transform t.
+        maximum: float64 [k], largest one.
+        transform: t, one of `Transform`.
+        names: names of the columns, for errors; empty for the tables of `schema`, known by their width.
+    """
+
+    minimum: FloatArray
+    maximum: FloatArray
+    transform: Transform = "none"
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        choose(_TRANSFORMS, self.transform, "transform")
+        if self.minimum.ndim != 1 or self.minimum.shape != self.maximum.shape:
+            shapes = f"{self.minimum.shape} and {self.maximum.shape}"
+            raise DataError(f"bounds of shapes {shapes}", field="minimum", expected="[k] and [k]")
+        if self.names and len(self.names) != len(self.minimum):
+            expected = f"{len(self.minimum)} names"
+            raise DataError(f"{len(self.names)} names", field="names", expected=expected)
+        _require_finite(self.minimum, self.names)
+        _require_finite(self.maximum, self.names)
+        if (self.minimum > self.maximum).any():
+            index = int(np.argmax(self.minimum > self.maximum))
+            field = _column_name(self.names, index, self.num_inputs)
+            raise DataError("minimum above maximum", where="features", field=field)
+
+    @staticmethod
+    def partial(transform: Transform = "none", names: Sequence[str] = ()) -> MinMaxFit:
+        """A fit to which chunks are added one by one."""
+        return MinMaxFit(transform, names)
+
+    @staticmethod
+    def fit(
+        chunks: Iterable[npt.NDArray[np.floating[Any]]],
+        transform: Transform = "none",
+        names: Sequence[str] = (),
+    ) -> MinMaxNormalizer:
+        """Fits to chunks [., k] of training rows.
+
+        Raises:
+            DataError: without any row, on NaN or infinity (naming the column), or on different widths.
+            ChoiceError: on an unknown transform.
+        """
+        partial = MinMaxFit(transform, names)
+        for chunk in chunks:
+            partial.update(chunk)
+        return partial.finish()
+
+    @property
+    def num_inputs(self) -> int:
+        """Columns before dropping."""
+        return len(self.minimum)
+
+    @cached_property
+    def kept(self) -> npt.NDArray[np.bool_]:
+        """Which columns vary over the training data: bool [k]."""
+        low, high = self._bounds
+        return high > low
+
+    @property
+    def num_outputs(self) -> int:
+        """Columns after dropping."""
+        return int(self.kept.sum())
+
+    @cached_property
+    def _bounds(self) -> tuple[FloatArray, FloatArray]:
+        apply = _TRANSFORMS[self.transform]
+        return apply(self.minimum), apply(self.maximum)
+
+    def __call__(self, values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+        """Scales [..., k] to float32 [..., num_outputs]; training rows come to lie in [0, 1].
+
+        Raises:
+            DataError: on another number of columns, or on NaN or infinity (naming the column).
+        """
+        if values.ndim < 1 or values.shape[-1] != self.num_inputs:
+            problem = f"features of shape {values.shape}"
+            raise DataError(problem, field="features", expected=f"[..., {self.num_inputs}]")
+        _require_finite(values, self.names)
+        low, high = (bound[self.kept] for bound in self._bounds)
+        transformed = _TRANSFORMS[self.transform](values[..., self.kept].astype(np.float64))
+        return ((transformed - low) / (high - low)).astype(np.float32)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON value that `from_dict` turns into an equal scaler, bit for bit."""
+        return {
+            "transform": self.transform,
+            "names": list(self.names),
+            "minimum": self.minimum.tolist(),
+            "maximum": self.maximum.tolist(),
+        }
+
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> MinMaxNormalizer:
+        """The scaler that `to_dict` described.
+
+        Raises:
+            DataError: on missing or unknown keys, on values that are no numbers, or on impossible bounds.
+            ChoiceError: on an unknown transform.
+        """
+        expected = ("transform", "names", "minimum", "maximum")
+        if set(content) != set(expected):
+            raise DataError(f"keys {sorted(content)}", where="scaler", expected=", ".join(expected))
+        try:
+            bounds = [np.array(content[key], dtype=np.float64) for key in ("minimum", "maximum")]
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"bounds are no numbers: {error}", where="scaler", expected="lists of numbers"
+            ) from error
+        names = tuple(str(name) for name in content["names"])
+        return MinMaxNormalizer(bounds[0], bounds[1], content["transform"], names)
+
+
+class MinMaxFit:
+    """Extremes of the chunks seen so far."""
+
+    def __init__(self, transform: Transform = "none", names: Sequence[str] = ()) -> None:
+        choose(_TRANSFORMS, transform, "transform")
+        self._transform: Transform = transform
+        self._names = tuple(names)
+        self._minimum: FloatArray | None = None
+        self._maximum: FloatArray | None = None
+
+    def update(self, chunk: npt.NDArray[np.floating[Any]]) -> None:
+        """Takes in a chunk [., k]; an empty one changes nothing.
+
+        Raises:
+            DataError: on NaN or infinity (naming the column) or another width than before.
+        """
+        if chunk.ndim != 2 or (self._minimum is not None and chunk.shape[1] != len(self._minimum)):
+            width = "k" if self._minimum is None else len(self._minimum)
+            raise DataError(f"a chunk of shape {chunk.shape}", field="features", expected=f"[rows, {width}]")
+        if not len(chunk):
+            return
+        _require_finite(chunk, self._names)
+        low, high = chunk.min(axis=0).astype(np.float64), chunk.max(axis=0).astype(np.float64)
+        if self._minimum is not None and self._maximum is not None:
+            low, high = np.minimum(self._minimum, low), np.maximum(self._maximum, high)
+        self._minimum, self._maximum = low, high
+
+    def finish(self) -> MinMaxNormalizer:
+        """The scaler for what was seen.
+
+        Raises:
+            DataError: if no row was.
+        """
+        if self._minimum is None or self._maximum is None:
+            raise DataError("no training rows", where="features", expected="at least one")
+        return MinMaxNormalizer(self._minimum, self._maximum, self._transform, self._names)
