@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from costbench.errors import UnsupportedKernelError
+from costbench.hlo.fingerprint import subgraph_fingerprint
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -54,6 +55,13 @@ class Kernel:
     def instruction(self, position: int) -> Instruction:
         """The instruction at a position of the computation."""
         return self.body.instructions[position]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits: equal for kernels that do the same on the same shapes and layouts."""
+        return subgraph_fingerprint(
+            self.module, self.computation, self.inputs, self.instructions, self.outputs
+        )
 
     @cached_property
     def members(self) -> frozenset[int]:

@@ -1,0 +1,307 @@
+"""How values move with the loops of a kernel: one `AxisMap` per axis, carried through instructions.
+
+A kernel's loops walk over one value, its anchor. From the anchor's axes the maps of every other value of the
+kernel follow, forwards through users and backwards through operands: an elementwise operation keeps them, a
+broadcast or transpose renames them, a window widens them, a reduction drops them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.hlo.instruction import Instruction, WindowDimension
+from costbench.hlo.module import HloComputation
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
+
+FloatArray = npt.NDArray[np.float64]
+NO_LOOP = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMap:
+    """What part of an axis one tile touches.
+
+    With e the elements that `loop` covers in a tile, the part has
+    `((scale*e - 1)*stride + (w - 1)*dilation + 1) / base_dilation` elements, w being `window` or, where the
+    window itself is cut by `window_loop`, the elements of that loop. Without any loop it is the whole axis.
+    """
+
+    loop: int = NO_LOOP
+    scale: float = 1.0
+    window_loop: int = NO_LOOP
+    window: int = 1
+    stride: int = 1
+    dilation: int = 1
+    base_dilation: int = 1
+    padding: int = 0
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """The loops that move the tile along this axis."""
+        return tuple(loop for loop in (self.loop, self.window_loop) if loop != NO_LOOP)
+
+    def extent(self, size: int, elements: Sequence[FloatArray]) -> FloatArray | float:
+        """Elements of an axis of `size` in a tile; `elements[loop]` are a loop's elements per tile, [n]."""
+        if self.loop == NO_LOOP and self.window_loop == NO_LOOP:
+            return float(size)
+        covered = elements[self.loop] * self.scale if self.loop != NO_LOOP else 1.0
+        if self.window != 1 or self.window_loop != NO_LOOP or self.stride != 1 or self.base_dilation != 1:
+            window = elements[self.window_loop] if self.window_loop != NO_LOOP else float(self.window)
+            covered = (
+                np.maximum((covered - 1.0) * self.stride + (window - 1.0) * self.dilation + 1.0, 1.0)
+                / self.base_dilation
+            )
+        return np.minimum(covered, float(size))
+
+
+WHOLE = AxisMap()
+Access = tuple[AxisMap, ...]
+"""One map per axis of a value, in logical order."""
+
+
+def whole(shape: Shape) -> Access:
+    """The access of a value that every tile needs completely."""
+    return (WHOLE,) * shape.rank
+
+
+def access_loops(access: Access) -> tuple[int, ...]:
+    """All loops that move a tile of the value, ascending."""
+    return tuple(sorted({loop for axis in access for loop in axis.loops}))
+
+
+def through_window(axis: AxisMap, window: WindowDimension) -> AxisMap:
+    """The map of a window's base axis, given the map of the result's axis."""
+    if axis.loop == NO_LOOP and axis.window_loop == NO_LOOP:
+        return WHOLE
+    return replace(
+        axis,
+        stride=axis.stride * window.stride,
+        window=(axis.window - 1) * window.stride + window.dilated_size,
+        base_dilation=axis.base_dilation * window.base_dilation,
+        padding=axis.padding + window.padding_low + window.padding_high,
+    )
+
+
+def _scaled(axis: AxisMap, ratio: float) -> AxisMap:
+    return axis if ratio == 1.0 or not axis.loops else replace(axis, scale=axis.scale * ratio)
+
+
+def reshaped(source: Access, source_shape: Shape, target_shape: Shape) -> Access:
+    """Maps of a reshape's other side: equal groups of axes correspond, inside a group the major axis moves."""
+    result = [WHOLE] * target_shape.rank
+    groups = _reshape_groups(source_shape.dimensions, target_shape.dimensions)
+    for source_axes, target_axes in groups:
+        moving = [a for a in source_axes if source[a].loops]
+        if not moving or not target_axes:
+            continue
+        lead = moving[0]
+        # The major axis of a merged group moves; its minor axes are taken whole.
+        target = next((t for t in target_axes if target_shape.dimensions[t] > 1), target_axes[0])
+        if len(source_axes) == 1 and len(target_axes) == 1:
+            result[target] = source[lead]
+            continue
+        size = max(1, target_shape.dimensions[target])
+        result[target] = _scaled(source[lead], size / max(1, source_shape.dimensions[lead]))
+    return tuple(result)
+
+
+def _reshape_groups(
+    source: tuple[int, ...], target: tuple[int, ...]
+) -> list[tuple[list[int], list[int]]]:
+    """Shortest runs of axes with equal products; axes of extent 1 join the run before them."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(source) or j < len(target):
+        left, right = [], []
+        product_left = product_right = 1
+        if i < len(source):
+            left, product_left, i = [i], source[i], i + 1
+        if j < len(target):
+            right, product_right, j = [j], target[j], j + 1
+        while product_left != product_right:
+            if product_left < product_right and i < len(source):
+                product_left, left, i = product_left * source[i], [*left, i], i + 1
+            elif j < len(target):
+                product_right, right, j = product_right * target[j], [*right, j], j + 1
+            else:
+                product_left, left, i = product_left * source[i], [*left, i], i + 1
+        groups.append((left, right))
+    return groups
+
+
+# ---- backwards: what an operand must provide ------------------------------------------------------------
+
+
+def operand_access(body: HloComputation, inst: Instruction, place: int, access: Access) -> Access:
+    """The part of operand `place` that a tile of the instruction's value reads."""
+    shape = body.instructions[inst.operands[place]].shape
+    if shape.is_tuple or inst.shape.is_tuple:
+        return whole(shape)
+    rule = _BACKWARD.get(inst.opcode)
+    if rule is not None:
+        return rule(inst, place, access, shape)
+    if shape.dimensions == inst.shape.dimensions:
+        return access
+    return whole(shape)
+
+
+def _broadcast_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    return tuple(
+        access[out] if size == inst.shape.dimensions[out] else WHOLE
+        for out, size in zip(inst.dimensions, shape.dimensions, strict=True)
+    )
+
+
+def _transpose_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    result = [WHOLE] * shape.rank
+    for out, axis in enumerate(inst.dimensions):
+        result[axis] = access[out]
+    return tuple(result)
+
+
+def _reshape_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    return reshaped(access, inst.shape, shape)
+
+
+def _reduce_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    if shape.rank == 0:
+        return ()
+    kept = iter(access)
+    return tuple(WHOLE if axis in inst.dimensions else next(kept) for axis in range(shape.rank))
+
+
+def _window_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    if shape.rank == 0:
+        return ()
+    return tuple(through_window(axis, window) for axis, window in zip(access, inst.window, strict=True))
+
+
+def _concatenate_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    axis = inst.dimensions[0]
+    ratio = shape.dimensions[axis] / max(1, inst.shape.dimensions[axis])
+    return tuple(_scaled(m, ratio) if a == axis else m for a, m in enumerate(access))
+
+
+def _resized_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    """Slice, pad and their dynamic kin: axes correspond; a strided slice reads what it steps over."""
+    if shape.rank != inst.shape.rank:
+        return whole(shape)
+    result = []
+    for axis, (size, out) in enumerate(zip(shape.dimensions, inst.shape.dimensions, strict=True)):
+        stride = inst.slices[axis].stride if inst.slices else 1
+        ratio = min(size, out * stride) / max(1, out) if inst.opcode is not Opcode.PAD else min(1.0, size / max(1, out))
+        result.append(_scaled(access[axis], ratio))
+    return tuple(result)
+
+
+def _update_slice_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    if shape.rank != inst.shape.rank or place > 1:
+        return whole(shape)
+    if place == 0:
+        return access
+    return tuple(
+        _scaled(axis, size / max(1, out))
+        for axis, size, out in zip(access, shape.dimensions, inst.shape.dimensions, strict=True)
+    )
+
+
+def _gather_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    """The table is addressed at random, so it has no tile; indices follow the batch axes of the result."""
+    assert inst.gather is not None
+    if place == 0:
+        return whole(shape)
+    batch = [a for a in range(inst.shape.rank) if a not in inst.gather.offset_dims]
+    maps = [access[a] for a in batch]
+    if inst.gather.index_vector_dim < shape.rank:
+        maps.insert(inst.gather.index_vector_dim, WHOLE)
+    return tuple(maps) if len(maps) == shape.rank else whole(shape)
+
+
+def _unmapped_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    return whole(shape)
+
+
+_Rule = Callable[[Instruction, int, Access, Shape], Access]
+_BACKWARD: Mapping[Opcode, _Rule] = {
+    Opcode.BROADCAST: _broadcast_operand,
+    Opcode.TRANSPOSE: _transpose_operand,
+    Opcode.RESHAPE: _reshape_operand,
+    Opcode.BITCAST: _reshape_operand,
+    Opcode.REDUCE: _reduce_operand,
+    Opcode.REDUCE_WINDOW: _window_operand,
+    Opcode.CONCATENATE: _concatenate_operand,
+    Opcode.SLICE: _resized_operand,
+    Opcode.PAD: _resized_operand,
+    Opcode.DYNAMIC_SLICE: _resized_operand,
+    Opcode.DYNAMIC_UPDATE_SLICE: _update_slice_operand,
+    Opcode.GATHER: _gather_operand,
+    Opcode.SCATTER: _unmapped_operand,
+    Opcode.DOT: _unmapped_operand,
+    Opcode.CONVOLUTION: _unmapped_operand,
+}
+
+
+# ---- forwards: where a user's value follows from its operand's -------------------------------------------
+
+
+def result_access(body: HloComputation, inst: Instruction, place: int, access: Access) -> Access | None:
+    """The access of a user's value, given that of its operand `place`; None where it does not follow."""
+    source = body.instructions[inst.operands[place]].shape
+    if inst.shape.is_tuple or source.is_tuple:
+        return None
+    if inst.opcode is Opcode.BROADCAST:
+        result = [WHOLE] * inst.shape.rank
+        for axis, out in enumerate(inst.dimensions):
+            result[out] = access[axis]
+        return tuple(result)
+    if inst.opcode is Opcode.TRANSPOSE:
+        return tuple(access[axis] for axis in inst.dimensions)
+    if inst.opcode in (Opcode.RESHAPE, Opcode.BITCAST):
+        return reshaped(access, source, inst.shape)
+    if inst.opcode is Opcode.REDUCE:
+        return tuple(m for axis, m in enumerate(access) if axis not in inst.dimensions) if source.rank else None
+    if inst.opcode in (Opcode.REDUCE_WINDOW, Opcode.SELECT_AND_SCATTER, Opcode.SLICE, Opcode.PAD, Opcode.CONCATENATE):
+        if source.rank != inst.shape.rank:
+            return None
+        return tuple(
+            _scaled(m, out / max(1, size))
+            for m, size, out in zip(access, source.dimensions, inst.shape.dimensions, strict=True)
+        )
+    if inst.opcode in (Opcode.DOT, Opcode.CONVOLUTION, Opcode.GATHER, Opcode.SCATTER):
+        return None
+    return access if source.dimensions == inst.shape.dimensions else None
+
+
+def moving_axes(access: Access) -> int:
+    """How many axes move with a loop: of two uses, the one with fewer needs more of the value."""
+    return sum(1 for axis in access if axis.loops)
+
+
+def wider(first: Access | None, second: Access) -> Access:
+    """The access that serves both uses of a value: axes on which they differ are taken whole."""
+    if first is None or first == second:
+        return second
+    return tuple(a if a == b else _wider_axis(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _wider_axis(a: AxisMap, b: AxisMap) -> AxisMap:
+    if a.loops != b.loops or not a.loops:
+        return WHOLE
+    reach = [m.scale * m.stride + m.window * m.dilation for m in (a, b)]
+    return a if reach[0] >= reach[1] else b
+
+
+def tile_elements(shape: Shape, access: Access, elements: Sequence[FloatArray]) -> list[FloatArray | float]:
+    """Elements of each axis of a value in a tile, logical order."""
+    return [axis.extent(size, elements) for axis, size in zip(access, shape.dimensions, strict=True)]
+
+
+def is_point(shape: Shape) -> bool:
+    """Whether the value is a scalar or of one element, and so lives in a register."""
+    return math.prod(shape.dimensions) <= 1 and not shape.is_tuple

@@ -1,0 +1,1 @@
+"""The simulated TPU: what a kernel costs on it, and how that is measured."""

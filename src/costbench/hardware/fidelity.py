@@ -1,0 +1,135 @@
+"""How close the simulated machine is to real runs: every recorded (kernel, tile) priced and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.errors import DataError
+from costbench.hardware.simulator import simulate
+from costbench.metrics.ranking import kendall_tau
+from costbench.metrics.regression import mape
+from costbench.target import Target
+
+FloatArray = npt.NDArray[np.float64]
+MIN_RUNS_FOR_RANKING = 5
+"""Kernels with fewer runs say little about a ranking; they count for the errors only."""
+FASTEST_SHARE = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedKernel:
+    """Real runs of one kernel.
+
+    Attributes:
+        name: of the kernel.
+        kernel: what ran.
+        tile_sizes: `n` tile sizes.
+        runtime_ns: [n], measured.
+    """
+
+    name: str
+    kernel: Kernel
+    tile_sizes: TileSizes
+    runtime_ns: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KernelFidelity:
+    """Simulated against measured for one kernel.
+
+    Attributes:
+        name: of the kernel.
+        num_runs: recorded tile sizes.
+        kendall_tau: rank correlation; None where it is undefined (all runtimes equal, or one run).
+        top1_slowdown: measured runtime of the tile that the simulator thinks best, over the best, minus 1.
+        mape: mean absolute percentage error of the runtimes.
+        tau_fastest_quartile: rank correlation within the fastest quarter of the measured runs.
+    """
+
+    name: str
+    num_runs: int
+    kendall_tau: float | None
+    top1_slowdown: float
+    mape: float
+    tau_fastest_quartile: float | None
+
+
+@dataclass(frozen=True)
+class FidelityReport:
+    """All kernels of a file, and means over them.
+
+    `kendall_tau` and `tau_fastest_quartile` average over kernels of at least five runs, `top1_slowdown` and
+    `mape` (percent) over all kernels, each kernel counting once.
+    """
+
+    chip: str
+    kernels: tuple[KernelFidelity, ...]
+    kendall_tau: float | None
+    top1_slowdown: float
+    mape: float
+    tau_fastest_quartile: float | None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON: `chip`, `kernels` (a list) and `overall`."""
+        overall = {
+            "num_kernels": len(self.kernels),
+            "num_runs": sum(k.num_runs for k in self.kernels),
+            "kendall_tau": self.kendall_tau,
+            "top1_slowdown": self.top1_slowdown,
+            "mape": self.mape,
+            "tau_fastest_quartile": self.tau_fastest_quartile,
+        }
+        return {"chip": self.chip, "kernels": [asdict(k) for k in self.kernels], "overall": overall}
+
+
+def evaluate_fidelity(recorded: Sequence[RecordedKernel], target: Target) -> FidelityReport:
+    """Prices every recorded tile size and compares.
+
+    Raises:
+        DataError: if nothing was recorded.
+        UnsupportedKernelError: for a kernel that the machine cannot price.
+    """
+    if not recorded:
+        raise DataError("no recorded kernels", expected="at least one kernel with a run that did not fail")
+    kernels = tuple(_kernel_fidelity(item, target) for item in recorded)
+    ranked = [k for k in kernels if k.num_runs >= MIN_RUNS_FOR_RANKING]
+    return FidelityReport(
+        chip=target.name,
+        kernels=kernels,
+        kendall_tau=_mean([k.kendall_tau for k in ranked]),
+        top1_slowdown=float(np.mean([k.top1_slowdown for k in kernels])),
+        mape=float(np.mean([k.mape for k in kernels])),
+        tau_fastest_quartile=_mean([k.tau_fastest_quartile for k in ranked]),
+    )
+
+
+def _kernel_fidelity(item: RecordedKernel, target: Target) -> KernelFidelity:
+    predicted = simulate(item.kernel, item.tile_sizes, target).runtime_ns
+    measured = item.runtime_ns.astype(np.float64)
+    fast = measured <= np.quantile(measured, FASTEST_SHARE)
+    return KernelFidelity(
+        name=item.name,
+        num_runs=len(measured),
+        kendall_tau=_tau(predicted, measured),
+        top1_slowdown=float(measured[np.argmin(predicted)] / measured.min() - 1.0),
+        mape=mape(predicted, measured),
+        tau_fastest_quartile=_tau(predicted[fast], measured[fast]),
+    )
+
+
+def _tau(predicted: FloatArray, measured: FloatArray) -> float | None:
+    if len(measured) < 2:
+        return None
+    tau = kendall_tau(predicted, measured)
+    return None if np.isnan(tau) else float(tau)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return float(np.mean(known)) if known else None

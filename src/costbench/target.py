@@ -1,0 +1,169 @@
+"""Chip descriptions: one YAML file per chip, read strictly into frozen values.
+
+`architecture` holds what is public and what compilers and analytical models may use; `timing` holds the
+measured behaviour that only the simulated machine (costbench.hardware) knows.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from costbench.errors import ParamsError, TargetError
+from costbench.params import load_yaml, parse
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Public figures of one core.
+
+    Attributes:
+        clock_mhz: clock of the core.
+        num_mxus: matrix units.
+        mxu_size: rows and columns of a matrix unit.
+        hbm_gb_per_s: nominal bandwidth of main memory, 1e9 bytes per second.
+        scratchpad_bytes: size of the scratchpad (VMEM).
+        lanes: minor extent of a native tile.
+        sublanes: second-minor extent of a native tile.
+    """
+
+    clock_mhz: float
+    num_mxus: int
+    mxu_size: int
+    hbm_gb_per_s: float
+    scratchpad_bytes: int
+    lanes: int
+    sublanes: int
+
+    @property
+    def cycle_ns(self) -> float:
+        """Nanoseconds of a clock cycle."""
+        return 1e3 / self.clock_mhz
+
+    @property
+    def peak_tflops(self) -> float:
+        """Peak of the matrix units: 2 * mxus * size^2 * clock, in 1e12 operations per second."""
+        return 2e-6 * self.num_mxus * self.mxu_size**2 * self.clock_mhz
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Behaviour of the real machine that the simulator reproduces; see docs/hardware.md for each effect.
+
+    Attributes:
+        launch_ns: start of a kernel.
+        iteration_ns: loop control and synchronisation of one iteration.
+        transfer_ns: latency that one copy adds to an iteration.
+        read_gb_per_s: sustained bandwidth from main memory.
+        write_gb_per_s: sustained bandwidth to main memory.
+        chunk_ns: cost of one contiguous piece of a tile.
+        descriptor_ns: cost of one strided descriptor.
+        bank_ns: extra time of a 4 KiB piece when all pieces fall into the same banks.
+        overlap_exponent: q of the soft maximum (a^q + b^q)^(1/q) of transfer and compute.
+        weight_load_cycles: loading one 128 x 128 block of weights.
+        convolution_drain_ns: fixed time of the matrix unit per iteration of a convolution.
+        dot_drain_ns: the same for a dot.
+        accumulate_cycles: adding one register of partial sums.
+        vector_cycles: one vector operation on one register, averaged over issue slots.
+        unroll_registers: registers lost to prologue and epilogue of each vector loop.
+        transcendental_cycles: one transcendental on one register.
+        random_cycles: random bits for one register.
+        cross_lane_ns: one reduction across lanes, per iteration.
+        row_move_cycles: moving one row of 128 lanes to another sublane.
+        packed_move_factor: how much slower that is for 16-bit rows, which share a register.
+        row_address_ns: issue of one indexed row (gather, scatter, dynamic slice).
+        codegen_compute_sd: log-normal spread of generated code, keyed on its structure.
+        codegen_transfer_sd: the same for copies.
+        noise_sd: relative noise of a run.
+        noise_short_ns: absolute noise that dominates in short kernels.
+        failure_floor: share of the scratchpad above which a compile may fail.
+        failure_rate: probability of failure with a full scratchpad.
+    """
+
+    launch_ns: float
+    iteration_ns: float
+    transfer_ns: float
+    read_gb_per_s: float
+    write_gb_per_s: float
+    chunk_ns: float
+    descriptor_ns: float
+    bank_ns: float
+    overlap_exponent: float
+    weight_load_cycles: float
+    convolution_drain_ns: float
+    dot_drain_ns: float
+    accumulate_cycles: float
+    vector_cycles: float
+    unroll_registers: float
+    transcendental_cycles: float
+    random_cycles: float
+    cross_lane_ns: float
+    row_move_cycles: float
+    packed_move_factor: float
+    row_address_ns: float
+    codegen_compute_sd: float
+    codegen_transfer_sd: float
+    noise_sd: float
+    noise_short_ns: float
+    failure_floor: float
+    failure_rate: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """A chip: its name, its public figures and its hidden behaviour."""
+
+    name: str
+    architecture: Architecture
+    timing: Timing
+
+
+def available_targets() -> tuple[str, ...]:
+    """Names of the chips that ship with the package."""
+    folder = importlib.resources.files("costbench") / "chips"
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+
+def load_target(name_or_path: str | Path) -> Target:
+    """A chip by name, or from a YAML file of your own.
+
+    Raises:
+        TargetError: for an unknown chip, or a file with a missing, unknown, negative or mistyped field.
+    """
+    text = str(name_or_path)
+    if text.endswith((".yaml", ".yml")):
+        path = Path(text)
+    elif text in available_targets():
+        path = Path(str(importlib.resources.files("costbench") / "chips" / f"{text}.yaml"))
+    else:
+        choices = ", ".join(available_targets())
+        raise TargetError(f"unknown chip {text!r}", expected=f"one of {choices}, or a path to a .yaml file")
+    try:
+        target = parse(Target, load_yaml(path), where=str(path))
+    except ParamsError as error:
+        raise TargetError(
+            error.problem, where=error.where, field=error.field, expected=error.expected
+        ) from None
+    _check_positive(target, path)
+    return target
+
+
+_MAY_BE_ZERO = frozenset(
+    {"codegen_compute_sd", "codegen_transfer_sd", "noise_sd", "noise_short_ns", "failure_rate", "bank_ns"}
+)
+
+
+def _check_positive(target: Target, path: Path) -> None:
+    for section in ("architecture", "timing"):
+        values = getattr(target, section)
+        for field in fields(values):
+            value = getattr(values, field.name)
+            zero_ok = field.name in _MAY_BE_ZERO
+            if value < 0 or (value == 0 and not zero_ok):
+                raise TargetError(
+                    f"{value}",
+                    where=path,
+                    field=f"{section}.{field.name}",
+                    expected="a number of at least 0" if zero_ok else "a number above 0",
+                )
