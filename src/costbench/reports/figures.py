@@ -1,0 +1,204 @@
+"""Figures as SVG and PNG, the same bytes for the same numbers.
+
+Colours are those of Okabe and Ito, which people with any colour vision can tell apart; ours and the
+paper's bars also differ in hatching, so the figure survives a black-and-white print.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from costbench.artifacts import atomic_path
+from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
+from costbench.reports.papers import PaperTable
+from costbench.reports.results import Cell
+from costbench.reports.summary import APE, TAU
+
+COLOURS = {"learned": "#0072B2", "analytical": "#E69F00", "iterations": "#009E73", "random": "#777777"}
+BASELINES = ("iterations", "random")
+
+
+@contextmanager
+def _styled() -> Iterator[None]:
+    """Matplotlib's defaults and our style, whatever the user's matplotlibrc says."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        # The salt makes element names, and with them the file, a function of the contents.
+        mpl.rc("svg", hashsalt="costbench", fonttype="none")
+        mpl.rc("font", family="sans-serif", size=9.0)
+        mpl.rc("axes", axisbelow=True, grid=True)
+        mpl.rc("axes.grid", axis="y")
+        mpl.rc("axes.spines", top=False, right=False)
+        mpl.rc("grid", color="#dddddd")
+        mpl.rc("hatch", linewidth=0.6)
+        yield
+
+
+def write_tile_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tuple[Path, ...]:
+    """Grouped bars of APE (above) and tau (below) per program: learned and analytical, ours and the paper's.
+
+    Baselines are marks. Writes `<cell>.svg` and `<cell>.png`; the paths.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    shown = paper if paper is not None and paper.chip == cell.chip else None
+    with _styled():
+        figure = Figure(figsize=(max(9.5, 1.0 * (len(cell.programs) + 2)), 6.0), layout="constrained")
+        upper, lower = figure.subplots(2, 1, sharex=True)
+        _bars(upper, cell, shown, "ape", APE)
+        _bars(lower, cell, shown, "tau", TAU)
+        upper.set_ylabel("Tile-Size APE (%)\nlower is better")
+        lower.set_ylabel("Kendall's τ\nhigher is better")
+        _limit(upper, cell, shown)
+        lower.axhline(0.0, color="#444444", linewidth=0.8)
+        lower.set_xticks(*_ticks(cell))
+        lower.tick_params(axis="x", length=0)
+        handles, labels = lower.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
+        return _save(figure, folder / cell.name)
+
+
+def _ticks(cell: Cell) -> tuple[list[float], list[str]]:
+    """Places and labels of the groups: programs, then median and geometric mean set apart."""
+    families = [application for application, _ in cell.programs]
+    labels = [
+        application.replace(" ", "\n", 1) if families.count(application) == 1 else _short(program)
+        for application, program in cell.programs
+    ]
+    count = len(labels)
+    return [*map(float, range(count)), count + 0.3, count + 1.3], [*labels, "median", "geom.\nmean"]
+
+
+def _short(program: str) -> str:
+    """Stem and step of a corpus name (`wavernn_1_b8_train_f32` -> wavernn_1, train), else the name."""
+    match = re.fullmatch(r"(.+)_b\d+_(train|infer)_\w+", program)
+    return f"{match[1]}\n{match[2]}" if match else program
+
+
+def _series(cell: Cell, model: str, metric: str) -> list[float]:
+    """Values per program, then median and geometric mean; NaN where there is none."""
+    values = [cell.score(model, metric, program) for _, program in cell.programs]
+    defined = [value for value in values if value is not None]
+    floor = APE_FLOOR_PERCENT if metric == APE else 0.0
+    ends = [float(np.median(defined)), geometric_mean(defined, floor)] if defined else [np.nan, np.nan]
+    return [np.nan if value is None else value for value in values] + ends
+
+
+def _paper_series(cell: Cell, paper: PaperTable, model: str, short: str) -> list[float]:
+    rows = [paper.row_for(*program) for program in cell.programs]
+    values = [np.nan if row is None else row.score(short, model) for row in rows]
+    return [*values, paper.median.score(short, model), paper.geometric_mean.score(short, model)]
+
+
+def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, short: str, metric: str) -> None:
+    places = np.array(_ticks(cell)[0])
+    series: list[tuple[str, str, bool, list[float]]] = []
+    for model in ("learned", "analytical"):
+        if model in cell.models:
+            series.append((model, f"{model}, ours", False, _series(cell, model, metric)))
+        if paper is not None:
+            label = f"{model}, {paper.paper}"
+            series.append((model, label, True, _paper_series(cell, paper, model, short)))
+    width = 0.8 / max(1, len(series))
+    for index, (model, label, hatched, values) in enumerate(series):
+        shift = (index - (len(series) - 1) / 2.0) * width
+        colour = COLOURS[model]
+        axes.bar(
+            places + shift,
+            np.nan_to_num(values),
+            width * 0.92,
+            label=label,
+            color="white" if hatched else colour,
+            edgecolor=colour,
+            hatch="////" if hatched else None,
+            linewidth=0.9,
+        )
+    for model in BASELINES:
+        if model in cell.models:
+            heights = _series(cell, model, metric)
+            axes.hlines(
+                heights,
+                places - 0.46,
+                places + 0.46,
+                colors=COLOURS[model],
+                linestyles="dashed" if model == "random" else "solid",
+                linewidth=1.8,
+                label=f"{model}, ours",
+            )
+    axes.axvline(len(cell.programs) - 0.35, color="#bbbbbb", linewidth=0.8, linestyle=":")
+
+
+def _limit(axes: Axes, cell: Cell, paper: PaperTable | None) -> None:
+    """Scale the error axis to the bars; baselines beyond it are named at the upper edge."""
+    tallest = [v for model in ("learned", "analytical") for v in _series(cell, model, APE) if not np.isnan(v)]
+    if paper is not None:
+        tallest += [
+            v for m in ("learned", "analytical") for v in _paper_series(cell, paper, m, "ape") if v == v
+        ]
+    top = 1.25 * max([*tallest, 1.0])
+    axes.set_ylim(0.0, top)
+    places = _ticks(cell)[0]
+    for row, model in enumerate(m for m in BASELINES if m in cell.models):
+        for place, value in zip(places, _series(cell, model, APE), strict=True):
+            if value > top:
+                text = f"↑{value:.0f}"
+                height = 0.99 - 0.07 * row
+                axes.text(
+                    place,
+                    height,
+                    text,
+                    transform=axes.get_xaxis_transform(),
+                    color=COLOURS[model],
+                    ha="center",
+                    va="top",
+                    fontsize=7.5,
+                )
+
+
+def write_curve_figure(
+    name: str, curves: dict[str, Sequence[tuple[float, float]]], axis: str, folder: Path
+) -> tuple[Path, ...]:
+    """Lines of a value against the epoch, one a training run; writes `<name>.svg` and `.png`.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    with _styled():
+        figure = Figure(figsize=(6.0, 3.2), layout="constrained")
+        axes = figure.subplots()
+        palette = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000"]
+        for index, (label, points) in enumerate(sorted(curves.items())):
+            epochs, values = zip(*points, strict=True)
+            style = ["-", "--", ":", "-."][index // len(palette) % 4]
+            axes.plot(
+                epochs,
+                values,
+                style,
+                color=palette[index % len(palette)],
+                label=label,
+                marker=".",
+                markersize=4,
+            )
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(axis)
+        figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=8)
+        return _save(figure, folder / name)
+
+
+def _save(figure: Figure, stem: Path) -> tuple[Path, ...]:
+    svg, png = stem.with_name(stem.name + ".svg"), stem.with_name(stem.name + ".png")
+    # Dates and program versions in the files would make equal figures differ.
+    with atomic_path(svg) as temporary:
+        figure.savefig(temporary, format="svg", metadata={"Date": None, "Creator": None})
+    with atomic_path(png) as temporary:
+        figure.savefig(temporary, format="png", dpi=130, metadata={"Software": None})
+    return svg, png

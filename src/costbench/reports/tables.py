@@ -1,0 +1,82 @@
+"""What a table is: keyed columns, rows of text and numbers, and which columns compete. No layout in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Value = str | float | int | None
+"""None is a number that does not exist."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column.
+
+    Attributes:
+        key: its name in CSV.
+        header: its name for people.
+        group: what it and its neighbours have in common, printed once above them; empty for none.
+        decimals: digits after the point of its numbers.
+        better: which end is good; the best of a row's competing numbers is printed bold.
+        contest: columns with the same non-empty name compete.
+    """
+
+    key: str
+    header: str
+    group: str = ""
+    decimals: int = 2
+    better: Literal["", "lower", "higher"] = ""
+    contest: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        name: names its files and its anchor on the page.
+        title: one line.
+        columns: left to right.
+        rows: one value a column.
+        summary_rows: how many of the last rows are averages, set off by a rule.
+        notes: sentences below it.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    summary_rows: int = 0
+    notes: tuple[str, ...] = ()
+
+    def text(self, row: int, column: int) -> str:
+        """A cell as people read it."""
+        value = self.rows[row][column]
+        if value is None:
+            return "–"
+        if isinstance(value, str):
+            return value
+        # Adding zero turns a rounded -0.0 into 0.0.
+        return f"{round(value, self.columns[column].decimals) + 0.0:.{self.columns[column].decimals}f}"
+
+    def is_text(self, column: int) -> bool:
+        """Whether the column holds words (and is set flush left)."""
+        return any(isinstance(row[column], str) for row in self.rows)
+
+    def is_best(self, row: int, column: int) -> bool:
+        """Whether the cell is the best (or an equal best, as printed) of those it competes with."""
+        contest, better = self.columns[column].contest, self.columns[column].better
+        value = self.rows[row][column]
+        if not contest or not better or not isinstance(value, float | int):
+            return False
+        rivals = [index for index, other in enumerate(self.columns) if other.contest == contest]
+        values = [self.rows[row][index] for index in rivals]
+        numbers = [
+            float(self.text(row, i))
+            for i, v in zip(rivals, values, strict=True)
+            if not isinstance(v, str | None)
+        ]
+        if len(numbers) < 2:
+            return False
+        return float(self.text(row, column)) == (min(numbers) if better == "lower" else max(numbers))
