@@ -36,8 +36,8 @@ def comparison_table(cell: Cell, seed: int) -> Table:
             if row is not None:
                 rows.append(row)
     notes = (
-        "Programs are drawn with replacement 10,000 times, both models' values of a program together; percentile "
-        "interval of the mean difference. Good are positive differences of τ and negative ones of APE.",
+        "Programs are drawn with replacement 10,000 times, both models' values of a program together; the "
+        "interval is that of percentiles. Good are positive differences of τ and negative ones of APE.",
     )
     title = f"Learned model against each baseline, {cell.split} split, {cell.chip}"
     return Table(f"comparison_{cell.name}", title, _COLUMNS, tuple(rows), 0, notes)
