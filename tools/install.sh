@@ -43,7 +43,7 @@ fi
 if [ -x "$venv/bin/uv" ]; then
   install=("$venv/bin/uv" pip install --quiet --python "$venv/bin/python")
   index=(--index "$torch_index" --index-strategy unsafe-best-match)
-  check=("$venv/bin/uv" pip check --quiet --python "$venv/bin/python")
+  check=("$venv/bin/uv" pip check --python "$venv/bin/python")
 else
   install=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
   index=(--extra-index-url "$torch_index")
@@ -57,9 +57,10 @@ fi
 
 "${install[@]}" --no-deps "${index[@]}" --requirement requirements.lock
 "${install[@]}" --no-deps --no-build-isolation --editable .
-"${check[@]}"
 if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
-  echo "the torch that was installed does not start; it may be a CUDA build." >&2
-  echo "Unset PIP_FIND_LINKS, or let it name a place with torch-*+cpu wheels, and run this again." >&2
+  echo "the torch that was installed does not start: most likely a CUDA build without its libraries." >&2
+  echo "Let PIP_FIND_LINKS name a place that has the +cpu wheel, or unset it, and run this again." >&2
+  "$venv/bin/python" -m pip uninstall --quiet --yes torch
   exit 1
 fi
+"${check[@]}"
