@@ -1,7 +1,7 @@
 """Features of decisions, and the static performance features of a kernel.
 
-A tile size is 24 numbers, a layout configuration 18 numbers per configurable node (tpugraphs2023, section 3);
-the four static performance features are those of lpm2021, section 3.2. Nothing here is measured.
+A tile size is 24 numbers, a layout configuration 18 per configurable node (tpugraphs2023, section 4.1); the
+four static performance features are those of lpm2021, section 3.1. Nothing here is measured.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Nodes are the instructions of all computations laid end to end. A feature row starts as the row of absent
 values and only what an instruction has is written: scalars one by one, lists through `ListColumns`, which
-reduces those of all instructions at once. Source: tpugraphs2023, section 3, and the extractor
+reduces those of all instructions at once. Source: tpugraphs2023, section 4.1, and the extractor
 that the data set documents.
 """
 

@@ -1,9 +1,9 @@
 """Names, meanings and absent values of all features, as data.
 
 Four tables, one row per column of a feature array: 140 node features, 24 tile features, 18 layout features
-and 4 static performance features. The first three are TpuGraphs' (tpugraphs2023, section 3 and the extractor
-that the data set documents), the last four are lpm2021's (section 3.1). The CSV files beside this module are
-the tables; code asks for a column by name, never by number.
+and 4 static performance features. The first three are TpuGraphs' (tpugraphs2023, section 4.1, and the
+extractor that the data set documents), the last four are lpm2021's (section 3.1). The CSV files beside this
+module are the tables; code asks for a column by name, never by number.
 """
 
 from __future__ import annotations

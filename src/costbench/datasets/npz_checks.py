@@ -1,0 +1,146 @@
+"""What an array of a TpuGraphs `.npz` file must be: key, shape, type and range, checked with the key's name.
+
+Shapes are written with letters (n nodes, m edges, c configurations, nc configurable nodes); the first array
+with a letter says what it stands for, the others have to agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import DataError
+
+_MAX_OPCODE = 120
+_KINDS = {"integer": "iu", "real": "fiu"}
+
+
+@dataclass(frozen=True)
+class Key:
+    """One array of a file.
+
+    Attributes:
+        name: key in the file.
+        shape: letters and numbers; None for a list of integers of any shape, which is flattened.
+        kind: `integer` arrays become int64, `real` ones float32.
+        dtype: type in which it is written.
+    """
+
+    name: str
+    shape: tuple[str | int, ...] | None
+    kind: Literal["integer", "real"]
+    dtype: type[np.generic]
+
+
+def conform(
+    stored: Mapping[str, npt.NDArray[Any]], keys: tuple[Key, ...], path: str | PathLike[str]
+) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of `keys` as int64 and float32, shapes and values checked.
+
+    Raises:
+        DataError: naming `path`, the key and what was expected.
+    """
+    sizes: dict[str, int] = {}
+    arrays = {}
+    for key in keys:
+        if key.name not in stored:
+            wanted = "an array" if key.shape is None else f"an array of shape {_written(key.shape, sizes)}"
+            raise DataError("missing key", where=path, field=key.name, expected=wanted)
+        array = stored[key.name]
+        if key.shape is None:
+            array = array.reshape(-1)
+        else:
+            _require_shape(array, key, sizes, path)
+        arrays[key.name] = _convert(array, key, path)
+    return arrays
+
+
+def _written(shape: tuple[str | int, ...], sizes: Mapping[str, int]) -> str:
+    parts = [str(sizes.get(part, part) if isinstance(part, str) else part) for part in shape]
+    return "(" + ", ".join(parts) + (",)" if len(parts) == 1 else ")")
+
+
+def _require_shape(
+    array: npt.NDArray[Any], key: Key, sizes: dict[str, int], path: str | PathLike[str]
+) -> None:
+    shape = key.shape or ()
+    known = [sizes.get(part) if isinstance(part, str) else part for part in shape]
+    fits = len(known) == array.ndim and all(
+        want is None or want == size for want, size in zip(known, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = _written(shape, sizes)
+        raise DataError(f"shape {array.shape}", where=path, field=key.name, expected=f"shape {wanted}")
+    sizes.update({part: size for part, size in zip(shape, array.shape, strict=True) if isinstance(part, str)})
+
+
+def _convert(array: npt.NDArray[Any], key: Key, path: str | PathLike[str]) -> npt.NDArray[Any]:
+    if array.dtype.kind not in _KINDS[key.kind]:
+        wanted = "integers" if key.kind == "integer" else "real numbers"
+        raise DataError(f"type {array.dtype}", where=path, field=key.name, expected=wanted)
+    if key.kind == "integer":
+        if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+            raise DataError(f"value {array.max()}", where=path, field=key.name, expected="63 bits")
+        return array.astype(np.int64)
+    with np.errstate(over="ignore"):
+        converted = array.astype(np.float32)
+    if not np.isfinite(converted).all():
+        place = tuple(np.argwhere(~np.isfinite(converted))[0].tolist())
+        problem = f"value {array[place]} at {place}"
+        raise DataError(problem, where=path, field=key.name, expected="finite 32-bit numbers")
+    return converted
+
+
+def require_graph(
+    opcodes: npt.NDArray[np.int64], edges: npt.NDArray[np.int64], path: str | PathLike[str]
+) -> None:
+    """Checks opcodes, and that every edge runs from a node to one that comes before it.
+
+    Raises:
+        DataError: naming `path`, the key and the first offending value.
+    """
+    if not len(opcodes):
+        raise DataError("no nodes", where=path, field="node_opcode", expected="at least one")
+    bad = (opcodes < 0) | (opcodes > _MAX_OPCODE)
+    if bad.any():
+        code = opcodes[bad][0]
+        raise DataError(f"opcode {code}", where=path, field="node_opcode", expected=f"0 to {_MAX_OPCODE}")
+    consumers, producers = edges[:, 0], edges[:, 1]
+    bad = (producers < 0) | (producers >= consumers) | (consumers >= len(opcodes))
+    if bad.any():
+        edge = edges[bad][0].tolist()
+        expected = f"[consumer, producer] with 0 <= producer < consumer < {len(opcodes)}"
+        raise DataError(f"edge {edge}", where=path, field="edge_index", expected=expected)
+
+
+def require_runtimes(arrays: Mapping[str, npt.NDArray[Any]], name: str, path: str | PathLike[str]) -> None:
+    """Checks that times are positive, or all 0, which is how withheld labels look.
+
+    Raises:
+        DataError: naming `path`, the key and the first offending value.
+    """
+    runtimes = arrays[name]
+    if runtimes.any() and runtimes.min() < 1:
+        problem = f"time {runtimes.min()} ns at {int(runtimes.argmin())}"
+        raise DataError(problem, where=path, field=name, expected="1 ns or more, or 0 everywhere")
+
+
+def require_ascending(
+    arrays: Mapping[str, npt.NDArray[Any]], name: str, last: int, path: str | PathLike[str]
+) -> None:
+    """Checks that values ascend strictly within 0 ... `last`.
+
+    Raises:
+        DataError: naming `path`, the key and what was expected.
+    """
+    values = arrays[name]
+    inside = not values.size or (values.min() >= 0 and values.max() <= last)
+    if not inside or (np.diff(values) <= 0).any():
+        raise DataError(
+            "values out of order or range", where=path, field=name, expected=f"ascending in 0 to {last}"
+        )

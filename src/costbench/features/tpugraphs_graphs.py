@@ -1,0 +1,63 @@
+"""From programs and measured runs to TpuGraphs' arrays: what its own extractor makes of the raw files.
+
+The node features of a kernel are taken from its module as stored, fusion bodies and reducers included, unlike
+the graphs that costbench's models read (`graph_tensors`). Source: tpugraphs2023, section 4.1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.datasets.tpugraphs_npz import LayoutGraph, TileGraph
+from costbench.datasets.tuning import TuningKernel, TuningProgram, node_splits
+from costbench.features.config import layout_features, tile_features
+from costbench.features.node import module_edges, module_node_features, tpugraphs_opcodes
+from costbench.hlo.module import HloModule
+
+
+def tile_graph(
+    module: HloModule,
+    tile_sizes: TileSizes,
+    runtime_ns: npt.NDArray[np.int64],
+    normalizer_ns: int,
+    input_bounds: npt.NDArray[np.int64] | None = None,
+) -> TileGraph:
+    """A stand-alone kernel with its measured tile sizes, in the form of TpuGraphs' tile files.
+
+    Args:
+        module: the kernel.
+        tile_sizes: `c` tile sizes.
+        runtime_ns: int64 [c].
+        normalizer_ns: runtime of the default tile size.
+        input_bounds: int64 [c, rank], where they are given.
+    """
+    return TileGraph(
+        node_feat=module_node_features(module),
+        node_opcode=tpugraphs_opcodes(module),
+        edge_index=module_edges(module),
+        config_feat=tile_features(tile_sizes, input_bounds),
+        config_runtime=runtime_ns,
+        config_runtime_normalizers=np.full(len(runtime_ns), normalizer_ns, dtype=np.int64),
+    )
+
+
+def tile_graph_of(tuning: TuningKernel) -> TileGraph:
+    """A kernel of a raw tile file. Raises: DataError if no default run counts."""
+    return tile_graph(
+        tuning.module, tuning.tile_sizes, tuning.runtime_ns, tuning.normalizer_ns, tuning.input_bounds
+    )
+
+
+def layout_graph_of(tuning: TuningProgram) -> LayoutGraph:
+    """The program of a raw layout file."""
+    return LayoutGraph(
+        node_feat=module_node_features(tuning.module),
+        node_opcode=tpugraphs_opcodes(tuning.module),
+        edge_index=module_edges(tuning.module),
+        node_config_ids=tuning.node_config_ids,
+        node_config_feat=layout_features(tuning.minor_to_major),
+        config_runtime=tuning.runtime_ns,
+        node_splits=node_splits(tuning.module),
+    )
