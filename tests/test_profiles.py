@@ -1,0 +1,49 @@
+"""A profile changes numbers only: same stages, same parameters, another place for what comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costbench.params import load_yaml
+
+PROFILES = ("smoke", "paper")
+
+
+def stages(dvc_file: Path) -> dict[str, Any]:
+    """The stages that every profile has; the corpus is collected once for all of them."""
+    loaded: Any = load_yaml(dvc_file)["stages"]
+    return {name: stage for name, stage in loaded.items() if name != "collect"}
+
+
+def key_paths(value: object, prefix: str = "") -> set[str]:
+    if not isinstance(value, dict):
+        return {prefix}
+    return {path for key, child in value.items() for path in key_paths(child, f"{prefix}.{key}")}
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_has_the_stages_of_the_default_one(repository: Path, name: str) -> None:
+    ours, default = (stages(folder / "dvc.yaml") for folder in (repository / "profiles" / name, repository))
+    assert list(ours) == list(default)
+    assert ours == default
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_sets_the_same_parameters(repository: Path, name: str) -> None:
+    ours, default = (
+        load_yaml(folder / "params.yaml") for folder in (repository / "profiles" / name, repository)
+    )
+    assert key_paths(ours) == key_paths(default)
+
+
+def test_profiles_share_no_output_folder(repository: Path) -> None:
+    folders = [repository, *(repository / "profiles" / name for name in PROFILES)]
+    runs: list[Any] = [load_yaml(folder / "params.yaml")["run"] for folder in folders]
+    for folder, run in zip(folders, runs, strict=True):
+        assert (folder / run["root"]).resolve() == repository
+        assert repository / run["params"] == folder / "params.yaml"
+    for key in ("out", "reports"):
+        assert len({run[key] for run in runs}) == len(runs)
