@@ -1,0 +1,62 @@
+"""Result rows whose averages are known by heart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.results import Cell, load_results
+
+PROGRAMS = (("RNN", "rnn_gru_b128_train_f32"), ("ConvDRAW", "convdraw_b64_train_f32"), ("Own", "user_mine"))
+# APE and tau of the three programs, by model.
+SCORES = {
+    "learned": ([4.0, 1.0, 0.0], [0.9, 0.7, 0.8]),
+    "analytical": ([2.0, 8.0, 5.0], [0.6, 0.8, 0.7]),
+    "random": ([200.0, 300.0, 100.0], [0.1, -0.1, 0.0]),
+}
+
+
+def make_row(**changes: object) -> MetricRow:
+    """A row with defaults for everything that a test does not care about."""
+    values: dict[str, object] = {
+        "task": "tile",
+        "split": "random",
+        "chip": "tpu_v2",
+        "model": "learned",
+        "seed": 0,
+        "application": "RNN",
+        "program": "rnn_gru_b128_train_f32",
+        "metric": "tile_size_ape",
+        "value": 1.0,
+        "params_digest": "0123456789abcdef",
+        "data_digest": "fedcba9876543210",
+        "git_revision": "0" * 40,
+    }
+    return MetricRow(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def rows_of(split: str = "random", chip: str = "tpu_v2") -> list[MetricRow]:
+    """The scores above as rows."""
+    return [
+        make_row(
+            split=split, chip=chip, model=model, application=a, program=p, metric=metric, value=values[i]
+        )
+        for model, (ape, tau) in SCORES.items()
+        for metric, values in (("tile_size_ape", ape), ("kendall_tau", tau))
+        for i, (a, p) in enumerate(PROGRAMS)
+    ]
+
+
+@pytest.fixture
+def make_cell(tmp_path: Path) -> Callable[..., Cell]:
+    """Write rows, load them, hand out the one cell."""
+
+    def make(rows: list[MetricRow] | None = None) -> Cell:
+        write_rows(tmp_path / "rows.jsonl", rows_of() if rows is None else rows)
+        (cell,) = load_results(tmp_path / "rows.jsonl").cells
+        return cell
+
+    return make

@@ -1,0 +1,39 @@
+"""Figures show what they should and are the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from costbench.reports.figures import write_curve_figure, write_tile_figure
+from costbench.reports.papers import tile_table_of_paper
+from costbench.reports.results import Cell
+from tests.reports.conftest import rows_of
+
+
+def test_tile_figure(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
+    cell = make_cell()
+    paper = tile_table_of_paper("random")
+    svg, png = write_tile_figure(cell, paper, tmp_path / "first")
+    again = write_tile_figure(cell, paper, tmp_path / "second")
+    assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]
+    text = svg.read_text()
+    for shown in ("learned, ours", "learned, lpm2021", "random, ours", "ConvDRAW", "median", "Kendall"):
+        assert shown in text
+    # Random tile sizes are far off the scale of the others, and named at the edge instead.
+    assert "↑300" in text
+    assert "<dc:date>" not in text
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_another_chip_has_no_bars_of_the_paper(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
+    cell = make_cell(rows_of(chip="tpu_v3"))
+    svg, _ = write_tile_figure(cell, tile_table_of_paper("random"), tmp_path)
+    assert "lpm2021" not in svg.read_text()
+
+
+def test_curve_figure(tmp_path: Path) -> None:
+    curves = {"seed 0": [(0.0, 0.1), (1.0, 0.4)], "seed 1": [(0.0, 0.2)]}
+    svg, _ = write_curve_figure("curves", curves, "validation τ", tmp_path)
+    assert "seed 1" in svg.read_text()
+    assert "validation τ" in svg.read_text()

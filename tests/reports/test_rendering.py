@@ -1,0 +1,75 @@
+"""One small table in every format, character by character."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.reports.rendering import to_csv, to_latex, to_markdown, write_table
+from costbench.reports.tables import Column, Table
+
+TABLE = Table(
+    name="small",
+    title="Small & fine",
+    columns=(
+        Column("program", "Program"),
+        Column("ape_learned", "learned", "APE (%)", 1, "lower", "ape"),
+        Column("ape_analytical", "analytical", "APE (%)", 1, "lower", "ape"),
+    ),
+    rows=(("a_b|c", 1.0, 2.0), ("median", 1 / 3, None)),
+    summary_rows=1,
+    notes=("100% true.",),
+)
+
+
+def test_csv() -> None:
+    assert to_csv(TABLE) == "program,ape_learned,ape_analytical\na_b|c,1,2\nmedian,0.333333,\n"
+
+
+def test_markdown() -> None:
+    assert to_markdown(TABLE) == (
+        "## Small & fine\n\n"
+        "| Program | APE (%): learned | APE (%): analytical |\n"
+        "| --- | ---: | ---: |\n"
+        "| a_b\\|c | **1.0** | 2.0 |\n"
+        "| *median* | 0.3 | – |\n"
+        "\n100% true.\n"
+    )
+
+
+def test_latex() -> None:
+    lines = to_latex(TABLE).splitlines()
+    assert lines == [
+        r"\begin{table}",
+        r"\centering",
+        r"\caption{Small \& fine}",
+        r"\label{tab:small}",
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"\multicolumn{1}{c}{} & \multicolumn{2}{c}{APE (\%)} \\",
+        r"\cmidrule(lr){2-3}",
+        r"Program & learned & analytical \\",
+        r"\midrule",
+        r"a\_b|c & \textbf{1.0} & 2.0 \\",
+        r"\midrule",
+        r"median & 0.3 & -- \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\par\smallskip\footnotesize 100\% true.",
+        r"\end{table}",
+    ]
+
+
+def test_all_formats_are_written(tmp_path: Path) -> None:
+    paths = write_table(TABLE, tmp_path)
+    assert [path.name for path in paths] == ["small.csv", "small.md", "small.tex"]
+    assert (tmp_path / "small.csv").read_text() == to_csv(TABLE)
+
+
+@pytest.mark.parametrize("value", [0.1 + 0.2, 1e-9, 123456.789, -0.0])
+def test_csv_numbers_are_plain(value: float) -> None:
+    table = Table("t", "T", (Column("x", "X"),), ((value,),))
+    text = to_csv(table).splitlines()[1]
+    assert "e" not in text
+    assert float(text) == pytest.approx(value, abs=5e-7)

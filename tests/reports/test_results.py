@@ -1,0 +1,49 @@
+"""Rows become cells; seeds are averaged; what contradicts itself is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from costbench.errors import DataError
+from costbench.metrics.rows import write_rows
+from costbench.reports.results import Cell, load_results
+from tests.reports.conftest import make_row, rows_of
+
+
+def test_seeds_of_a_model_are_averaged(make_cell: Callable[..., Cell]) -> None:
+    cell = make_cell([make_row(seed=0, value=2.0), make_row(seed=7, value=5.0)])
+    assert cell.score("learned", "tile_size_ape", "rnn_gru_b128_train_f32") == 3.5
+    assert cell.seeds == {"learned": (0, 7)}
+
+
+def test_undefined_metrics_are_none_and_left_out(make_cell: Callable[..., Cell]) -> None:
+    cell = make_cell([make_row(), make_row(program="other", metric="kendall_tau")])
+    assert cell.score("learned", "kendall_tau", "rnn_gru_b128_train_f32") is None
+    assert cell.over_programs("learned", "kendall_tau") == [1.0]
+
+
+def test_cells_come_random_split_first_and_models_in_fixed_order(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r.jsonl", [*rows_of("manual"), *rows_of("random", "tpu_v3"), *rows_of()])
+    results = load_results(tmp_path / "r.jsonl")
+    assert [cell.name for cell in results.cells] == [
+        "tile_random_tpu_v2",
+        "tile_random_tpu_v3",
+        "tile_manual_tpu_v2",
+    ]
+    assert results.cells[0].models == ("learned", "analytical", "random")
+    assert results.identities("chip") == ("tpu_v2", "tpu_v3")
+
+
+def test_no_rows_are_no_results(tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text("")
+    with pytest.raises(DataError, match="no result rows"):
+        load_results(tmp_path / "r.jsonl")
+
+
+def test_a_program_has_one_application(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r.jsonl", [make_row(), make_row(application="SSD", metric="kendall_tau")])
+    with pytest.raises(DataError, match="application of rnn_gru"):
+        load_results(tmp_path / "r.jsonl")

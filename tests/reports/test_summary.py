@@ -1,0 +1,41 @@
+"""Headline numbers, worked out by hand from the scores in conftest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from costbench.metrics.rows import write_rows
+from costbench.reports.results import Cell, load_results
+from costbench.reports.summary import averages, summarise
+from tests.reports.conftest import rows_of
+
+
+def test_averages_by_hand(make_cell: Callable[..., Cell]) -> None:
+    learned = averages(make_cell(), "learned")
+    # 4, 1 and 0, which counts as 0.05: the cube root of 0.2.
+    assert learned["ape_mean"] == pytest.approx(0.2 ** (1 / 3))
+    assert learned["ape_arithmetic_mean"] == pytest.approx(5 / 3)
+    assert learned["ape_median"] == 1.0
+    assert learned["ape_floored"] == 1.0
+    assert learned["tau_mean"] == pytest.approx(0.8)
+    assert learned["tau_median"] == 0.8
+    assert learned["tau_geometric_mean"] == pytest.approx((0.9 * 0.7 * 0.8) ** (1 / 3))
+
+
+def test_a_correlation_below_zero_has_no_geometric_mean(make_cell: Callable[..., Cell]) -> None:
+    random = averages(make_cell(), "random")
+    assert "tau_geometric_mean" not in random
+    assert random["tau_mean"] == pytest.approx(0.0)
+
+
+def test_keys_are_flat_and_sorted(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r.jsonl", rows_of())
+    summary = summarise(load_results(tmp_path / "r.jsonl"), {"leakage/x": 0.5})
+    assert list(summary) == sorted(summary)
+    assert summary["leakage/x"] == 0.5
+    for model in ("learned", "analytical", "random"):
+        for metric in ("ape_mean", "ape_median", "tau_mean", "tau_median"):
+            assert f"tile/random/tpu_v2/{model}/{metric}" in summary
