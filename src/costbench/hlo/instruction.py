@@ -87,6 +87,8 @@ class GatherDimensions:
     start_index_map: tuple[int, ...]
     index_vector_dim: int
     slice_sizes: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class ScatterDimensions:
     inserted_window_dims: tuple[int, ...]
     scatter_dims_to_operand_dims: tuple[int, ...]
     index_vector_dim: int
+    input_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

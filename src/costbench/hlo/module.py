@@ -8,6 +8,7 @@ from functools import cached_property
 from costbench.errors import HloError
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.operand_checks import operand_problem
 from costbench.hlo.shape import Shape
 
 _ANY = -1
@@ -140,6 +141,9 @@ class HloModule:
         for index, inst in enumerate(computation.instructions):
             problem = _instruction_problem(index, inst) or self._called_problem(position, inst)
             problem = problem or _shape_problem(inst.shape)
+            problem = problem or operand_problem(
+                inst, [computation.instructions[o].shape for o in inst.operands]
+            )
             if problem:
                 raise HloError(problem, where=self.name, field=f"{computation.name}/{inst.name}")
 
@@ -160,13 +164,6 @@ def _instruction_problem(index: int, inst: Instruction) -> str | None:
     want = _NUM_OPERANDS.get(inst.opcode, _ANY)
     if want != _ANY and len(inst.operands) != want:
         return f"{inst.opcode.xla_name} has {len(inst.operands)} operands, expected {want}"
-    if inst.opcode is Opcode.CONVOLUTION:
-        if inst.convolution is None:
-            return "convolution without dimension numbers"
-        if len(inst.window) != len(inst.convolution.output_spatial):
-            return f"window of rank {len(inst.window)}, expected {len(inst.convolution.output_spatial)}"
-    if inst.opcode is Opcode.DOT and inst.dot is None:
-        return "dot without dimension numbers"
     if inst.opcode is Opcode.GATHER and inst.gather is None:
         return "gather without dimension numbers"
     if inst.opcode is Opcode.SCATTER and inst.scatter is None:

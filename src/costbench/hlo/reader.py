@@ -17,14 +17,16 @@ from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.shape import ElementType, Shape
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_MAX_BYTES = 1 << 31
+_MAX_BYTES = 1 << 31  # no protocol buffer is larger
+_PIECE_BYTES = 1 << 20
 
 
 def read_module(path: Path | str) -> HloModule:
     """Reads and verifies one program.
 
     Args:
-        path: a binary `HloModuleProto` (or an `HloProto` dump, whose first field holds one), plain or `.zst`.
+        path: a binary `HloModuleProto` (or a message whose field 1 is one: an `HloProto` dump,
+            TpuGraphs' layout tuning data), plain or `.zst`.
 
     Raises:
         HloError: if the file is missing, truncated, or no HLO module.
@@ -45,17 +47,22 @@ def decompress(data: bytes, *, where: str) -> bytes:
     """
     if not data.startswith(_ZSTD_MAGIC):
         return data
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    pieces: list[bytes] = []
+    total = 0
     try:
-        with zstandard.ZstdDecompressor().stream_reader(data) as reader:
-            content = reader.read(_MAX_BYTES)
-        declared = zstandard.frame_content_size(data)
+        for start in range(0, len(data), _PIECE_BYTES):
+            if frame.eof:
+                break
+            pieces.append(frame.decompress(data[start : start + _PIECE_BYTES]))
+            total += len(pieces[-1])
+            if total > _MAX_BYTES:
+                raise HloError("zstd frame too large", where=where, expected=f"at most {_MAX_BYTES} bytes")
     except zstandard.ZstdError as error:
         raise HloError(f"corrupt zstd frame: {error}", where=where) from error
-    if declared not in (-1, len(content)):
-        raise HloError(
-            f"truncated zstd frame of {len(content)} bytes", where=where, expected=f"{declared} bytes"
-        )
-    return content
+    if not frame.eof:
+        raise HloError(f"truncated zstd frame of {len(data)} bytes", where=where, expected="a whole frame")
+    return b"".join(pieces)
 
 
 def module_from_bytes(data: bytes, *, where: str) -> HloModule:
@@ -70,21 +77,21 @@ def parse_proto(data: bytes, *, where: str) -> hlo_pb2.HloModuleProto:
         HloError: if the bytes are truncated or are no HLO module.
     """
     content = decompress(data, where=where)
+    # An `HloProto` dump (xla_dump_hlo_as_proto) wraps the module in its field 1. Read as a bare module, that
+    # field is a name of arbitrary bytes, which may or may not pass for text.
+    proto = _parse(content) or _parse(_first_field(content))
+    if proto is None:
+        raise HloError("truncated or no HLO module", where=where, expected="a binary HloModuleProto")
+    return proto
+
+
+def _parse(content: bytes) -> hlo_pb2.HloModuleProto | None:
     proto = hlo_pb2.HloModuleProto()
     try:
         proto.ParseFromString(content)
-        if not proto.computations and content:
-            # An `HloProto` dump (xla_dump_hlo_as_proto) wraps the module in its field 1.
-            wrapped = hlo_pb2.HloModuleProto()
-            wrapped.ParseFromString(_first_field(content))
-            proto = wrapped
-    except (DecodeError, ValueError) as error:
-        raise HloError(
-            "truncated or not a protocol buffer", where=where, expected="a binary HloModuleProto"
-        ) from error
-    if not proto.computations:
-        raise HloError("holds no computations", where=where, expected="a binary HloModuleProto")
-    return proto
+    except DecodeError:
+        return None
+    return proto if proto.computations else None
 
 
 def _first_field(content: bytes) -> bytes:
@@ -97,7 +104,7 @@ def _first_field(content: bytes) -> bytes:
         shift += 7
         if byte < 0x80:
             return content[place + 1 : place + 1 + length]
-    raise ValueError("unterminated length")
+    return b""
 
 
 def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule:
@@ -264,6 +271,8 @@ def _gather(p: hlo_pb2.GatherDimensionNumbers, slice_sizes: Sequence[int]) -> in
         start_index_map=tuple(p.start_index_map),
         index_vector_dim=p.index_vector_dim,
         slice_sizes=tuple(slice_sizes),
+        operand_batching_dims=tuple(p.operand_batching_dims),
+        start_indices_batching_dims=tuple(p.start_indices_batching_dims),
     )
 
 
@@ -273,6 +282,8 @@ def _scatter(p: hlo_pb2.ScatterDimensionNumbers) -> ins.ScatterDimensions:
         inserted_window_dims=tuple(p.inserted_window_dims),
         scatter_dims_to_operand_dims=tuple(p.scatter_dims_to_operand_dims),
         index_vector_dim=p.index_vector_dim,
+        input_batching_dims=tuple(p.input_batching_dims),
+        scatter_indices_batching_dims=tuple(p.scatter_indices_batching_dims),
     )
 
 

@@ -129,6 +129,8 @@ def _write_dimension_numbers(proto: hlo_pb2.HloInstructionProto, inst: Instructi
         gather.collapsed_slice_dims.extend(g.collapsed_slice_dims)
         gather.start_index_map.extend(g.start_index_map)
         gather.index_vector_dim = g.index_vector_dim
+        gather.operand_batching_dims.extend(g.operand_batching_dims)
+        gather.start_indices_batching_dims.extend(g.start_indices_batching_dims)
         proto.gather_slice_sizes.extend(g.slice_sizes)
     if inst.scatter is not None:
         s, scatter = inst.scatter, proto.scatter_dimension_numbers
@@ -136,3 +138,5 @@ def _write_dimension_numbers(proto: hlo_pb2.HloInstructionProto, inst: Instructi
         scatter.inserted_window_dims.extend(s.inserted_window_dims)
         scatter.scatter_dims_to_operand_dims.extend(s.scatter_dims_to_operand_dims)
         scatter.index_vector_dim = s.index_vector_dim
+        scatter.input_batching_dims.extend(s.input_batching_dims)
+        scatter.scatter_indices_batching_dims.extend(s.scatter_indices_batching_dims)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from hypothesis import given
+
+from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
+from costbench.hlo.fingerprint import module_fingerprint
+from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
+from tests.hlo.random_modules import modules
+
+X = "f32[4]"
+
+
+def opcodes(module: HloModule) -> list[str]:
+    return [inst.opcode.xla_name for inst in module.entry_computation.instructions]
+
+
+def test_nested_fusions_become_plain_instructions() -> None:
+    def inner(c: ComputationBuilder) -> int:
+        return c.op("tanh", c.parameter(X))
+
+    def outer(c: ComputationBuilder) -> int:
+        return c.op("negate", c.fusion(inner, c.parameter(X)))
+
+    b = ModuleBuilder()
+    b.op("add", b.fusion(outer, b.parameter(X)), b.parameter(X))
+    plain = ModuleBuilder()
+    x = plain.parameter(X)
+    plain.op("add", plain.op("negate", plain.op("tanh", x)), plain.parameter(X))
+    flat = inline_fusions(b.build())
+    assert opcodes(flat) == ["parameter", "tanh", "negate", "parameter", "add"]
+    assert module_fingerprint(flat) == module_fingerprint(plain.build())
+
+
+def test_members_of_an_inlined_tuple_become_the_values_themselves() -> None:
+    def both(c: ComputationBuilder) -> int:
+        x = c.parameter(X)
+        return c.make_tuple(c.op("tanh", x), c.op("negate", x))
+
+    b = ModuleBuilder()
+    pair = b.fusion(both, b.parameter(X))
+    b.op("subtract", b.get(pair, 1), b.get(pair, 0))
+    body = inline_fusions(b.build()).entry_computation
+    root = body.root_instruction
+    assert [body.instructions[o].opcode for o in root.operands] == [Opcode.NEGATE, Opcode.TANH]
+
+
+def test_a_fusion_that_returns_its_argument_vanishes() -> None:
+    b = ModuleBuilder()
+    b.op("tanh", b.fusion(lambda c: c.parameter(X), b.parameter(X)))
+    assert opcodes(inline_fusions(b.build())) == ["parameter", "tanh"]
+
+
+@given(modules())
+def test_no_fusion_is_left_and_other_computations_do_not_move(module: HloModule) -> None:
+    flat = inline_fusions(module)
+    assert "fusion" not in opcodes(flat)
+    assert flat.computations[:-1] == module.computations[:-1]
+    assert flat.entry_computation.root_instruction.shape == module.entry_computation.root_instruction.shape
+    assert inline_fusions(flat) == flat

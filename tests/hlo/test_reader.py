@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costbench.datasets.proto import tuning_pb2
+from costbench.errors import HloError
+from costbench.hlo import reader
+from costbench.hlo.builder import ModuleBuilder
+from costbench.hlo.cost_analysis import module_cost
+from costbench.hlo.fingerprint import module_fingerprint
+from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.proto import hlo_pb2
+from costbench.hlo.writer import module_to_bytes, module_to_proto
+from tests.hlo.random_modules import modules
+
+
+def small() -> HloModule:
+    b = ModuleBuilder("small")
+    x = b.parameter("f32[8,8]")
+    return b.build(b.reduce(b.op("tanh", x), (1,)))
+
+
+@pytest.fixture(scope="module")
+def layout_proto(shared_data: Path) -> hlo_pb2.HloModuleProto:
+    message = tuning_pb2.ModuleTuningData()
+    message.ParseFromString((shared_data / "real_tpu" / "layout_module.pb").read_bytes())
+    return message.module
+
+
+def test_a_file_reads_the_same_plain_compressed_and_wrapped(tmp_path: Path) -> None:
+    module = small()
+    data = module_to_bytes(module)
+    wrapped = b"\x0a" + bytes([len(data) & 0x7F | 0x80, len(data) >> 7]) + data + b"\x1a\x00"
+    stream = zstandard.ZstdCompressor().compressobj()  # writes no content size into its header
+    for name, content in {
+        "plain.pb": data,
+        "small.pb.zst": zstandard.compress(data),
+        "streamed.pb.zst": stream.compress(data) + stream.flush(),
+        "dump.hlo_proto.pb": wrapped,
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        assert reader.read_module(tmp_path / name) == module
+
+
+def test_a_module_without_a_name_is_called_by_its_file(tmp_path: Path) -> None:
+    proto = module_to_proto(small())
+    proto.name = ""
+    (tmp_path / "mine.pb").write_bytes(proto.SerializeToString())
+    assert reader.read_module(tmp_path / "mine.pb").name == "mine.pb"
+
+
+def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(HloError, match=r"nothing\.pb: cannot read: No such file"):
+        reader.read_module(tmp_path / "nothing.pb")
+    with pytest.raises(HloError, match="cannot read"):
+        reader.read_module(tmp_path)
+
+
+def test_every_truncation_is_one_clear_error() -> None:
+    data = module_to_bytes(small())
+    whole = reader.module_from_bytes(data, where="x.pb")
+    for cut in range(len(data)):
+        try:
+            found = reader.module_from_bytes(data[:cut], where="x.pb")
+        except HloError as error:
+            assert "x.pb" in str(error)
+        else:
+            # Behind the last computation come optional fields only: nothing of the program is lost.
+            assert found.computations[: len(whole.computations)] == whole.computations
+
+
+def test_every_truncation_of_a_compressed_file_is_an_error() -> None:
+    data = zstandard.compress(module_to_bytes(small()))
+    for cut in range(len(data)):
+        with pytest.raises(HloError, match=r"x\.zst"):
+            reader.module_from_bytes(data[:cut], where="x.zst")
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_are_an_error(data: bytes) -> None:
+    with pytest.raises(HloError, match="noise"):
+        reader.module_from_bytes(data, where="noise")
+
+
+@given(modules(max_steps=5), st.integers(0, 10**6))
+def test_damaged_modules_are_errors_or_still_whole(module: HloModule, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    data = bytearray(module_to_bytes(module))
+    for place in generator.integers(len(data), size=generator.integers(1, 4)):
+        data[place] = generator.integers(256)
+    try:
+        damaged = reader.module_from_bytes(bytes(data), where="damaged")
+    except HloError as error:
+        assert str(error)
+    else:
+        # What passes `verify` can be used: no later stage meets an index out of range.
+        assert module_cost(damaged).flops >= 0
+        assert module_fingerprint(damaged)
+
+
+def test_another_message_is_no_module(shared_data: Path) -> None:
+    with pytest.raises(HloError, match=r"tile_calibration\.pb.*expected a binary HloModuleProto"):
+        reader.read_module(shared_data / "real_tpu" / "tile_calibration.pb")
+
+
+# What to break (module, entry computation, its tanh, its reduce), by the problem that has to be reported.
+BREAKS: dict[str, Callable[..., object]] = {
+    "unknown opcode 'frobnicate'": lambda _m, _e, tanh, _r: setattr(tanh, "opcode", "frobnicate"),
+    "operand id 999 does not exist": lambda _m, _e, tanh, _r: tanh.operand_ids.__setitem__(0, 999),
+    "is not stored before its user": lambda _m, _e, tanh, r: tanh.operand_ids.__setitem__(0, r.id),
+    "called computation id 999": lambda _m, _e, _t, r: r.called_computation_ids.__setitem__(0, 999),
+    "calls itself": lambda _m, entry, _t, r: r.called_computation_ids.__setitem__(0, entry.id),
+    "reduce calls 0 computations": lambda _m, _e, _t, r: r.ClearField("called_computation_ids"),
+    "entry computation id 999": lambda module, _e, _t, _r: setattr(module, "entry_computation_id", 999),
+    "root id 999 does not exist": lambda _m, entry, _t, _r: setattr(entry, "root_id", 999),
+    "two instructions share an id": lambda _m, entry, tanh, _r: setattr(tanh, "id", entry.instructions[0].id),
+    "two computations share an id": lambda m, entry, _t, _r: setattr(entry, "id", m.computations[0].id),
+    "99 is not a valid ElementType": lambda _m, _e, tanh, _r: setattr(tanh.shape, "element_type", 99),
+    r"negative size in shape f32\[-3,8\]": lambda _m, _e, t, _r: t.shape.dimensions.__setitem__(0, -3),
+    r"layout \(1, 1\) is no": lambda _m, _e, t, _r: t.shape.layout.minor_to_major.__setitem__(1, 1),
+    "reduce has 1 operands": lambda _m, _e, _t, r: r.operand_ids.pop(),
+    r"parameter numbers \[4\]": lambda _m, e, _t, _r: setattr(e.instructions[0], "parameter_number", 4),
+}
+
+
+@pytest.mark.parametrize("problem", BREAKS)
+def test_broken_modules_name_the_file_and_the_problem(problem: str) -> None:
+    proto = module_to_proto(small())
+    entry = proto.computations[-1]
+    tanh, reduce = (next(i for i in entry.instructions if i.opcode == name) for name in ("tanh", "reduce"))
+    BREAKS[problem](proto, entry, tanh, reduce)
+    with pytest.raises(HloError, match=problem) as caught:
+        reader.module_from_proto(proto, where="small.pb")
+    assert "small" in str(caught.value)
+
+
+def test_computations_are_put_callees_first() -> None:
+    proto = module_to_proto(small())
+    proto.computations.reverse()
+    assert [c.name for c in reader.module_from_proto(proto, where="x").computations] == ["add.f32", "main"]
+
+
+@pytest.mark.parametrize(
+    ("config", "count"),
+    [
+        (b'{"known_trip_count":{"n":"12"}}', 12),
+        (b'{"known_trip_count":{"n":3}}', 3),
+        (b"{}", None),
+        (b"", None),
+        (b"not json", None),
+        (b'{"known_trip_count":{"n":"many"}}', None),
+        (b'{"known_trip_count":[1]}', None),
+        (b"[1]", None),
+        (b"\xff", None),
+    ],
+)
+def test_trip_counts(config: bytes, count: int | None) -> None:
+    b = ModuleBuilder()
+    start = b.make_tuple(b.constant("s32[]"))
+    shape = b.shape(start)
+
+    def condition(c: ModuleBuilder) -> int:
+        return c.op("compare", c.get(c.parameter(shape), 0), c.constant("s32[]"))
+
+    b.while_(condition, lambda c: c.make_tuple(c.get(c.parameter(shape), 0)), start)
+    proto = module_to_proto(b.build())
+    proto.computations[-1].instructions[-1].backend_config = config
+    assert reader.module_from_proto(proto, where="x").entry_computation.root_instruction.trip_count == count
+
+
+def test_a_window_dilation_left_unset_means_one() -> None:
+    b = ModuleBuilder()
+    b.convolution(b.parameter("f32[1,8,8,2]"), b.parameter("f32[3,3,2,4]"))
+    proto = module_to_proto(b.build())
+    for dimension in proto.computations[0].instructions[-1].window.dimensions:
+        dimension.ClearField("window_dilation")
+        dimension.ClearField("base_dilation")
+    assert reader.module_from_proto(proto, where="x").computations == b.build().computations
+
+
+def test_the_real_layout_module(layout_proto: hlo_pb2.HloModuleProto, shared_data: Path) -> None:
+    module = reader.module_from_proto(layout_proto, where="layout_module.pb")
+    # Layout tuning data wraps its module in field 1, as HLO dumps do.
+    assert reader.read_module(shared_data / "real_tpu" / "layout_module.pb") == module
+    assert (len(module.computations), module.num_instructions) == (143, 3163)
+    assert len({i.opcode for c in module.computations for i in c.instructions}) == 41
+    assert max(i.shape.rank for c in module.computations for i in c.instructions) == 5
+    edges = sum(
+        len(set(i.operands)) + len(set(i.called)) for c in module.computations for i in c.instructions
+    )
+    assert edges == 5112
+    assert module.offsets[-1] == 3163
+    by_name = {i.name: i for c in layout_proto.computations for i in c.instructions}
+    for computation in module.computations:
+        for inst in computation.instructions:
+            assert Opcode.from_name(by_name[inst.name].opcode) is inst.opcode
+            assert tuple(by_name[inst.name].shape.dimensions) == inst.shape.dimensions
+
+
+def test_the_real_tile_modules(shared_data: Path) -> None:
+    message = tuning_pb2.TuningData()
+    message.ParseFromString((shared_data / "real_tpu" / "tile_calibration.pb").read_bytes())
+    found = [reader.module_from_proto(m.module, where="tile") for m in message.modules]
+    assert len(found) == 7
+    assert all(m.entry_computation.instructions for m in found)
