@@ -81,12 +81,13 @@ _SLICES = frozenset({_O.SLICE, _O.DYNAMIC_SLICE})
 
 
 def _slice_bytes(inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float]:
+    # XLA counts one index operand (a gather has no more), also where there is a scalar for each axis.
     size = inst.shape.num_bytes
-    return float(size + sum(index.num_bytes for index in operands[1:])), float(size)
+    return float(size + sum(index.num_bytes for index in operands[1:2])), float(size)
 
 
 def _update_bytes(_inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float]:
-    return float(sum(shape.num_bytes for shape in operands[1:])), float(operands[1].num_bytes)
+    return float(sum(shape.num_bytes for shape in operands[1:3])), float(operands[1].num_bytes)
 
 
 def _scatter_bytes(_inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float]:
