@@ -169,7 +169,9 @@ def _load(path: str | PathLike[str], keys: tuple[Key, ...]) -> dict[str, npt.NDA
     if not source.is_file():
         raise DataError("no such file", where=source, expected="an .npz file")
     try:
-        with np.load(source, allow_pickle=False) as archive:
+        # Opened here, as np.load leaves the file open when it is no archive.
+        with source.open("rb") as handle:
+            archive = np.load(handle, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DataError("a single array", where=source, expected="an .npz file")
             stored = {key.name: _entry(archive, key.name, source) for key in keys if key.name in archive}
