@@ -1,4 +1,4 @@
-"""Stage `collect`: build the corpus of canonical programs. Frozen: run it by hand after a change to the zoo."""
+"""Stage `collect`: build the corpus of programs. Frozen: run it by hand after a change to the zoo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import logging
 from pathlib import Path
 
 from costbench.workloads.collector import collect
-
+from costbench.workloads.listing import update_table
+from costbench.workloads.manifest import load_manifest
 
 _log = logging.getLogger("collect")
 
@@ -17,6 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="programs to build (default: the whole table)")
     parser.add_argument("--folder", type=Path, default=Path("data/programs"))
+    parser.add_argument("--document", type=Path, default=Path("docs/programs.md"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--force", action="store_true", help="build also programs that are already there")
     options = parser.parse_args()
@@ -26,6 +28,7 @@ def main() -> None:
         _log.info("[%d/%d] %s", done, total, name)
 
     result = collect(options.folder, options.names or None, options.jobs, progress, options.force)
+    update_table(options.document, load_manifest(options.folder))
     _log.info("%d built, %d kept, %d removed", len(result.built), len(result.kept), len(result.removed))
 
 

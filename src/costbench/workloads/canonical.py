@@ -43,7 +43,7 @@ _PASS_NAME = "costbench-capture"
 _HOOK_LOCK = threading.Lock()
 
 
-class _Captured(Exception):
+class _CapturedError(Exception):
     """Ends a compilation once the module has been seen."""
 
 
@@ -66,7 +66,7 @@ def canonicalize(proto: bytes) -> bytes:
 
     def capture(module: bytes) -> None:
         captured.append(module)
-        raise _Captured
+        raise _CapturedError
 
     device = jax.local_devices(backend="cpu")[0]
     with _HOOK_LOCK:

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -60,7 +61,7 @@ def build_program(spec: ProgramSpec) -> bytes:
 
 
 def compress(proto: bytes) -> bytes:
-    """One zstd frame: fixed level, one thread, with the content's size and checksum; always the same bytes."""
+    """One zstd frame at a fixed level by one thread, with size and checksum: always the same bytes."""
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=0, write_checksum=True).compress(proto)
 
 
@@ -73,7 +74,9 @@ def toolchain() -> dict[str, str]:
     try:
         return {package: version(package) for package in _PACKAGES}
     except PackageNotFoundError as error:
-        raise DataError(f"{error.name} is not installed", expected="the extra `corpus` (jax, keras)") from error
+        raise DataError(
+            f"{error.name} is not installed", expected="the extra `corpus` (jax, keras)"
+        ) from error
 
 
 def collect(
@@ -101,7 +104,8 @@ def collect(
     wanted = SPECS if names is None else tuple(find_spec(name) for name in sorted(set(names)))
     versions = toolchain()
     remove_stale_temporaries(folder)
-    entries = {entry.name: entry for entry in load_manifest(folder)} if (folder / MANIFEST_NAME).exists() else {}
+    listed = load_manifest(folder) if (folder / MANIFEST_NAME).exists() else ()
+    entries = {entry.name: entry for entry in listed}
     fresh = versions == toolchain_of(folder)
     stale = [spec for spec in wanted if force or not fresh or not _is_current(folder, spec, entries)]
     for done, entry in enumerate(_build_all(folder, stale, jobs), start=1):
@@ -154,6 +158,11 @@ def _build_all(folder: Path, specs: Sequence[ProgramSpec], jobs: int) -> Iterato
         try:
             for future in as_completed(waiting):
                 yield future.result()
+        except BrokenProcessPool as error:
+            problem = "a process that built a program died (out of memory?)"
+            raise DataError(
+                problem, where=folder, expected="another run, which keeps what is done"
+            ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

@@ -32,7 +32,7 @@ class Abstract:
 
 
 class Tape:
-    """A list of arrays asked for in a fixed order: recorded on the first run, handed out on the second."""
+    """Arrays asked for in a fixed order: recorded on the first run, handed out on the second."""
 
     def __init__(self, values: Sequence[Array] | None = None) -> None:
         self._values = values
@@ -53,7 +53,8 @@ class Tape:
             return jnp.zeros(want.shape, want.dtype)
         value = self._values[len(self.asked) - 1]
         if (value.shape, str(value.dtype)) != (want.shape, want.dtype):
-            raise ValueError(f"argument {len(self.asked) - 1} is {value.shape} {value.dtype}, asked for {want}")
+            place = len(self.asked) - 1
+            raise ValueError(f"argument {place} is {value.shape} {value.dtype}, asked for {want}")
         return value
 
 

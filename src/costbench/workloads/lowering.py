@@ -58,11 +58,10 @@ def _key_shape(signature: Recorded) -> Any:
 
 
 def _training_arguments(signature: Recorded, rule: Optimizer) -> tuple[Any, ...]:
-    slots = [
-        _shapes([Abstract(param.shape, "float32")] * rule.slots) for param in signature.params
-    ]
+    slots = [_shapes([Abstract(param.shape, "float32")] * rule.slots) for param in signature.params]
     count = _shapes([Abstract((), "int32")])[0]
-    params, states, inputs = (_shapes(part) for part in (signature.params, signature.states, signature.inputs))
+    parts = (signature.params, signature.states, signature.inputs)
+    params, states, inputs = (_shapes(part) for part in parts)
     return params, slots, states, inputs, _key_shape(signature), count
 
 

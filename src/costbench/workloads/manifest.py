@@ -11,16 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import zstandard
-
 from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
-from costbench.errors import DataError
+from costbench.errors import DataError, HloError
+from costbench.hlo.reader import decompress
 
 MANIFEST_NAME = "manifest.json"
 USER_FOLDER = "user"
 _USER_SUFFIXES = (".hlo.pb.zst", ".hlo.pb", ".pb")
-# A decompressed program is a few megabytes; more than this is a corrupt or hostile file.
-_MAX_PROTO_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -84,10 +81,14 @@ def _parse(row: object, index: int, path: Path) -> ProgramEntry:
     kinds = {field.name: int if field.type == "int" else str for field in dataclasses.fields(ProgramEntry)}
     for field, kind in kinds.items():
         if field not in row:
-            raise DataError("missing", where=path, field=f"{label}.{field}", expected=f"a value of type {kind.__name__}")
+            raise DataError(
+                "missing", where=path, field=f"{label}.{field}", expected=f"a value of type {kind.__name__}"
+            )
         value = row[field]
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise DataError(f"{value!r}", where=path, field=f"{label}.{field}", expected=f"type {kind.__name__}")
+            raise DataError(
+                f"{value!r}", where=path, field=f"{label}.{field}", expected=f"type {kind.__name__}"
+            )
     unknown = sorted(set(row) - set(kinds))
     if unknown:
         raise DataError("unknown field", where=path, field=f"{label}.{unknown[0]}", expected=", ".join(kinds))
@@ -116,16 +117,14 @@ def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
     """The uncompressed serialised HloModuleProto of a program.
 
     Raises:
-        DataError: the file is missing, unreadable, truncated or not zstd.
+        DataError: the file is missing, unreadable, or a truncated or corrupt zstd frame.
     """
     path = Path(folder) / entry.file
     data = read_bytes(path)
-    if not entry.file.endswith(".zst"):
-        return data
     try:
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_PROTO_BYTES)
-    except (zstandard.ZstdError, MemoryError) as error:
-        raise DataError(f"cannot decompress: {error}", where=path, expected="a whole zstd frame") from error
+        return decompress(data, where=str(path))
+    except HloError as error:
+        raise DataError(error.problem, where=path, expected="a whole zstd frame") from error
 
 
 def verify_program(folder: Path, entry: ProgramEntry) -> None:
@@ -163,6 +162,15 @@ def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
             raise DataError(f"{path.name} and {found[stem].name} share a stem", where=place)
         found[stem] = path
     return tuple(_user_entry(stem, path.name) for stem, path in sorted(found.items()))
+
+
+def all_programs(folder: Path) -> tuple[ProgramEntry, ...]:
+    """The corpus, then the user's own programs.
+
+    Raises:
+        DataError: see `load_manifest` and `user_programs`.
+    """
+    return load_manifest(folder) + user_programs(folder)
 
 
 def _user_entry(stem: str, file_name: str) -> ProgramEntry:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jax import Array
 
-# (gradient, weight, slots, step count) -> (new weight, new slots)
-Update = Callable[["Array", "Array", Sequence["Array"], "Array"], tuple["Array", tuple["Array", ...]]]
+Slots = Sequence["Array"]
+Updated = tuple["Array", tuple["Array", ...]]  # new weight, new slots
+Update = Callable[["Array", "Array", Slots, "Array"], Updated]  # gradient, weight, slots, step count
 
 
 @dataclass(frozen=True)
@@ -26,22 +27,18 @@ class Optimizer:
     clip_norm: float = 0.0
 
 
-def _sgd(gradient: Array, weight: Array, slots: Sequence[Array], count: Array) -> tuple[Array, tuple[Array, ...]]:
+def _sgd(gradient: Array, weight: Array, slots: Slots, count: Array) -> Updated:
     """w - lr g"""
     return weight - 0.1 * gradient, ()
 
 
-def _momentum(
-    gradient: Array, weight: Array, slots: Sequence[Array], count: Array
-) -> tuple[Array, tuple[Array, ...]]:
+def _momentum(gradient: Array, weight: Array, slots: Slots, count: Array) -> Updated:
     """m = 0.9 m + (g + 1e-4 w); w - lr m (weight decay as in ResNet training)"""
     momentum = 0.9 * slots[0] + gradient + 1e-4 * weight
     return weight - 0.1 * momentum, (momentum,)
 
 
-def _rmsprop(
-    gradient: Array, weight: Array, slots: Sequence[Array], count: Array
-) -> tuple[Array, tuple[Array, ...]]:
+def _rmsprop(gradient: Array, weight: Array, slots: Slots, count: Array) -> Updated:
     """s = 0.9 s + 0.1 g^2; m = 0.9 m + lr g / sqrt(s + eps); w - m"""
     import jax.numpy as jnp
 
@@ -50,9 +47,7 @@ def _rmsprop(
     return weight - momentum, (square, momentum)
 
 
-def _adam_direction(
-    gradient: Array, slots: Sequence[Array], count: Array
-) -> tuple[Array, tuple[Array, ...]]:
+def _adam_direction(gradient: Array, slots: Slots, count: Array) -> Updated:
     import jax.numpy as jnp
 
     first = 0.9 * slots[0] + 0.1 * gradient
@@ -63,13 +58,13 @@ def _adam_direction(
     return unbiased / spread, (first, second)
 
 
-def _adam(gradient: Array, weight: Array, slots: Sequence[Array], count: Array) -> tuple[Array, tuple[Array, ...]]:
+def _adam(gradient: Array, weight: Array, slots: Slots, count: Array) -> Updated:
     """w - lr m^ / (sqrt(v^) + eps)"""
     direction, slots = _adam_direction(gradient, slots, count)
     return weight - 1e-3 * direction, tuple(slots)
 
 
-def _lamb(gradient: Array, weight: Array, slots: Sequence[Array], count: Array) -> tuple[Array, tuple[Array, ...]]:
+def _lamb(gradient: Array, weight: Array, slots: Slots, count: Array) -> Updated:
     """w - lr (|w| / |u|) u with u the Adam direction plus weight decay"""
     import jax.numpy as jnp
 

@@ -32,7 +32,9 @@ PUBLISHED = "published sizes"
 GUESSED = "inside not public, guessed"
 STAND_IN = "namesake: published parts, arrangement guessed"
 
-_NAME = re.compile(r"^[a-z][a-z0-9_]*_b(?P<batch>\d+)_(?P<step>train|infer)_(?P<dtype>f32|bf16)$", re.IGNORECASE)
+_NAME = re.compile(
+    r"^[a-z][a-z0-9_]*_b(?P<batch>\d+)_(?P<step>train|infer)_(?P<dtype>f32|bf16)$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,12 @@ def _keras(name: str, application: str, optimizer: str, architecture: str) -> Pr
 
 
 def _row(
-    name: str, application: str, optimizer: str, build: Callable[..., Any], faithful: str = PUBLISHED, **sizes: Any
+    name: str,
+    application: str,
+    optimizer: str,
+    build: Callable[..., Any],
+    faithful: str = PUBLISHED,
+    **sizes: Any,
 ) -> ProgramSpec:
     return ProgramSpec(name, application, partial(build, **sizes) if sizes else build, optimizer, faithful)
 

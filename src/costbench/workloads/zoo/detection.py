@@ -100,7 +100,8 @@ def suppress_overlaps(boxes: Array, scores: Array) -> Array:
         alive = lax.dynamic_slice_in_dim(kept, index, 1)[0] > 0
         return jnp.where(alive & (row > _OVERLAP) & (later > index), 0.0, kept)
 
-    return lax.fori_loop(0, scores.shape[0], body, scores)
+    survivors: Array = lax.fori_loop(0, scores.shape[0], body, scores)
+    return survivors
 
 
 def ssd(c: Ctx, size: int = 300) -> Array | tuple[Array, Array, Array]:

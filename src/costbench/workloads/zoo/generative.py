@@ -28,10 +28,13 @@ if TYPE_CHECKING:
 
     from jax import Array
 
+    # ((cell, output), input) -> (cell, output)
+    ConvLstm = Callable[[tuple[Array, Array], Array], tuple[Array, Array]]
+
 _DRAW_FEATURES, _DRAW_LATENTS, _DRAW_SIDE = 160, 12, 8
 
 
-def _conv_lstm(c: Ctx, inputs: int, features: int) -> Callable[[tuple[Array, Array], Array], tuple[Array, Array]]:
+def _conv_lstm(c: Ctx, inputs: int, features: int) -> ConvLstm:
     """An LSTM whose products are 5x5 convolutions; weights are shared by all steps."""
     import jax
     import jax.numpy as jnp
@@ -102,7 +105,8 @@ def convdraw(c: Ctx, steps: int = 8) -> Array:
     image = c.input(c.batch, 32, 32, 3)
     seen = jax.nn.relu(bias(c, conv(c, jax.nn.relu(bias(c, conv(c, image, 64, 5, 2))), _DRAW_FEATURES, 5, 2)))
     encoder, decoder = model.state(), model.state()
-    canvas, divergence = jnp.zeros_like(seen), jnp.float32(0)
+    canvas = jnp.zeros_like(seen)
+    divergence: Array = jnp.float32(0)
     for _ in range(steps):
         encoder = model.encoder(encoder, jnp.concatenate([seen, seen - canvas, decoder[1]], -1))
         mean, log_deviation, latent = model.draw_latent(model.posterior(encoder[1]))

@@ -67,6 +67,7 @@ def keras_classifier(c: Ctx, architecture: str) -> Array:
         weights = [c.weight32(*one.shape, dtype=one.dtype) for one in model.trainable_variables]
         states = [c.state(*one.shape, dtype=one.dtype) for one in model.non_trainable_variables]
         images = c.input(c.batch, *shape)
+        outputs: Array
         outputs, new_states = model.stateless_call(weights, states, images, training=c.train)
     if not c.train:
         return outputs

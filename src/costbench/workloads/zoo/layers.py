@@ -7,6 +7,7 @@ losses are computed in float32, as mixed-precision training does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,7 @@ def _spread(extent: Extent, rank: int) -> tuple[int, ...]:
     return (extent,) * rank if isinstance(extent, int) else extent
 
 
-def conv(
-    c: Ctx, x: Array, features: int, kernel: Extent, stride: Extent = 1, padding: str = "SAME"
-) -> Array:
+def conv(c: Ctx, x: Array, features: int, kernel: Extent, stride: Extent = 1, padding: str = "SAME") -> Array:
     """Convolution without bias: [b, *space, i] -> [b, *space', features]."""
     from jax import lax
 
@@ -63,14 +62,12 @@ def grouped_conv(c: Ctx, x: Array, features: int, kernel: Extent, stride: Extent
 def conv_transpose(
     c: Ctx, x: Array, features: int, kernel: Extent, stride: Extent, padding: str = "SAME"
 ) -> Array:
-    """Transposed convolution (input dilated by `stride`): space grows by `stride`."""
+    """Transposed convolution (input dilated by `stride`, kernel not mirrored): space grows by `stride`."""
     from jax import lax
 
     rank = x.ndim - 2
     weight = c.weight(*_spread(kernel, rank), x.shape[-1], features)
-    return lax.conv_transpose(
-        x, weight, _spread(stride, rank), padding, dimension_numbers=_LAYOUTS[rank]
-    )
+    return lax.conv_transpose(x, weight, _spread(stride, rank), padding, dimension_numbers=_LAYOUTS[rank])
 
 
 def bias(c: Ctx, x: Array) -> Array:
@@ -123,7 +120,7 @@ def layer_norm(c: Ctx, x: Array) -> Array:
 
 
 def group_norm(c: Ctx, x: Array, groups: int = 32) -> Array:
-    """Normalisation over space and the channels of each group, in float32; groups = channels: instance norm."""
+    """Normalisation over space and each group's channels, in float32; groups = channels: instance norm."""
     import jax.numpy as jnp
     from jax import lax
 
@@ -154,22 +151,23 @@ def max_pool(x: Array, window: Extent, stride: Extent, padding: str = "SAME") ->
     rank = x.ndim - 2
     # A concrete -inf: with a traced one the gradient of reduce_window is not recognised as max.
     lowest = np.array(-np.inf, x.dtype)
-    return lax.reduce_window(
+    pooled: Array = lax.reduce_window(
         x, lowest, lax.max, (1, *_spread(window, rank), 1), (1, *_spread(stride, rank), 1), padding
     )
+    return pooled
 
 
 def avg_pool(x: Array, window: Extent, stride: Extent, padding: str = "VALID") -> Array:
     """Mean over windows of the spatial dimensions (divided by the window's size)."""
-    import math
-
     import numpy as np
     from jax import lax
 
     rank = x.ndim - 2
     extents = _spread(window, rank)
     zero = np.array(0, x.dtype)
-    total = lax.reduce_window(x, zero, lax.add, (1, *extents, 1), (1, *_spread(stride, rank), 1), padding)
+    total: Array = lax.reduce_window(
+        x, zero, lax.add, (1, *extents, 1), (1, *_spread(stride, rank), 1), padding
+    )
     return total / math.prod(extents)
 
 

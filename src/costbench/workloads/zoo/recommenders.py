@@ -68,7 +68,9 @@ def ranking(c: Ctx, items: int = 50, history: int = 30, features: int = 64) -> A
 
     table = c.weight(500_000, features)
     candidates, past = table[c.tokens(c.batch, items)], table[c.tokens(c.batch, history)]
-    query = jnp.concatenate([embedding(c, c.tokens(c.batch), rows, 32) for rows in (50000, 1000, 200, 24)], -1)
+    query = jnp.concatenate(
+        [embedding(c, c.tokens(c.batch), rows, 32) for rows in (50000, 1000, 200, 24)], -1
+    )
     query = jnp.broadcast_to(mlp(c, query, (128,))[:, None], (c.batch, items, 128))
     dense_features = c.input(c.batch, items, 40)
     x = jnp.concatenate([candidates, _history_attention(c, candidates, past), query, dense_features], -1)
@@ -113,8 +115,8 @@ def smartcompose(c: Ctx, hidden: int = 1024, prefix: int = 32) -> Array | tuple[
         del place
         y, fresh = jnp.concatenate([table[last], repeated], -1), []
         for cell, state in zip(cells, cache, strict=True):
-            state, y = cell((state[0, :], state[1, :]), y)
-            fresh.append(jnp.stack(state))
+            updated, y = cell((state[0, :], state[1, :]), y)
+            fresh.append(jnp.stack(updated))
         return jax.nn.log_softmax((y @ kernel + offset).astype("float32")), fresh
 
     cache = [jnp.repeat(jnp.stack(state), beams, axis=1) for state in states]

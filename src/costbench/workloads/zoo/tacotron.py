@@ -116,8 +116,8 @@ def char2feats_inference(c: Ctx, characters: int = 160, frames: int = 800) -> Ar
     prenet = [(c.weight(_BANDS, 256), c.weight(256)), (c.weight(256, 256), c.weight(256))]
 
     def running(loop: Any) -> Array:
-        number, _, _, _, stopped = loop
-        return (number < frames) & ~jnp.all(stopped)
+        number: Array = loop[0]
+        return (number < frames) & ~jnp.all(loop[4])
 
     def body(loop: Any) -> Any:
         number, state, last, made, stopped = loop

@@ -186,8 +186,8 @@ def beam_search(
     rows = jnp.arange(batch)[:, None]
 
     def running(loop: Any) -> Array:
-        place, _, _, ended, _ = loop
-        return (place < limit) & ~jnp.all(ended)
+        place: Array = loop[0]
+        return (place < limit) & ~jnp.all(loop[3])
 
     def body(loop: Any) -> Any:
         place, words, scores, ended, cache = loop
@@ -226,8 +226,8 @@ def translate(c: Ctx, sizes: Sizes = BASE, beams: int = 4, steps: int = 64) -> t
         visible = (jnp.arange(steps) <= place)[None, None, None, :]
         fresh = []
         for layer, cache in zip(layers, caches, strict=True):
-            x, cache = layer.step(x, cache, place, visible, mask)
-            fresh.append(cache)
+            x, updated = layer.step(x, cache, place, visible, mask)
+            fresh.append(updated)
         return jax.nn.log_softmax((x @ table.T).astype("float32")), fresh
 
     rows, size = c.batch * beams, sizes.features // sizes.heads

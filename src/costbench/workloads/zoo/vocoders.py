@@ -98,7 +98,7 @@ def wavernn(c: Ctx, size: int = 896, steps: int = 960, features: int = 0, hop: i
     time_major = (jnp.swapaxes(coarse_in, 0, 1), jnp.swapaxes(fine_in, 0, 1))
     _, halves = lax.scan(step, start, time_major)
     labels = c.tokens(2, steps, c.batch)
-    loss = jnp.float32(0)
+    loss: Array = jnp.float32(0)
     for half, label in zip(halves, labels, strict=True):
         hidden = jax.nn.relu(dense(c, half, core.half))
         loss += cross_entropy(dense(c, hidden, _BYTES), label)
