@@ -141,7 +141,7 @@ def _reshape_groups(
 def operand_access(body: HloComputation, inst: Instruction, place: int, access: Access) -> Access:
     """The part of operand `place` that a tile of the instruction's value reads."""
     shape = body.instructions[inst.operands[place]].shape
-    if shape.is_tuple or inst.shape.is_tuple:
+    if shape.is_tuple or (inst.shape.is_tuple and inst.opcode not in _ALIKE_MEMBERS):
         return whole(shape)
     rule = _BACKWARD.get(inst.opcode)
     if rule is not None:
@@ -223,9 +223,38 @@ def _gather_operand(inst: Instruction, place: int, access: Access, shape: Shape)
     return tuple(maps) if len(maps) == shape.rank else whole(shape)
 
 
+def scatter_index_access(inst: Instruction, updates: Access, shape: Shape) -> Access:
+    """The indices of a scatter follow those axes of its updates that are not part of an update's window."""
+    assert inst.scatter is not None
+    maps = [m for axis, m in enumerate(updates) if axis not in inst.scatter.update_window_dims]
+    if inst.scatter.index_vector_dim < shape.rank:
+        maps.insert(inst.scatter.index_vector_dim, WHOLE)
+    return tuple(maps) if len(maps) == shape.rank else whole(shape)
+
+
+def _select_and_scatter_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    """Operand and result correspond; the source has one element per window."""
+    if shape.rank != inst.shape.rank:
+        return whole(shape)
+    if place == 0:
+        return access
+    return tuple(
+        _scaled(axis, size / max(1, out))
+        for axis, size, out in zip(access, shape.dimensions, inst.shape.dimensions, strict=True)
+    )
+
+
 def _unmapped_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
     return whole(shape)
 
+
+def _top_k_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+    """The searched (last) axis is needed as a whole."""
+    return (*access[: shape.rank - 1], WHOLE)
+
+
+_ALIKE_MEMBERS = frozenset({Opcode.REDUCE, Opcode.TOPK})
+"""Operations on several arrays at once, whose results all have one shape."""
 
 _Rule = Callable[[Instruction, int, Access, Shape], Access]
 _BACKWARD: Mapping[Opcode, _Rule] = {
@@ -241,7 +270,9 @@ _BACKWARD: Mapping[Opcode, _Rule] = {
     Opcode.DYNAMIC_SLICE: _resized_operand,
     Opcode.DYNAMIC_UPDATE_SLICE: _update_slice_operand,
     Opcode.GATHER: _gather_operand,
+    Opcode.TOPK: _top_k_operand,
     Opcode.SCATTER: _unmapped_operand,
+    Opcode.SELECT_AND_SCATTER: _select_and_scatter_operand,
     Opcode.DOT: _unmapped_operand,
     Opcode.CONVOLUTION: _unmapped_operand,
 }
@@ -253,7 +284,7 @@ _BACKWARD: Mapping[Opcode, _Rule] = {
 def result_access(body: HloComputation, inst: Instruction, place: int, access: Access) -> Access | None:
     """The access of a user's value, given that of its operand `place`; None where it does not follow."""
     source = body.instructions[inst.operands[place]].shape
-    if inst.shape.is_tuple or source.is_tuple:
+    if source.is_tuple or (inst.shape.is_tuple and inst.opcode is not Opcode.REDUCE):
         return None
     if inst.opcode is Opcode.BROADCAST:
         result = [WHOLE] * inst.shape.rank

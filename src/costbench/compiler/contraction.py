@@ -49,7 +49,8 @@ def contraction_axes(
             continue
         lhs_axis, window = summed[axis]
         loop = first_loop + len(loops)
-        unit = 1 if window else max(lhs_units[lhs_axis], rhs_units[axis])
+        # A window is cut in whole native tiles of the right-hand side, a depth also in those of the left.
+        unit = rhs_units[axis] if window else max(lhs_units[lhs_axis], rhs_units[axis])
         loops.append((rhs.dimensions[axis], unit))
         right[axis] = AxisMap(loop=loop)
         if window:

@@ -20,6 +20,7 @@ from costbench.compiler.access import (
     access_loops,
     operand_access,
     result_access,
+    scatter_index_access,
     whole,
     wider,
 )
@@ -187,7 +188,9 @@ class LoopNest:
             if kernel_axis.loop >= self.num_output_loops:
                 loop = self.loops[kernel_axis.loop]
                 tiles = -(-(tile_sizes.kernel_bounds[:, axis] * kernel_axis.unit) // loop.unit)
-                extents[:, kernel_axis.loop] = tiles
+                inside = (tile_sizes.kernel_bounds[:, axis] <= kernel_axis.units) & (tiles >= 1)
+                # The last native tile of the right-hand side may reach beyond the loop's end.
+                extents[:, kernel_axis.loop] = np.where(inside, np.minimum(tiles, loop.units), 0)
         limits = np.array([loop.units for loop in self.loops])
         if (extents < 1).any() or (extents > limits).any():
             raise UnsupportedKernelError(
@@ -359,19 +362,26 @@ def _propagate(
             if position == hero and axes is not None:
                 wanted = axes.operands[place]
             else:
-                wanted = _wanted(kernel, inst, place, access)
+                wanted = _wanted(kernel, inst, place, access, known)
             needed[operand] = wider(needed.get(operand), wanted)
     for position in kernel.inputs:
-        # An input keeps what its users need, even where the anchor itself is an input.
-        known[position] = needed.get(position, whole(array_shape(body.instructions[position].shape)))
+        # The loops walk over the anchor, also where it comes from outside.
+        if position != anchor:
+            known[position] = needed.get(position, whole(array_shape(body.instructions[position].shape)))
     return known
 
 
-def _wanted(kernel: Kernel, inst: Instruction, place: int, access: Access) -> Access:
+def _wanted(
+    kernel: Kernel, inst: Instruction, place: int, access: Access, known: dict[int, Access]
+) -> Access:
     shape = array_shape(kernel.instruction(inst.operands[place]).shape)
+    updates = known.get(inst.operands[-1]) if inst.opcode is Opcode.SCATTER else None
+    if updates is not None and place == 1:
+        return scatter_index_access(inst, updates, shape)
     result = array_shape(inst.shape)
-    if inst.shape.is_tuple or kernel.instruction(inst.operands[place]).shape.is_tuple:
-        return access if shape.dimensions == result.dimensions else whole(shape)
+    alike = shape.dimensions == result.dimensions
+    if alike and (inst.shape.is_tuple or kernel.instruction(inst.operands[place]).shape.is_tuple):
+        return access
     wanted = operand_access(kernel.body, inst, place, access)
     return wanted if len(wanted) == shape.rank else whole(shape)
 
