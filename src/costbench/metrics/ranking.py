@@ -67,27 +67,23 @@ def kendall_tau(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> float:
         DataError: as `count_pairs`.
     """
     pairs = count_pairs(predicted, measured)
-    left, right = pairs.total - pairs.tied_predicted, pairs.total - pairs.tied_measured
-    if left == 0 or right == 0:
-        return math.nan
-    # The product of two pair counts passes 2^63 from n = 60,000 on, so the roots are taken first.
-    return (pairs.concordant - pairs.discordant) / (math.sqrt(left) * math.sqrt(right))
+    return math.nan if pairs.total == pairs.tied_predicted else tau_of(pairs)
 
 
-def kernel_tau(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> float:
-    """Kendall's tau-b as a score of one kernel, for averaging over kernels.
+def tau_of(pairs: PairCounts) -> float:
+    """Kendall's tau-b as the score of one kernel, for averaging over kernels.
 
     A kernel whose measured runtimes are all equal (or that has one decision) ranks nothing and gives NaN,
     to be left out. A prediction that is constant where the runtimes are not gives 0 and stays in: a model
     must not gain by abstaining.
-
-    Raises:
-        DataError: as `count_pairs`.
     """
-    tau = kendall_tau(predicted, measured)
-    if math.isnan(tau) and np.unique(np.asarray(measured, dtype=np.float64)).size > 1:
+    left, right = pairs.total - pairs.tied_predicted, pairs.total - pairs.tied_measured
+    if right == 0:
+        return math.nan
+    if left == 0:
         return 0.0
-    return tau
+    # The product of two pair counts passes 2^63 from n = 60,000 on, so the roots are taken first.
+    return (pairs.concordant - pairs.discordant) / (math.sqrt(left) * math.sqrt(right))
 
 
 def ordered_pair_accuracy(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> float:
@@ -99,7 +95,11 @@ def ordered_pair_accuracy(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> 
     Raises:
         DataError: as `count_pairs`.
     """
-    pairs = count_pairs(predicted, measured)
+    return ordered_pair_accuracy_of(count_pairs(predicted, measured))
+
+
+def ordered_pair_accuracy_of(pairs: PairCounts) -> float:
+    """The same from pair counts."""
     ordered = pairs.total - pairs.tied_measured
     return pairs.concordant / ordered if ordered else math.nan
 

@@ -1,0 +1,5 @@
+"""`python -m costbench` is `costbench`."""
+
+from costbench.cli import main
+
+main()

@@ -1,0 +1,237 @@
+"""The command line. Every command calls one library function; what is heavy is imported when it is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from costbench.experiments.stages.entry import Stage
+    from costbench.hardware.fidelity import FidelityReport
+    from costbench.workloads.manifest import ProgramEntry
+
+app = typer.Typer(
+    name="costbench",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="""
+How well does a cost model predict, rank and steer a compiler's choices for real tensor programs?
+
+**From programs to a table**, in the order of the pipeline (`dvc repro` runs all of it that is out of date):
+
+`collect` → `generate` → `split` → `train` → `evaluate` → `report`
+
+**Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`) into `data/programs/user/`; they are
+listed by `costbench programs` and become rows of the table.
+
+**Real measurements**: `costbench fidelity FILE.pb` says how close the simulated chip is to recorded TPU runs.
+""",
+)
+
+Params = Annotated[
+    Path,
+    typer.Option("--params", "-p", help="Parameter file of a profile, such as profiles/smoke/params.yaml."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
+_PIPE_WIDTH = 130
+_PIPELINE = "Stages of the pipeline"
+
+
+@app.command()
+def version() -> None:
+    """Print the version of costbench."""
+    from importlib import metadata
+
+    typer.echo(metadata.version("costbench"))
+
+
+@app.command()
+def programs(
+    folder: Annotated[Path, typer.Option(help="The corpus: manifest.json and programs.")] = Path(
+        "data/programs"
+    ),
+    as_json: Json = False,
+) -> None:
+    """List the programs of the corpus, and your own in its folder `user`.
+
+    Example: `costbench programs --json | jq '.[].name'`
+    """
+    from dataclasses import asdict
+
+    from costbench.workloads.manifest import all_programs
+
+    entries = all_programs(folder)
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=1, sort_keys=True))
+    else:
+        _print_programs(entries)
+
+
+@app.command()
+def fidelity(
+    file: Annotated[Path, typer.Argument(help="Raw TpuGraphs tile-tuning file (TuningData protobuf).")],
+    chip: Annotated[str, typer.Option(help="A chip by name, or a YAML file of your own.")] = "tpu_v3",
+    as_json: Json = False,
+) -> None:
+    """Compare the simulated chip with recorded runs of a real one.
+
+    Prices every recorded (kernel, tile size) of FILE and reports, per kernel and overall: Kendall's tau,
+    the slowdown of the tile that the simulator thinks best, MAPE, and tau within the fastest quarter.
+
+    Example: `costbench fidelity tile_calibration.pb --chip tpu_v3 --json`
+    """
+    from costbench.experiments.recorded_runs import evaluate_file
+    from costbench.target import load_target
+
+    report = evaluate_file(file, load_target(chip))
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=1, sort_keys=True))
+    else:
+        _print_fidelity(report)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def collect(
+    names: Annotated[list[str] | None, typer.Argument(help="Programs to build; all when left out.")] = None,
+    folder: Annotated[Path, typer.Option(help="Where the corpus is written.")] = Path("data/programs"),
+    jobs: Annotated[int, typer.Option(min=1, help="Programs built side by side.")] = 2,
+    force: Annotated[bool, typer.Option(help="Build also what is there and current.")] = False,
+) -> None:
+    """Build the programs of the corpus from the model zoo (needs the extra `corpus`: jax and keras).
+
+    The same versions of jax and keras give the same bytes. The corpus is in git, so this is only needed
+    after a change to the zoo.
+    """
+    from costbench.workloads.collector import collect as build
+
+    def progress(done: int, total: int, name: str) -> None:
+        typer.echo(f"[{done}/{total}] {name}", err=True)
+
+    result = build(folder, names or None, jobs, progress, force)
+    typer.echo(f"{len(result.built)} built, {len(result.kept)} kept, {len(result.removed)} removed")
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def generate(params: Params = Path("params.yaml")) -> None:
+    """Compile the programs and measure tile sizes of their kernels on the simulated chips.
+
+    Finished shards are kept: after a kill, the next run goes on where it stopped.
+    """
+    from costbench.experiments.stages.generate import run
+
+    _stage(run, params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def split(params: Params = Path("params.yaml")) -> None:
+    """Divide the programs into training, validation and test sets, and audit them for leaks."""
+    from costbench.experiments.stages.split import run
+
+    _stage(run, params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def train(params: Params = Path("params.yaml")) -> None:
+    """Train the learned cost model, one cell per task, split, chip and seed.
+
+    Finished cells are kept: after a kill, the next run trains what is missing.
+    """
+    from costbench.experiments.stages.train import run
+
+    _stage(run, params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def evaluate(params: Params = Path("params.yaml")) -> None:
+    """Let every cost model rank the test programs' tile sizes and compare with the measurements."""
+    from costbench.experiments.stages.evaluate import run
+
+    _stage(run, params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def report(params: Params = Path("params.yaml")) -> None:
+    """Render tables (Markdown, CSV, LaTeX), figures, `summary.json` and the page `index.html`."""
+    from costbench.reports.stage import run
+
+    _stage(run, params)
+
+
+def _stage(run: Stage, params: Path) -> None:
+    from costbench.experiments.stages.entry import start_logging
+
+    start_logging()
+    run(params)
+
+
+def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{len(entries)} programs of {len({e.application for e in entries})} applications")
+    for header, justify in (
+        ("application", "left"),
+        ("program", "left"),
+        ("step", "left"),
+        ("batch", "right"),
+    ):
+        table.add_column(
+            header, justify="right" if justify == "right" else "left", no_wrap=header == "program"
+        )
+    for header in ("dtype", "source"):
+        table.add_column(header)
+    table.add_column("instructions", justify="right")
+    for entry in sorted(entries, key=lambda e: (e.application, e.name)):
+        batch, count = str(entry.batch or ""), f"{entry.instructions:,}" if entry.instructions else ""
+        table.add_row(entry.application, entry.name, entry.step, batch, entry.dtype, entry.source, count)
+    _console().print(table)
+
+
+def _print_fidelity(report: FidelityReport) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"Simulated {report.chip} against recorded runs", show_footer=True)
+    runs = sum(kernel.num_runs for kernel in report.kernels)
+    table.add_column("kernel", footer="overall", no_wrap=True)
+    table.add_column("runs", footer=str(runs), justify="right")
+    table.add_column("Kendall's τ", footer=_number(report.kendall_tau), justify="right")
+    table.add_column("top-1 slowdown", footer=f"{100 * report.top1_slowdown:.1f}%", justify="right")
+    table.add_column("MAPE", footer=f"{report.mape:.1f}%", justify="right")
+    table.add_column("τ, fastest quarter", footer=_number(report.tau_fastest_quartile), justify="right")
+    for kernel in report.kernels:
+        table.add_row(
+            kernel.name,
+            str(kernel.num_runs),
+            _number(kernel.kendall_tau),
+            f"{100 * kernel.top1_slowdown:.1f}%",
+            f"{kernel.mape:.1f}%",
+            _number(kernel.tau_fastest_quartile),
+        )
+    _console().print(table)
+
+
+def _console() -> Console:
+    """A terminal is as wide as it is; a file or pipe is as wide as the table needs."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_PIPE_WIDTH)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def main() -> None:
+    """Entry point: what the user can mend is one line on stderr and exit code 1, never a traceback."""
+    from costbench.experiments.stages.entry import guarded
+
+    code = guarded(app, "costbench")
+    if code:
+        raise SystemExit(code)
