@@ -1,0 +1,274 @@
+"""The data dictionary: what every column of a shard is, on the record type itself.
+
+A shard holds the samples of one program on one chip as columns. Kernels are references into the compiled
+program (positions of instructions), decisions are numbers in the kernel's decision space, so nothing is
+stored that can be computed again. Lists of different length per kernel lie end to end in one column, and an
+offsets column of one more entry says where each begins and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import DataError
+
+AnyArray = npt.NDArray[np.generic]
+
+TILE_GENERATOR_VERSION = 1
+"""Raise it when the same inputs would give other samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        key: its name.
+        dtype: NumPy's notation, little-endian.
+        shape: sizes by letter: equal letters are equal sizes, `k+1` is one more, digits are themselves.
+        unit: of the values; empty for numbers without one.
+        meaning: what a value says.
+        minimum: smallest value that can be data; None where any can.
+        offsets_into: for an offsets column, the column whose parts it delimits.
+    """
+
+    key: str
+    dtype: str
+    shape: tuple[str, ...]
+    unit: str
+    meaning: str
+    minimum: int | None = None
+    offsets_into: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """A kind of shard.
+
+    Attributes:
+        name: of the task whose samples it holds.
+        version: raised when columns change; shards of another version are refused.
+        columns: all of them, in the order in which they are stored.
+    """
+
+    name: str
+    version: int
+    columns: tuple[Column, ...]
+
+    def column(self, key: str) -> Column:
+        """The column called `key`.
+
+        Raises:
+            DataError: naming the columns, if there is none.
+        """
+        for column in self.columns:
+            if column.key == key:
+                return column
+        known = ", ".join(column.key for column in self.columns)
+        raise DataError(f"{self.name} records have no column {key!r}", expected=f"one of {known}")
+
+
+# Letters: k kernels, i inputs, n instructions, o outputs (all kernels together), c decisions (all together).
+TILE = RecordType(
+    name="tile",
+    version=1,
+    columns=(
+        Column(
+            key="kernel_computation",
+            dtype="<i4",
+            shape=("k",),
+            unit="",
+            meaning="position, in the compiled program, of the computation that the kernel is part of",
+            minimum=0,
+        ),
+        Column(
+            key="kernel_inputs_offsets",
+            dtype="<i8",
+            shape=("k+1",),
+            unit="entries",
+            meaning="where each kernel's inputs begin and end",
+            offsets_into="kernel_inputs",
+        ),
+        Column(
+            key="kernel_inputs",
+            dtype="<i4",
+            shape=("i",),
+            unit="",
+            meaning="positions of the values read from main memory, ascending per kernel",
+            minimum=0,
+        ),
+        Column(
+            key="kernel_instructions_offsets",
+            dtype="<i8",
+            shape=("k+1",),
+            unit="entries",
+            meaning="where each kernel's instructions begin and end",
+            offsets_into="kernel_instructions",
+        ),
+        Column(
+            key="kernel_instructions",
+            dtype="<i4",
+            shape=("n",),
+            unit="",
+            meaning="positions of the kernel's own instructions, ascending per kernel",
+            minimum=0,
+        ),
+        Column(
+            key="kernel_outputs_offsets",
+            dtype="<i8",
+            shape=("k+1",),
+            unit="entries",
+            meaning="where each kernel's outputs begin and end",
+            offsets_into="kernel_outputs",
+        ),
+        Column(
+            key="kernel_outputs",
+            dtype="<i4",
+            shape=("o",),
+            unit="",
+            meaning="positions of instructions whose values are written to main memory, ascending per kernel",
+            minimum=0,
+        ),
+        Column(
+            key="kernel_fingerprint",
+            dtype="|u1",
+            shape=("k", "16"),
+            unit="",
+            meaning="fingerprint of the kernel (costbench.hlo.fingerprint), 16 bytes",
+        ),
+        Column(
+            key="kernel_runs",
+            dtype="<i8",
+            shape=("k",),
+            unit="executions",
+            meaning="executions in one run of the program: trip counts and equal kernels summed",
+            minimum=1,
+        ),
+        Column(
+            key="kernel_space_size",
+            dtype="<i8",
+            shape=("k",),
+            unit="decisions",
+            meaning="size of the kernel's tile space, of which a sample was measured",
+            minimum=1,
+        ),
+        Column(
+            key="kernel_default_ns",
+            dtype="<i8",
+            shape=("k",),
+            unit="ns",
+            meaning="runtime of the compiler's default tile on this chip: the runtime normalizer",
+            minimum=1,
+        ),
+        Column(
+            key="config_offsets",
+            dtype="<i8",
+            shape=("k+1",),
+            unit="entries",
+            meaning="where each kernel's measured tiles begin and end",
+            offsets_into="config_tile",
+        ),
+        Column(
+            key="config_tile",
+            dtype="<i8",
+            shape=("c",),
+            unit="",
+            meaning="number of the tile size in the kernel's tile space (costbench.compiler.tiling)",
+            minimum=0,
+        ),
+        Column(
+            key="config_runtime_ns",
+            dtype="<i8",
+            shape=("c",),
+            unit="ns",
+            meaning="measured runtime, the smallest of the runs",
+            minimum=1,
+        ),
+    ),
+)
+
+RECORD_TYPES = {TILE.name: TILE}
+
+
+def check_columns(record: RecordType, columns: Mapping[str, AnyArray], where: Path | str) -> None:
+    """Checks that columns are complete and mean something, before they are stored.
+
+    Raises:
+        DataError: naming the column, if one is missing, unknown, of another type or shape, holds NaN or a
+            value below its minimum, or if offsets do not delimit their column.
+    """
+    for key in columns:
+        record.column(key)
+    for column in record.columns:
+        if column.key not in columns:
+            raise DataError("missing", where=where, field=column.key, expected=column.meaning)
+        check_dtype(column, columns[column.key], where)
+    check_shapes(record, {key: array.shape for key, array in columns.items()}, where)
+    for column in record.columns:
+        check_values(column, columns[column.key], where)
+        if column.offsets_into is not None:
+            check_offsets(column, columns[column.key], len(columns[column.offsets_into]), where)
+
+
+def check_dtype(column: Column, array: AnyArray, where: Path | str) -> None:
+    """Raises DataError unless the array has exactly the column's type."""
+    if array.dtype == np.dtype(column.dtype):
+        return
+    if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array.astype(np.float64)).all():
+        raise DataError("holds NaN or infinity", where=where, field=column.key, expected="whole numbers")
+    raise DataError(
+        f"has type {array.dtype}", where=where, field=column.key, expected=str(np.dtype(column.dtype))
+    )
+
+
+def check_shapes(record: RecordType, shapes: Mapping[str, tuple[int, ...]], where: Path | str) -> None:
+    """Raises DataError unless equal letters have equal sizes."""
+    sizes: dict[str, int] = {}
+    for column in record.columns:
+        shape = shapes[column.key]
+        if len(shape) != len(column.shape):
+            raise DataError(
+                f"has {len(shape)} dimensions",
+                where=where,
+                field=column.key,
+                expected=f"[{', '.join(column.shape)}]",
+            )
+        for size, text in zip(shape, column.shape, strict=True):
+            letter, plus = text.removesuffix("+1"), int(text.endswith("+1"))
+            wanted = int(letter) if letter.isdigit() else sizes.setdefault(letter, size - plus)
+            if size != wanted + plus:
+                raise DataError(
+                    f"has {size} entries", where=where, field=column.key, expected=f"{wanted + plus}"
+                )
+
+
+def check_values(column: Column, array: AnyArray, where: Path | str) -> None:
+    """Raises DataError if a value lies below the column's minimum; a zero or negative runtime is no data."""
+    if column.minimum is None or array.size == 0:
+        return
+    smallest = int(array.min())
+    if smallest < column.minimum:
+        place = int(array.argmin())
+        raise DataError(
+            f"entry {place} is {smallest}",
+            where=where,
+            field=column.key,
+            expected=f"{column.minimum} or more{' ' * bool(column.unit)}{column.unit}",
+        )
+
+
+def check_offsets(column: Column, array: npt.NDArray[Any], length: int, where: Path | str) -> None:
+    """Raises DataError unless offsets run from 0 to the length of their column and never fall."""
+    if array.size == 0 or int(array[0]) != 0 or int(array[-1]) != length or (array[1:] < array[:-1]).any():
+        raise DataError(
+            "do not delimit their column",
+            where=where,
+            field=column.key,
+            expected=f"ascending from 0 to {length}, the length of {column.offsets_into}",
+        )
