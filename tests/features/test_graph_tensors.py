@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.compiler.kernel import Kernel, kernel_from_module
+from costbench.compiler.program import compile_program
 from costbench.datasets.tpugraphs import read_tile_tuning
 from costbench.errors import DataError, ParamsError
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
@@ -16,6 +17,7 @@ from costbench.features.schema import NODE_FEATURES, absent_row, column
 from costbench.hlo.instruction import Instruction, PaddingDimension
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.reader import read_module
 from costbench.hlo.shape import ElementType, Shape
 
 SCALAR = Shape(ElementType.F32)
@@ -184,3 +186,19 @@ def test_real_kernels_become_graphs(shared_data: Path) -> None:
         reads, writes = graph.static_features[1:3]
         assert (reads > 0) == bool(tuning.kernel.inputs)
         assert writes > 0
+
+
+def test_all_kernels_of_a_whole_program_become_graphs(repository: Path) -> None:
+    module = read_module(repository / "data" / "programs" / "alexnet_b128_train_f32.hlo.pb.zst")
+    compiled = compile_program(module, "alexnet")
+    cache = ProgramFeatureCache()
+    for kernel in compiled.kernels:
+        graph = kernel_graph(kernel, cache)
+        num_inputs = len(kernel.inputs)
+        assert graph.num_nodes == kernel.num_nodes
+        assert (graph.opcodes[:num_inputs] == int(Opcode.PARAMETER)).all()
+        assert graph.node_features[:, 0].sum() == len(kernel.outputs)
+        assert len(np.unique(graph.edges, axis=1).T) == graph.edges.shape[1]
+        # Every input is read by somebody.
+        assert set(range(num_inputs)) <= set(graph.edges[0].tolist())
+    assert len(cache) == 1
