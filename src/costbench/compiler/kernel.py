@@ -11,6 +11,7 @@ from functools import cached_property
 
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.fingerprint import subgraph_fingerprint
+from costbench.hlo.fingerprint import subgraph_fingerprint
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -62,6 +63,11 @@ class Kernel:
         return subgraph_fingerprint(
             self.module, self.computation, self.inputs, self.instructions, self.outputs
         )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits, equal for kernels that differ in numbering and names only."""
+        return subgraph_fingerprint(self.module, self.computation, self.inputs, self.instructions, self.outputs)
 
     @cached_property
     def members(self) -> frozenset[int]:

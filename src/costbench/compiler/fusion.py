@@ -1,0 +1,191 @@
+"""The default fusion heuristic: what XLA for TPU would fuse, as a set of fused edges, and the cut along them.
+
+In order: contractions and gathers take what follows their result (`kOutput` fusions, with reductions of the
+result as further outputs); every instruction whose readers all run in one kernel moves there, from the last to
+the first, so chains end in a root, a reduction or an operand of a contraction; values read by several kernels
+of equal extent pull these together (multi-output fusion), and so do reductions of one value (statistics of a
+batch normalisation). What is duplicated is settled before (`fusion_rules.is_duplicated`).
+
+An edge is a pair (maker or sibling, reader) of instructions that are not duplicated. `default_fusion` proposes
+edges, `cut` makes kernels from any set of them, leaving out edges that no kernel allows, so a search over
+boolean fusion configs drives the same cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from costbench.compiler.fusion_groups import KernelGroups, extent_of
+from costbench.compiler.fusion_rules import Kind, is_cheap
+from costbench.compiler.reads import ReadGraph
+from costbench.hlo.module import HloComputation
+
+Edge = tuple[int, int]
+_LOOP = (Kind.ELEMENTWISE, Kind.PICKING)
+_LOOK_AHEAD = 8
+_ROUNDS = 2
+
+
+def default_fusion(body: HloComputation) -> frozenset[Edge]:
+    """Edges of a computation, layouts assigned, that the heuristic fuses."""
+    return fused_edges(default_groups(ReadGraph(body)))
+
+
+def default_groups(graph: ReadGraph) -> KernelGroups:
+    """The groups that the heuristic ends with."""
+    groups = KernelGroups(graph)
+    for position, kind in enumerate(graph.kinds):
+        if kind in (Kind.CONTRACTION, Kind.GATHER):
+            _grow_from(groups, position)
+    for _ in range(_ROUNDS):
+        _fuse_into_only_reader(groups)
+        _fuse_with_several_readers(groups)
+    _join_siblings(groups)
+    return groups
+
+
+def fused_edges(groups: KernelGroups) -> frozenset[Edge]:
+    """Edges inside groups: all reads, and a chain through the reductions that share a group without any."""
+    edges: set[Edge] = set()
+    find = groups.find
+    for reads in groups.graph.readers:
+        edges.update((r.source, r.user) for r in reads if find(r.source) == find(r.user))
+    edges.update(_sibling_edges(groups, edges))
+    return frozenset(edges)
+
+
+def _sibling_edges(groups: KernelGroups, edges: set[Edge]) -> Iterable[Edge]:
+    roots: dict[int, list[int]] = {}
+    for position, kind in enumerate(groups.graph.kinds):
+        if kind is Kind.REDUCE:
+            roots.setdefault(groups.find(position), []).append(position)
+    for reductions in roots.values():
+        yield from zip(reductions, reductions[1:], strict=False)
+
+
+def cut(body: HloComputation, edges: Iterable[Edge]) -> KernelGroups:
+    """Groups in which the two ends of every edge are one kernel, as far as kernels allow.
+
+    Edges are tried from the last maker to the first, again and again while that merges anything; what is left
+    over is not fused.
+    """
+    groups = KernelGroups(ReadGraph(body))
+    waiting = sorted(edges, key=lambda edge: (-edge[0], edge[1]))
+    while True:
+        left = [edge for edge in waiting if not _merged(groups, *edge)]
+        if len(left) == len(waiting):
+            return groups
+        waiting = left
+
+
+def _merged(groups: KernelGroups, source: int, user: int) -> bool:
+    first, second = groups.find(source), groups.find(user)
+    if first == second:
+        return True
+    if groups.reads_between(first, second):
+        return groups.fuse(first, second)
+    if groups.reads_between(second, first):
+        return groups.fuse(second, first)
+    return groups.join(first, second)
+
+
+# ---- contractions and what follows them ------------------------------------------------------------------
+
+
+def _grow_from(groups: KernelGroups, anchor: int) -> None:
+    """Takes elementwise users and reductions of the result into the kernel of a contraction or gather."""
+    frontier = [anchor]
+    for value in frontier:
+        readers = sorted({read.user for read in groups.graph.readers[value]})
+        follow = [user for user in readers if _may_follow(groups, value, user)]
+        everything = len(follow) == len(readers) and value not in groups.graph.results
+        for user in follow:
+            reduces = groups.graph.kinds[user] is Kind.REDUCE
+            if not (everything or reduces or _worth_making_early(groups, value, user)):
+                continue
+            if groups.fuse(groups.find(value), groups.find(user)) and not reduces:
+                frontier.append(user)
+
+
+def _may_follow(groups: KernelGroups, value: int, user: int) -> bool:
+    graph = groups.graph
+    if graph.kinds[user] not in (Kind.ELEMENTWISE, Kind.REDUCE) or not graph.is_node(user):
+        return False
+    if len(groups.members(groups.find(user))) > 1:
+        return False
+    return groups.extent(groups.find(user)) == extent_of(graph.instruction(value).shape)
+
+
+def _worth_making_early(groups: KernelGroups, value: int, user: int) -> bool:
+    """Whether `user` is better made beside `value`, which has to be stored anyway.
+
+    It is if it would be stored itself: because it is dear to compute, smaller than what it is made from, or
+    read by several or by a contraction. A cheap step whose only reader comes later is left to that reader.
+    """
+    graph = groups.graph
+    size = graph.instruction(value).shape.num_bytes
+    for _ in range(_LOOK_AHEAD):
+        inst = graph.instruction(user)
+        readers = {read.user for read in graph.readers[user]}
+        if not is_cheap(inst) or inst.shape.num_bytes < size or len(readers) != 1:
+            return True
+        (reader,) = readers
+        if graph.kinds[reader] in (Kind.CONTRACTION, Kind.REDUCE):
+            return True
+        if not _may_follow(groups, user, reader) or _reads_outside(groups, reader, user):
+            return False
+        user = reader
+    return False
+
+
+def _reads_outside(groups: KernelGroups, user: int, value: int) -> bool:
+    return any(read.source != value for read in groups.graph.reads[user])
+
+
+# ---- loops -----------------------------------------------------------------------------------------------
+
+
+def _fuse_into_only_reader(groups: KernelGroups) -> None:
+    graph = groups.graph
+    for position in reversed(range(len(graph.kinds))):
+        if graph.kinds[position] not in _LOOP or not graph.is_node(position):
+            continue
+        group = groups.find(position)
+        if groups.anchor(group) >= 0 or position in graph.results:
+            continue
+        readers = {groups.find(read.user) for read in graph.readers[position]} - {group}
+        if len(readers) != 1:
+            continue
+        (reader,) = readers
+        if all(groups.find(p) == group and p == position for p in groups.outputs(group)):
+            groups.fuse(group, reader)
+
+
+def _fuse_with_several_readers(groups: KernelGroups) -> None:
+    """Multi-output fusion of a stored value with those readers whose loops run over the same extent."""
+    graph = groups.graph
+    for position, kind in enumerate(graph.kinds):
+        if kind not in _LOOP or not graph.is_node(position):
+            continue
+        for read in graph.readers[position]:
+            group, reader = groups.find(position), groups.find(read.user)
+            if group == reader or groups.anchor(group) >= 0 or groups.anchor(reader) >= 0:
+                continue
+            if groups.extent(group) == groups.extent(reader) == extent_of(graph.instruction(position).shape):
+                groups.fuse(group, reader)
+
+
+def _join_siblings(groups: KernelGroups) -> None:
+    """Kernels that end in reductions of one value become one."""
+    graph = groups.graph
+    for readers in graph.readers:
+        kernels: dict[int, None] = {}
+        for read in readers:
+            kernels[groups.find(read.user)] = None
+        ending = [g for g in kernels if _reduces_only(groups, g)]
+        for first, second in zip(ending, ending[1:], strict=False):
+            groups.join(groups.find(first), groups.find(second))
+
+
+def _reduces_only(groups: KernelGroups, group: int) -> bool:
+    return all(groups.graph.kinds[p] is Kind.REDUCE for p in groups.outputs(group))

@@ -1,0 +1,264 @@
+"""Which instructions fuse with which: the static half of the fusion heuristic.
+
+Three sorts of instruction make no kernel and are never fused (`CONTROL`): arguments, constants, tuples, calls
+and loops. Instructions that cost next to nothing are copied into every kernel that reads them (`is_duplicated`):
+scalars, iota, broadcasts, widening conversions, reshapes and transposes that move nothing. The others run in
+exactly one kernel, and `may_fuse` says into which of their readers they may go, as in XLA: elementwise and
+data-picking instructions into nearly everything; reductions only take; contractions, gathers, in-place updates
+give and take little; sorts, copies and the like neither.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from functools import cache
+
+from costbench.compiler.tiled_memory import is_bitcast
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation
+from costbench.hlo.opcode import Opcode
+
+
+class Kind(Enum):
+    """How an instruction behaves when kernels are cut."""
+
+    CONTROL = auto()
+    ELEMENTWISE = auto()
+    PICKING = auto()
+    REDUCE = auto()
+    WINDOW = auto()
+    CONTRACTION = auto()
+    GATHER = auto()
+    SCATTER = auto()
+    UPDATE = auto()
+    ALONE = auto()
+
+
+CONTROL_OPCODES = frozenset(
+    {
+        Opcode.PARAMETER,
+        Opcode.TUPLE,
+        Opcode.GET_TUPLE_ELEMENT,
+        Opcode.WHILE,
+        Opcode.CALL,
+        Opcode.CONDITIONAL,
+        Opcode.AFTER_ALL,
+        Opcode.OPT_BARRIER,
+        Opcode.ADD_DEPENDENCY,
+        Opcode.DOMAIN,
+        Opcode.PARTITION_ID,
+        Opcode.REPLICA_ID,
+    }
+)
+ELEMENTWISE_OPCODES = frozenset(
+    {
+        Opcode.ABS,
+        Opcode.ACOS,
+        Opcode.ACOSH,
+        Opcode.ADD,
+        Opcode.AND,
+        Opcode.ASIN,
+        Opcode.ASINH,
+        Opcode.ATAN2,
+        Opcode.ATANH,
+        Opcode.BITCAST_CONVERT,
+        Opcode.CBRT,
+        Opcode.CEIL,
+        Opcode.CLAMP,
+        Opcode.COMPARE,
+        Opcode.COMPLEX,
+        Opcode.CONVERT,
+        Opcode.COSH,
+        Opcode.COSINE,
+        Opcode.COUNT_LEADING_ZEROS,
+        Opcode.DIVIDE,
+        Opcode.ERF,
+        Opcode.EXPONENTIAL,
+        Opcode.EXPONENTIAL_MINUS_ONE,
+        Opcode.FLOOR,
+        Opcode.IMAG,
+        Opcode.IS_FINITE,
+        Opcode.LOG,
+        Opcode.LOG_PLUS_ONE,
+        Opcode.LOGISTIC,
+        Opcode.MAP,
+        Opcode.MAXIMUM,
+        Opcode.MINIMUM,
+        Opcode.MULTIPLY,
+        Opcode.NEGATE,
+        Opcode.NOT,
+        Opcode.OR,
+        Opcode.POPCNT,
+        Opcode.POWER,
+        Opcode.REAL,
+        Opcode.REDUCE_PRECISION,
+        Opcode.REMAINDER,
+        Opcode.RNG,
+        Opcode.ROUND_NEAREST_AFZ,
+        Opcode.ROUND_NEAREST_EVEN,
+        Opcode.RSQRT,
+        Opcode.SELECT,
+        Opcode.SHIFT_LEFT,
+        Opcode.SHIFT_RIGHT_ARITHMETIC,
+        Opcode.SHIFT_RIGHT_LOGICAL,
+        Opcode.SIGN,
+        Opcode.SINE,
+        Opcode.SINH,
+        Opcode.SQRT,
+        Opcode.STOCHASTIC_CONVERT,
+        Opcode.SUBTRACT,
+        Opcode.TAN,
+        Opcode.TANH,
+        Opcode.XOR,
+    }
+)
+_CHEAP = frozenset(
+    {
+        Opcode.ABS,
+        Opcode.ADD,
+        Opcode.AND,
+        Opcode.BITCAST_CONVERT,
+        Opcode.CEIL,
+        Opcode.CLAMP,
+        Opcode.COMPARE,
+        Opcode.CONVERT,
+        Opcode.FLOOR,
+        Opcode.IS_FINITE,
+        Opcode.MAXIMUM,
+        Opcode.MINIMUM,
+        Opcode.MULTIPLY,
+        Opcode.NEGATE,
+        Opcode.NOT,
+        Opcode.OR,
+        Opcode.REDUCE_PRECISION,
+        Opcode.SELECT,
+        Opcode.SHIFT_LEFT,
+        Opcode.SHIFT_RIGHT_ARITHMETIC,
+        Opcode.SHIFT_RIGHT_LOGICAL,
+        Opcode.SIGN,
+        Opcode.SUBTRACT,
+        Opcode.XOR,
+        Opcode.SLICE,
+        Opcode.DYNAMIC_SLICE,
+        Opcode.PAD,
+        Opcode.REVERSE,
+    }
+)
+_KINDS: dict[Opcode, Kind] = {
+    **dict.fromkeys(CONTROL_OPCODES, Kind.CONTROL),
+    **dict.fromkeys(ELEMENTWISE_OPCODES, Kind.ELEMENTWISE),
+    Opcode.CONSTANT: Kind.CONTROL,
+    Opcode.IOTA: Kind.ELEMENTWISE,
+    Opcode.BROADCAST: Kind.ELEMENTWISE,
+    Opcode.SLICE: Kind.PICKING,
+    Opcode.DYNAMIC_SLICE: Kind.PICKING,
+    Opcode.PAD: Kind.PICKING,
+    Opcode.REVERSE: Kind.PICKING,
+    Opcode.CONCATENATE: Kind.PICKING,
+    Opcode.REDUCE: Kind.REDUCE,
+    Opcode.REDUCE_WINDOW: Kind.WINDOW,
+    Opcode.CONVOLUTION: Kind.CONTRACTION,
+    Opcode.DOT: Kind.CONTRACTION,
+    Opcode.GATHER: Kind.GATHER,
+    Opcode.SCATTER: Kind.SCATTER,
+    Opcode.DYNAMIC_UPDATE_SLICE: Kind.UPDATE,
+}
+ANCHORS = frozenset(
+    {Kind.WINDOW, Kind.CONTRACTION, Kind.GATHER, Kind.SCATTER, Kind.UPDATE, Kind.ALONE}
+)
+"""Kinds of which a kernel has at most one."""
+
+
+def kind_of(inst: Instruction) -> Kind:
+    """The kind of an instruction; unlisted opcodes (sort, copy, custom calls, ...) are kernels of their own."""
+    return _KINDS.get(inst.opcode, Kind.ALONE)
+
+
+def is_cheap(inst: Instruction) -> bool:
+    """Whether computing it again costs less than anything else a kernel does."""
+    return inst.opcode in _CHEAP
+
+
+def is_duplicated(body: HloComputation, inst: Instruction) -> bool:
+    """Whether every kernel that reads the value makes it anew instead of reading it from memory."""
+    if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST):
+        return True
+    if inst.opcode is Opcode.CONSTANT:
+        return inst.shape.num_elements == 1
+    if inst.opcode is Opcode.CONVERT:
+        source = body.instructions[inst.operands[0]].shape
+        return inst.shape.element_type.bits > source.element_type.bits and inst.shape.rank > 0
+    return is_free(body, inst)
+
+
+def is_free(body: HloComputation, inst: Instruction) -> bool:
+    """Whether it is a reshape, transpose or copy that moves nothing."""
+    if inst.opcode not in _MAY_BE_FREE:
+        return False
+    return is_bitcast(inst, body.instructions[inst.operands[0]].shape)
+
+
+_MAY_BE_FREE = frozenset({Opcode.BITCAST, Opcode.RESHAPE, Opcode.TRANSPOSE, Opcode.COPY})
+
+
+@cache
+def _taken(kind: Kind) -> frozenset[Kind]:
+    """Kinds that an instruction of `kind` takes into its kernel as what it reads."""
+    loop = frozenset({Kind.ELEMENTWISE, Kind.PICKING})
+    return {
+        Kind.ELEMENTWISE: loop,
+        Kind.PICKING: loop,
+        Kind.REDUCE: loop,
+        Kind.CONTRACTION: loop,
+        Kind.WINDOW: frozenset({Kind.ELEMENTWISE}),
+        Kind.GATHER: frozenset({Kind.ELEMENTWISE}),
+        Kind.SCATTER: frozenset({Kind.ELEMENTWISE}),
+        Kind.UPDATE: loop,
+    }.get(kind, frozenset())
+
+
+def takes_clones(user: Instruction, place: int) -> bool:
+    """Whether operand `place` of `user` may be a duplicated instruction inside the same kernel."""
+    kind = kind_of(user)
+    if kind is Kind.GATHER:
+        return place == 1
+    if kind is Kind.SCATTER:
+        return place >= _scatter_inputs(user)
+    if kind is Kind.UPDATE:
+        return place > 0
+    if kind is Kind.CONTROL or kind is Kind.ALONE:
+        return False
+    return True
+
+
+def may_fuse(producer: Instruction, user: Instruction, place: int, *, repeated: bool) -> bool:
+    """Whether `producer` may run inside the kernel of `user`, which reads it as operand `place`.
+
+    Args:
+        producer: makes the value.
+        user: reads it, directly or through duplicated instructions.
+        place: which operand of `user` it is.
+        repeated: whether a broadcast lies between, so that one element is read many times.
+    """
+    source, target = kind_of(producer), kind_of(user)
+    if source not in _taken(target) or (repeated and not is_cheap(producer)):
+        return False
+    if producer.opcode is Opcode.CONCATENATE:
+        return False
+    if target is Kind.GATHER:
+        return place == 1 and is_cheap(producer)
+    if target is Kind.SCATTER:
+        inputs = _scatter_inputs(user)
+        return place > inputs and is_cheap(producer)
+    if target is Kind.UPDATE:
+        return place == 1
+    if target is Kind.WINDOW:
+        return place == 0 and is_cheap(producer)
+    if user.opcode is Opcode.DYNAMIC_SLICE:
+        return place == 0
+    return True
+
+
+def _scatter_inputs(inst: Instruction) -> int:
+    """Number of arrays scattered into: operands are inputs, indices, updates."""
+    return (len(inst.operands) - 1) // 2

@@ -1,0 +1,216 @@
+"""How memory orders pass through instructions, and which orders convolutions and dots want.
+
+`forward` and `backward` say which order a result takes from an operand and the other way round, where an
+instruction keeps an order for free; None where it does not tie the two. `preferred_layout` is what an
+instruction would choose by itself, `required_layouts` what its operands must have once every value has its
+order. Convolutions keep features in lanes and, from 8 images on, the batch in sublanes: {3,0,2,1} for NHWC, as
+in the recorded programs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from costbench.compiler.tiled_memory import (
+    MinorToMajor,
+    bitcast_layout,
+    compact_layout,
+    is_row_major,
+    packed_row_major,
+    padded_size,
+    reshape_is_free,
+)
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
+
+MIN_BATCH_IN_SUBLANES = 8
+LEAVE_LANES_GAIN = 4
+"""Features leave the lanes where that makes an activation this many times smaller (3 channels, say)."""
+ACCEPTED_WASTE = 4
+"""A contraction takes an operand as it is unless that is padded this many times more than need be."""
+
+_UNTIED = frozenset(
+    {
+        Opcode.CONVOLUTION,
+        Opcode.DOT,
+        Opcode.GATHER,
+        Opcode.CUSTOM_CALL,
+        Opcode.RNG_BIT_GENERATOR,
+        Opcode.CONSTANT,
+        Opcode.IOTA,
+        Opcode.PARAMETER,
+    }
+)
+_FIRST_OPERAND_TIED = frozenset({Opcode.SCATTER, Opcode.DYNAMIC_SLICE, Opcode.REDUCE_WINDOW, Opcode.PAD})
+_REDUCING = frozenset({Opcode.REDUCE})
+
+
+def ties(inst: Instruction, place: int, operand: Shape, result: Shape) -> bool:
+    """Whether operand `place` and the result have corresponding axes, and so one memory order."""
+    if inst.opcode in _UNTIED or operand.rank != result.rank or operand.rank < 2:
+        return False
+    if inst.opcode in _FIRST_OPERAND_TIED:
+        return place == 0
+    return inst.opcode not in (Opcode.BROADCAST, Opcode.REDUCE, Opcode.TRANSPOSE, Opcode.RESHAPE)
+
+
+def forward(inst: Instruction, place: int, operand: Shape, result: Shape) -> MinorToMajor | None:
+    """The order that the result takes from the operand's, if it follows."""
+    if inst.opcode is Opcode.TRANSPOSE:
+        inverse = {axis: place for place, axis in enumerate(inst.dimensions)}
+        return tuple(inverse[axis] for axis in operand.layout)
+    if inst.opcode is Opcode.RESHAPE:
+        return bitcast_layout(operand, result.dimensions)
+    if inst.opcode in _REDUCING:
+        return reduced_layout(operand.layout, inst.dimensions) if operand.rank > 1 else None
+    return operand.layout if ties(inst, place, operand, result) else None
+
+
+def backward(inst: Instruction, place: int, operand: Shape, result: Shape) -> MinorToMajor | None:
+    """The order that an operand takes from the result's, if it follows."""
+    if inst.opcode is Opcode.TRANSPOSE:
+        return tuple(inst.dimensions[axis] for axis in result.layout)
+    if inst.opcode is Opcode.RESHAPE:
+        return bitcast_layout(result, operand.dimensions)
+    if inst.opcode is Opcode.BROADCAST:
+        return broadcast_operand_layout(result.layout, inst.dimensions)
+    return result.layout if ties(inst, place, operand, result) else None
+
+
+def reduced_layout(layout: MinorToMajor, reduced: Sequence[int]) -> MinorToMajor:
+    """The order of the axes that a reduction leaves."""
+    left = [axis for axis in range(len(layout)) if axis not in reduced]
+    number = {axis: place for place, axis in enumerate(left)}
+    return tuple(number[axis] for axis in layout if axis in number)
+
+
+def broadcast_operand_layout(layout: MinorToMajor, dimensions: Sequence[int]) -> MinorToMajor:
+    """The order in which a broadcast's operand lies like its result."""
+    place = {out: axis for axis, out in enumerate(dimensions)}
+    return tuple(place[axis] for axis in layout if axis in place)
+
+
+# ---- what contractions want ------------------------------------------------------------------------------
+
+
+def preferred_layout(inst: Instruction, result: Shape) -> MinorToMajor | None:
+    """The order that an instruction gives its result where nothing else decides; None if it has no wish."""
+    if inst.opcode is Opcode.CONVOLUTION and inst.convolution is not None:
+        c = inst.convolution
+        return _activation_layout(result, c.output_feature, c.output_batch, c.output_spatial)
+    if inst.opcode in (Opcode.DOT, Opcode.GATHER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT):
+        return compact_layout(result.dimensions)
+    if inst.opcode is Opcode.RESHAPE:
+        return packed_row_major(result.dimensions)
+    return None
+
+
+def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence[int]) -> MinorToMajor:
+    """Features in lanes, the batch in sublanes if it fills them; other axes in lanes if features are few.
+
+    The recorded runs say why: a small axis in the lanes (3 channels, a batch of 32) makes all the difference,
+    other orders next to none.
+    """
+    sizes, windows = shape.dimensions, tuple(reversed(spatial))
+    if sizes[batch] >= MIN_BATCH_IN_SUBLANES or not windows:
+        best: MinorToMajor = (feature, batch, *windows)
+    else:
+        best = (feature, *windows, batch)
+    others: list[MinorToMajor] = [(batch, feature, *windows)]
+    if windows:
+        others.append((windows[0], batch, *windows[1:], feature))
+    for order in others:
+        if padded_size(sizes, best) >= LEAVE_LANES_GAIN * padded_size(sizes, order):
+            best = order
+    return best
+
+
+def _convolution_operand(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+    assert inst.convolution is not None
+    c = inst.convolution
+    if place == 0:
+        lanes, windows = (c.input_feature, c.input_batch), c.input_spatial
+    else:
+        lanes, windows = (c.kernel_output_feature, c.kernel_input_feature), c.kernel_spatial
+    if _is_weight_gradient(inst):
+        # Both operands are activations; the first has its batch where others have their features.
+        lanes = (lanes[1], lanes[0]) if place == 0 else lanes
+        wish = _activation_layout(operand, lanes[0], lanes[1], windows)
+    elif place == 0:
+        wish = _activation_layout(operand, lanes[0], lanes[1], windows)
+    else:
+        wish = (*lanes, *reversed(windows))
+    fits = operand.layout[0] in (*lanes, wish[0])
+    return operand.layout if fits and _tight(operand, wish) else wish
+
+
+def _is_weight_gradient(inst: Instruction) -> bool:
+    """Whether the window is the larger image: a convolution of an activation with an activation's gradient."""
+    assert inst.convolution is not None
+    window = math.prod(w.size for w in inst.window)
+    return window > math.prod(inst.shape.dimensions[axis] for axis in inst.convolution.output_spatial)
+
+
+def _dot_operand(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+    """Matrix axes in the two minor-most places, in either order; batch axes outside them."""
+    assert inst.dot is not None
+    batch = inst.dot.lhs_batch if place == 0 else inst.dot.rhs_batch
+    matrix_rank = min(2, operand.rank - len(batch))
+    if not any(axis in batch for axis in operand.layout[:matrix_rank]):
+        return operand.layout
+    matrix = [axis for axis in operand.layout if axis not in batch]
+    return (*matrix, *(axis for axis in operand.layout if axis in batch))
+
+
+def _tight(operand: Shape, wish: MinorToMajor) -> bool:
+    has = padded_size(operand.dimensions, operand.layout)
+    return has <= ACCEPTED_WASTE * padded_size(operand.dimensions, wish)
+
+
+# ---- what an instruction needs once every value has its order ---------------------------------------------
+
+
+def required_layouts(
+    inst: Instruction, operands: Sequence[Shape], result: Shape
+) -> tuple[list[MinorToMajor], MinorToMajor]:
+    """The order each operand must have, and the order in which the result then comes.
+
+    Where the latter differs from the result's assigned order, a copy must follow.
+    """
+    if inst.opcode is Opcode.RESHAPE:
+        return _reshape_layouts(operands[0], result)
+    if inst.opcode is Opcode.TRANSPOSE:
+        natural = forward(inst, 0, operands[0], result)
+        assert natural is not None
+        return [operands[0].layout], natural
+    needs = [operand.layout for operand in operands]
+    if inst.opcode is Opcode.CONVOLUTION:
+        return [_convolution_operand(inst, k, operand) for k, operand in enumerate(operands)], result.layout
+    if inst.opcode is Opcode.DOT:
+        return [_dot_operand(inst, k, operand) for k, operand in enumerate(operands)], result.layout
+    if inst.opcode is Opcode.BROADCAST:
+        return [broadcast_operand_layout(result.layout, inst.dimensions)], result.layout
+    if inst.opcode in _REDUCING:
+        natural = reduced_layout(operands[0].layout, inst.dimensions)
+        inputs = len(operands) // 2
+        return [operands[0].layout if k < inputs else need for k, need in enumerate(needs)], natural
+    for k, operand in enumerate(operands):
+        if ties(inst, k, operand, result):
+            needs[k] = result.layout
+    return needs, result.layout
+
+
+def _reshape_layouts(operand: Shape, result: Shape) -> tuple[list[MinorToMajor], MinorToMajor]:
+    """A free reshape if there is one, before or after a copy; else one that runs in row-major order."""
+    if reshape_is_free(operand, result):
+        return [operand.layout], result.layout
+    free = bitcast_layout(operand, result.dimensions)
+    if free is not None:
+        return [operand.layout], free
+    turned = bitcast_layout(result, operand.dimensions)
+    if turned is not None:
+        return [turned], result.layout
+    packed = [s.layout if is_row_major(s) else packed_row_major(s.dimensions) for s in (operand, result)]
+    return [packed[0]], packed[1]

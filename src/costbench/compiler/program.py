@@ -1,0 +1,143 @@
+"""From a program to its kernels: layouts, then fusion, then one view per kernel, alike kernels counted once.
+
+A program's runtime is the sum over its kernels of runtime times `trip_count`; since kernels with equal
+fingerprints take equally long, it is also the sum over `unique_kernels` of runtime times `runs_per_program`.
+
+No kernel is made for arguments, constants, tuples, loops and calls themselves, nor for reshapes, transposes
+and copies that move nothing, nor for work on scalars alone, which the scalar unit does beside the vector unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from costbench.compiler.fusion import default_groups
+from costbench.compiler.fusion_groups import KernelGroups
+from costbench.compiler.fusion_rules import Kind, is_free
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.layout import assign_layouts
+from costbench.compiler.reads import ReadGraph
+from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
+from costbench.hlo.fingerprint import ModuleFingerprints
+from costbench.hlo.module import HloComputation, HloModule
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledProgram:
+    """A program cut into kernels.
+
+    Attributes:
+        name: of the program.
+        module: the program, layouts assigned and copies inserted; kernels refer to it.
+        kernels: in an order in which they can run, callees before callers.
+    """
+
+    name: str
+    module: HloModule
+    kernels: tuple[Kernel, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class UniqueKernel:
+    """A kernel that stands for all kernels of its program that cost the same.
+
+    Attributes:
+        kernel: the first of them.
+        fingerprint: 32 hexadecimal digits that they share.
+        runs_per_program: how often they run, together, in one run of the program.
+    """
+
+    kernel: Kernel
+    fingerprint: str
+    runs_per_program: int
+
+
+def compile_program(
+    module: HloModule, name: str, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
+) -> CompiledProgram:
+    """Compiles a canonical program (no fusions, layouts ignored) by the default heuristics.
+
+    Args:
+        module: the program.
+        name: under which it is known.
+        unknown_trip_count: iterations of a loop about which nothing is known.
+    """
+    placed = assign_layouts(module)
+    counts = execution_counts(placed, unknown_trip_count=unknown_trip_count)
+    kernels = [
+        kernel
+        for index, count in enumerate(counts)
+        if count
+        for kernel in kernels_of(placed, index, default_groups(ReadGraph(placed.computations[index])), count)
+    ]
+    return CompiledProgram(name=name, module=placed, kernels=tuple(kernels))
+
+
+def kernels_of(
+    module: HloModule, computation: int, groups: KernelGroups, trip_count: int
+) -> Iterator[Kernel]:
+    """The kernels of one computation, given its groups."""
+    graph = groups.graph
+    nodes = {groups.find(p) for p, kind in enumerate(graph.kinds) if graph.is_node(p) and _runs(graph, p)}
+    for group in sorted(nodes, key=groups.rank):
+        members = [p for p in groups.members(group) if graph.is_node(p)]
+        outputs = [p for p in groups.outputs(group) if graph.is_node(p)]
+        cloned = {clone for member in members for clone in graph.clones(member)}
+        instructions = _without_leading_reshapes(graph.body, sorted(cloned.union(members)))
+        inputs = _inputs(graph.body, instructions)
+        if outputs and _has_arrays(graph.body, (*instructions, *inputs)):
+            yield Kernel(
+                module=module,
+                computation=computation,
+                instructions=tuple(instructions),
+                inputs=tuple(inputs),
+                outputs=tuple(sorted(outputs)),
+                trip_count=trip_count,
+            )
+
+
+def _runs(graph: ReadGraph, position: int) -> bool:
+    return graph.kinds[position] is not Kind.CONTROL
+
+
+def _without_leading_reshapes(body: HloComputation, instructions: list[int]) -> list[int]:
+    """Leaves free reshapes of inputs outside, unless the kernel reads the same input in another form, too."""
+    inside = list(instructions)
+    while True:
+        members = set(inside)
+        users: dict[int, int] = {}
+        for position in inside:
+            for operand in body.instructions[position].operands:
+                users[operand] = users.get(operand, 0) + 1
+        leading = [
+            position
+            for position in inside
+            if is_free(body, body.instructions[position])
+            and body.instructions[position].operands[0] not in members
+            and users[body.instructions[position].operands[0]] == 1
+        ]
+        if not leading:
+            return inside
+        inside = [position for position in inside if position not in leading]
+
+
+def _inputs(body: HloComputation, instructions: list[int]) -> list[int]:
+    members = set(instructions)
+    return sorted({o for p in instructions for o in body.instructions[p].operands} - members)
+
+
+def _has_arrays(body: HloComputation, positions: Iterable[int]) -> bool:
+    return any(leaf.num_elements > 1 for p in positions for leaf in body.instructions[p].shape.leaves())
+
+
+def unique_kernels(compiled: CompiledProgram) -> tuple[UniqueKernel, ...]:
+    """Kernels without repetition, in order of first occurrence."""
+    fingerprints = ModuleFingerprints(compiled.module)
+    first: dict[str, Kernel] = {}
+    runs: dict[str, int] = {}
+    for kernel in compiled.kernels:
+        key = fingerprints.subgraph(kernel.computation, kernel.inputs, kernel.instructions, kernel.outputs)
+        first.setdefault(key, kernel)
+        runs[key] = runs.get(key, 0) + kernel.trip_count
+    return tuple(UniqueKernel(kernel, key, runs[key]) for key, kernel in first.items())

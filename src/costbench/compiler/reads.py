@@ -1,0 +1,160 @@
+"""Who reads whose value, duplicated instructions looked through: the graph on which kernels are cut.
+
+Nodes are the instructions of one computation that run in one place only. A read says through what a value goes
+on its way: untouched (every element once, at its own place) or through a broadcast, slice and so on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from costbench.compiler.fusion_rules import (
+    Kind,
+    is_duplicated,
+    is_free,
+    kind_of,
+    takes_clones,
+)
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation
+from costbench.hlo.opcode import Opcode
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`user` reads `source` as its operand `place`.
+
+    Attributes:
+        source: position of the value.
+        user: position of the reader.
+        place: operand of the reader.
+        repeated: whether a broadcast lies between.
+        reshaped: whether a free reshape or transpose lies between.
+    """
+
+    source: int
+    user: int
+    place: int
+    repeated: bool = False
+    reshaped: bool = False
+
+
+class ReadGraph:
+    """The reads of one computation.
+
+    Attributes:
+        body: the computation, layouts assigned.
+        kinds: kind of every instruction.
+        duplicated: whether an instruction is made anew wherever it is read.
+        stored: duplicated instructions that some reader needs in memory all the same.
+        carried: get-tuple-elements of instructions with several results, by position, with that instruction.
+    """
+
+    def __init__(self, body: HloComputation) -> None:
+        self.body = body
+        instructions = body.instructions
+        self.kinds: list[Kind] = [kind_of(inst) for inst in instructions]
+        self.duplicated: list[bool] = [is_duplicated(body, inst) for inst in instructions]
+        self.stored: set[int] = set()
+        self.carried: dict[int, int] = {}
+        for position, inst in enumerate(instructions):
+            if inst.opcode is Opcode.GET_TUPLE_ELEMENT:
+                source = inst.operands[0]
+                if self.kinds[source] is not Kind.CONTROL:
+                    self.carried[position] = source
+        self._find_stored()
+
+    def instruction(self, position: int) -> Instruction:
+        """The instruction at a position."""
+        return self.body.instructions[position]
+
+    def is_node(self, position: int) -> bool:
+        """Whether the instruction has a place of its own."""
+        return not self.duplicated[position] or position in self.stored
+
+    def _find_stored(self) -> None:
+        """Duplicated values that a loop, a sort and so on wants in memory."""
+        for position, inst in enumerate(self.body.instructions):
+            if self.duplicated[position]:
+                continue
+            for place, operand in enumerate(inst.operands):
+                if not takes_clones(inst, place):
+                    self._store(operand)
+        self._store(self.body.root)
+
+    def _store(self, position: int) -> None:
+        inst = self.body.instructions[position]
+        while self.duplicated[position] and is_free(self.body, inst):
+            position = inst.operands[0]
+            inst = self.body.instructions[position]
+        if self.duplicated[position] and inst.opcode is not Opcode.CONSTANT:
+            self.stored.add(position)
+
+    @cached_property
+    def results(self) -> frozenset[int]:
+        """Nodes whose values the computation returns."""
+        found, stack = set(), [self.body.root]
+        while stack:
+            position = stack.pop()
+            if self.is_node(position):
+                found.add(position)
+            else:
+                stack.extend(self.body.instructions[position].operands)
+        return frozenset(found)
+
+    @cached_property
+    def reads(self) -> tuple[tuple[Read, ...], ...]:
+        """Reads by user; empty for duplicated instructions that are not stored."""
+        return tuple(
+            tuple(self._reads_of(position, inst)) if self.is_node(position) else ()
+            for position, inst in enumerate(self.body.instructions)
+        )
+
+    @cached_property
+    def readers(self) -> tuple[tuple[Read, ...], ...]:
+        """Reads by source."""
+        found: list[list[Read]] = [[] for _ in self.body.instructions]
+        for reads in self.reads:
+            for read in reads:
+                found[read.source].append(read)
+        return tuple(tuple(reads) for reads in found)
+
+    def _reads_of(self, user: int, inst: Instruction) -> list[Read]:
+        found: dict[Read, None] = {}
+        for place, operand in enumerate(inst.operands):
+            through = takes_clones(inst, place)
+            stack = [Read(operand, user, place)]
+            while stack:
+                read = stack.pop()
+                source = read.source
+                if not self.duplicated[source]:
+                    found[read] = None
+                    continue
+                step = self.body.instructions[source]
+                free = is_free(self.body, step)
+                if source in self.stored and not through and not free:
+                    found[read] = None
+                    continue
+                repeated = read.repeated or step.opcode is Opcode.BROADCAST
+                for below in step.operands:
+                    stack.append(Read(below, user, place, repeated, read.reshaped or free))
+        return list(found)
+
+    def clones(self, position: int) -> list[int]:
+        """Duplicated instructions that a node's kernel makes for it, in no particular order."""
+        inst = self.body.instructions[position]
+        found: dict[int, None] = {}
+        stack = [o for place, o in enumerate(inst.operands) if takes_clones(inst, place)]
+        # Scalars are part of whatever reads them; nothing is ever read from memory for them.
+        stack += [o for o in inst.operands if self._is_scalar_constant(o)]
+        while stack:
+            operand = stack.pop()
+            if self.duplicated[operand] and operand not in found:
+                found[operand] = None
+                stack.extend(self.body.instructions[operand].operands)
+        return list(found)
+
+    def _is_scalar_constant(self, position: int) -> bool:
+        inst = self.body.instructions[position]
+        return inst.opcode is Opcode.CONSTANT and self.duplicated[position]
