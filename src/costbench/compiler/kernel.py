@@ -65,11 +65,6 @@ class Kernel:
         )
 
     @cached_property
-    def fingerprint(self) -> str:
-        """32 hexadecimal digits, equal for kernels that differ in numbering and names only."""
-        return subgraph_fingerprint(self.module, self.computation, self.inputs, self.instructions, self.outputs)
-
-    @cached_property
     def members(self) -> frozenset[int]:
         """`instructions` as a set."""
         return frozenset(self.instructions)
