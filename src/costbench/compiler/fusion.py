@@ -127,19 +127,21 @@ def _worth_making_early(groups: KernelGroups, value: int, user: int) -> bool:
     for _ in range(_LOOK_AHEAD):
         inst = graph.instruction(user)
         readers = {read.user for read in graph.readers[user]}
-        if not is_cheap(inst) or inst.shape.num_bytes < size or len(readers) != 1:
+        if not is_cheap(inst) or inst.shape.num_bytes < size or len(readers) != 1 or user in graph.results:
             return True
         (reader,) = readers
-        if graph.kinds[reader] in (Kind.CONTRACTION, Kind.REDUCE):
+        if graph.kinds[reader] in (Kind.CONTRACTION, Kind.REDUCE, Kind.CONTROL):
             return True
-        if not _may_follow(groups, user, reader) or _reads_outside(groups, reader, user):
+        if not _may_follow(groups, user, reader) or _waits(graph, reader, user):
             return False
         user = reader
     return False
 
 
-def _reads_outside(groups: KernelGroups, user: int, value: int) -> bool:
-    return any(read.source != value for read in groups.graph.reads[user])
+def _waits(graph: ReadGraph, user: int, value: int) -> bool:
+    """Whether an instruction reads anything but `value` and what is there from the start."""
+    sources = {read.source for read in graph.reads[user]} - {value}
+    return any(graph.kinds[source] is not Kind.CONTROL for source in sources)
 
 
 # ---- loops -----------------------------------------------------------------------------------------------

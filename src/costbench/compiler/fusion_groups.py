@@ -45,6 +45,8 @@ class KernelGroups:
         self._extent = [self._own_extent(p) for p in range(count)]
         # The operand of a contraction that an instruction helps to make; none for what follows the result.
         self._side: dict[int, tuple[int, int]] = {}
+        # Instructions whose value a broadcast in the same kernel repeats.
+        self._repeated: set[int] = set()
         for element, source in graph.carried.items():
             owner = self._groups.find(source)
             self._groups.merge(owner, element)
@@ -113,10 +115,13 @@ class KernelGroups:
         elif not self._aligned(source, user, leaving):
             return False
         inside = tuple(self._groups.members(source))
+        repeated = any(read.repeated or read.user in self._repeated for read in reads)
         if not self._merge(source, user):
             return False
         if side is not None:
             self._side.update(dict.fromkeys(inside, side))
+        if repeated:
+            self._repeated.update(inside)
         return True
 
     def join(self, first: int, second: int) -> bool:
@@ -155,7 +160,8 @@ class KernelGroups:
         graph = self.graph
         source, user = graph.instruction(read.source), graph.instruction(read.user)
         if graph.kinds[read.source] not in (Kind.CONTRACTION, Kind.GATHER):
-            return may_fuse(source, user, read.place, repeated=read.repeated)
+            repeated = read.repeated or read.user in self._repeated
+            return may_fuse(source, user, read.place, repeated=repeated)
         if read.source in graph.carried or source.shape.is_tuple:
             return False
         wanted = (Kind.ELEMENTWISE, Kind.REDUCE)[: 2 if graph.kinds[read.source] is Kind.CONTRACTION else 1]

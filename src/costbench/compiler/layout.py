@@ -6,7 +6,8 @@ state, tuple members) have one order. Where at the end an instruction needs anot
 a `copy` is put between them, as XLA does; transposes never move data themselves: they become free, and a copy
 moves what has to move.
 
-The search spreads breadth-first from one seed after another: arguments, then convolutions, then dots, then
+The search spreads breadth-first from one seed after another: arguments, then convolutions, then dots and what
+reads by index, then reshapes that have to move data (in row-major order, as the recorded ones do), then
 whatever is left, in program order. Nothing else decides, so equal programs get equal orders.
 """
 
@@ -22,6 +23,7 @@ from costbench.compiler.tiled_memory import (
     compact_layout,
     is_bitcast,
     native_tile,
+    packed_row_major,
     padded_bytes,
     padded_elements,
 )
@@ -33,8 +35,11 @@ from costbench.hlo.shape import Shape
 
 __all__ = ["assign_layouts", "is_bitcast", "native_tile", "padded_bytes", "padded_elements"]
 
-_SEEDS_FIRST = (Opcode.CONVOLUTION,)
-_SEEDS_SECOND = (Opcode.DOT, Opcode.GATHER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT)
+_SEEDS = (
+    (Opcode.CONVOLUTION,),
+    (Opcode.DOT, Opcode.GATHER, Opcode.SCATTER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT),
+    (Opcode.RESHAPE,),
+)
 _REMADE = frozenset({Opcode.CONSTANT, Opcode.IOTA, Opcode.BROADCAST})
 
 
@@ -47,11 +52,10 @@ def assign_layouts(module: HloModule) -> HloModule:
     orders = _Orders(classes)
     for leaf in _entry_arguments(module, classes):
         orders.seed(leaf, compact_layout(classes.shapes[leaf].dimensions))
-    for opcodes in (_SEEDS_FIRST, _SEEDS_SECOND):
+    for opcodes in _SEEDS:
         for leaf, inst in _leaves_of(module, classes, opcodes):
-            wish = preferred_layout(inst, classes.shapes[leaf])
-            if wish is not None:
-                orders.seed(leaf, wish)
+            computation, _ = classes.owner[leaf]
+            orders.seed_wishes(computation, inst, leaf)
     for leaf, shape in enumerate(classes.shapes):
         if shape.rank > 1:
             orders.seed(leaf, compact_layout(shape.dimensions))
@@ -102,6 +106,17 @@ class _Orders:
         while queue:
             for member in self._members[queue.popleft()]:
                 self._spread(member, queue)
+
+    def seed_wishes(self, computation: int, inst: Instruction, leaf: int) -> None:
+        """Gives the result of an instruction, and of a reshape its operand, the order it would choose."""
+        shapes = self._classes.shapes
+        operands = [self._classes.leaf(computation, operand) for operand in inst.operands]
+        wish = preferred_layout(inst, [shapes[o] for o in operands], shapes[leaf])
+        if wish is None:
+            return
+        self.seed(leaf, wish)
+        if inst.opcode is Opcode.RESHAPE and shapes[operands[0]].rank > 1:
+            self.seed(operands[0], packed_row_major(shapes[operands[0]].dimensions))
 
     def _set(self, leaf: int, order: MinorToMajor | None, queue: deque[int]) -> None:
         root = self._classes.find(leaf)

@@ -95,16 +95,67 @@ def broadcast_operand_layout(layout: MinorToMajor, dimensions: Sequence[int]) ->
 # ---- what contractions want ------------------------------------------------------------------------------
 
 
-def preferred_layout(inst: Instruction, result: Shape) -> MinorToMajor | None:
-    """The order that an instruction gives its result where nothing else decides; None if it has no wish."""
+def preferred_layout(
+    inst: Instruction, operands: Sequence[Shape], result: Shape
+) -> MinorToMajor | None:
+    """The order that an instruction gives its result where nothing else decides; None if it has no wish.
+
+    Args:
+        inst: the instruction.
+        operands: first leaf of every operand, orders unknown.
+        result: the result, or a member of it.
+    """
     if inst.opcode is Opcode.CONVOLUTION and inst.convolution is not None:
         c = inst.convolution
         return _activation_layout(result, c.output_feature, c.output_batch, c.output_spatial)
-    if inst.opcode in (Opcode.DOT, Opcode.GATHER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT):
-        return compact_layout(result.dimensions)
     if inst.opcode is Opcode.RESHAPE:
-        return packed_row_major(result.dimensions)
+        packed = [s.with_layout(packed_row_major(s.dimensions)) for s in (operands[0], result)]
+        return None if reshape_is_free(packed[0], packed[1]) else packed[1].minor_to_major
+    if inst.opcode is Opcode.GATHER:
+        return _rows_in_lanes(result, indexed_window(inst, len(operands) - 1))
+    if inst.opcode is Opcode.SCATTER:
+        return _rows_in_lanes(result, indexed_window(inst, 0))
+    if inst.opcode is Opcode.DOT:
+        return _matrix_layout(result)
+    if inst.opcode in (Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT):
+        return compact_layout(result.dimensions)
     return None
+
+
+def _matrix_layout(shape: Shape) -> MinorToMajor:
+    """Row-major, transposed only where the last axis is so small that it would leave the lanes empty."""
+    order, compact = packed_row_major(shape.dimensions), compact_layout(shape.dimensions)
+    gain = padded_size(shape.dimensions, order) / max(1, padded_size(shape.dimensions, compact))
+    return compact if gain >= LEAVE_LANES_GAIN else order
+
+
+def indexed_window(inst: Instruction, place: int) -> tuple[int, ...]:
+    """Axes that a gather or scatter moves as a whole at each index: of operand `place`, or of a gather's result.
+
+    Args:
+        inst: the gather or scatter.
+        place: 0 for the array that is indexed, anything else for what is moved.
+    """
+    if inst.gather is not None:
+        g = inst.gather
+        if place:
+            return g.offset_dims
+        return tuple(a for a in range(len(g.slice_sizes)) if a not in g.collapsed_slice_dims)
+    assert inst.scatter is not None
+    s = inst.scatter
+    if place:
+        return s.update_window_dims
+    rank = len(s.update_window_dims) + len(s.inserted_window_dims)
+    return tuple(a for a in range(rank) if a not in s.inserted_window_dims)
+
+
+def _rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
+    """The last axis of a window in lanes, the rest as small as it gets; compact where windows are points."""
+    wide = [axis for axis in window if shape.dimensions[axis] > 1]
+    if not wide:
+        return compact_layout(shape.dimensions)
+    lanes = wide[-1]
+    return (lanes, *(axis for axis in packed_row_major(shape.dimensions) if axis != lanes))
 
 
 def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence[int]) -> MinorToMajor:
@@ -190,6 +241,8 @@ def required_layouts(
         return [_convolution_operand(inst, k, operand) for k, operand in enumerate(operands)], result.layout
     if inst.opcode is Opcode.DOT:
         return [_dot_operand(inst, k, operand) for k, operand in enumerate(operands)], result.layout
+    if inst.opcode in (Opcode.GATHER, Opcode.SCATTER):
+        return _indexed_layouts(inst, operands, result)
     if inst.opcode is Opcode.BROADCAST:
         return [broadcast_operand_layout(result.layout, inst.dimensions)], result.layout
     if inst.opcode in _REDUCING:
@@ -200,6 +253,26 @@ def required_layouts(
         if ties(inst, k, operand, result):
             needs[k] = result.layout
     return needs, result.layout
+
+
+def _indexed_layouts(
+    inst: Instruction, operands: Sequence[Shape], result: Shape
+) -> tuple[list[MinorToMajor], MinorToMajor]:
+    """Rows are moved whole, so they must lie in lanes wherever they are read or written."""
+    needs = [operand.layout for operand in operands]
+    needs[0] = _with_rows_in_lanes(operands[0], indexed_window(inst, 0))
+    if inst.opcode is Opcode.GATHER:
+        return needs, _with_rows_in_lanes(result, indexed_window(inst, 1))
+    natural = _with_rows_in_lanes(result, indexed_window(inst, 0))
+    needs[0] = natural
+    if len(operands) == 3:
+        needs[2] = _with_rows_in_lanes(operands[2], indexed_window(inst, 2))
+    return needs, natural
+
+
+def _with_rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
+    wide = [axis for axis in window if shape.dimensions[axis] > 1]
+    return shape.layout if not wide or shape.layout[0] in wide else _rows_in_lanes(shape, window)
 
 
 def _reshape_layouts(operand: Shape, result: Shape) -> tuple[list[MinorToMajor], MinorToMajor]:

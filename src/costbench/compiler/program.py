@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from costbench.compiler.convolution_folding import fold_reversals
 from costbench.compiler.fusion import default_groups
 from costbench.compiler.fusion_groups import KernelGroups
 from costbench.compiler.fusion_rules import Kind, is_free
@@ -63,7 +64,7 @@ def compile_program(
         name: under which it is known.
         unknown_trip_count: iterations of a loop about which nothing is known.
     """
-    placed = assign_layouts(module)
+    placed = assign_layouts(fold_reversals(module))
     counts = execution_counts(placed, unknown_trip_count=unknown_trip_count)
     kernels = [
         kernel

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from costbench.compiler.fusion_rules import (
     Kind,
+    is_cheap,
     is_duplicated,
     is_free,
     kind_of,
@@ -55,7 +56,9 @@ class ReadGraph:
         self.body = body
         instructions = body.instructions
         self.kinds: list[Kind] = [kind_of(inst) for inst in instructions]
-        self.duplicated: list[bool] = [is_duplicated(body, inst) for inst in instructions]
+        self.duplicated: list[bool] = []
+        for inst in instructions:
+            self.duplicated.append(self._is_made_anew(inst))
         self.stored: set[int] = set()
         self.carried: dict[int, int] = {}
         for position, inst in enumerate(instructions):
@@ -68,6 +71,17 @@ class ReadGraph:
     def instruction(self, position: int) -> Instruction:
         """The instruction at a position."""
         return self.body.instructions[position]
+
+    def _is_made_anew(self, inst: Instruction) -> bool:
+        if is_duplicated(self.body, inst):
+            return True
+        if inst.opcode is Opcode.CONVERT and self.kinds[inst.operands[0]] is Kind.CONTROL:
+            # An argument is in memory anyway; another copy of it in another type would only add traffic.
+            return inst.shape.rank > 0
+        if self.kinds[len(self.duplicated)] is not Kind.ELEMENTWISE or not is_cheap(inst):
+            return False
+        # Masks and the like, made of nothing but what is made anew, too.
+        return all(self.duplicated[operand] for operand in inst.operands)
 
     def is_node(self, position: int) -> bool:
         """Whether the instruction has a place of its own."""
