@@ -1,73 +1,53 @@
-"""Parameters of the stages as frozen values: one dataclass a section of `params.yaml`.
-
-A profile is one file. Paths in it are relative to the repository's root, which `run.root` finds from the
-file's own folder, so a stage works from any folder.
-"""
+"""What an experiment is one of: the cells of the grid task x split x chip x seed."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 
-from costbench.params import load_section
+from costbench.errors import DataError
 
-
-@dataclass(frozen=True)
-class RunParams:
-    """Section `run`: where a profile works. Nothing here changes a number.
-
-    Attributes:
-        root: the repository's root, relative to the parameter file.
-        params: the parameter file, relative to the root; for DVC, which hands it to the stages.
-        out: folder of intermediate results.
-        reports: folder of tables, figures and the page.
-        programs: folder of the corpus.
-        jobs: processes that work side by side, of one thread each.
-    """
-
-    root: str
-    params: str
-    out: str
-    reports: str
-    programs: str = "data/programs"
-    jobs: int = 2
-
-    def __post_init__(self) -> None:
-        if self.jobs < 1:
-            raise ValueError(f"jobs is {self.jobs}, must be at least 1")
+_NAME = re.compile(r"(?P<task>[a-z]+)-(?P<split>[a-z]+)-(?P<chip>[A-Za-z0-9_.]+)-s(?P<seed>\d+)")
 
 
-@dataclass(frozen=True)
-class Workspace:
-    """The folders of a profile, absolute.
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One training run.
 
     Attributes:
-        root: of the repository.
-        params: the parameter file.
-        out: intermediate results, one folder a stage.
-        reports: rendered results.
-        programs: the corpus.
-        jobs: processes.
+        task: the compiler's decision.
+        split: which programs are held out.
+        chip: what is measured.
+        seed: of initial weights and sampling.
     """
 
-    root: Path
-    params: Path
-    out: Path
-    reports: Path
-    programs: Path
-    jobs: int
+    task: str
+    split: str
+    chip: str
+    seed: int
 
-    def stage(self, name: str) -> Path:
-        """Output folder of a stage."""
-        return self.out / name
+    @property
+    def name(self) -> str:
+        """`tile-random-tpu_v2-s0`: names folders and tracked runs."""
+        return f"{self.task}-{self.split}-{self.chip}-s{self.seed}"
 
 
-def load_workspace(params: Path) -> Workspace:
-    """The folders that a parameter file's section `run` names.
+def cell_from_name(name: str) -> Cell:
+    """The cell that a folder is called after.
 
     Raises:
-        ParamsError: if the section is missing or wrong.
+        DataError: if it is called after none.
     """
-    run = load_section(params, "run", RunParams)
-    root = (params.parent / run.root).resolve()
-    return Workspace(root, params, root / run.out, root / run.reports, root / run.programs, run.jobs)
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise DataError(f"{name!r} names no cell", expected="a name such as tile-random-tpu_v2-s0")
+    return Cell(match["task"], match["split"], match["chip"], int(match["seed"]))
+
+
+def grid(
+    tasks: Sequence[str], splits: Sequence[str], chips: Sequence[str], seeds: Sequence[int]
+) -> tuple[Cell, ...]:
+    """All combinations, sorted."""
+    return tuple(sorted(Cell(*values) for values in product(tasks, splits, chips, seeds)))

@@ -1,0 +1,73 @@
+"""Where a profile works: the section `run` of its parameter file, as absolute folders.
+
+Each stage has a section of its own, whose dataclass stands beside its code. Paths are relative to the
+repository's root, which `run.root` finds from the file's own folder, so a stage works from any folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from costbench.params import load_section
+
+
+@dataclass(frozen=True)
+class RunParams:
+    """Section `run`: where a profile works. Nothing here changes a number.
+
+    Attributes:
+        root: the repository's root, relative to the parameter file.
+        params: the parameter file, relative to the root; for DVC, which hands it to the stages.
+        out: folder of intermediate results.
+        reports: folder of tables, figures and the page.
+        programs: folder of the corpus.
+        jobs: processes that work side by side, of one thread each.
+    """
+
+    root: str
+    params: str
+    out: str
+    reports: str
+    programs: str = "data/programs"
+    jobs: int = 2
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise ValueError(f"jobs is {self.jobs}, must be at least 1")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folders of a profile, absolute.
+
+    Attributes:
+        root: of the repository.
+        params: the parameter file.
+        out: intermediate results, one folder a stage.
+        reports: rendered results.
+        programs: the corpus.
+        jobs: processes.
+    """
+
+    root: Path
+    params: Path
+    out: Path
+    reports: Path
+    programs: Path
+    jobs: int
+
+    def stage(self, name: str) -> Path:
+        """Output folder of a stage."""
+        return self.out / name
+
+
+def load_workspace(params: Path) -> Workspace:
+    """The folders that a parameter file's section `run` names.
+
+    Raises:
+        ParamsError: if the section is missing or wrong.
+    """
+    run = load_section(params, "run", RunParams)
+    root = (params.parent / run.root).resolve()
+    return Workspace(root, params, root / run.out, root / run.reports, root / run.programs, run.jobs)
