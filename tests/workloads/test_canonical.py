@@ -36,6 +36,8 @@ def run(proto: bytes, arguments: list[Any]) -> list[np.ndarray]:
     """Compile a module with stock XLA and run it on one CPU device."""
     hlo, internal = import_module("jaxlib._hlo"), import_module("jaxlib._jax")
     options = import_module("jaxlib.xla_client").CompileOptions()
+    # The code runs once: optimising it would take longer than running it.
+    options.env_option_overrides = [("xla_backend_optimization_level", 0)]
     device = jax.local_devices(backend="cpu")[0]
     module = internal.mlir.xla_computation_to_mlir_module(hlo.XlaComputation(proto))
     executable = device.client.compile_and_load(module, internal.DeviceList((device,)), options)
@@ -58,7 +60,7 @@ def arguments_of(proto: bytes) -> list[np.ndarray]:
     return arguments
 
 
-@pytest.mark.parametrize("optimizer", ["adam_clipped", ""])
+@pytest.mark.parametrize("optimizer", ["momentum", ""])
 def test_the_canonical_program_computes_the_same(optimizer: str) -> None:
     c = Ctx(4, train=bool(optimizer), dtype="f32")
     raw = lower_for_tpu(little_of_everything, c, optimizer)

@@ -27,6 +27,7 @@ def committed(repository: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_rebuilding_gives_the_committed_bytes(tmp_path: Path, committed: Path) -> None:
     seen: list[tuple[int, int]] = []
     result = collect(

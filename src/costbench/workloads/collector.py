@@ -34,7 +34,7 @@ from costbench.workloads.normal_form import count_instructions, normalize
 from costbench.workloads.programs import SPECS, ProgramSpec, find_spec
 
 ZSTD_LEVEL = 19
-_PACKAGES = ("jax", "jaxlib", "keras")
+_PACKAGES = ("jax", "jaxlib", "keras", "zstandard")
 
 # (programs done, programs in all, name of the one just done)
 Progress = Callable[[int, int, str], None]
