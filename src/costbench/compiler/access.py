@@ -70,6 +70,11 @@ def whole(shape: Shape) -> Access:
     return (WHOLE,) * shape.rank
 
 
+def array_shape(shape: Shape) -> Shape:
+    """The shape itself, or the largest member of a tuple."""
+    return max(shape.leaves(), key=lambda leaf: leaf.num_elements) if shape.is_tuple else shape
+
+
 def access_loops(access: Access) -> tuple[int, ...]:
     """All loops that move a tile of the value, ascending."""
     return tuple(sorted({loop for axis in access for loop in axis.loops}))
@@ -111,9 +116,7 @@ def reshaped(source: Access, source_shape: Shape, target_shape: Shape) -> Access
     return tuple(result)
 
 
-def _reshape_groups(
-    source: tuple[int, ...], target: tuple[int, ...]
-) -> list[tuple[list[int], list[int]]]:
+def _reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
     """Shortest runs of axes with equal products; axes of extent 1 join the run before them."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
@@ -195,7 +198,11 @@ def _resized_operand(inst: Instruction, place: int, access: Access, shape: Shape
     result = []
     for axis, (size, out) in enumerate(zip(shape.dimensions, inst.shape.dimensions, strict=True)):
         stride = inst.slices[axis].stride if inst.slices else 1
-        ratio = min(size, out * stride) / max(1, out) if inst.opcode is not Opcode.PAD else min(1.0, size / max(1, out))
+        ratio = (
+            min(size, out * stride) / max(1, out)
+            if inst.opcode is not Opcode.PAD
+            else min(1.0, size / max(1, out))
+        )
         result.append(_scaled(access[axis], ratio))
     return tuple(result)
 
@@ -296,8 +303,16 @@ def result_access(body: HloComputation, inst: Instruction, place: int, access: A
     if inst.opcode in (Opcode.RESHAPE, Opcode.BITCAST):
         return reshaped(access, source, inst.shape)
     if inst.opcode is Opcode.REDUCE:
-        return tuple(m for axis, m in enumerate(access) if axis not in inst.dimensions) if source.rank else None
-    if inst.opcode in (Opcode.REDUCE_WINDOW, Opcode.SELECT_AND_SCATTER, Opcode.SLICE, Opcode.PAD, Opcode.CONCATENATE):
+        return (
+            tuple(m for axis, m in enumerate(access) if axis not in inst.dimensions) if source.rank else None
+        )
+    if inst.opcode in (
+        Opcode.REDUCE_WINDOW,
+        Opcode.SELECT_AND_SCATTER,
+        Opcode.SLICE,
+        Opcode.PAD,
+        Opcode.CONCATENATE,
+    ):
         if source.rank != inst.shape.rank:
             return None
         return tuple(

@@ -10,6 +10,8 @@ from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
+CONTRACTIONS = frozenset({Opcode.CONVOLUTION, Opcode.DOT})
+
 
 @dataclass(frozen=True)
 class ContractionAxes:
@@ -108,7 +110,9 @@ def _tie_convolution(inst: Instruction, lhs: Shape, rhs: Shape, output_loop: dic
         summed[c.kernel_input_feature] = (c.input_feature, False)
     else:
         # A group's inputs feed a group's outputs: the input features follow the output features.
-        left[c.input_feature] = AxisMap(loop=feature_loop, scale=lhs.dimensions[c.input_feature] / num_features)
+        left[c.input_feature] = AxisMap(
+            loop=feature_loop, scale=lhs.dimensions[c.input_feature] / num_features
+        )
     spatial = zip(c.input_spatial, c.kernel_spatial, c.output_spatial, inst.window, strict=True)
     for lhs_axis, rhs_axis, out_axis, window in spatial:
         left[lhs_axis] = AxisMap(

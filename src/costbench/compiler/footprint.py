@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.access import Access, tile_elements
-from costbench.compiler.loop_nest import CONTRACTIONS, LoopNest, native_units
+from costbench.compiler.contraction import CONTRACTIONS
+from costbench.compiler.loop_nest import LoopNest, native_units
 from costbench.hlo.shape import Shape
 
 FloatArray = npt.NDArray[np.float64]
@@ -79,5 +80,7 @@ def scratchpad_bytes(nest: LoopNest, extents: npt.NDArray[np.int64]) -> FloatArr
         assert nest.kernel.instruction(nest.contraction).opcode in CONTRACTIONS
         shape = nest.anchor_shape
         cut = (trips[:, nest.num_output_loops :] > 1).any(axis=1)
-        total += cut * registers(shape, nest.accesses[nest.contraction], full, count) * 1024 * ACCUMULATOR_BYTES
+        total += (
+            cut * registers(shape, nest.accesses[nest.contraction], full, count) * 1024 * ACCUMULATOR_BYTES
+        )
     return total

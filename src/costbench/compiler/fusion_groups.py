@@ -125,12 +125,14 @@ class KernelGroups:
         return True
 
     def join(self, first: int, second: int) -> bool:
-        """Merges two groups of equal extent without contractions; says whether it did."""
+        """Merges two groups of equal extent that do not read each other; says whether it did."""
         if first == second or self._extent[first] != self._extent[second]:
             return False
         if self._anchor[first] != _NOWHERE or self._anchor[second] != _NOWHERE:
             return False
         if len(self.outputs(first)) + len(self.outputs(second)) > MAX_OUTPUTS:
+            return False
+        if self.reads_between(first, second) or self.reads_between(second, first):
             return False
         return self._fits(first, second) and self._merge(first, second)
 

@@ -13,22 +13,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.access import (
-    NO_LOOP,
-    Access,
-    AxisMap,
-    access_loops,
-    operand_access,
-    result_access,
-    scatter_index_access,
-    whole,
-    wider,
-)
-from costbench.compiler.contraction import ContractionAxes, contraction_axes
+from costbench.compiler.access import NO_LOOP, Access, access_loops, array_shape
+from costbench.compiler.contraction import CONTRACTIONS, ContractionAxes, contraction_axes
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.propagation import Propagation
 from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.transfers import Transfer, transfers_of
 from costbench.errors import UnsupportedKernelError
-from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
@@ -37,7 +28,6 @@ SUBLANES = 8
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-CONTRACTIONS = frozenset({Opcode.CONVOLUTION, Opcode.DOT})
 _REDUCTIONS = frozenset({Opcode.REDUCE})
 _UNTILED = frozenset(
     {
@@ -70,30 +60,6 @@ class Loop:
     def units(self) -> int:
         """Native tiles along the loop: ceil(extent / unit), at least 1."""
         return max(1, -(-self.extent // self.unit))
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """A value copied between main memory and the scratchpad.
-
-    Attributes:
-        position: the value, in the kernel's computation.
-        shape: what is moved (for an update in place, the update).
-        access: how its tile follows the loops.
-        is_output: written to main memory rather than read.
-        row_elements: for values addressed by indices, the contiguous elements an index selects; else 0.
-    """
-
-    position: int
-    shape: Shape
-    access: Access
-    is_output: bool
-    row_elements: int = 0
-
-    @property
-    def loops(self) -> tuple[int, ...]:
-        """The loops whose progress changes the tile."""
-        return access_loops(self.access)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +219,8 @@ def loop_nest(kernel: Kernel) -> LoopNest:
         axes = contraction_axes(kernel, hero, output_loop, num_output_loops)
         loops += [Loop(extent, unit, contraction=True) for extent, unit in axes.loops]
         kernel_axes = tuple(KernelAxis(*axis) for axis in axes.kernel_axes)
-    accesses = _propagate(kernel, hero, axes, anchor, anchor_shape, num_output_loops)
+    fixed = {} if axes is None else {(anchor, place): access for place, access in enumerate(axes.operands)}
+    accesses = Propagation(kernel, anchor, anchor_shape, num_output_loops, fixed).run()
     return LoopNest(
         kernel=kernel,
         anchor=anchor,
@@ -263,7 +230,7 @@ def loop_nest(kernel: Kernel) -> LoopNest:
         num_output_loops=num_output_loops,
         kernel_axes=kernel_axes,
         accesses=accesses,
-        transfers=_transfers(kernel, accesses),
+        transfers=transfers_of(kernel, accesses),
         operand_accesses=axes.operands if axes is not None else ((), ()),
     )
 
@@ -284,11 +251,6 @@ def _contraction(kernel: Kernel) -> int | None:
     return found[0] if found else None
 
 
-def array_shape(shape: Shape) -> Shape:
-    """The shape itself, or the largest member of a tuple."""
-    return max(shape.leaves(), key=lambda leaf: leaf.num_elements) if shape.is_tuple else shape
-
-
 def _anchor(kernel: Kernel, hero: int | None) -> tuple[int, Shape]:
     """The value to iterate over: the contraction, a reduction's operand, an update, or the largest output."""
     if hero is not None:
@@ -296,6 +258,9 @@ def _anchor(kernel: Kernel, hero: int | None) -> tuple[int, Shape]:
     candidates = []
     for position in kernel.outputs or kernel.instructions[-1:]:
         inst = kernel.instruction(position)
+        if inst.opcode is Opcode.GET_TUPLE_ELEMENT and inst.operands[0] in kernel.members:
+            position = inst.operands[0]
+            inst = kernel.instruction(position)
         source = position
         if inst.opcode in _REDUCTIONS:
             source = inst.operands[0]
@@ -333,133 +298,3 @@ def _fixed_axes(kernel: Kernel, anchor: int, shape: Shape) -> frozenset[int]:
         elif inst.opcode is Opcode.RNG_BIT_GENERATOR and inst.shape.is_tuple:
             continue
     return frozenset(fixed)
-
-
-def _propagate(
-    kernel: Kernel,
-    hero: int | None,
-    axes: ContractionAxes | None,
-    anchor: int,
-    anchor_shape: Shape,
-    num_output_loops: int,
-) -> dict[int, Access]:
-    """Accesses of all values: forwards from the anchor, then backwards to the inputs."""
-    body = kernel.body
-    identity = [AxisMap()] * anchor_shape.rank
-    for loop, axis in enumerate(reversed(anchor_shape.layout)):
-        if loop < num_output_loops:
-            identity[axis] = AxisMap(loop=loop)
-    known: dict[int, Access] = {anchor: tuple(identity)}
-    _forwards(kernel, known)
-    needed: dict[int, Access] = {}
-    for position in reversed(kernel.instructions):
-        inst = body.instructions[position]
-        access = known.get(position, needed.get(position))
-        if access is None:
-            access = whole(array_shape(inst.shape))
-        known[position] = access
-        for place, operand in enumerate(inst.operands):
-            if position == hero and axes is not None:
-                wanted = axes.operands[place]
-            else:
-                wanted = _wanted(kernel, inst, place, access, known)
-            needed[operand] = wider(needed.get(operand), wanted)
-    for position in kernel.inputs:
-        # The loops walk over the anchor, also where it comes from outside.
-        if position != anchor:
-            known[position] = needed.get(position, whole(array_shape(body.instructions[position].shape)))
-    return known
-
-
-def _wanted(
-    kernel: Kernel, inst: Instruction, place: int, access: Access, known: dict[int, Access]
-) -> Access:
-    shape = array_shape(kernel.instruction(inst.operands[place]).shape)
-    updates = known.get(inst.operands[-1]) if inst.opcode is Opcode.SCATTER else None
-    if updates is not None and place == 1:
-        return scatter_index_access(inst, updates, shape)
-    result = array_shape(inst.shape)
-    alike = shape.dimensions == result.dimensions
-    if alike and (inst.shape.is_tuple or kernel.instruction(inst.operands[place]).shape.is_tuple):
-        return access
-    wanted = operand_access(kernel.body, inst, place, access)
-    return wanted if len(wanted) == shape.rank else whole(shape)
-
-
-def _forwards(kernel: Kernel, known: dict[int, Access]) -> None:
-    for position in kernel.instructions:
-        if position in known:
-            continue
-        inst = kernel.instruction(position)
-        for place, operand in enumerate(inst.operands):
-            source = known.get(operand)
-            if source is None:
-                continue
-            result = result_access(kernel.body, inst, place, source)
-            if result is not None:
-                known[position] = result
-                break
-
-
-def _transfers(kernel: Kernel, accesses: dict[int, Access]) -> tuple[Transfer, ...]:
-    transfers = [t for position in kernel.inputs if (t := _read(kernel, accesses, position)) is not None]
-    for position in kernel.outputs:
-        transfers.extend(_writes(kernel, accesses, position))
-    return tuple(transfers)
-
-
-def _read(kernel: Kernel, accesses: dict[int, Access], position: int) -> Transfer | None:
-    shape = array_shape(kernel.instruction(position).shape)
-    users = [u for u in kernel.body.users[position] if u in kernel.members]
-    gathers = [u for u in users if _addressed(kernel, u, position)]
-    aliased = [u for u in users if _aliases(kernel, u, position)]
-    if users and len(gathers) == len(users):
-        user = gathers[0]
-        inst = kernel.instruction(user)
-        if inst.opcode is Opcode.GATHER:
-            assert inst.gather is not None
-            rows = int(np.prod(inst.gather.slice_sizes))
-            return Transfer(position, inst.shape, accesses[user], is_output=False, row_elements=max(1, rows))
-        updates = inst.operands[-1]
-        return Transfer(
-            position,
-            array_shape(kernel.instruction(updates).shape),
-            accesses[updates],
-            is_output=False,
-            row_elements=scatter_row_elements(kernel, inst),
-        )
-    if users and len(aliased) == len(users):
-        return None
-    return Transfer(position, shape, accesses[position], is_output=False)
-
-
-def _addressed(kernel: Kernel, user: int, position: int) -> bool:
-    inst = kernel.instruction(user)
-    return inst.opcode in (Opcode.GATHER, Opcode.SCATTER) and inst.operands[0] == position
-
-
-def _aliases(kernel: Kernel, user: int, position: int) -> bool:
-    inst = kernel.instruction(user)
-    return inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE and inst.operands[0] == position
-
-
-def scatter_row_elements(kernel: Kernel, inst: Instruction) -> int:
-    """Contiguous elements that one index of a scatter updates."""
-    assert inst.scatter is not None
-    updates = array_shape(kernel.instruction(inst.operands[-1]).shape)
-    return max(1, int(np.prod([updates.dimensions[a] for a in inst.scatter.update_window_dims])))
-
-
-def _writes(kernel: Kernel, accesses: dict[int, Access], position: int) -> list[Transfer]:
-    inst = kernel.instruction(position)
-    if inst.opcode in (Opcode.DYNAMIC_UPDATE_SLICE, Opcode.SCATTER):
-        update = inst.operands[1 if inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE else -1]
-        shape = array_shape(kernel.instruction(update).shape)
-        rows = scatter_row_elements(kernel, inst) if inst.opcode is Opcode.SCATTER else 0
-        return [Transfer(position, shape, accesses[update], is_output=True, row_elements=rows)]
-    access = accesses[position]
-    leaves = inst.shape.leaves()
-    return [
-        Transfer(position, leaf, access if leaf.rank == len(access) else whole(leaf), is_output=True)
-        for leaf in leaves
-    ]

@@ -57,8 +57,9 @@ class ReadGraph:
         instructions = body.instructions
         self.kinds: list[Kind] = [kind_of(inst) for inst in instructions]
         self.duplicated: list[bool] = []
-        for inst in instructions:
-            self.duplicated.append(self._is_made_anew(inst))
+        self._rootless: list[bool] = []
+        for position, inst in enumerate(instructions):
+            self.duplicated.append(self._is_made_anew(position, inst))
         self.stored: set[int] = set()
         self.carried: dict[int, int] = {}
         for position, inst in enumerate(instructions):
@@ -72,16 +73,22 @@ class ReadGraph:
         """The instruction at a position."""
         return self.body.instructions[position]
 
-    def _is_made_anew(self, inst: Instruction) -> bool:
-        if is_duplicated(self.body, inst):
-            return True
+    def _is_made_anew(self, position: int, inst: Instruction) -> bool:
+        """Whether an instruction is duplicated; notes those that are made of constants and broadcasts alone."""
+        if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST, Opcode.CONSTANT):
+            duplicated = is_duplicated(self.body, inst)
+            self._rootless.append(duplicated)
+            return duplicated
+        rootless = bool(inst.operands) and all(self._rootless[operand] for operand in inst.operands)
+        # Masks and the like: a few operations on small inputs instead of a large array from memory.
+        rootless = rootless and self.kinds[position] is Kind.ELEMENTWISE and is_cheap(inst)
+        duplicated = rootless or is_duplicated(self.body, inst)
         if inst.opcode is Opcode.CONVERT and self.kinds[inst.operands[0]] is Kind.CONTROL:
             # An argument is in memory anyway; another copy of it in another type would only add traffic.
-            return inst.shape.rank > 0
-        if self.kinds[len(self.duplicated)] is not Kind.ELEMENTWISE or not is_cheap(inst):
-            return False
-        # Masks and the like, made of nothing but what is made anew, too.
-        return all(self.duplicated[operand] for operand in inst.operands)
+            duplicated = duplicated or inst.shape.rank > 0
+        free = duplicated and bool(inst.operands) and self._rootless[inst.operands[0]]
+        self._rootless.append(rootless or free)
+        return duplicated
 
     def is_node(self, position: int) -> bool:
         """Whether the instruction has a place of its own."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.access import array_shape
 from costbench.compiler.footprint import registers
-from costbench.compiler.loop_nest import LANES, SUBLANES, LoopNest, array_shape
+from costbench.compiler.loop_nest import LANES, SUBLANES, LoopNest
 from costbench.hardware.vector_work import vector_cost
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
@@ -109,7 +110,9 @@ def _vector_cycles(
             count = count + cost.random * filled * timing.random_cycles
     moved = _moved_rows(nest, inst)
     if moved:
-        count = count + moved * SUBLANES * tiles.of(position) * timing.row_move_cycles * _packing(inst.shape, target)
+        count = count + moved * SUBLANES * tiles.of(position) * timing.row_move_cycles * _packing(
+            inst.shape, target
+        )
     return count
 
 
@@ -117,9 +120,7 @@ def _packing(shape: Shape, target: Target) -> float:
     return target.timing.packed_move_factor if 0 < array_shape(shape).element_type.bits <= 16 else 1.0
 
 
-def _special_operations(
-    nest: LoopNest, tiles: _Tiles, position: int, inst: Instruction
-) -> FloatArray | None:
+def _special_operations(nest: LoopNest, tiles: _Tiles, position: int, inst: Instruction) -> FloatArray | None:
     """Simple operations of instructions whose work is not one pass over their result."""
     if inst.opcode is Opcode.REDUCE:
         return tiles.of(inst.operands[0]) * max(1, len(inst.operands) // 2)
@@ -176,7 +177,9 @@ def _relayout_moves(inst: Instruction, source: Shape) -> float:
         same = source.physical_dimensions[-2:] == inst.shape.physical_dimensions[-2:]
         return 0.0 if same else 1.0
     # Axes of the source, named as in the result, fastest first.
-    rename = {axis: out for out, axis in enumerate(inst.dimensions)} if inst.opcode is Opcode.TRANSPOSE else {}
+    rename = (
+        {axis: out for out, axis in enumerate(inst.dimensions)} if inst.opcode is Opcode.TRANSPOSE else {}
+    )
     order = [rename.get(axis, axis) for axis in source.layout]
     target = inst.shape.layout
     if order[0] != target[0]:
@@ -224,7 +227,9 @@ def _matrix_cycles(
     columns = _product(nest, full, roles.columns)
     groups = np.maximum(columns / roles.group_columns, 1.0) if roles.num_groups > 1 else np.ones_like(rows)
     columns = np.minimum(columns, roles.group_columns)
-    passes = groups * taps * np.ceil(depth / size) * np.ceil(columns / size) * _product(nest, full, roles.batch)
+    passes = (
+        groups * taps * np.ceil(depth / size) * np.ceil(columns / size) * _product(nest, full, roles.batch)
+    )
     cycles = passes * np.maximum(rows, target.timing.weight_load_cycles) / mxus
     shifts = np.zeros_like(rows)
     if roles.window_in_sublanes:
@@ -291,7 +296,9 @@ def contraction_roles(nest: LoopNest, inst: Instruction) -> ContractionRoles:
         batch=[],
         num_groups=num_groups,
         group_depth=rhs.dimensions[c.kernel_input_feature],
-        group_columns=inst.shape.dimensions[c.output_feature] / num_groups if num_groups > 1 else float("inf"),
+        group_columns=inst.shape.dimensions[c.output_feature] / num_groups
+        if num_groups > 1
+        else float("inf"),
         skipped=float(math.prod(w.base_dilation for w in inst.window)),
         window_in_sublanes=any(
             axis in sublane_axis and w.size > 1 for axis, w in zip(c.input_spatial, inst.window, strict=True)

@@ -61,7 +61,9 @@ class Device:
         """The same for a lowered kernel and loop extents [n, num_loops]."""
         runtime = simulate_nest(nest, extents, self.target).runtime_ns
         if not np.isfinite(runtime).all() or (runtime <= 0).any():
-            raise FloatingPointError(f"{nest.kernel.module.name}: the machine priced a kernel at {runtime.min()} ns")
+            raise FloatingPointError(
+                f"{nest.kernel.module.name}: the machine priced a kernel at {runtime.min()} ns"
+            )
         key = self._keys(nest, extents)
         failed = self._failures(nest, extents, key)
         total = np.zeros(len(extents))
@@ -101,5 +103,7 @@ class Device:
         share = scratchpad_bytes(nest, extents) / self.target.architecture.scratchpad_bytes
         above = np.clip((share - timing.failure_floor) / (1.0 - timing.failure_floor), 0.0, 1.0)
         smallest = (extents == 1).all(axis=1)
-        failed: npt.NDArray[np.bool_] = (uniform(mix(key + np.uint64(99))) < above * timing.failure_rate) & ~smallest
+        failed: npt.NDArray[np.bool_] = (
+            uniform(mix(key + np.uint64(99))) < above * timing.failure_rate
+        ) & ~smallest
         return failed

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.footprint import native_tile_bytes, tile_units
-from costbench.compiler.loop_nest import LoopNest, Transfer, native_units
+from costbench.compiler.loop_nest import LoopNest, native_units
+from costbench.compiler.transfers import Transfer
 from costbench.target import Timing
 
 FloatArray = npt.NDArray[np.float64]

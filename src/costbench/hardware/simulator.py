@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import LoopNest, Transfer, loop_nest
+from costbench.compiler.loop_nest import LoopNest, loop_nest
 from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.transfers import Transfer
 from costbench.hardware.codegen import codegen_factor
 from costbench.hardware.compute import compute_time
 from costbench.hardware.memory import copy_shape

@@ -25,18 +25,56 @@ class VectorCost:
 _FREE = VectorCost()
 _ONE = VectorCost(simple=1.0)
 
-_SIMPLE = (
-    "abs add and ceil clamp compare convert copy floor imag iota is-finite maximum minimum multiply negate not or "
-    "popcnt real reduce-precision round-nearest-afz round-nearest-even select shift-left shift-right-arithmetic "
-    "shift-right-logical sign subtract xor bitcast-convert count-leading-zeros complex reverse slice pad "
-    "concatenate dynamic-slice dynamic-update-slice gather scatter transpose set-dimension-size"
-).split()
+_SIMPLE = [
+    "abs",
+    "add",
+    "and",
+    "ceil",
+    "clamp",
+    "compare",
+    "convert",
+    "copy",
+    "floor",
+    "imag",
+    "iota",
+    "is-finite",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negate",
+    "not",
+    "or",
+    "popcnt",
+    "real",
+    "reduce-precision",
+    "round-nearest-afz",
+    "round-nearest-even",
+    "select",
+    "shift-left",
+    "shift-right-arithmetic",
+    "shift-right-logical",
+    "sign",
+    "subtract",
+    "xor",
+    "bitcast-convert",
+    "count-leading-zeros",
+    "complex",
+    "reverse",
+    "slice",
+    "pad",
+    "concatenate",
+    "dynamic-slice",
+    "dynamic-update-slice",
+    "gather",
+    "scatter",
+    "transpose",
+    "set-dimension-size",
+]
 
 VECTOR_COSTS: dict[Opcode, VectorCost] = {
     **{Opcode.from_name(name): _ONE for name in _SIMPLE},
-    **{
-        opcode: _FREE
-        for opcode in (
+    **dict.fromkeys(
+        (
             Opcode.PARAMETER,
             Opcode.CONSTANT,
             Opcode.TUPLE,
@@ -51,8 +89,9 @@ VECTOR_COSTS: dict[Opcode, VectorCost] = {
             Opcode.REPLICA_ID,
             Opcode.CONVOLUTION,
             Opcode.DOT,
-        )
-    },
+        ),
+        _FREE,
+    ),
     Opcode.DIVIDE: VectorCost(simple=3.0, transcendental=1.0),
     Opcode.REMAINDER: VectorCost(simple=5.0, transcendental=1.0),
     Opcode.EXPONENTIAL: VectorCost(simple=2.0, transcendental=1.0),

@@ -1,0 +1,152 @@
+"""Kernels of a tile data set, read back: views of compiled programs with their measured tiles.
+
+Shards hold references only. This module joins them with the compiled programs again, keeping the programs used
+last, so that memory does not grow with the data set.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling import tile_space
+from costbench.datasets.storage import Shard
+from costbench.errors import DataError
+from costbench.hlo.module import HloModule
+from costbench.hlo.reader import read_module
+from costbench.target import Architecture
+
+IntArray = npt.NDArray[np.int64]
+
+
+def shard_path(folder: Path, chip: str, program: str) -> Path:
+    """Where the tile shard of a program on a chip lies inside a data set."""
+    return folder / "tile" / chip / f"{program}.shard"
+
+
+def compiled_program_path(folder: Path, program: str) -> Path:
+    """Where the compiled program that shards refer to lies inside a data set."""
+    return folder / "programs" / f"{program}.hlo.pb.zst"
+
+
+class CompiledPrograms:
+    """Compiled programs of a data set by name, the last used kept in memory.
+
+    Args:
+        folder: of the data set.
+        capacity: programs kept.
+    """
+
+    def __init__(self, folder: Path, capacity: int = 8) -> None:
+        self._folder = folder
+        self._capacity = max(1, capacity)
+        self._modules: OrderedDict[str, HloModule] = OrderedDict()
+
+    def module(self, program: str) -> HloModule:
+        """The compiled program; read unless it is kept.
+
+        Raises:
+            HloError: if its file is missing or broken.
+        """
+        if program not in self._modules:
+            self._modules[program] = read_module(compiled_program_path(self._folder, program))
+            if len(self._modules) > self._capacity:
+                self._modules.popitem(last=False)
+        self._modules.move_to_end(program)
+        return self._modules[program]
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredKernel:
+    """One kernel of a shard with all its measured tiles.
+
+    Attributes:
+        kernel: view of the compiled program.
+        fingerprint: 32 hexadecimal digits.
+        runs: executions in one run of the program.
+        default_ns: measured runtime of the compiler's default tile.
+        tile_ids: int64 [n], numbers in the kernel's tile space.
+        tile_sizes: the same as bounds.
+        runtime_ns: int64 [n].
+    """
+
+    kernel: Kernel
+    fingerprint: str
+    runs: int
+    default_ns: int
+    tile_ids: IntArray
+    tile_sizes: TileSizes
+    runtime_ns: IntArray
+
+
+class TileShard:
+    """The kernels of one shard, by position.
+
+    Args:
+        path: of the shard.
+        programs: of the same data set.
+        architecture: of the shard's chip.
+    """
+
+    def __init__(self, path: Path, programs: CompiledPrograms, architecture: Architecture) -> None:
+        self._shard = Shard.open(path)
+        self._programs = programs
+        self._architecture = architecture
+        self.path = path
+        self.program = str(self._shard.metadata["program"])
+        self.application = str(self._shard.metadata["application"])
+
+    def __len__(self) -> int:
+        return len(self._shard["kernel_runs"])
+
+    def num_configs(self) -> IntArray:
+        """Measured tiles of each kernel, int64 [k]."""
+        return np.diff(self._shard["config_offsets"])
+
+    def fingerprints(self) -> tuple[str, ...]:
+        """Fingerprint of each kernel."""
+        return tuple(bytes(row).hex() for row in self._shard["kernel_fingerprint"])
+
+    def kernel(self, index: int) -> MeasuredKernel:
+        """Reads one kernel.
+
+        Raises:
+            DataError: if the stored tiles do not fit the kernel's tile space.
+        """
+        shard = self._shard
+        view = Kernel(
+            module=self._programs.module(self.program),
+            computation=int(shard["kernel_computation"][index]),
+            instructions=self._positions("instructions", index),
+            inputs=self._positions("inputs", index),
+            outputs=self._positions("outputs", index),
+        )
+        first, last = (int(o) for o in shard["config_offsets"][index : index + 2])
+        ids = np.asarray(shard["config_tile"][first:last])
+        space = tile_space(view, self._architecture)
+        if space.size != int(shard["kernel_space_size"][index]):
+            raise DataError(
+                f"kernel {index} has {space.size} tile sizes",
+                where=self.path,
+                field="kernel_space_size",
+                expected=f"{int(shard['kernel_space_size'][index])}, as when it was measured; generate again",
+            )
+        return MeasuredKernel(
+            kernel=view,
+            fingerprint=bytes(shard["kernel_fingerprint"][index]).hex(),
+            runs=int(shard["kernel_runs"][index]),
+            default_ns=int(shard["kernel_default_ns"][index]),
+            tile_ids=ids,
+            tile_sizes=space.decode(ids),
+            runtime_ns=np.asarray(shard["config_runtime_ns"][first:last]),
+        )
+
+    def _positions(self, part: str, index: int) -> tuple[int, ...]:
+        first, last = self._shard[f"kernel_{part}_offsets"][index : index + 2]
+        return tuple(self._shard[f"kernel_{part}"][int(first) : int(last)].tolist())
