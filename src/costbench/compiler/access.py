@@ -98,7 +98,9 @@ def _scaled(axis: AxisMap, ratio: float) -> AxisMap:
 
 
 def reshaped(source: Access, source_shape: Shape, target_shape: Shape) -> Access:
-    """Maps of a reshape's other side: equal groups of axes correspond, inside a group the major axis moves."""
+    """Maps of a reshape's other side: equal groups of axes correspond, inside a group the major axis
+    moves.
+    """
     result = [WHOLE] * target_shape.rank
     groups = _reshape_groups(source_shape.dimensions, target_shape.dimensions)
     for source_axes, target_axes in groups:

@@ -53,9 +53,7 @@ def _turned(inst: Instruction, reverse: Instruction) -> Instruction:
     return replace(inst, window=window, operands=operands)
 
 
-def _without(
-    instructions: list[Instruction], computation: HloComputation, gone: set[int]
-) -> HloComputation:
+def _without(instructions: list[Instruction], computation: HloComputation, gone: set[int]) -> HloComputation:
     place: dict[int, int] = {}
     kept: list[Instruction] = []
     for position, inst in enumerate(instructions):

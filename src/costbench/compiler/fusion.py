@@ -6,6 +6,9 @@ the first, so chains end in a root, a reduction or an operand of a contraction; 
 of equal extent pull these together (multi-output fusion), and so do reductions of one value (statistics of a
 batch normalisation). What is duplicated is settled before (`fusion_rules.is_duplicated`).
 
+A value that is cheap to make out of one other that is in memory anyway is not stored either: its readers make
+it anew (the centred activations of a normalisation, say). The whole is repeated once these are known.
+
 An edge is a pair (maker or sibling, reader) of instructions that are not duplicated. `default_fusion` proposes
 edges, `cut` makes kernels from any set of them, leaving out edges that no kernel allows, so a search over
 boolean fusion configs drives the same cut.
@@ -14,9 +17,10 @@ boolean fusion configs drives the same cut.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from costbench.compiler.fusion_groups import KernelGroups, extent_of
-from costbench.compiler.fusion_rules import Kind, is_cheap
+from costbench.compiler.fusion_rules import Kind, is_cheap, takes_clones
 from costbench.compiler.reads import ReadGraph
 from costbench.hlo.module import HloComputation
 
@@ -24,15 +28,35 @@ Edge = tuple[int, int]
 _LOOP = (Kind.ELEMENTWISE, Kind.PICKING)
 _LOOK_AHEAD = 8
 _ROUNDS = 2
+_REMAKING_ROUNDS = 3
 
 
-def default_fusion(body: HloComputation) -> frozenset[Edge]:
-    """Edges of a computation, layouts assigned, that the heuristic fuses."""
-    return fused_edges(default_groups(ReadGraph(body)))
+@dataclass(frozen=True)
+class Fusion:
+    """Fused edges, and the reads they are edges of (which fix what is duplicated)."""
+
+    graph: ReadGraph
+    edges: frozenset[Edge]
 
 
-def default_groups(graph: ReadGraph) -> KernelGroups:
-    """The groups that the heuristic ends with."""
+def default_fusion(body: HloComputation) -> Fusion:
+    """What the heuristic fuses in a computation, layouts assigned."""
+    groups = default_groups(body)
+    return Fusion(groups.graph, fused_edges(groups))
+
+
+def default_groups(body: HloComputation) -> KernelGroups:
+    """The kernels that the heuristic ends with."""
+    groups = _grouped(ReadGraph(body))
+    for _ in range(_REMAKING_ROUNDS):
+        remade = _better_remade(groups)
+        if not remade:
+            break
+        groups = _grouped(ReadGraph(body, groups.graph.remade | remade))
+    return groups
+
+
+def _grouped(graph: ReadGraph) -> KernelGroups:
     groups = KernelGroups(graph)
     for position, kind in enumerate(graph.kinds):
         if kind in (Kind.CONTRACTION, Kind.GATHER):
@@ -42,6 +66,45 @@ def default_groups(graph: ReadGraph) -> KernelGroups:
         _fuse_with_several_readers(groups)
     _join_siblings(groups)
     return groups
+
+
+def _better_remade(groups: KernelGroups) -> frozenset[int]:
+    """Stored values that are cheap to make out of one value that is stored anyway and is no larger."""
+    graph = groups.graph
+    return frozenset(
+        position
+        for position, kind in enumerate(graph.kinds)
+        if kind is Kind.ELEMENTWISE
+        and graph.is_node(position)
+        and not graph.duplicated[position]
+        and is_cheap(graph.instruction(position))
+        and _only_clones_read(groups, position)
+        and _has_stored_origin(groups, position)
+    )
+
+
+def _only_clones_read(groups: KernelGroups, position: int) -> bool:
+    """Whether the value is stored, but only for readers that could make it themselves."""
+    graph = groups.graph
+    readers = graph.readers[position]
+    if position in graph.results or len({groups.find(read.user) for read in readers}) < 2:
+        return False
+    return all(takes_clones(graph.instruction(read.user), read.place) for read in readers)
+
+
+def _has_stored_origin(groups: KernelGroups, position: int) -> bool:
+    graph = groups.graph
+    origins = graph.origins(position)
+    if len(origins) != 1:
+        return False
+    (origin,) = origins
+    shape, source = graph.instruction(position).shape, graph.instruction(origin).shape
+    if source.is_tuple or shape.rank == 0 or source.num_bytes > shape.num_bytes:
+        return False
+    home = groups.find(origin)
+    return graph.kinds[origin] is Kind.CONTROL or any(
+        groups.find(read.user) != home for read in graph.readers[origin] if read.user != position
+    )
 
 
 def fused_edges(groups: KernelGroups) -> frozenset[Edge]:
@@ -63,13 +126,13 @@ def _sibling_edges(groups: KernelGroups, edges: set[Edge]) -> Iterable[Edge]:
         yield from zip(reductions, reductions[1:], strict=False)
 
 
-def cut(body: HloComputation, edges: Iterable[Edge]) -> KernelGroups:
+def cut(graph: ReadGraph, edges: Iterable[Edge]) -> KernelGroups:
     """Groups in which the two ends of every edge are one kernel, as far as kernels allow.
 
     Edges are tried from the last maker to the first, again and again while that merges anything; what is left
     over is not fused.
     """
-    groups = KernelGroups(ReadGraph(body))
+    groups = KernelGroups(graph)
     waiting = sorted(edges, key=lambda edge: (-edge[0], edge[1]))
     while True:
         left = [edge for edge in waiting if not _merged(groups, *edge)]

@@ -163,9 +163,7 @@ _KINDS: dict[Opcode, Kind] = {
     Opcode.SCATTER: Kind.SCATTER,
     Opcode.DYNAMIC_UPDATE_SLICE: Kind.UPDATE,
 }
-ANCHORS = frozenset(
-    {Kind.WINDOW, Kind.CONTRACTION, Kind.GATHER, Kind.SCATTER, Kind.UPDATE, Kind.ALONE}
-)
+ANCHORS = frozenset({Kind.WINDOW, Kind.CONTRACTION, Kind.GATHER, Kind.SCATTER, Kind.UPDATE, Kind.ALONE})
 """Kinds of which a kernel has at most one."""
 
 

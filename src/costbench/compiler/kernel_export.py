@@ -27,9 +27,7 @@ def kernel_module(kernel: Kernel, name: str = "kernel") -> HloModule:
     return HloModule(name, tuple(computations), len(computations) - 1).verify()
 
 
-def _carry(
-    module: HloModule, index: int, computations: list[HloComputation], place: dict[int, int]
-) -> None:
+def _carry(module: HloModule, index: int, computations: list[HloComputation], place: dict[int, int]) -> None:
     """Copies a computation, after those that it calls."""
     if index in place:
         return
@@ -61,9 +59,7 @@ def _entry(kernel: Kernel, place: dict[int, int], name: str) -> HloComputation:
         operands = tuple(where[operand] for operand in inst.operands)
         # What had to wait for other kernels has nothing to wait for here.
         controls = tuple(where[c] for c in inst.control_predecessors if c in kernel.members)
-        instructions.append(
-            replace(_recalled(inst, place), operands=operands, control_predecessors=controls)
-        )
+        instructions.append(replace(_recalled(inst, place), operands=operands, control_predecessors=controls))
     outputs = tuple(where[position] for position in kernel.outputs)
     if len(outputs) == 1:
         return HloComputation(name, tuple(instructions), outputs[0])

@@ -59,9 +59,7 @@ def assign_layouts(module: HloModule) -> HloModule:
     for leaf, shape in enumerate(classes.shapes):
         if shape.rank > 1:
             orders.seed(leaf, compact_layout(shape.dimensions))
-    computations = tuple(
-        _Emitter(module, c, classes, orders).emit() for c in range(len(module.computations))
-    )
+    computations = tuple(_Emitter(module, c, classes, orders).emit() for c in range(len(module.computations)))
     return replace(module, computations=computations).verify()
 
 
@@ -166,9 +164,7 @@ class _Emitter:
         """The computation with layouts and copies."""
         for position, inst in enumerate(self._computation.instructions):
             self._place.append(self._emit_instruction(position, inst))
-        return HloComputation(
-            self._computation.name, tuple(self._flat), self._place[self._computation.root]
-        )
+        return HloComputation(self._computation.name, tuple(self._flat), self._place[self._computation.root])
 
     def _shape(self, position: int, shape: Shape) -> Shape:
         leaves = iter(self._classes.leaves(self._c, position))

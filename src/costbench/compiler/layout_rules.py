@@ -95,9 +95,7 @@ def broadcast_operand_layout(layout: MinorToMajor, dimensions: Sequence[int]) ->
 # ---- what contractions want ------------------------------------------------------------------------------
 
 
-def preferred_layout(
-    inst: Instruction, operands: Sequence[Shape], result: Shape
-) -> MinorToMajor | None:
+def preferred_layout(inst: Instruction, operands: Sequence[Shape], result: Shape) -> MinorToMajor | None:
     """The order that an instruction gives its result where nothing else decides; None if it has no wish.
 
     Args:

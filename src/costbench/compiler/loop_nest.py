@@ -1,8 +1,9 @@
 """The loops a kernel is lowered to, and the tiles of every value that they move.
 
-One loop per physical axis of the iteration shape, major to minor, then the loops over a contraction. Loops that
-only sum run inside those that move a result. A tile size says how many native tiles each loop advances at a time; everything a cost model needs
-(iterations, tiles of operands, how often they are fetched again) follows from the nest and the tile size.
+One loop per physical axis of the iteration shape, major to minor, then the loops over a contraction. Loops
+that only sum run inside those that move a result. A tile size says how many native tiles each loop advances
+at a time; everything a cost model needs (iterations, tiles of operands, how often they are fetched again)
+follows from the nest and the tile size.
 """
 
 from __future__ import annotations

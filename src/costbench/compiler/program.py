@@ -70,7 +70,7 @@ def compile_program(
         kernel
         for index, count in enumerate(counts)
         if count
-        for kernel in kernels_of(placed, index, default_groups(ReadGraph(placed.computations[index])), count)
+        for kernel in kernels_of(placed, index, default_groups(placed.computations[index]), count)
     ]
     return CompiledProgram(name=name, module=placed, kernels=tuple(kernels))
 

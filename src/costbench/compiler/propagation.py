@@ -1,8 +1,8 @@
 """Accesses of all values of a kernel, found by carrying the loops from its anchor through every instruction.
 
-Maps travel forwards to users and backwards to operands until nothing new is reached. A broadcast's operand and a
-reduction's result know less than the other side, so maps cross those two in the direction of loss only, until
-nothing else is left. Values with several uses end up with what serves them all.
+Maps travel forwards to users and backwards to operands until nothing new is reached. A broadcast's operand
+and a reduction's result know less than the other side, so maps cross those two in the direction of loss
+only, until nothing else is left. Values with several uses end up with what serves them all.
 """
 
 from __future__ import annotations

@@ -46,14 +46,16 @@ class ReadGraph:
 
     Attributes:
         body: the computation, layouts assigned.
+        remade: instructions that are duplicated although not by nature, because that saves traffic.
         kinds: kind of every instruction.
         duplicated: whether an instruction is made anew wherever it is read.
         stored: duplicated instructions that some reader needs in memory all the same.
         carried: get-tuple-elements of instructions with several results, by position, with that instruction.
     """
 
-    def __init__(self, body: HloComputation) -> None:
+    def __init__(self, body: HloComputation, remade: frozenset[int] = frozenset()) -> None:
         self.body = body
+        self.remade = remade
         instructions = body.instructions
         self.kinds: list[Kind] = [kind_of(inst) for inst in instructions]
         self.duplicated: list[bool] = []
@@ -82,13 +84,27 @@ class ReadGraph:
         rootless = bool(inst.operands) and all(self._rootless[operand] for operand in inst.operands)
         # Masks and the like: a few operations on small inputs instead of a large array from memory.
         rootless = rootless and self.kinds[position] is Kind.ELEMENTWISE and is_cheap(inst)
-        duplicated = rootless or is_duplicated(self.body, inst)
+        duplicated = rootless or position in self.remade or is_duplicated(self.body, inst)
         if inst.opcode is Opcode.CONVERT and self.kinds[inst.operands[0]] is Kind.CONTROL:
             # An argument is in memory anyway; another copy of it in another type would only add traffic.
             duplicated = duplicated or inst.shape.rank > 0
-        free = duplicated and bool(inst.operands) and self._rootless[inst.operands[0]]
-        self._rootless.append(rootless or free)
+        passed_on = duplicated and len(inst.operands) == 1 and self._rootless[inst.operands[0]]
+        self._rootless.append(rootless or passed_on)
         return duplicated
+
+    def origins(self, position: int) -> set[int]:
+        """Nodes that an instruction's large operands come from, broadcasts and constants left out."""
+        found: set[int] = set()
+        stack = list(self.body.instructions[position].operands)
+        while stack:
+            operand = stack.pop()
+            if self._rootless[operand]:
+                continue
+            if self.duplicated[operand]:
+                stack.extend(self.body.instructions[operand].operands)
+            else:
+                found.add(operand)
+        return found
 
     def is_node(self, position: int) -> bool:
         """Whether the instruction has a place of its own."""

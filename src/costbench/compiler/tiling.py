@@ -1,8 +1,8 @@
 """The tile sizes of a kernel: balanced splits of every loop, less what overflows the scratchpad.
 
 A loop of D native tiles may be cut into n = 1..D parts of ceil(D/n); only such balanced extents are tried
-(tpugraphs2023, section 3, and the recorded runs of the real machine). The space is the full cross product over
-the loops, numbered in C order with the first loop most significant, so a tile size is one integer.
+(tpugraphs2023, section 3, and the recorded runs of the real machine). The space is the full cross product
+over the loops, numbered in C order with the first loop most significant, so a tile size is one integer.
 """
 
 from __future__ import annotations

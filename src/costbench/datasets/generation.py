@@ -1,7 +1,7 @@
 """Making the tile data set: programs compiled, tiles enumerated, sampled and measured, one shard at a time.
 
-A shard is one program on one chip. It depends on nothing but the program, the chip and the parameters, so shards
-are made side by side, in any order, and a shard that is already there for the same inputs is kept.
+A shard is one program on one chip. It depends on nothing but the program, the chip and the parameters, so
+shards are made side by side, in any order, and a shard that is already there for the same inputs is kept.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def generate_tiles(
 ) -> tuple[ShardSummary, ...]:
     """Makes all shards that are not there yet.
 
-    Work goes through joblib, so `joblib.parallel_config` chooses the backend. A killed worker costs its shard,
-    which is made again.
+    Work goes through joblib, so `joblib.parallel_config` chooses the backend. A killed worker costs its
+    shard, which is made again.
 
     Args:
         tasks: the shards wanted.

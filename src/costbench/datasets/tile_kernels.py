@@ -1,7 +1,7 @@
 """Kernels of a tile data set, read back: views of compiled programs with their measured tiles.
 
-Shards hold references only. This module joins them with the compiled programs again, keeping the programs used
-last, so that memory does not grow with the data set.
+Shards hold references only. This module joins them with the compiled programs again, keeping the programs
+used last, so that memory does not grow with the data set.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Generated code is less regular than a formula: a factor per structure, the same wherever it occurs.
 
-Two kernels with the same mix of operations and the same innermost tile extents get the same inner loops, hence
-the same inefficiency. The factor is log-normal and keyed on exactly that: never on a kernel's identity.
+Two kernels with the same mix of operations and the same innermost tile extents get the same inner loops,
+hence the same inefficiency. The factor is log-normal and keyed on exactly that: never on a kernel's
+identity.
 """
 
 from __future__ import annotations

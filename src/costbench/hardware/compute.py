@@ -333,7 +333,9 @@ def _accumulate_cycles(
 
 
 def _cross_lane_ns(nest: LoopNest, target: Target, *, after: bool) -> float:
-    """Fixed time of reductions over the lanes, per iteration (before) or result tile (after a contraction)."""
+    """Fixed time of reductions over the lanes, per iteration (before) or result tile (after a
+    contraction).
+    """
     total = 0.0
     for position in nest.kernel.instructions:
         inst = nest.kernel.instruction(position)

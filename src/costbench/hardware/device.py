@@ -1,7 +1,7 @@
 """The measuring device: a simulated chip that is noisy, sometimes fails, and charges for its time.
 
-A measurement runs a kernel three times and keeps the minimum, as the papers do (lpm2021, section 4). Noise and
-failures depend on what is measured and on the seed alone, never on the order of measuring.
+A measurement runs a kernel three times and keeps the minimum, as the papers do (lpm2021, section 4). Noise
+and failures depend on what is measured and on the seed alone, never on the order of measuring.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ class Device:
     def _failures(
         self, nest: LoopNest, extents: npt.NDArray[np.int64], key: npt.NDArray[np.uint64]
     ) -> npt.NDArray[np.bool_]:
-        """Failed compiles: probability rises from 0 at `failure_floor` of the scratchpad to `failure_rate`."""
+        """Failed compiles: probability rises from 0 at `failure_floor` of the scratchpad to
+        `failure_rate`.
+        """
         timing = self.target.timing
         if not nest.is_tiled or timing.failure_rate == 0.0:
             return np.zeros(len(extents), dtype=bool)

@@ -1,9 +1,9 @@
 """Copies between main memory and the scratchpad: bytes, pieces, descriptors and banks.
 
-Main memory holds an array as a row-major grid of native tiles. A tile of it is a box in that grid: axes that it
-covers completely merge with the next one into contiguous pieces, the others cost a piece each and, past the
-first stride, a descriptor each. Pieces one lane-unit wide whose pitch is a power of two of 64 KiB or more hit
-the same memory banks.
+Main memory holds an array as a row-major grid of native tiles. A tile of it is a box in that grid: axes
+that it covers completely merge with the next one into contiguous pieces, the others cost a piece each and,
+past the first stride, a descriptor each. Pieces one lane-unit wide whose pitch is a power of two of 64 KiB
+or more hit the same memory banks.
 """
 
 from __future__ import annotations

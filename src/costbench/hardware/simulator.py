@@ -1,8 +1,8 @@
 """Runtime of a kernel on the simulated TPU, for many tile sizes at once, with a breakdown that adds up.
 
 The nest runs prod(n_l) iterations. Between two iterations the operands whose tile index changes are copied;
-copying, computing and writing back overlap, softly: (transfer^q + compute^q)^(1/q). With count_l transitions at
-loop level l,
+copying, computing and writing back overlap, softly: (transfer^q + compute^q)^(1/q). With count_l
+transitions at loop level l,
 
     T = launch + fill + sum_l count_l * (soft maximum(transfer_l, compute_l) + iteration) + last + drain
 

@@ -1,8 +1,8 @@
 """What each operation costs the vector unit, per register of 8 x 128 elements.
 
-The table states operation counts; what an operation takes in cycles is the chip's. Sources: instruction counts
-of the usual expansions (a division is a reciprocal and two refinements, a power is a logarithm and an
-exponential, ...); data movement counts the rows or registers moved.
+The table states operation counts; what an operation takes in cycles is the chip's. Sources: instruction
+counts of the usual expansions (a division is a reciprocal and two refinements, a power is a logarithm and
+an exponential, ...); data movement counts the rows or registers moved.
 """
 
 from __future__ import annotations

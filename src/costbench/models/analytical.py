@@ -1,4 +1,5 @@
-"""The compiler's hand-written tile-size model: transfers against compute, the larger of the two per iteration.
+"""The compiler's hand-written tile-size model: transfers against compute, the larger of the two per
+iteration.
 
 It is the baseline of lpm2021 (section 2.3 and appendix A), rebuilt from what such a model may know before
 code is generated: how often a tile is fetched again, window halos, nominal bandwidth and peak with padding to

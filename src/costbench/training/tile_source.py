@@ -1,7 +1,7 @@
 """Training examples from tile shards: one kernel with all its measured tiles, featurised on demand.
 
-Featurised kernels are kept up to a budget of bytes, the ones used last; everything else stays in memory-mapped
-shards, so memory does not depend on the size of the data set.
+Featurised kernels are kept up to a budget of bytes, the ones used last; everything else stays in
+memory-mapped shards, so memory does not depend on the size of the data set.
 """
 
 from __future__ import annotations
