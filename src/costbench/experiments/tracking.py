@@ -7,6 +7,7 @@ tracking server goes into a result file, so equal parameters still give equal by
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -126,6 +127,8 @@ def prepare(uri: str, experiment: str) -> None:
     from mlflow.exceptions import MlflowException
 
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    for chatty in ("mlflow.store.db.utils", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         client = _client(uri)
         if client.get_experiment_by_name(experiment) is None:

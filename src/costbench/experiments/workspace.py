@@ -17,6 +17,7 @@ class RunParams:
     """Section `run`: where a profile works. Nothing here changes a number.
 
     Attributes:
+        name: of the profile, for people.
         root: the repository's root, relative to the parameter file.
         params: the parameter file, relative to the root; for DVC, which hands it to the stages.
         out: folder of intermediate results.
@@ -25,6 +26,7 @@ class RunParams:
         jobs: processes that work side by side, of one thread each.
     """
 
+    name: str
     root: str
     params: str
     out: str
@@ -42,6 +44,7 @@ class Workspace:
     """The folders of a profile, absolute.
 
     Attributes:
+        name: of the profile.
         root: of the repository.
         params: the parameter file.
         out: intermediate results, one folder a stage.
@@ -50,6 +53,7 @@ class Workspace:
         jobs: processes.
     """
 
+    name: str
     root: Path
     params: Path
     out: Path
@@ -70,4 +74,6 @@ def load_workspace(params: Path) -> Workspace:
     """
     run = load_section(params, "run", RunParams)
     root = (params.parent / run.root).resolve()
-    return Workspace(root, params, root / run.out, root / run.reports, root / run.programs, run.jobs)
+    return Workspace(
+        run.name, root, params, root / run.out, root / run.reports, root / run.programs, run.jobs
+    )

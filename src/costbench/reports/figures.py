@@ -7,7 +7,7 @@ paper's bars also differ in hatching, so the figure survives a black-and-white p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -165,7 +165,7 @@ def _limit(axes: Axes, cell: Cell, paper: PaperTable | None) -> None:
 
 
 def write_curve_figure(
-    name: str, curves: dict[str, Sequence[tuple[float, float]]], axis: str, folder: Path
+    name: str, curves: Mapping[str, Sequence[tuple[float, float]]], axis: str, folder: Path
 ) -> tuple[Path, ...]:
     """Lines of a value against the epoch, one a training run; writes `<name>.svg` and `.png`.
 

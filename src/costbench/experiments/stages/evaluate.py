@@ -1,0 +1,179 @@
+"""Stage `evaluate`: every cost model ranks the tile sizes of the test programs; result rows come out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from costbench.datasets.splits import read_split
+from costbench.datasets.tile_kernels import CompiledPrograms, TileShard, shard_path
+from costbench.experiments.baselines import IterationModel, RandomModel
+from costbench.experiments.evaluation import EvaluatedKernel, Predict, evaluate_program
+from costbench.experiments.identity import git_revision, identify, read_identity, write_identity
+from costbench.experiments.parallel import run_each
+from costbench.experiments.spec import Cell, cell_from_name
+from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.metrics.rows import MetricRow, write_rows
+from costbench.models.analytical import AnalyticalModel
+from costbench.params import load_section
+from costbench.target import load_target
+
+_log = logging.getLogger(__name__)
+ROWS_FILE = "rows.jsonl"
+ModelName = Literal["learned", "analytical", "iterations", "random"]
+
+
+@dataclass(frozen=True)
+class EvaluateParams:
+    """Section `evaluate`.
+
+    Attributes:
+        models: cost models to compare; `learned` is every trained cell.
+        top_k: values of k for slowdown@k and the top-k score.
+        random_seeds: random rankings to average over.
+    """
+
+    models: tuple[ModelName, ...]
+    top_k: tuple[int, ...]
+    random_seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("models", "top_k", "random_seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+        if min(self.top_k) < 1:
+            raise ValueError(f"top_k are {list(self.top_k)}, must be at least 1")
+
+
+@dataclass(frozen=True)
+class ProgramTask:
+    """One test program on one chip, and the models to ask.
+
+    Attributes:
+        data: folder of the data set.
+        chip: by name.
+        program: by name.
+        checkpoints: of the trained cells, by seed.
+        params: of the stage.
+    """
+
+    data: Path
+    chip: str
+    program: str
+    checkpoints: tuple[tuple[int, Path], ...]
+    params: EvaluateParams
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """(model, seed) -> metric -> value, and what the program is an instance of."""
+
+    application: str
+    metrics: dict[tuple[str, int], dict[str, float]]
+
+
+def run(params: Path) -> None:
+    """Write `rows.jsonl`.
+
+    Raises:
+        CostbenchError: for wrong parameters, stages that have not finished, damaged shards or checkpoints.
+    """
+    workspace = load_workspace(params)
+    section = load_section(params, "evaluate", EvaluateParams)
+    trained = read_identity(workspace.stage("train"))
+    identity = identify(section, trained.data_digest, trained)
+    tasks = _tasks(workspace, section)
+
+    def progress(name: str, result: ProgramResult) -> None:
+        taus = (
+            f"{model} {metrics.get('kendall_tau', np.nan):.2f}"
+            for (model, seed), metrics in result.metrics.items()
+            if seed == 0
+        )
+        _log.info("%s: tau %s", name, ", ".join(taus))
+
+    results = run_each(
+        evaluate_task, {name: task for name, (_, task) in tasks.items()}, workspace.jobs, progress
+    )
+    revision = git_revision(workspace.root)
+    rows = [
+        MetricRow(
+            task=cell.task,
+            split=cell.split,
+            chip=cell.chip,
+            model=model,
+            seed=seed,
+            application=results[name].application,
+            program=task.program,
+            metric=metric,
+            value=value,
+            params_digest=identity.params_digest,
+            data_digest=identity.data_digest,
+            git_revision=revision,
+        )
+        for name, (cell, task) in tasks.items()
+        for (model, seed), metrics in results[name].metrics.items()
+        for metric, value in metrics.items()
+    ]
+    folder = workspace.stage("evaluate")
+    write_rows(folder / ROWS_FILE, rows)
+    write_identity(folder, identity)
+
+
+def evaluate_task(task: ProgramTask) -> ProgramResult:
+    """All models on one program, its kernels read one at a time.
+
+    Raises:
+        DataError: for a damaged shard or checkpoint, or a model that returns nonsense.
+    """
+    target = load_target(task.chip)
+    shard = TileShard(
+        shard_path(task.data, task.chip, task.program), CompiledPrograms(task.data, 1), target.architecture
+    )
+    models = _models(task)
+    kernels = (_evaluated(shard, index) for index in range(len(shard)))
+    named = {f"{model}/{seed}": predict for (model, seed), predict in models.items()}
+    found = evaluate_program(kernels, named, task.params.top_k, f"{task.program} on {task.chip}")
+    return ProgramResult(shard.application, {key: found[f"{key[0]}/{key[1]}"] for key in models})
+
+
+def _evaluated(shard: TileShard, index: int) -> EvaluatedKernel:
+    measured = shard.kernel(index)
+    return EvaluatedKernel(measured.kernel, measured.tile_sizes, measured.runtime_ns, measured.runs)
+
+
+def _models(task: ProgramTask) -> dict[tuple[str, int], Predict]:
+    wanted = task.params.models
+    models: dict[tuple[str, int], Predict] = {}
+    if "learned" in wanted:
+        # The only one that needs torch, which takes a second to import.
+        from costbench.models.checkpoint import load_checkpoint
+
+        models |= {("learned", seed): load_checkpoint(path).predict for seed, path in task.checkpoints}
+    if "analytical" in wanted:
+        models["analytical", 0] = AnalyticalModel(load_target(task.chip).architecture).predict
+    if "iterations" in wanted:
+        models["iterations", 0] = IterationModel().predict
+    if "random" in wanted:
+        models |= {("random", seed): RandomModel(seed).predict for seed in task.params.random_seeds}
+    return models
+
+
+def _tasks(workspace: Workspace, section: EvaluateParams) -> dict[str, tuple[Cell, ProgramTask]]:
+    """By name, in order: one for each test program of each trained (task, split, chip)."""
+    train, data = workspace.stage("train"), workspace.stage("generate")
+    cells = [cell_from_name(path.name) for path in sorted(train.iterdir()) if path.is_dir()]
+    tasks = {}
+    for cell in sorted({Cell(c.task, c.split, c.chip, 0) for c in cells}):
+        split = read_split(workspace.stage("split") / f"{cell.split}.json")
+        seeds = sorted(c.seed for c in cells if Cell(c.task, c.split, c.chip, 0) == cell)
+        checkpoints = tuple((seed, train / replace(cell, seed=seed).name) for seed in seeds)
+        for program in split.test:
+            name = f"{cell.task}, {cell.split} split, {cell.chip}, {program}"
+            tasks[name] = (cell, ProgramTask(data, cell.chip, program, checkpoints, section))
+    return tasks
