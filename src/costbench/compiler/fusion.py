@@ -52,7 +52,7 @@ def default_groups(body: HloComputation) -> KernelGroups:
         remade = _better_remade(groups)
         if not remade:
             break
-        groups = _grouped(ReadGraph(body, groups.graph.remade | remade))
+        groups = _grouped(groups.graph.with_remade(remade))
     return groups
 
 

@@ -177,8 +177,11 @@ def is_cheap(inst: Instruction) -> bool:
     return inst.opcode in _CHEAP
 
 
-def is_duplicated(body: HloComputation, inst: Instruction) -> bool:
-    """Whether every kernel that reads the value makes it anew instead of reading it from memory."""
+def is_duplicated(body: HloComputation, inst: Instruction, free: bool) -> bool:
+    """Whether every kernel that reads the value makes it anew instead of reading it from memory.
+
+    `free` says whether `inst` is a reshape, transpose or copy that moves nothing (`is_free`).
+    """
     if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST):
         return True
     if inst.opcode is Opcode.CONSTANT:
@@ -186,7 +189,7 @@ def is_duplicated(body: HloComputation, inst: Instruction) -> bool:
     if inst.opcode is Opcode.CONVERT:
         source = body.instructions[inst.operands[0]].shape
         return inst.shape.element_type.bits > source.element_type.bits and inst.shape.rank > 0
-    return is_free(body, inst)
+    return free
 
 
 def is_free(body: HloComputation, inst: Instruction) -> bool:

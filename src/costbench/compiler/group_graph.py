@@ -55,10 +55,14 @@ class GroupGraph:
             return True
         if self._rank[first] > self._rank[second]:
             first, second = second, first
-        behind = self._reachable(first, second)
-        if behind is None:
-            return False
-        slots = self._repaired_order(first, second, behind)
+        if all(self._rank[g] <= self._rank[first] for g in self._before[second]):
+            # Nothing lies between them, so the later one can just as well run where the first one does.
+            slots = [(first, self._rank[first])]
+        else:
+            behind = self._reachable(first, second)
+            if behind is None:
+                return False
+            slots = self._repaired_order(first, second, behind)
         merged = self._join(first, second)
         for group, rank in slots:
             self._rank[merged if group in (first, second) else group] = rank

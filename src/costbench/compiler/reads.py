@@ -56,19 +56,30 @@ class ReadGraph:
     def __init__(self, body: HloComputation, remade: frozenset[int] = frozenset()) -> None:
         self.body = body
         self.remade = remade
-        instructions = body.instructions
-        self.kinds: list[Kind] = [kind_of(inst) for inst in instructions]
-        self.duplicated: list[bool] = []
-        self._rootless: list[bool] = []
-        for position, inst in enumerate(instructions):
-            self.duplicated.append(self._is_made_anew(position, inst))
-        self.stored: set[int] = set()
+        self.kinds: list[Kind] = [kind_of(inst) for inst in body.instructions]
+        self.free: list[bool] = [is_free(body, inst) for inst in body.instructions]
         self.carried: dict[int, int] = {}
-        for position, inst in enumerate(instructions):
+        for position, inst in enumerate(body.instructions):
             if inst.opcode is Opcode.GET_TUPLE_ELEMENT:
                 source = inst.operands[0]
                 if self.kinds[source] is not Kind.CONTROL:
                     self.carried[position] = source
+        self._find_duplicated()
+
+    def with_remade(self, more: frozenset[int]) -> ReadGraph:
+        """The same computation with further instructions duplicated."""
+        graph = object.__new__(ReadGraph)
+        graph.body, graph.kinds, graph.free, graph.carried = self.body, self.kinds, self.free, self.carried
+        graph.remade = self.remade | more
+        graph._find_duplicated()
+        return graph
+
+    def _find_duplicated(self) -> None:
+        self.duplicated: list[bool] = []
+        self.stored: set[int] = set()
+        self._rootless: list[bool] = []
+        for position, inst in enumerate(self.body.instructions):
+            self.duplicated.append(self._is_made_anew(position, inst))
         self._find_stored()
 
     def instruction(self, position: int) -> Instruction:
@@ -78,13 +89,13 @@ class ReadGraph:
     def _is_made_anew(self, position: int, inst: Instruction) -> bool:
         """Whether an instruction is duplicated; notes those that are made of constants and broadcasts alone."""
         if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST, Opcode.CONSTANT):
-            duplicated = is_duplicated(self.body, inst)
+            duplicated = is_duplicated(self.body, inst, self.free[position])
             self._rootless.append(duplicated)
             return duplicated
         rootless = bool(inst.operands) and all(self._rootless[operand] for operand in inst.operands)
         # Masks and the like: a few operations on small inputs instead of a large array from memory.
         rootless = rootless and self.kinds[position] is Kind.ELEMENTWISE and is_cheap(inst)
-        duplicated = rootless or position in self.remade or is_duplicated(self.body, inst)
+        duplicated = rootless or position in self.remade or is_duplicated(self.body, inst, self.free[position])
         if inst.opcode is Opcode.CONVERT and self.kinds[inst.operands[0]] is Kind.CONTROL:
             # An argument is in memory anyway; another copy of it in another type would only add traffic.
             duplicated = duplicated or inst.shape.rank > 0
@@ -122,7 +133,7 @@ class ReadGraph:
 
     def _store(self, position: int) -> None:
         inst = self.body.instructions[position]
-        while self.duplicated[position] and is_free(self.body, inst):
+        while self.duplicated[position] and self.free[position]:
             position = inst.operands[0]
             inst = self.body.instructions[position]
         if self.duplicated[position] and inst.opcode is not Opcode.CONSTANT:
@@ -169,7 +180,7 @@ class ReadGraph:
                     found[read] = None
                     continue
                 step = self.body.instructions[source]
-                free = is_free(self.body, step)
+                free = self.free[source]
                 if source in self.stored and not through and not free:
                     found[read] = None
                     continue
