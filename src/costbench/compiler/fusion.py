@@ -1,23 +1,24 @@
 """The default fusion heuristic: what XLA for TPU would fuse, as a set of fused edges, and the cut along them.
 
-In order: contractions and gathers take what follows their result (`kOutput` fusions, with reductions of the
-result as further outputs); every instruction whose readers all run in one kernel moves there, from the last to
-the first, so chains end in a root, a reduction or an operand of a contraction; values read by several kernels
-of equal extent pull these together (multi-output fusion), and so do reductions of one value (statistics of a
-batch normalisation). What is duplicated is settled before (`fusion_rules.is_duplicated`).
+In order: contractions and gathers take what follows their result (`kOutput` fusions, with reductions of
+the result as further outputs); every instruction whose readers all run in one kernel moves there, from the
+last to the first, so chains end in a root, a reduction or an operand of a contraction; values read by several
+kernels of equal extent pull these together (multi-output fusion), and so do reductions of one value
+(statistics of a batch normalisation). What is duplicated is settled before (`fusion_rules.is_duplicated`).
 
 A value that is cheap to make out of one other that is in memory anyway is not stored either: its readers make
 it anew (the centred activations of a normalisation, say). The whole is repeated once these are known.
 
-An edge is a pair (maker or sibling, reader) of instructions that are not duplicated. `default_fusion` proposes
-edges, `cut` makes kernels from any set of them, leaving out edges that no kernel allows, so a search over
-boolean fusion configs drives the same cut.
+An edge is a pair (maker or sibling, reader) of instructions that are not duplicated. `default_fusion`
+proposes edges, `cut` makes kernels from any set of them, leaving out edges that no kernel allows, so a search
+over boolean fusion configs drives the same cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from costbench.compiler.fusion_groups import KernelGroups, extent_of
 from costbench.compiler.fusion_rules import Kind, is_cheap, takes_clones
@@ -113,17 +114,17 @@ def fused_edges(groups: KernelGroups) -> frozenset[Edge]:
     find = groups.find
     for reads in groups.graph.readers:
         edges.update((r.source, r.user) for r in reads if find(r.source) == find(r.user))
-    edges.update(_sibling_edges(groups, edges))
+    edges.update(_sibling_edges(groups))
     return frozenset(edges)
 
 
-def _sibling_edges(groups: KernelGroups, edges: set[Edge]) -> Iterable[Edge]:
+def _sibling_edges(groups: KernelGroups) -> Iterable[Edge]:
     roots: dict[int, list[int]] = {}
     for position, kind in enumerate(groups.graph.kinds):
         if kind is Kind.REDUCE:
             roots.setdefault(groups.find(position), []).append(position)
     for reductions in roots.values():
-        yield from zip(reductions, reductions[1:], strict=False)
+        yield from pairwise(reductions)
 
 
 def cut(graph: ReadGraph, edges: Iterable[Edge]) -> KernelGroups:
@@ -248,7 +249,7 @@ def _join_siblings(groups: KernelGroups) -> None:
         for read in readers:
             kernels[groups.find(read.user)] = None
         ending = [g for g in kernels if _reduces_only(groups, g)]
-        for first, second in zip(ending, ending[1:], strict=False):
+        for first, second in pairwise(ending):
             groups.join(groups.find(first), groups.find(second))
 
 

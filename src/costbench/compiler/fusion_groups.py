@@ -14,7 +14,7 @@ from costbench.compiler.reads import Read, ReadGraph
 from costbench.hlo.shape import Shape
 
 MAX_INSTRUCTIONS = 500
-"""Nodes of a kernel; those of the papers reach about a thousand with what they duplicate (lpm2021, section 4)."""
+"""Of a kernel, without what it duplicates; with that, the papers' reach about a thousand (lpm2021)."""
 MAX_OUTPUTS = 16
 
 Extent = tuple[int, int]

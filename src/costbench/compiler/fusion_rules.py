@@ -1,11 +1,11 @@
 """Which instructions fuse with which: the static half of the fusion heuristic.
 
-Three sorts of instruction make no kernel and are never fused (`CONTROL`): arguments, constants, tuples, calls
-and loops. Instructions that cost next to nothing are copied into every kernel that reads them (`is_duplicated`):
-scalars, iota, broadcasts, widening conversions, reshapes and transposes that move nothing. The others run in
-exactly one kernel, and `may_fuse` says into which of their readers they may go, as in XLA: elementwise and
-data-picking instructions into nearly everything; reductions only take; contractions, gathers, in-place updates
-give and take little; sorts, copies and the like neither.
+Arguments, constants, tuples, calls and loops make no kernel and are never fused (`Kind.CONTROL`).
+Instructions that cost next to nothing are copied into every kernel that reads them (`is_duplicated`): scalar
+constants, iota, broadcasts, widening conversions, reshapes and transposes that move nothing. The others run
+in exactly one kernel, and `may_fuse` says into which of their readers they may go, as in XLA: elementwise and
+data-picking instructions into nearly everything; reductions only take; contractions, gathers, in-place
+updates give and take little; sorts, copies and the like neither.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ ANCHORS = frozenset({Kind.WINDOW, Kind.CONTRACTION, Kind.GATHER, Kind.SCATTER, K
 
 
 def kind_of(inst: Instruction) -> Kind:
-    """The kind of an instruction; unlisted opcodes (sort, copy, custom calls, ...) are kernels of their own."""
+    """The kind of an instruction; unlisted opcodes (sort, copy, custom call) are kernels of their own."""
     return _KINDS.get(inst.opcode, Kind.ALONE)
 
 
@@ -227,9 +227,7 @@ def takes_clones(user: Instruction, place: int) -> bool:
         return place >= _scatter_inputs(user)
     if kind is Kind.UPDATE:
         return place > 0
-    if kind is Kind.CONTROL or kind is Kind.ALONE:
-        return False
-    return True
+    return kind not in (Kind.CONTROL, Kind.ALONE)
 
 
 def may_fuse(producer: Instruction, user: Instruction, place: int, *, repeated: bool) -> bool:

@@ -2,8 +2,8 @@
 
 A kernel can only start when all that it reads is finished, so two groups may be merged only if no path leads
 from one to the other through a third. The groups are kept in a topological order that is repaired after each
-merge (Pearce and Kelly's algorithm for incremental topological sorting), so a search looks no further than the
-stretch between the two groups.
+merge (Pearce and Kelly's algorithm for incremental topological sorting), so a search looks no further than
+the stretch between the two groups.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GroupGraph:
         return True
 
     def _reachable(self, first: int, second: int) -> list[int] | None:
-        """Groups after `first` and before `second` in the order that `first` leads to; None if to `second`."""
+        """Groups between the two in order that `first` leads to; None if one of them leads to `second`."""
         limit = self._rank[second]
         seen: set[int] = set()
         stack = [g for g in self._after[first] if g != second and self._rank[g] < limit]
@@ -99,7 +99,7 @@ class GroupGraph:
                 stack.extend(g for g in self._before[group] if rank[g] > rank[first] and g not in ahead)
         if not ahead:
             return [(first, rank[first])]
-        ordered = sorted(ahead, key=rank.__getitem__) + [first] + sorted(behind, key=rank.__getitem__)
+        ordered = [*sorted(ahead, key=rank.__getitem__), first, *sorted(behind, key=rank.__getitem__)]
         slots = sorted([rank[g] for g in ordered] + [rank[second]])
         return list(zip(ordered, slots, strict=False))
 

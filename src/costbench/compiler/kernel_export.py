@@ -1,7 +1,8 @@
 """A kernel as a module of its own: for files of other tools, and for looking at one kernel alone.
 
-The entry computation has a parameter for every input, in order, then the kernel's instructions; it returns the
-kernel's output, or a tuple of them. Computations that the instructions call (reducers, comparisons) come along.
+The entry computation has a parameter for every input, in order, then the kernel's instructions; it returns
+the kernel's output, or a tuple of them. Computations that the instructions call (reducers, comparisons) come
+along.
 `costbench.compiler.kernel.kernel_from_module` reads it back as a kernel with the same fingerprint.
 """
 

@@ -1,10 +1,10 @@
 """Memory orders for a whole program, as a TPU compiler assigns them.
 
-Arguments of the program come in their compact order, convolutions and dots have wishes, and orders spread from
-there through every instruction that keeps them, forwards and backwards. Values that one buffer holds (loop
-state, tuple members) have one order. Where at the end an instruction needs another order than its operand has,
-a `copy` is put between them, as XLA does; transposes never move data themselves: they become free, and a copy
-moves what has to move.
+Arguments of the program come in their compact order, convolutions and dots have wishes, and orders spread
+from there through every instruction that keeps them, forwards and backwards. Values that one buffer holds
+(loop state, tuple members) have one order. Where at the end an instruction needs another order than its
+operand has, a `copy` is put between them, as XLA does; transposes never move data themselves: they become
+free, and a copy moves what has to move. The program's results stay in the order they are made in.
 
 The search spreads breadth-first from one seed after another: arguments, then convolutions, then dots and what
 reads by index, then reshapes that have to move data (in row-major order, as the recorded ones do), then

@@ -3,8 +3,8 @@
 `forward` and `backward` say which order a result takes from an operand and the other way round, where an
 instruction keeps an order for free; None where it does not tie the two. `preferred_layout` is what an
 instruction would choose by itself, `required_layouts` what its operands must have once every value has its
-order. Convolutions keep features in lanes and, from 8 images on, the batch in sublanes: {3,0,2,1} for NHWC, as
-in the recorded programs.
+order. Convolutions keep features in lanes and, from 8 images on, the batch in sublanes: {3,0,2,1} for NHWC,
+as in the recorded programs.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _matrix_layout(shape: Shape) -> MinorToMajor:
 
 
 def indexed_window(inst: Instruction, place: int) -> tuple[int, ...]:
-    """Axes that a gather or scatter moves as a whole at each index: of operand `place`, or of a gather's result.
+    """Axes that a gather or scatter moves as a whole at each index.
 
     Args:
         inst: the gather or scatter.
@@ -196,7 +196,7 @@ def _convolution_operand(inst: Instruction, place: int, operand: Shape) -> Minor
 
 
 def _is_weight_gradient(inst: Instruction) -> bool:
-    """Whether the window is the larger image: a convolution of an activation with an activation's gradient."""
+    """Whether the window is the larger image: an activation convolved with an activation's gradient."""
     assert inst.convolution is not None
     window = math.prod(w.size for w in inst.window)
     return window > math.prod(inst.shape.dimensions[axis] for axis in inst.convolution.output_spatial)

@@ -4,7 +4,8 @@ A program's runtime is the sum over its kernels of runtime times `trip_count`; s
 fingerprints take equally long, it is also the sum over `unique_kernels` of runtime times `runs_per_program`.
 
 No kernel is made for arguments, constants, tuples, loops and calls themselves, nor for reshapes, transposes
-and copies that move nothing, nor for work on scalars alone, which the scalar unit does beside the vector unit.
+and copies that move nothing, nor for work on scalars alone, which the scalar unit does beside the vector
+unit.
 """
 
 from __future__ import annotations

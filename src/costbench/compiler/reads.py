@@ -1,7 +1,7 @@
 """Who reads whose value, duplicated instructions looked through: the graph on which kernels are cut.
 
-Nodes are the instructions of one computation that run in one place only. A read says through what a value goes
-on its way: untouched (every element once, at its own place) or through a broadcast, slice and so on.
+Nodes are the instructions of one computation that run in one place only. A read says whether a
+broadcast repeats the value on its way to its reader.
 """
 
 from __future__ import annotations
@@ -31,14 +31,38 @@ class Read:
         user: position of the reader.
         place: operand of the reader.
         repeated: whether a broadcast lies between.
-        reshaped: whether a free reshape or transpose lies between.
     """
 
     source: int
     user: int
     place: int
     repeated: bool = False
-    reshaped: bool = False
+
+
+@dataclass(frozen=True)
+class BodyFacts:
+    """What is known of the instructions of a computation before anything is decided, by position.
+
+    Attributes:
+        kinds: kind of every instruction.
+        free: whether it is a reshape, transpose or copy that moves nothing.
+        carried: get-tuple-elements of instructions with several results, with that instruction.
+    """
+
+    kinds: tuple[Kind, ...]
+    free: tuple[bool, ...]
+    carried: dict[int, int]
+
+
+def facts_of(body: HloComputation) -> BodyFacts:
+    """The facts about a computation, layouts assigned."""
+    kinds = tuple(kind_of(inst) for inst in body.instructions)
+    carried = {
+        position: inst.operands[0]
+        for position, inst in enumerate(body.instructions)
+        if inst.opcode is Opcode.GET_TUPLE_ELEMENT and kinds[inst.operands[0]] is not Kind.CONTROL
+    }
+    return BodyFacts(kinds, tuple(is_free(body, inst) for inst in body.instructions), carried)
 
 
 class ReadGraph:
@@ -47,34 +71,21 @@ class ReadGraph:
     Attributes:
         body: the computation, layouts assigned.
         remade: instructions that are duplicated although not by nature, because that saves traffic.
-        kinds: kind of every instruction.
+        facts: its kinds, free reshapes and carried tuple elements (also as attributes of their own).
         duplicated: whether an instruction is made anew wherever it is read.
         stored: duplicated instructions that some reader needs in memory all the same.
-        carried: get-tuple-elements of instructions with several results, by position, with that instruction.
     """
 
-    def __init__(self, body: HloComputation, remade: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        body: HloComputation,
+        remade: frozenset[int] = frozenset(),
+        facts: BodyFacts | None = None,
+    ) -> None:
         self.body = body
         self.remade = remade
-        self.kinds: list[Kind] = [kind_of(inst) for inst in body.instructions]
-        self.free: list[bool] = [is_free(body, inst) for inst in body.instructions]
-        self.carried: dict[int, int] = {}
-        for position, inst in enumerate(body.instructions):
-            if inst.opcode is Opcode.GET_TUPLE_ELEMENT:
-                source = inst.operands[0]
-                if self.kinds[source] is not Kind.CONTROL:
-                    self.carried[position] = source
-        self._find_duplicated()
-
-    def with_remade(self, more: frozenset[int]) -> ReadGraph:
-        """The same computation with further instructions duplicated."""
-        graph = object.__new__(ReadGraph)
-        graph.body, graph.kinds, graph.free, graph.carried = self.body, self.kinds, self.free, self.carried
-        graph.remade = self.remade | more
-        graph._find_duplicated()
-        return graph
-
-    def _find_duplicated(self) -> None:
+        self.facts = facts_of(body) if facts is None else facts
+        self.kinds, self.free, self.carried = self.facts.kinds, self.facts.free, self.facts.carried
         self.duplicated: list[bool] = []
         self.stored: set[int] = set()
         self._rootless: list[bool] = []
@@ -82,12 +93,16 @@ class ReadGraph:
             self.duplicated.append(self._is_made_anew(position, inst))
         self._find_stored()
 
+    def with_remade(self, more: frozenset[int]) -> ReadGraph:
+        """The same computation with further instructions duplicated."""
+        return ReadGraph(self.body, self.remade | more, self.facts)
+
     def instruction(self, position: int) -> Instruction:
         """The instruction at a position."""
         return self.body.instructions[position]
 
     def _is_made_anew(self, position: int, inst: Instruction) -> bool:
-        """Whether an instruction is duplicated; notes those that are made of constants and broadcasts alone."""
+        """Whether an instruction is duplicated; notes those made of constants and broadcasts alone."""
         if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST, Opcode.CONSTANT):
             duplicated = is_duplicated(self.body, inst, self.free[position])
             self._rootless.append(duplicated)
@@ -95,7 +110,8 @@ class ReadGraph:
         rootless = bool(inst.operands) and all(self._rootless[operand] for operand in inst.operands)
         # Masks and the like: a few operations on small inputs instead of a large array from memory.
         rootless = rootless and self.kinds[position] is Kind.ELEMENTWISE and is_cheap(inst)
-        duplicated = rootless or position in self.remade or is_duplicated(self.body, inst, self.free[position])
+        duplicated = is_duplicated(self.body, inst, self.free[position])
+        duplicated = duplicated or rootless or position in self.remade
         if inst.opcode is Opcode.CONVERT and self.kinds[inst.operands[0]] is Kind.CONTROL:
             # An argument is in memory anyway; another copy of it in another type would only add traffic.
             duplicated = duplicated or inst.shape.rank > 0
@@ -186,7 +202,7 @@ class ReadGraph:
                     continue
                 repeated = read.repeated or step.opcode is Opcode.BROADCAST
                 for below in step.operands:
-                    stack.append(Read(below, user, place, repeated, read.reshaped or free))
+                    stack.append(Read(below, user, place, repeated))
         return list(found)
 
     def clones(self, position: int) -> list[int]:

@@ -135,7 +135,7 @@ def reshape_is_free(source: Shape, target: Shape) -> bool:
 
 
 def bitcast_layout(source: Shape, dimensions: tuple[int, ...]) -> MinorToMajor | None:
-    """The order in which a free reshape of `source` to `dimensions` leaves its result; None if none is free."""
+    """The order in which a free reshape of `source` leaves its result; None if no order makes it free."""
     groups = matching_axes(source.dimensions, dimensions)
     order = _group_order(source.layout, source.dimensions, [g[0] for g in groups])
     if order is None:
@@ -190,7 +190,7 @@ def _same_image(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     if math.prod(first) <= 1:
         return True
     if min(len(first), len(second)) < 2:
-        return len(first) == len(second) or _linear(first) and _linear(second)
+        return len(first) == len(second) or (_linear(first) and _linear(second))
     if first[-1] != second[-1]:
         return False
     rows = (first[-2], second[-2])
