@@ -11,16 +11,16 @@ import numpy as np
 
 from costbench.datasets.splits import read_split
 from costbench.datasets.tile_kernels import CompiledPrograms, TileShard, shard_path
-from costbench.experiments.baselines import IterationModel, RandomModel
+from costbench.errors import choose
+from costbench.experiments.cost_models import COST_MODELS, ModelSources
 from costbench.experiments.evaluation import EvaluatedKernel, Predict, evaluate_program
 from costbench.experiments.identity import git_revision, identify, read_identity, write_identity
 from costbench.experiments.parallel import run_each
 from costbench.experiments.spec import Cell, cell_from_name
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.models.analytical import AnalyticalModel
 from costbench.params import load_section
-from costbench.target import load_target
+from costbench.target import Architecture, load_target
 
 _log = logging.getLogger(__name__)
 ROWS_FILE = "rows.jsonl"
@@ -135,7 +135,7 @@ def evaluate_task(task: ProgramTask) -> ProgramResult:
     shard = TileShard(
         shard_path(task.data, task.chip, task.program), CompiledPrograms(task.data, 1), target.architecture
     )
-    models = _models(task)
+    models = _models(task, target.architecture)
     kernels = (_evaluated(shard, index) for index in range(len(shard)))
     named = {f"{model}/{seed}": predict for (model, seed), predict in models.items()}
     found = evaluate_program(kernels, named, task.params.top_k, f"{task.program} on {task.chip}")
@@ -147,21 +147,13 @@ def _evaluated(shard: TileShard, index: int) -> EvaluatedKernel:
     return EvaluatedKernel(measured.kernel, measured.tile_sizes, measured.runtime_ns, measured.runs)
 
 
-def _models(task: ProgramTask) -> dict[tuple[str, int], Predict]:
-    wanted = task.params.models
-    models: dict[tuple[str, int], Predict] = {}
-    if "learned" in wanted:
-        # The only one that needs torch, which takes a second to import.
-        from costbench.models.checkpoint import load_checkpoint
-
-        models |= {("learned", seed): load_checkpoint(path).predict for seed, path in task.checkpoints}
-    if "analytical" in wanted:
-        models["analytical", 0] = AnalyticalModel(load_target(task.chip).architecture).predict
-    if "iterations" in wanted:
-        models["iterations", 0] = IterationModel().predict
-    if "random" in wanted:
-        models |= {("random", seed): RandomModel(seed).predict for seed in task.params.random_seeds}
-    return models
+def _models(task: ProgramTask, architecture: Architecture) -> dict[tuple[str, int], Predict]:
+    sources = ModelSources(architecture, dict(task.checkpoints), task.params.random_seeds)
+    return {
+        (name, seed): predict
+        for name in task.params.models
+        for seed, predict in choose(COST_MODELS, name, "cost model")(sources).items()
+    }
 
 
 def _tasks(workspace: Workspace, section: EvaluateParams) -> dict[str, tuple[Cell, ProgramTask]]:

@@ -1,0 +1,41 @@
+"""A profile's folders, found from its parameter file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.errors import ParamsError
+from costbench.experiments.workspace import load_workspace
+
+
+def _write(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "params.yaml"
+    path.write_text(f"run: {{{text}}}\n")
+    return path
+
+
+def test_paths_start_at_the_root(tmp_path: Path) -> None:
+    text = (
+        "name: smoke, root: ../.., params: profiles/smoke/params.yaml, out: out/smoke, reports: out/smoke/r"
+    )
+    workspace = load_workspace(_write(tmp_path / "profiles" / "smoke", text))
+    assert workspace.root == tmp_path
+    assert workspace.stage("train") == tmp_path / "out" / "smoke" / "train"
+    assert workspace.reports == tmp_path / "out" / "smoke" / "r"
+    assert workspace.programs == tmp_path / "data" / "programs"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: x, root: ., params: p, out: o", "reports"),
+        ("name: x, root: ., params: p, out: o, reports: r, jobs: 0", "at least 1"),
+        ("name: x, root: ., params: p, out: o, reports: r, job: 1", "did you mean 'jobs'"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ParamsError, match=message):
+        load_workspace(_write(tmp_path, text))
