@@ -309,13 +309,18 @@ def contraction_roles(nest: LoopNest, inst: Instruction) -> ContractionRoles:
 def _direct_cycles(
     nest: LoopNest, inst: Instruction, tiles: _Tiles, full: list[FloatArray], target: Target
 ) -> FloatArray:
-    """Multiply-adds on the vector unit: what a depthwise convolution runs as; infinite for other products."""
+    """Multiply-adds on the vector unit: what a depthwise convolution runs as; infinite for other products.
+
+    Features lie in lanes; rows (or, where they are summed, batches) fill the sublanes.
+    """
     if inst.opcode is not Opcode.CONVOLUTION or max(inst.feature_group_count, inst.batch_group_count) <= 1:
         return np.full(tiles.count, np.inf)
     roles = contraction_roles(nest, inst)
     taps = np.maximum(_product(nest, full, roles.taps) / roles.skipped, 1.0)
-    assert nest.contraction is not None
-    return tiles.of(nest.contraction) * taps * roles.group_depth * 2.0 * target.timing.vector_cycles
+    depth = _product(nest, full, roles.depth) if roles.depth else np.full_like(taps, roles.group_depth)
+    positions = _product(nest, full, roles.rows) * taps * depth
+    lanes = np.ceil(_product(nest, full, roles.columns) / LANES)
+    return np.ceil(positions / SUBLANES) * lanes * 2.0 * target.timing.vector_cycles
 
 
 def _drain_ns(inst: Instruction, target: Target) -> float:
