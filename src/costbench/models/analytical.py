@@ -116,9 +116,8 @@ class AnalyticalModel:
             work = _padded(shape, tile_elements(shape, access, elements), count) / 1024.0
             runs = results if position in nest.after_contraction else iterations
             vector += runs * work * window * _EXPENSIVE.get(inst.opcode, 1.0)
-        cycles = np.maximum(
-            vector / OPERATIONS_PER_CYCLE, iterations * self._matrix_cycles(nest, elements, count)
-        )
+        matrix = iterations * self._matrix_cycles(nest, elements, count)
+        cycles: FloatArray = np.maximum(vector / OPERATIONS_PER_CYCLE, matrix)
         return cycles * self.architecture.cycle_ns
 
     def _matrix_cycles(self, nest: LoopNest, elements: Sequence[FloatArray], count: int) -> FloatArray:
