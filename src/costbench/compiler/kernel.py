@@ -11,7 +11,6 @@ from functools import cached_property
 
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.fingerprint import subgraph_fingerprint
-from costbench.hlo.fingerprint import subgraph_fingerprint
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule

@@ -14,7 +14,7 @@ whatever is left, in program order. Nothing else decides, so equal programs get 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from costbench.compiler.layout_rules import backward, forward, preferred_layout, required_layouts
@@ -50,8 +50,9 @@ def assign_layouts(module: HloModule) -> HloModule:
     """
     classes = ValueClasses(module)
     orders = _Orders(classes)
-    for leaf in _entry_arguments(module, classes):
-        orders.seed(leaf, compact_layout(classes.shapes[leaf].dimensions))
+    orders.seed_together(
+        {leaf: compact_layout(classes.shapes[leaf].dimensions) for leaf in _entry_arguments(module, classes)}
+    )
     for opcodes in _SEEDS:
         for leaf, inst in _leaves_of(module, classes, opcodes):
             computation, _ = classes.owner[leaf]
@@ -99,8 +100,13 @@ class _Orders:
 
     def seed(self, leaf: int, order: MinorToMajor) -> None:
         """Gives a leaf's class an order, unless it has one, and all that follows from it."""
+        self.seed_together({leaf: order})
+
+    def seed_together(self, wishes: Mapping[int, MinorToMajor]) -> None:
+        """Seeds of which none may follow from another."""
         queue: deque[int] = deque()
-        self._set(leaf, order, queue)
+        for leaf, order in wishes.items():
+            self._set(leaf, order, queue)
         while queue:
             for member in self._members[queue.popleft()]:
                 self._spread(member, queue)

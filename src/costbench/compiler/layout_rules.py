@@ -191,7 +191,9 @@ def _convolution_operand(inst: Instruction, place: int, operand: Shape) -> Minor
         wish = _activation_layout(operand, lanes[0], lanes[1], windows)
     else:
         wish = (*lanes, *reversed(windows))
-    fits = operand.layout[0] in (*lanes, wish[0])
+        # Weights with one input feature, as of a depthwise convolution, have another axis in the sublanes.
+        lanes = lanes if operand.dimensions[lanes[1]] > 1 else (lanes[0], operand.layout[1])
+    fits = set(operand.layout[:2]) == set(lanes) or operand.layout[0] == wish[0] not in lanes
     return operand.layout if fits and _tight(operand, wish) else wish
 
 
