@@ -1,0 +1,1 @@
+"""Cost models: anything that prices decisions, hand-written or trained."""

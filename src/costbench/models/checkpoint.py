@@ -1,0 +1,147 @@
+"""Trained models on disk: a folder of `model.json` (what it is) and `weights.pt` (tensors only).
+
+Both are written atomically, and `model.json` holds the digest of the weights, so a folder is a whole model or
+an error. Weights are read with `weights_only=True`, which runs no code from the file. Equal models give equal
+bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json
+from costbench.errors import CostbenchError, DataError
+from costbench.features import schema
+from costbench.models.execution import DEFAULT_EXECUTION, Execution
+from costbench.models.graph_batch import FeatureScaling
+from costbench.models.learned import LearnedCostModel, LearnedCostNet
+from costbench.models.net_spec import NetSpec, Predicts
+from costbench.params import parse
+
+MODEL_FILE = "model.json"
+WEIGHTS_FILE = "weights.pt"
+FORMAT = "costbench learned model 1"
+_PREDICTS: Mapping[str, Predicts] = {"score": "score", "log_runtime_ns": "log_runtime_ns"}
+
+
+def features_digest() -> str:
+    """Identity of the feature tables: a model reads no others than those it was trained on."""
+    tables = (schema.NODE_FEATURES, schema.TILE_FEATURES, schema.STATIC_FEATURES)
+    return digest_bytes("\n".join(",".join(schema.names(table)) for table in tables).encode())[:16]
+
+
+def save_checkpoint(
+    folder: str | PathLike[str], net: LearnedCostNet, scaling: FeatureScaling, predicts: Predicts
+) -> None:
+    """Write a model into `folder`, over one that is there.
+
+    Args:
+        folder: made if need be.
+        net: the network, on any device.
+        scaling: scalers that it was trained with.
+        predicts: what its output means.
+
+    Raises:
+        DataError: if a weight is NaN or infinite, or the folder cannot be written.
+    """
+    place = Path(folder)
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in net.state_dict().items()}
+    _require_finite(state, place / WEIGHTS_FILE)
+    buffer = io.BytesIO()
+    # Into memory first: written to a path, torch puts the path's name into the file.
+    torch.save(state, buffer)
+    write_bytes(place / WEIGHTS_FILE, buffer.getvalue())
+    content = {
+        "format": FORMAT,
+        "features": features_digest(),
+        "net": asdict(net.spec),
+        "predicts": predicts,
+        "scaling": scaling.to_dict(),
+        "weights_sha256": digest_bytes(buffer.getvalue()),
+    }
+    write_json(place / MODEL_FILE, content)
+
+
+def load_checkpoint(
+    folder: str | PathLike[str], execution: Execution = DEFAULT_EXECUTION
+) -> LearnedCostModel:
+    """The model in `folder`, on the CPU.
+
+    Raises:
+        DataError: naming the file and the field, if a file is missing, truncated, damaged, of another format
+            or other features, or no model at all.
+    """
+    place = Path(folder)
+    content = _read_model(place / MODEL_FILE)
+    weights = read_bytes(place / WEIGHTS_FILE)
+    if digest_bytes(weights) != content["weights_sha256"]:
+        raise DataError(
+            "not the weights that model.json was written with",
+            where=place / WEIGHTS_FILE,
+            expected=f"SHA-256 {content['weights_sha256']}",
+        )
+    scaling = _scaling(content["scaling"], place / MODEL_FILE)
+    try:
+        spec = parse(NetSpec, content["net"], where=place / MODEL_FILE, field="net")
+        net = LearnedCostNet(spec, scaling.sizes)
+    except CostbenchError as error:
+        raise DataError(
+            error.problem, where=error.where, field=error.field, expected=error.expected
+        ) from error
+    _load_weights(net, weights, place / WEIGHTS_FILE)
+    return LearnedCostModel(net, scaling, _PREDICTS[str(content["predicts"])], execution)
+
+
+def _read_model(path: Path) -> dict[str, object]:
+    content = read_json(path)
+    keys = {"format", "features", "net", "predicts", "scaling", "weights_sha256"}
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise DataError("is no learned model", where=path, field="format", expected=FORMAT)
+    if set(content) != keys:
+        raise DataError(f"keys {sorted(content)}", where=path, expected=", ".join(sorted(keys)))
+    if content["features"] != features_digest():
+        problem = f"trained on other features ({content['features']})"
+        raise DataError(problem, where=path, field="features", expected=f"{features_digest()}; train again")
+    if content["predicts"] not in _PREDICTS:
+        expected = "one of " + ", ".join(_PREDICTS)
+        raise DataError(f"{content['predicts']!r}", where=path, field="predicts", expected=expected)
+    return content
+
+
+def _scaling(content: object, path: Path) -> FeatureScaling:
+    if not isinstance(content, dict):
+        raise DataError("is no scaling", where=path, field="scaling", expected="a mapping")
+    try:
+        return FeatureScaling.from_dict(content)
+    except CostbenchError as error:
+        raise DataError(error.problem, where=path, field="scaling", expected=error.expected) from error
+
+
+def _load_weights(net: LearnedCostNet, weights: bytes, path: Path) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+        net.load_state_dict(state)
+    except Exception as error:
+        # torch raises whatever it meets first in damaged bytes: pickle, zip, key, type and runtime errors.
+        raise DataError(f"no weights of this network: {_first_line(error)}", where=path) from error
+    _require_finite(net.state_dict(), path)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:200]
+
+
+def _require_finite(state: Mapping[str, Tensor], path: Path) -> None:
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise DataError("NaN or infinite", where=path, field=name, expected="finite weights")

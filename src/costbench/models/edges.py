@@ -1,0 +1,163 @@
+"""Edges of a batch, and sums of messages along them.
+
+Data flows from producer to consumer, messages both ways: a node hears its producers and its consumers. The
+messages of a hop form one table with a row for every node (what it tells its consumers), followed by a row
+for every node with producers (what it tells those). What a node hears is then a bag of table rows, a whole
+hop one sparse matrix times the table, and its gradient the transposed matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Who hears whom in a batch of N nodes, S of which have producers: M entries, in order of `receiver`.
+
+    Attributes:
+        receiver: int64 [M], the node that hears.
+        sender: int64 [M], the node it hears.
+        message: int64 [M], the table row it hears: `sender` if that is a producer of it, else N + the place
+            of `sender` in `with_producers`.
+        backwards: bool [M], whether `sender` is a consumer of `receiver`.
+        share: float32 [M], 1 / number of entries of the receiver in the same direction.
+        with_producers: int64 [S], ascending.
+        num_nodes: N.
+    """
+
+    receiver: Tensor
+    sender: Tensor
+    message: Tensor
+    backwards: Tensor
+    share: Tensor
+    with_producers: Tensor
+    num_nodes: int
+
+    @staticmethod
+    def build(incoming: IntArray, outgoing: IntArray, num_nodes: int) -> Edges:
+        """From pairs [2, m]: (node, a producer of it) and (node, a consumer of it)."""
+        with_producers, place = np.unique(outgoing[1], return_inverse=True)
+        receiver = np.concatenate([incoming[0], outgoing[0]])
+        order = np.argsort(receiver, kind="stable")
+        message = np.concatenate([incoming[1], place + num_nodes])
+        sender = np.concatenate([incoming[1], outgoing[1]])
+        backwards = np.repeat([False, True], [incoming.shape[1], outgoing.shape[1]])
+        share = np.concatenate([_share(incoming[0], num_nodes), _share(outgoing[0], num_nodes)])
+        return Edges(
+            receiver=torch.from_numpy(receiver[order]),
+            sender=torch.from_numpy(sender[order]),
+            message=torch.from_numpy(message[order]),
+            backwards=torch.from_numpy(backwards[order]),
+            share=torch.from_numpy(share[order]),
+            with_producers=torch.from_numpy(with_producers),
+            num_nodes=num_nodes,
+        )
+
+    def to(self, device: torch.device) -> Edges:
+        """The same edges on `device`."""
+        return Edges(
+            receiver=self.receiver.to(device),
+            sender=self.sender.to(device),
+            message=self.message.to(device),
+            backwards=self.backwards.to(device),
+            share=self.share.to(device),
+            with_producers=self.with_producers.to(device),
+            num_nodes=self.num_nodes,
+        )
+
+    def undirected(self) -> Edges:
+        """The same edges over a table of N rows: a node tells its producers what it tells its consumers."""
+        return replace(self, message=self.sender, with_producers=self.with_producers[:0])
+
+    @property
+    def num_messages(self) -> int:
+        """Rows of the table: N + S."""
+        return self.num_nodes + len(self.with_producers)
+
+
+def _share(receiver: IntArray, num_nodes: int) -> npt.NDArray[np.float32]:
+    return (1.0 / np.bincount(receiver, minlength=num_nodes)[receiver]).astype(np.float32)
+
+
+class SumMatrix:
+    """The sparse matrix [N, N + S] that adds up, or averages, what every node hears.
+
+    A mean is taken over producers and over consumers apart, and the two means are added.
+
+    Attributes:
+        edges: what it was made from.
+    """
+
+    def __init__(self, edges: Edges, mean: bool) -> None:
+        weights = edges.share if mean else torch.ones_like(edges.share)
+        order = torch.argsort(edges.message, stable=True)
+        self.edges = edges
+        self._bags = _Bags(edges.receiver, edges.message, weights, edges.num_nodes)
+        self._transposed = _Bags(
+            edges.message[order], edges.receiver[order], weights[order], edges.num_messages
+        )
+
+    def times(self, table: Tensor) -> Tensor:
+        """A x: [N + S, W] to [N, W], without gradient."""
+        return self._bags.sum(table)
+
+    def transposed_times(self, states: Tensor) -> Tensor:
+        """A^T x: [N, W] to [N + S, W], without gradient."""
+        return self._transposed.sum(states)
+
+
+class _Bags:
+    """A sparse matrix as bags of rows. `rows` ascends."""
+
+    def __init__(self, rows: Tensor, columns: Tensor, weights: Tensor, num_rows: int) -> None:
+        self._columns = columns
+        self._weights = weights
+        self._starts = torch.searchsorted(rows, torch.arange(num_rows, device=rows.device))
+
+    def sum(self, table: Tensor) -> Tensor:
+        # embedding_bag is the one sparse product of torch that is fast on wide rows, writes its result
+        # once, and knows bfloat16.
+        weights = self._weights.to(table.dtype)
+        return nn.functional.embedding_bag(
+            self._columns, table, self._starts, mode="sum", per_sample_weights=weights
+        )
+
+
+class _Times(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, matrix: SumMatrix) -> Tensor:
+        ctx.matrix = matrix
+        return matrix.times(table)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        matrix: SumMatrix = ctx.matrix
+        return matrix.transposed_times(gradient.contiguous()), None
+
+
+def hear_sum(table: Tensor, matrix: SumMatrix) -> Tensor:
+    """What every node hears, added up or averaged. Shape: [N + S, C, H] to [N, C, H]."""
+    heard = cast(Tensor, _Times.apply(table.flatten(1), matrix))  # type: ignore[no-untyped-call]
+    return heard.view(-1, *table.shape[1:])
+
+
+def hear_max(table: Tensor, edges: Edges) -> Tensor:
+    """Maximum over a node's producers plus maximum over its consumers, zero where there is none.
+
+    Shape: [N + S, C, H] to [N, C, H].
+    """
+    gathered = table.index_select(0, edges.message)
+    rows = torch.where(edges.backwards, edges.receiver + edges.num_nodes, edges.receiver)
+    # Messages come out of relu, so the zeros to start from never win over a message.
+    start = table.new_zeros((2 * edges.num_nodes, *table.shape[1:]))
+    largest = start.scatter_reduce(0, rows.view(-1, 1, 1).expand_as(gathered), gathered, "amax")
+    return largest[: edges.num_nodes] + largest[edges.num_nodes :]

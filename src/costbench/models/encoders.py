@@ -1,0 +1,95 @@
+"""Graph networks: node states that know their neighbourhood.
+
+- `none`: no graph network; a node knows itself only.
+- `graphsage`: GraphSAGE with directed messages (lpm2021, section 3.2).
+
+An encoder is built from a `NetSpec` and maps states [N, 1 or C, hidden] to states of the same shape, given
+the batch for its edges. A new one is one class and one row of `ENCODERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from costbench.models.edges import Edges, SumMatrix, hear_max, hear_sum
+from costbench.models.graph_batch import GraphBatch
+from costbench.models.layers import FeedForward, PairFeedForward
+from costbench.models.net_spec import NetSpec
+from costbench.models.sage_hop import HopWeights, sage_hop
+
+
+class NoGraph(nn.Module):
+    """The states as they are."""
+
+    def __init__(self, spec: NetSpec) -> None:
+        super().__init__()
+
+    def forward(self, states: Tensor, batch: GraphBatch) -> Tensor:
+        return states
+
+
+class GraphSage(nn.Module):
+    """`encoder_layers` GraphSAGE hops.
+
+    e_i^k = l2(f3^k(concat(e_i^(k-1), sum over directions d of agg_{j in neighbours_d(i)} f2_d^k(e_j^(k-1)))))
+
+    f2_d and f3 are feed-forward modules, agg the mean, sum or maximum, l2 optional. Directed, producers and
+    consumers of a node pass through different f2; undirected, through the same.
+    """
+
+    def __init__(self, spec: NetSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.hops = nn.ModuleList(SageHop(spec) for _ in range(spec.encoder_layers))
+
+    def forward(self, states: Tensor, batch: GraphBatch) -> Tensor:
+        edges = batch.edges if self.spec.directed else batch.edges.undirected()
+        matrix = None if self.spec.aggregation == "max" else SumMatrix(edges, self.spec.aggregation == "mean")
+        for hop in self.hops:
+            states = hop(states, edges, matrix)
+            if self.spec.l2_normalize:
+                states = nn.functional.normalize(states, dim=-1)
+        return states
+
+
+class SageHop(nn.Module):
+    """One hop, before l2. Shape: [N, C, hidden] kept."""
+
+    def __init__(self, spec: NetSpec) -> None:
+        super().__init__()
+        self.to_consumers = FeedForward(spec.hidden, spec)
+        self.to_producers = FeedForward(spec.hidden, spec) if spec.directed else None
+        self.update = PairFeedForward(spec)
+        self._plain = spec.module_layers == 0 and not spec.biases
+
+    def forward(self, states: Tensor, edges: Edges, matrix: SumMatrix | None) -> Tensor:
+        """Aggregates by `matrix`, or by the maximum without one."""
+        if matrix is not None and self._is_fusable(states):
+            return sage_hop(states, self._weights(), matrix)
+        messages = self.to_consumers(states)
+        if self.to_producers is not None:
+            back = self.to_producers(states.index_select(0, edges.with_producers))
+            messages = torch.cat([messages, back])
+        heard = hear_max(messages, edges) if matrix is None else hear_sum(messages, matrix)
+        updated: Tensor = self.update(states, heard)
+        return updated
+
+    def _is_fusable(self, states: Tensor) -> bool:
+        dropping = self.training and self.update.dropout.p > 0.0
+        # The fused hop computes in the type it is given; autocast would mix two.
+        mixed = torch.is_autocast_enabled(states.device.type)
+        return self._plain and not dropping and not mixed
+
+    def _weights(self) -> HopWeights:
+        back = None if self.to_producers is None else self.to_producers.first.weight
+        return HopWeights(self.to_consumers.first.weight, back, self.update.both.weight)
+
+
+ENCODERS: Mapping[str, Callable[[NetSpec], nn.Module]] = {
+    "graphsage": GraphSage,
+    "none": NoGraph,
+}
+"""Name in `NetSpec.encoder` to class."""

@@ -1,0 +1,143 @@
+"""Building blocks of the learned model: feed-forward modules, and the moves between nodes and kernels.
+
+States have shape [nodes, configurations, width]: one graph carries all decisions of its kernel at once. A
+quantity that does not depend on the decision has 1 in the middle, and additions broadcast it, so what the
+decisions share is computed once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from costbench.models.net_spec import NetSpec
+
+
+class FeedForward(nn.Module):
+    """relu(W x), followed by `module_layers` more layers of the same width.
+
+    Shape: [..., inputs] to [..., spec.hidden].
+    """
+
+    def __init__(self, inputs: int, spec: NetSpec) -> None:
+        super().__init__()
+        self.first = nn.Linear(inputs, spec.hidden, bias=spec.biases)
+        self.more = _hidden_layers(spec)
+        self.dropout = nn.Dropout(spec.dropout)
+
+    def forward(self, states: Tensor) -> Tensor:
+        return _activate(self.first(states), self.more, self.dropout)
+
+
+class JoinedFeedForward(nn.Module):
+    """relu(W x + V k): a feed-forward module over node features x and kernel features k, concatenated.
+
+    Multiplying both by one matrix of width |x| + |k| is the same function, but W x is needed once per node
+    and V k once per decision, not both for every pair (lpm2021, figure 3, either option).
+
+    Shape: x [R, 1 or C, inputs] and k [rows or R, 1 or C, joined] to [R, 1 or C, spec.hidden].
+    """
+
+    def __init__(self, inputs: int, joined: int, spec: NetSpec) -> None:
+        super().__init__()
+        self.own = nn.Linear(inputs, spec.hidden, bias=spec.biases)
+        self.joined = nn.Linear(joined, spec.hidden, bias=False) if joined else None
+        self.more = _hidden_layers(spec)
+        self.dropout = nn.Dropout(spec.dropout)
+
+    def forward(self, states: Tensor, joined: Tensor, rows: Tensor | None = None) -> Tensor:
+        """With `rows` [R], row r of `states` is joined by `joined[rows[r]]`, else by `joined[r]`."""
+        mixed: Tensor = self.own(states)
+        if self.joined is not None:
+            addend = self.joined(joined)
+            mixed = mixed + (addend if rows is None else spread(addend, rows))
+        return _activate(mixed, self.more, self.dropout)
+
+
+class PairFeedForward(nn.Module):
+    """relu(W concat(x, y)) of two states of width `spec.hidden`, as W_x x + W_y y.
+
+    Shape: two [N, C, spec.hidden] to [N, C, spec.hidden].
+    """
+
+    def __init__(self, spec: NetSpec) -> None:
+        super().__init__()
+        self.both = nn.Linear(2 * spec.hidden, spec.hidden, bias=spec.biases)
+        self.more = _hidden_layers(spec)
+        self.dropout = nn.Dropout(spec.dropout)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        for_left, for_right = self.both.weight.chunk(2, dim=1)
+        mixed = nn.functional.linear(left, for_left, self.both.bias)
+        return _activate(mixed.add_(nn.functional.linear(right, for_right)), self.more, self.dropout)
+
+
+def _hidden_layers(spec: NetSpec) -> nn.ModuleList:
+    widths = range(spec.module_layers)
+    return nn.ModuleList(nn.Linear(spec.hidden, spec.hidden, bias=spec.biases) for _ in widths)
+
+
+def _activate(states: Tensor, more: nn.ModuleList, dropout: nn.Dropout) -> Tensor:
+    # In place: neither a linear layer nor relu needs the value before relu for its gradient.
+    states = dropout(torch.relu_(states))
+    for layer in more:
+        states = dropout(torch.relu_(layer(states)))
+    return states
+
+
+def spread(values: Tensor, rows: Tensor) -> Tensor:
+    """`values[rows]`: each kernel's values at its nodes. Shape: [K, ...] to [N, ...]."""
+    return values.index_select(0, rows)
+
+
+def gather_sum(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:
+    """out[r] = sum of values[i] over the i with rows[i] = r. Shape: [N, ...] to [num_rows, ...]."""
+    return values.new_zeros((num_rows, *values.shape[1:])).index_add_(0, rows, values)
+
+
+class _SegmentMax(torch.autograd.Function):
+    """Column-wise maximum; the gradient is shared evenly by the nodes that reach it."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, counts: tuple[int, ...]) -> Tensor:
+        largest = torch.stack([part.amax(dim=0) for part in torch.split(states, list(counts))])
+        ctx.counts = counts
+        ctx.save_for_backward(states, largest)
+        return largest
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        states, largest = ctx.saved_tensors
+        result = torch.empty_like(states)
+        parts = (torch.split(tensor, list(ctx.counts)) for tensor in (result, states))
+        for part, own, best, received in zip(*parts, largest, gradient, strict=True):
+            torch.eq(own, best, out=part)
+            part.mul_(received / part.sum(dim=0))
+        return result, None
+
+
+def segment_max(states: Tensor, counts: tuple[int, ...]) -> Tensor:
+    """Maximum over each run of `counts[k]` rows. Shape: [N, C, H] to [K, C, H]."""
+    return cast(Tensor, _SegmentMax.apply(states, counts))  # type: ignore[no-untyped-call]
+
+
+def initialize(net: nn.Module, seed: int) -> None:
+    """Draw all weights of `net` from one seeded generator, in order of name.
+
+    Layers without biases shrink what passes through unless their scale fits the rectifiers: He's uniform
+    initialisation keeps it. Embeddings are normal with the spread of features in [0, 1].
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in sorted(net.named_parameters()):
+            if weight.dim() < 2:
+                weight.zero_()
+            elif "embedding" in name:
+                weight.normal_(0.0, EMBEDDING_STD, generator=generator)
+            else:
+                nn.init.kaiming_uniform_(weight, nonlinearity="relu", generator=generator)
+
+
+EMBEDDING_STD = 0.3

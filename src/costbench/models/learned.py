@@ -1,0 +1,130 @@
+"""The learned cost model of lpm2021: opcode embedding, graph network, reduction, one cost per decision.
+
+`LearnedCostNet` is the network over batches; `LearnedCostModel` adds scaling and feature extraction and is
+a `CostModel`. Features that all nodes of a kernel share (tile size, static performance) enter at every node
+('option 1' of figure 3) or join after the graph network ('option 2').
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.errors import DataError, choose
+from costbench.features.config import tile_features
+from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
+from costbench.hlo.opcode import NUM_OPCODE_CODES
+from costbench.models.encoders import ENCODERS
+from costbench.models.execution import DEFAULT_EXECUTION, Execution, applied
+from costbench.models.graph_batch import Collator, FeatureScaling, FloatArray, GraphBatch, KernelSamples
+from costbench.models.layers import FeedForward, JoinedFeedForward, initialize
+from costbench.models.net_spec import InputSizes, NetSpec, Placement, Predicts
+from costbench.models.reductions import REDUCTIONS
+
+
+class LearnedCostNet(nn.Module):
+    """cost = reduction(final(encoder(f1(opcode embedding, node features, kernel features)))).
+
+    Args:
+        spec: hyper-parameters.
+        sizes: widths of the scaled features.
+        seed: of the initial weights.
+
+    Raises:
+        ChoiceError: if the encoder or the reduction is unknown.
+    """
+
+    def __init__(self, spec: NetSpec, sizes: InputSizes, seed: int = 0) -> None:
+        super().__init__()
+        self.spec = spec
+        self.sizes = sizes
+        self.opcode_embedding = nn.Embedding(NUM_OPCODE_CODES, spec.opcode_embedding)
+        self.input = JoinedFeedForward(spec.opcode_embedding + sizes.node, sizes.joined(spec, "node"), spec)
+        self.encoder = choose(ENCODERS, spec.encoder, "encoder")(spec)
+        self.final = nn.ModuleList(FeedForward(spec.hidden, spec) for _ in range(spec.node_final_layers))
+        reduction = choose(REDUCTIONS, spec.reduction, "reduction")
+        self.reduction = reduction(spec, sizes.joined(spec, "kernel"))
+        initialize(self, seed)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Costs [K, C] of a batch; those of padding mean nothing."""
+        nodes = torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)
+        states = self.input(nodes[:, None], self._joined(batch, "node"), batch.kernel_of_node)
+        states = self.encoder(states, batch)
+        for layer in self.final:
+            states = layer(states)
+        costs: Tensor = self.reduction(states, self._joined(batch, "kernel"), batch)
+        return costs.expand_as(batch.mask)
+
+    def _joined(self, batch: GraphBatch, place: Placement) -> Tensor:
+        """Features that enter at `place`: [K, C, J], or [K, 1, J] where no decision is among them."""
+        parts = []
+        if self.spec.decision_features == place:
+            parts.append(batch.config_features)
+        if self.spec.static_features == place:
+            parts.append(batch.static_features)
+        if len(parts) == 2:
+            parts[1] = parts[1].expand(-1, parts[0].shape[1], -1)
+        return torch.cat(parts, dim=-1) if parts else batch.static_features[..., :0]
+
+
+CHUNK_CONFIGS = 250
+"""Decisions per pass of the network: enough to be fast, few enough for the caches."""
+CHUNK_ROWS = 131_072
+"""Largest number of (node, decision) pairs per pass: bounds memory for kernels of thousands of nodes."""
+_LARGEST_EXPONENT = 700.0
+
+
+class LearnedCostModel:
+    """A trained network as a `CostModel`, runtimes in nanoseconds where it was trained on those.
+
+    Args:
+        net: the network.
+        scaling: scalers that it was trained with.
+        predicts: what its output means.
+        execution: how to run it on a CPU.
+    """
+
+    def __init__(
+        self,
+        net: LearnedCostNet,
+        scaling: FeatureScaling,
+        predicts: Predicts,
+        execution: Execution = DEFAULT_EXECUTION,
+    ) -> None:
+        self.net = net.eval()
+        self.scaling = scaling
+        self.predicts = predicts
+        self._execution = execution
+        self._collator = Collator(scaling, net.spec.max_neighbors)
+        self._features = ProgramFeatureCache()
+
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
+        """Cost of each tile size, float64 [n]; lower is faster.
+
+        Raises:
+            UnsupportedKernelError: for an opcode without a cost rule.
+        """
+        return self.predict_graph(kernel_graph(kernel, self._features), tile_features(decisions))
+
+    def predict_graph(self, graph: KernelGraph, config_features: FloatArray) -> npt.NDArray[np.float64]:
+        """Costs for extracted features: config_features float32 [n, F] to float64 [n]."""
+        step = max(1, min(CHUNK_CONFIGS, CHUNK_ROWS // graph.num_nodes))
+        starts = range(0, len(config_features), step)
+        with applied(self._execution), torch.inference_mode():
+            chunks = [self._chunk(graph, config_features[start : start + step]) for start in starts]
+        costs = np.concatenate([np.empty(0), *chunks])
+        if not np.isfinite(costs).all():
+            raise DataError("the network's costs are not finite", field="costs", expected="finite numbers")
+        if self.predicts == "log_runtime_ns":
+            costs = np.exp(np.minimum(costs, _LARGEST_EXPONENT))
+        return costs
+
+    def _chunk(self, graph: KernelGraph, config_features: FloatArray) -> npt.NDArray[np.float64]:
+        batch = self._collator([KernelSamples(graph, config_features, np.ones(len(config_features)), "")])
+        costs: Tensor = self.net(batch)
+        return costs[0].numpy().astype(np.float64)

@@ -1,0 +1,84 @@
+"""What a learned cost model is built from: one frozen value for every hyper-parameter of the network.
+
+The names follow lpm2021, section 3 and tables 5 to 7; the defaults are the paper's fixed choices, except
+for the widths, which suit two CPU cores (the paper: opcode embedding 256, hidden 512 to 1024).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Placement = Literal["node", "kernel"]
+"""Where features that all nodes share enter: at every node ('option 1'), or after the graph network."""
+
+Predicts = Literal["score", "log_runtime_ns"]
+"""What a trained network's output is: a score that only ranks, or the natural logarithm of a runtime."""
+
+
+@dataclass(frozen=True)
+class NetSpec:
+    """Hyper-parameters of a `LearnedCostNet`.
+
+    Attributes:
+        encoder: key of `encoders.ENCODERS`, the graph network.
+        reduction: key of `reductions.REDUCTIONS`, node states to one prediction.
+        hidden: width of every hidden layer.
+        opcode_embedding: width of the opcode embedding.
+        encoder_layers: hops of the graph network.
+        node_final_layers: feed-forward layers between graph network and reduction.
+        module_layers: hidden layers added inside each feed-forward module.
+        aggregation: how the messages of a node's neighbours are combined.
+        directed: separate feed-forward modules for producers and consumers, or one for both.
+        max_neighbors: neighbours kept per node and direction; the first ones, in node order.
+        l2_normalize: scale node states to unit length after every hop.
+        columns: column-wise statistics that the column-wise reduction concatenates.
+        decision_features: where the decision's features (tile size) enter.
+        static_features: where the four static performance features enter, if at all.
+        dropout: probability of zeroing an activation of a feed-forward module in training.
+        biases: whether feed-forward layers have biases.
+    """
+
+    encoder: str = "graphsage"
+    reduction: str = "column-wise"
+    hidden: int = 64
+    opcode_embedding: int = 64
+    encoder_layers: int = 3
+    node_final_layers: int = 3
+    module_layers: int = 0
+    aggregation: Literal["mean", "sum", "max"] = "mean"
+    directed: bool = True
+    max_neighbors: int = 20
+    l2_normalize: bool = False
+    columns: tuple[Literal["mean", "max", "sum"], ...] = ("mean", "max")
+    decision_features: Placement = "node"
+    static_features: Literal["off", "node", "kernel"] = "off"
+    dropout: float = 0.0
+    biases: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "opcode_embedding", "encoder_layers", "max_neighbors"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+        for name in ("node_final_layers", "module_layers"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}, must not be negative")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout is {self.dropout}, must be in [0, 1)")
+        if not self.columns or len(set(self.columns)) != len(self.columns):
+            raise ValueError(f"columns are {list(self.columns)}, must be one or more different statistics")
+
+
+@dataclass(frozen=True)
+class InputSizes:
+    """Features per node, per decision and per kernel that a network reads, after scaling."""
+
+    node: int
+    decision: int
+    static: int
+
+    def joined(self, spec: NetSpec, place: Placement) -> int:
+        """Features that enter at `place` beside those of the nodes."""
+        decision = self.decision if spec.decision_features == place else 0
+        static = self.static if spec.static_features == place else 0
+        return decision + static

@@ -1,0 +1,97 @@
+"""Reductions: from the states of a kernel's nodes to one cost per decision.
+
+- `per-node`: every node gets a cost, the kernel's cost is their sum.
+- `column-wise`: column-wise mean, maximum or sum over the nodes, concatenated, then one linear layer.
+
+Both are of lpm2021, section 3.2. A reduction is built from a `NetSpec` and the number of features that
+join after the graph network, and maps states [N, 1 or C, hidden] and joined features [K, 1 or C, J] to
+costs [K, 1 or C]. A new one is one class and one row of `REDUCTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from costbench.models.graph_batch import GraphBatch
+from costbench.models.layers import JoinedFeedForward, gather_sum, segment_max
+from costbench.models.net_spec import NetSpec
+
+
+class Head(nn.Module):
+    """Cost of an embedding: a linear layer without activation.
+
+    Features that join here (lpm2021, figure 3, option 2) pass through a feed-forward layer with the
+    embedding first. Without it the cost would be a sum of a part that only knows the kernel and a part that
+    only knows the decision, and every kernel would rank its tile sizes alike.
+
+    Shape: embeddings [R, 1 or C, width] and joined [K, 1 or C, J] to [R, 1 or C].
+    """
+
+    def __init__(self, width: int, joined: int, spec: NetSpec) -> None:
+        super().__init__()
+        self.join = JoinedFeedForward(width, joined, spec) if joined else None
+        self.cost = nn.Linear(spec.hidden if joined else width, 1, bias=spec.biases)
+
+    def forward(self, embeddings: Tensor, joined: Tensor, rows: Tensor | None = None) -> Tensor:
+        if self.join is not None:
+            embeddings = self.join(embeddings, joined, rows)
+        cost: Tensor = self.cost(embeddings)
+        return cost.squeeze(-1)
+
+
+class PerNode(nn.Module):
+    """cost(k) = sum over the nodes i of kernel k of head(e_i)."""
+
+    def __init__(self, spec: NetSpec, joined: int) -> None:
+        super().__init__()
+        self.head = Head(spec.hidden, joined, spec)
+
+    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        costs = self.head(states, joined, batch.kernel_of_node)
+        return gather_sum(costs, batch.kernel_of_node, batch.num_kernels)
+
+
+class ColumnWise(nn.Module):
+    """cost(k) = head(concat of column-wise statistics of the e_i of kernel k)."""
+
+    def __init__(self, spec: NetSpec, joined: int) -> None:
+        super().__init__()
+        self.statistics = [COLUMN_STATISTICS[name] for name in spec.columns]
+        self.head = Head(spec.hidden * len(spec.columns), joined, spec)
+
+    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        columns = [statistic(states, batch) for statistic in self.statistics]
+        cost: Tensor = self.head(torch.cat(columns, dim=-1), joined)
+        return cost
+
+
+def column_sum(states: Tensor, batch: GraphBatch) -> Tensor:
+    """Sum over each kernel's nodes. Shape: [N, C, H] to [K, C, H]."""
+    return gather_sum(states, batch.kernel_of_node, batch.num_kernels)
+
+
+def column_mean(states: Tensor, batch: GraphBatch) -> Tensor:
+    """Mean over each kernel's nodes. Shape: [N, C, H] to [K, C, H]."""
+    counts = torch.tensor(batch.node_counts, dtype=states.dtype, device=states.device)
+    return column_sum(states, batch) / counts.view(-1, 1, 1)
+
+
+def column_max(states: Tensor, batch: GraphBatch) -> Tensor:
+    """Maximum over each kernel's nodes. Shape: [N, C, H] to [K, C, H]."""
+    return segment_max(states, batch.node_counts)
+
+
+COLUMN_STATISTICS: Mapping[str, Callable[[Tensor, GraphBatch], Tensor]] = {
+    "max": column_max,
+    "mean": column_mean,
+    "sum": column_sum,
+}
+
+REDUCTIONS: Mapping[str, Callable[[NetSpec, int], nn.Module]] = {
+    "column-wise": ColumnWise,
+    "per-node": PerNode,
+}
+"""Name in `NetSpec.reduction` to class."""

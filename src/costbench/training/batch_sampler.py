@@ -1,0 +1,147 @@
+"""Which kernels and decisions form a batch: examples drawn evenly from each application.
+
+Applications differ hundredfold in kernels and kernels in decisions, so drawing samples as they come would
+train on a few applications alone (lpm2021, section 4, 'Imbalances'). Here every slot of a batch takes the
+next application of a shuffled deck, then the next kernel of that application's deck, then decisions of that
+kernel without replacement. An epoch depends on the seed and its number only, so training can resume at any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Sampler
+
+from costbench import rng
+from costbench.errors import DataError
+from costbench.models.graph_batch import KernelSamples
+
+IntArray = npt.NDArray[np.int64]
+
+
+class SampleSource(Protocol):
+    """Kernels with measured decisions, read one at a time."""
+
+    def __len__(self) -> int:
+        """Kernels."""
+        ...
+
+    def __getitem__(self, index: int) -> KernelSamples:
+        """A kernel with all its decisions."""
+        ...
+
+    def application(self, index: int) -> str:
+        """The application that kernel `index` comes from, without reading it."""
+        ...
+
+    def num_configs(self, index: int) -> int:
+        """Measured decisions of kernel `index`, without reading it."""
+        ...
+
+
+@dataclass(frozen=True)
+class BatchSpec:
+    """How batches are drawn.
+
+    Attributes:
+        kernels: kernels per batch.
+        configs: decisions per kernel, or all of a kernel that has fewer.
+        balanced: evenly from each application; else in proportion to a kernel's number of decisions.
+        per_epoch: batches per epoch.
+    """
+
+    kernels: int = 8
+    configs: int = 32
+    balanced: bool = True
+    per_epoch: int = 200
+
+    def __post_init__(self) -> None:
+        for name in ("kernels", "configs", "per_epoch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPlan:
+    """Kernels of a batch by place in the source, and for each the places of its decisions, ascending."""
+
+    kernels: tuple[int, ...]
+    configs: tuple[IntArray, ...]
+
+
+class BatchSampler(Sampler[BatchPlan]):
+    """Plans the batches of one epoch after another.
+
+    Args:
+        source: what to draw from; only counts and applications are read.
+        spec: how.
+        seed: of all draws.
+        min_configs: kernels with fewer decisions are left out (2 for a loss over pairs).
+        rank: of this process among several that train together; each draws its own batches.
+
+    Raises:
+        DataError: if no kernel has enough decisions.
+    """
+
+    def __init__(
+        self, source: SampleSource, spec: BatchSpec, seed: int, *, min_configs: int = 1, rank: int = 0
+    ) -> None:
+        self._spec = spec
+        self._names: tuple[str | int, ...] = ("batches", rank) if rank else ("batches",)
+        self._seed = seed
+        self._epoch = 0
+        self._num_configs = [source.num_configs(index) for index in range(len(source))]
+        self._usable = [index for index, count in enumerate(self._num_configs) if count >= min_configs]
+        if not self._usable:
+            raise DataError(
+                f"none of {len(source)} kernels has {min_configs} or more decisions", field="kernels"
+            )
+        self._by_application: dict[str, list[int]] = {}
+        for index in self._usable:
+            self._by_application.setdefault(source.application(index), []).append(index)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that iteration draws. Lightning calls this before every epoch."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._spec.per_epoch
+
+    def __iter__(self) -> Iterator[BatchPlan]:
+        draw = rng.stream(self._seed, *self._names, self._epoch)
+        kernels = self._evenly(draw) if self._spec.balanced else self._proportionally(draw)
+        for _ in range(len(self)):
+            chosen = tuple(next(kernels) for _ in range(self._spec.kernels))
+            yield BatchPlan(chosen, tuple(self._choose_configs(draw, kernel) for kernel in chosen))
+
+    def _evenly(self, draw: np.random.Generator) -> Iterator[int]:
+        applications = sorted(self._by_application)
+        decks = {name: _deck(draw, self._by_application[name]) for name in applications}
+        for place in _deck(draw, range(len(applications))):
+            yield next(decks[applications[place]])
+
+    def _proportionally(self, draw: np.random.Generator) -> Iterator[int]:
+        bounds = np.cumsum([self._num_configs[index] for index in self._usable])
+        while True:
+            yield self._usable[int(np.searchsorted(bounds, draw.integers(bounds[-1]), side="right"))]
+
+    def _choose_configs(self, draw: np.random.Generator, kernel: int) -> IntArray:
+        return choose_configs(draw, self._num_configs[kernel], self._spec.configs)
+
+
+def _deck(draw: np.random.Generator, cards: Sequence[int]) -> Iterator[int]:
+    """The cards in random order, again and again, each once per round."""
+    while True:
+        for place in draw.permutation(len(cards)):
+            yield cards[int(place)]
+
+
+def choose_configs(draw: np.random.Generator, available: int, wanted: int) -> IntArray:
+    """`wanted` different places below `available`, ascending; all of them if there are no more."""
+    if available <= wanted:
+        return np.arange(available)
+    return np.sort(draw.choice(available, size=wanted, replace=False)).astype(np.int64)

@@ -1,0 +1,93 @@
+"""What is kept while a model trains: the best weights so far, and a point to resume from.
+
+Both are written atomically after every epoch, the best weights first. A killed training therefore resumes at
+its last whole epoch, and since an epoch's batches, dropout and learning rates follow from its number, it ends
+where an uninterrupted one would have.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytorch_lightning as pl
+import torch
+
+from costbench.artifacts import atomic_path
+
+_LOG = logging.getLogger(__name__)
+
+
+class MetricLogger(Protocol):
+    """Takes the metrics of each epoch, to a tracking server for instance."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        """Record metrics after training step `step`."""
+        ...
+
+
+class EpochReport(pl.Callback):
+    """Hands the metrics of each epoch to a logger, by number of training steps."""
+
+    def __init__(self, logger: MetricLogger) -> None:
+        self._logger = logger
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, _module: pl.LightningModule) -> None:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        self._logger.log_metrics(metrics, trainer.global_step)
+
+
+class BestModel(pl.Callback):
+    """Calls `save` whenever the monitored metric beats all earlier epochs.
+
+    Attributes:
+        best: value of the metric, None before the first epoch.
+        epoch: the epoch it was reached in.
+    """
+
+    def __init__(self, monitor: str, *, larger_is_better: bool, save: Callable[[], None]) -> None:
+        self._monitor = monitor
+        self._sign = 1.0 if larger_is_better else -1.0
+        self._save = save
+        self.best: float | None = None
+        self.epoch = -1
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, _module: pl.LightningModule) -> None:
+        value = float(trainer.callback_metrics[self._monitor])
+        before = -math.inf if self.best is None else self._sign * self.best
+        if self._sign * value > before:
+            self.best, self.epoch = value, trainer.current_epoch
+            self._save()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "epoch": self.epoch}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best, self.epoch = state_dict["best"], state_dict["epoch"]
+
+
+class ResumePoint(pl.Callback):
+    """Writes the whole state of training after every epoch. Add it last: others' state is part of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, _module: pl.LightningModule) -> None:
+        with atomic_path(self._path) as temporary:
+            trainer.save_checkpoint(temporary)
+
+
+def resumable(path: Path) -> Path | None:
+    """`path` if training can resume from it; a damaged file is removed, with a warning."""
+    if not path.is_file():
+        return None
+    try:
+        torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises whatever it meets first in damaged bytes
+        _LOG.warning("%s: cannot be resumed from (%s); training starts anew", path, error)
+        path.unlink()
+        return None
+    return path

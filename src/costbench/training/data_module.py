@@ -1,0 +1,116 @@
+"""Batches for Lightning: training batches by plan, validation kernels one after another.
+
+Collating in the shared-graph form takes well under a millisecond, so everything happens in the training
+process; worker processes are for sources that are slow to read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from costbench import rng
+from costbench.errors import DataError
+from costbench.models.graph_batch import Collator, GraphBatch
+from costbench.training.batch_sampler import (
+    BatchPlan,
+    BatchSampler,
+    BatchSpec,
+    SampleSource,
+    choose_configs,
+)
+
+
+@dataclass(frozen=True)
+class ValidationSpec:
+    """What validation reads: enough for a steady metric, little enough to run every epoch.
+
+    Attributes:
+        kernels: at most so many kernels, drawn once.
+        configs: at most so many decisions of each, drawn once.
+    """
+
+    kernels: int = 512
+    configs: int = 128
+
+    def __post_init__(self) -> None:
+        if self.kernels < 1 or self.configs < 2:
+            raise ValueError(f"{self.kernels} kernels of {self.configs} decisions, must be 1 of 2 or more")
+
+
+class PlannedBatches(Dataset[GraphBatch]):
+    """A source seen through batch plans: `batches[plan]` reads and collates one batch."""
+
+    def __init__(self, source: SampleSource, collator: Collator) -> None:
+        self._source = source
+        self._collator = collator
+
+    def __getitem__(self, plan: BatchPlan) -> GraphBatch:
+        pairs = zip(plan.kernels, plan.configs, strict=True)
+        return self._collator([self._source[kernel].select(configs) for kernel, configs in pairs])
+
+
+class KernelDataModule(pl.LightningDataModule):
+    """Training and validation batches of two sources, scaled alike.
+
+    Args:
+        train: training kernels, with the sampler that plans their batches.
+        validation: validation kernels, with the plans of their batches.
+        collator: scalers and neighbour limit of the network.
+        num_workers: processes that read and collate; 0 is this one.
+    """
+
+    def __init__(
+        self,
+        train: tuple[SampleSource, BatchSampler],
+        validation: tuple[SampleSource, list[BatchPlan]],
+        collator: Collator,
+        *,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__()
+        self._train = train
+        self._validation = validation
+        self._collator = collator
+        self._num_workers = num_workers
+
+    def train_dataloader(self) -> DataLoader[GraphBatch]:
+        """Batches of the current epoch."""
+        source, sampler = self._train
+        return self._loader(source, sampler)
+
+    def val_dataloader(self) -> DataLoader[GraphBatch]:
+        """The same validation batches every epoch."""
+        return self._loader(*self._validation)
+
+    def transfer_batch_to_device(self, batch: GraphBatch, device: torch.device, _index: int) -> GraphBatch:
+        """Batches are built on the CPU."""
+        return batch if device.type == "cpu" else batch.to(device)
+
+    def _loader(self, source: SampleSource, plans: BatchSampler | list[BatchPlan]) -> DataLoader[GraphBatch]:
+        batches = PlannedBatches(source, self._collator)
+        return DataLoader(batches, batch_size=None, sampler=plans, num_workers=self._num_workers)
+
+
+def validation_plans(
+    source: SampleSource, spec: ValidationSpec, batch: BatchSpec, seed: int
+) -> list[BatchPlan]:
+    """Batches over validation kernels with two or more decisions, kernels of like size together.
+
+    Raises:
+        DataError: if there is no such kernel.
+    """
+    draw = rng.stream(seed, "validation")
+    usable = np.array([index for index in range(len(source)) if source.num_configs(index) > 1], np.int64)
+    if not len(usable):
+        raise DataError("no validation kernel has two decisions", field="kernels")
+    chosen = usable[choose_configs(draw, len(usable), spec.kernels)]
+    configs = {int(k): choose_configs(draw, source.num_configs(int(k)), spec.configs) for k in chosen}
+    # Padding is smallest when kernels of a batch have about equally many decisions.
+    ordered = sorted(configs, key=lambda kernel: (len(configs[kernel]), kernel))
+    groups = [ordered[start : start + batch.kernels] for start in range(0, len(ordered), batch.kernels)]
+    return [BatchPlan(tuple(group), tuple(configs[kernel] for kernel in group)) for group in groups]

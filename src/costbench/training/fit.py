@@ -1,0 +1,233 @@
+"""Train a learned cost model: one call from two sources of kernels to a checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping, TQDMProgressBar
+
+from costbench import params
+from costbench.artifacts import digest_bytes, remove_stale_temporaries
+from costbench.errors import DataError, choose
+from costbench.features.normalizer import Transform
+from costbench.models.checkpoint import save_checkpoint
+from costbench.models.execution import Execution, applied
+from costbench.models.graph_batch import Collator, FeatureScaling
+from costbench.models.learned import LearnedCostNet
+from costbench.models.net_spec import NetSpec
+from costbench.rng import stream_key
+from costbench.training.batch_sampler import BatchSampler, BatchSpec, SampleSource
+from costbench.training.callbacks import BestModel, EpochReport, MetricLogger, ResumePoint, resumable
+from costbench.training.data_module import KernelDataModule, ValidationSpec, validation_plans
+from costbench.training.lightning_module import (
+    VALIDATION_APE,
+    VALIDATION_TAU,
+    CostModelModule,
+    OptimizerSpec,
+)
+from costbench.training.losses import LOSSES
+
+RESUME_FILE = "resume.ckpt"
+_MONITORS = {"tau": VALIDATION_TAU, "ape": VALIDATION_APE}
+_NOTES = (
+    ".*does not have many workers.*",
+    ".*GPU available but not used.*",
+    # Lightning 2.6 calls what torch 2.13 deprecates.
+    ".*isinstance.treespec, LeafSpec.*",
+)
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """Everything that a training run depends on, beside its data.
+
+    Attributes:
+        seed: of initial weights, batches, validation sample and dropout.
+        net: the network.
+        loss: key of `losses.LOSSES`.
+        batch: how training batches are drawn.
+        validation: what is validated on after every epoch.
+        optimizer: Adam, its learning rate and clipping.
+        epochs: at most so many.
+        patience: stop after so many epochs without a better validation metric.
+        monitor: `tau` (larger is better) or `ape` (smaller is better).
+        transform: of features before scaling.
+        precision: `fp32`, or `bf16` for mixed precision.
+        accelerator: `cpu`, `gpu` or `auto`.
+        execution: threads and matrix library on a CPU.
+    """
+
+    seed: int = 0
+    net: NetSpec = field(default_factory=NetSpec)
+    loss: Literal["hinge", "logistic", "mse"] = "hinge"
+    batch: BatchSpec = field(default_factory=BatchSpec)
+    validation: ValidationSpec = field(default_factory=ValidationSpec)
+    optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
+    epochs: int = 20
+    patience: int = 8
+    monitor: Literal["tau", "ape"] = "tau"
+    transform: Transform = "log1p"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    accelerator: Literal["cpu", "gpu", "auto"] = "cpu"
+    execution: Execution = field(default_factory=Execution)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A finished training.
+
+    Attributes:
+        checkpoint: folder of the best model, for `models.checkpoint.load_checkpoint`.
+        best_metric: the monitored validation metric of that model.
+        best_epoch: the epoch it is of, from 0.
+        steps: training steps done.
+        seconds: wall time of this call; not part of any result.
+        execution: how it ran; see `Execution.describe`.
+    """
+
+    checkpoint: Path
+    best_metric: float
+    best_epoch: int
+    steps: int
+    seconds: float
+    execution: str
+
+
+def fit(
+    spec: TrainSpec,
+    train_source: SampleSource,
+    validation_source: SampleSource,
+    folder: Path,
+    *,
+    logger: MetricLogger | None = None,
+    progress: bool = False,
+) -> FitResult:
+    """Train, and leave the model of the best validation epoch in `folder`.
+
+    Scalers are fitted on the training source only. Equal arguments give equal bytes. A killed call, made
+    again with the same arguments, resumes after its last whole epoch from `resume.ckpt` in `folder`, which
+    is removed at the end.
+
+    Args:
+        spec: what to train and how.
+        train_source: training kernels.
+        validation_source: validation kernels.
+        folder: becomes the checkpoint.
+        logger: is given the metrics of every epoch.
+        progress: show a progress bar.
+
+    Raises:
+        DataError: if a source has no usable kernel, or the loss is no longer finite.
+        ChoiceError: if encoder, reduction or loss is unknown.
+    """
+    started = time.perf_counter()
+    remove_stale_temporaries(folder)
+    with _quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
+        scaling = FeatureScaling.fit(
+            (train_source[index] for index in range(len(train_source))), spec.transform
+        )
+        net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
+        predicts = choose(LOSSES, spec.loss, "loss").predicts
+        best = BestModel(
+            _MONITORS[spec.monitor],
+            larger_is_better=spec.monitor == "tau",
+            save=lambda: save_checkpoint(folder, net, scaling, predicts),
+        )
+        resume = _resume_file(folder, spec, scaling)
+        trainer = _trainer(spec, [best, *_reports(logger)], resume, progress=progress)
+        data = _data_module(spec, scaling, train_source, validation_source)
+        trainer.fit(_module(spec, net), data, ckpt_path=resumable(resume), weights_only=True)
+    if best.best is None:
+        raise DataError("training ended before its first epoch", where=folder)
+    resume.unlink(missing_ok=True)
+    seconds = time.perf_counter() - started
+    return FitResult(folder, best.best, best.epoch, trainer.global_step, seconds, spec.execution.describe())
+
+
+def _module(spec: TrainSpec, net: LearnedCostNet) -> CostModelModule:
+    def rate(step: int) -> float:
+        return spec.optimizer.rate(step, spec.batch.per_epoch, spec.epochs)
+
+    return CostModelModule(net, LOSSES[spec.loss], spec.optimizer, rate, spec.seed)
+
+
+def _data_module(
+    spec: TrainSpec, scaling: FeatureScaling, train: SampleSource, validation: SampleSource
+) -> KernelDataModule:
+    sampler = BatchSampler(train, spec.batch, spec.seed, min_configs=LOSSES[spec.loss].min_configs)
+    plans = validation_plans(validation, spec.validation, spec.batch, spec.seed)
+    return KernelDataModule((train, sampler), (validation, plans), Collator(scaling, spec.net.max_neighbors))
+
+
+def _trainer(spec: TrainSpec, callbacks: list[pl.Callback], resume: Path, *, progress: bool) -> pl.Trainer:
+    monitor = _MONITORS[spec.monitor]
+    callbacks = [
+        *callbacks,
+        EarlyStopping(
+            monitor,
+            mode="max" if spec.monitor == "tau" else "min",
+            patience=spec.patience,
+            check_on_train_epoch_end=True,
+        ),
+        *([TQDMProgressBar(refresh_rate=max(1, spec.batch.per_epoch // 20))] if progress else []),
+        ResumePoint(resume),
+    ]
+    return pl.Trainer(
+        accelerator=spec.accelerator,
+        devices=1,
+        precision="bf16-mixed" if spec.precision == "bf16" else "32-true",
+        max_epochs=spec.epochs,
+        callbacks=callbacks,
+        gradient_clip_val=spec.optimizer.gradient_clip_norm,
+        # CPU kernels used here are deterministic as they are; the switch would only fill fresh memory.
+        deterministic=spec.accelerator != "cpu",
+        num_sanity_val_steps=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=progress,
+        use_distributed_sampler=False,
+    )
+
+
+def _reports(logger: MetricLogger | None) -> list[pl.Callback]:
+    return [] if logger is None else [EpochReport(logger)]
+
+
+def _resume_file(folder: Path, spec: TrainSpec, scaling: FeatureScaling) -> Path:
+    """Where this very run keeps its state; points of other runs in `folder` are removed."""
+    identity = f"{params.digest(spec)} {scaling.to_dict()} {torch.__version__}"
+    path = folder / f"{digest_bytes(identity.encode())[:16]}.{RESUME_FILE}"
+    for other in sorted(folder.glob(f"*.{RESUME_FILE}")):
+        if other != path:
+            other.unlink()
+    return path
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
+    notes = logging.getLogger("pytorch_lightning")
+    level = notes.level
+    notes.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            for message in _NOTES:
+                warnings.filterwarnings("ignore", message=message)
+            yield
+    finally:
+        notes.setLevel(level)

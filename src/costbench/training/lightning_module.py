@@ -1,0 +1,130 @@
+"""What happens in a training and in a validation step. The network is passed in and knows nothing of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.ranking import count_pairs, tau_of
+from costbench.metrics.selection import tile_size_ape
+from costbench.models.graph_batch import GraphBatch
+from costbench.rng import stream_key
+from costbench.training.losses import Loss
+
+TRAINING_LOSS = "training/loss"
+VALIDATION_TAU = "validation/tau"
+VALIDATION_APE = "validation/ape"
+
+
+@dataclass(frozen=True)
+class OptimizerSpec:
+    """Adam and its learning rate.
+
+    Attributes:
+        learning_rate: at the start.
+        schedule: `exponential` multiplies by `decay` after every epoch (lpm2021, table 6); `cosine` falls
+            from `learning_rate` to `decay` times that over the whole training.
+        decay: see `schedule`.
+        gradient_clip_norm: largest norm of a step's gradient; null for none.
+    """
+
+    learning_rate: float = 1e-3
+    schedule: Literal["exponential", "cosine"] = "cosine"
+    decay: float = 0.02
+    gradient_clip_norm: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        if self.learning_rate <= 0.0:
+            raise ValueError(f"learning_rate is {self.learning_rate}, must be above zero")
+        if not 0.0 < self.decay <= 1.0:
+            raise ValueError(f"decay is {self.decay}, must be in (0, 1]")
+        if self.gradient_clip_norm is not None and self.gradient_clip_norm <= 0.0:
+            raise ValueError(f"gradient_clip_norm is {self.gradient_clip_norm}, must be above zero or null")
+
+    def rate(self, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Learning rate of a step, a function of its number alone, so that resuming needs no state."""
+        if self.schedule == "exponential":
+            return float(self.learning_rate * self.decay ** (step // steps_per_epoch))
+        progress = min(1.0, step / (steps_per_epoch * epochs))
+        factor = self.decay + (1.0 - self.decay) * 0.5 * (1.0 + math.cos(math.pi * progress))
+        return self.learning_rate * factor
+
+
+class CostModelModule(pl.LightningModule):
+    """Trains a network that maps a `GraphBatch` to costs [K, C].
+
+    Validation metrics: `validation/tau`, Kendall's tau within a kernel, averaged over kernels;
+    `validation/ape`, Tile-Size APE over all validation kernels, in percent.
+
+    Args:
+        net: the network.
+        loss: what to minimise.
+        optimizer: see `OptimizerSpec`.
+        rate: learning rate by step.
+        seed: of dropout; an epoch's draws depend on it and the epoch only.
+    """
+
+    def __init__(
+        self, net: nn.Module, loss: Loss, optimizer: OptimizerSpec, rate: Callable[[int], float], seed: int
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self._loss = loss
+        self._optimizer = optimizer
+        self._rate = rate
+        self._seed = seed
+        self._losses: list[Tensor] = []
+        self._taus: list[float] = []
+        self._chosen_ns: list[float] = []
+        self._best_ns: list[float] = []
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam over all parameters."""
+        return torch.optim.Adam(self.parameters(), lr=self._optimizer.learning_rate, fused=True)
+
+    def on_train_epoch_start(self) -> None:
+        """Restart the stream of dropout, so that it does not matter what ran before this epoch."""
+        torch.manual_seed(stream_key(self._seed, "dropout", self.current_epoch) % 2**63)
+        self._losses.clear()
+
+    def training_step(self, batch: GraphBatch, _index: int) -> Tensor:
+        """The loss of one batch."""
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = self._rate(self.global_step)
+        loss = self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
+        self._losses.append(loss.detach())
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last epoch's kernels."""
+        for values in (self._taus, self._chosen_ns, self._best_ns):
+            values.clear()
+
+    def validation_step(self, batch: GraphBatch, _index: int) -> None:
+        """Rank the decisions of every kernel."""
+        costs = self.net(batch).double().cpu().numpy()
+        runtime_ns, mask = batch.runtime_ns.cpu().numpy(), batch.mask.cpu().numpy()
+        for cost, runtime, real in zip(costs, runtime_ns, mask, strict=True):
+            measured = runtime[real]
+            self._taus.append(tau_of(count_pairs(cost[real], measured)))
+            self._chosen_ns.append(float(measured[np.argmin(cost[real])]))
+            self._best_ns.append(float(measured.min()))
+
+    def on_validation_epoch_end(self) -> None:
+        """Report the epoch; runs after its training steps."""
+        tau = mean_without_nan(self._taus)
+        values: dict[str, Any] = {
+            VALIDATION_TAU: 0.0 if math.isnan(tau) else tau,
+            VALIDATION_APE: tile_size_ape(self._chosen_ns, self._best_ns),
+        }
+        if self._losses:
+            values[TRAINING_LOSS] = float(torch.stack(self._losses).mean())
+        self.log_dict(values)

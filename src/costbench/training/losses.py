@@ -1,0 +1,78 @@
+"""Losses over the decisions of each kernel in a batch.
+
+- `hinge`, `logistic`: pairwise rank losses (lpm2021, equation 1), for choosing among decisions.
+- `mse`: squared error of log runtime (lpm2021, section 3.3), for absolute runtimes.
+
+Pairs are formed within a kernel only: runtimes of different kernels are never compared. A loss maps costs
+[K, C], runtimes [K, C] and the mask of real decisions [K, C] to a scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn import functional
+
+from costbench.models.net_spec import Predicts
+
+
+def pairwise_hinge(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """Pairwise rank loss with phi(z) = max(0, 1 - z); see `pairwise_loss`."""
+    return pairwise_loss(costs, runtime_ns, mask, lambda margin: functional.relu(1.0 - margin))
+
+
+def pairwise_logistic(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """Pairwise rank loss with phi(z) = log(1 + exp(-z)); see `pairwise_loss`."""
+    return pairwise_loss(costs, runtime_ns, mask, lambda margin: functional.softplus(-margin))
+
+
+def pairwise_loss(costs: Tensor, runtime_ns: Tensor, mask: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:
+    """Mean over kernels of sum_i sum_j phi(y'_i - y'_j) pos(y_i - y_j) / (n (n - 1) / 2).
+
+    y' are the costs of a kernel's n decisions, y their runtimes, pos(z) is 1 where z > 0 and 0 elsewhere:
+    decision i, slower than j, should cost more by a margin. Equal runtimes give no term and still count in
+    n (n - 1) / 2. Kernels with fewer than two decisions have no pairs and are left out of the mean; a batch
+    of only those has loss 0. Source: lpm2021, equation 1, with a batch's pairs kept within kernels.
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    slower = (runtime_ns.unsqueeze(2) > runtime_ns.unsqueeze(1)) & mask.unsqueeze(2) & mask.unsqueeze(1)
+    margin = costs.unsqueeze(2) - costs.unsqueeze(1)
+    terms = (phi(margin) * slower).sum(dim=(1, 2))
+    count = mask.sum(dim=1).to(terms.dtype)
+    pairs = count * (count - 1.0) / 2.0
+    return (terms / pairs.clamp(min=1.0)).sum() / (pairs > 0).sum().clamp(min=1)
+
+
+def log_mse(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """Mean over all decisions of (y' - log y)^2, y' the cost and y the runtime in ns.
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    error = (costs - runtime_ns.log().to(costs.dtype)) * mask
+    return error.square().sum() / mask.sum().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss and what a network trained with it predicts.
+
+    Attributes:
+        function: (costs, runtime_ns, mask) to a scalar.
+        predicts: see `Predicts`.
+        min_configs: decisions that a kernel needs to contribute.
+    """
+
+    function: Callable[[Tensor, Tensor, Tensor], Tensor]
+    predicts: Predicts
+    min_configs: int
+
+
+LOSSES: Mapping[str, Loss] = {
+    "hinge": Loss(pairwise_hinge, "score", 2),
+    "logistic": Loss(pairwise_logistic, "score", 2),
+    "mse": Loss(log_mse, "log_runtime_ns", 1),
+}
+"""Name in `TrainSpec.loss` to loss."""
