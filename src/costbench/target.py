@@ -54,7 +54,7 @@ class Timing:
     Attributes:
         launch_ns: start of a kernel.
         iteration_ns: loop control and synchronisation of one iteration.
-        transfer_ns: latency that one copy adds to an iteration.
+        transfer_ns: issue of one copy by the core.
         read_gb_per_s: sustained bandwidth from main memory.
         write_gb_per_s: sustained bandwidth to main memory.
         chunk_ns: cost of one contiguous piece of a tile.
@@ -69,7 +69,8 @@ class Timing:
         unroll_registers: registers lost to prologue and epilogue of each vector loop.
         transcendental_cycles: one transcendental on one register.
         random_cycles: random bits for one register.
-        cross_lane_ns: one reduction across lanes, per iteration.
+        cross_lane_ns: latency of reductions across lanes, per iteration.
+        cross_sublane_ns: the same across sublanes, and of moving rows between them.
         row_move_cycles: moving one row of 128 lanes to another sublane.
         packed_move_factor: how much slower that is for 16-bit rows, which share a register.
         row_address_ns: issue of one indexed row (gather, scatter, dynamic slice).
@@ -99,6 +100,7 @@ class Timing:
     transcendental_cycles: float
     random_cycles: float
     cross_lane_ns: float
+    cross_sublane_ns: float
     row_move_cycles: float
     packed_move_factor: float
     row_address_ns: float

@@ -46,12 +46,17 @@ class AxisMap:
         """The loops that move the tile along this axis."""
         return tuple(loop for loop in (self.loop, self.window_loop) if loop != NO_LOOP)
 
+    @property
+    def is_window(self) -> bool:
+        """Whether neighbouring tiles overlap or leave gaps: windows, strides and dilation."""
+        return self.window != 1 or self.window_loop != NO_LOOP or self.stride != 1 or self.base_dilation != 1
+
     def extent(self, size: int, elements: Sequence[FloatArray]) -> FloatArray | float:
         """Elements of an axis of `size` in a tile; `elements[loop]` are a loop's elements per tile, [n]."""
         if self.loop == NO_LOOP and self.window_loop == NO_LOOP:
             return float(size)
         covered = elements[self.loop] * self.scale if self.loop != NO_LOOP else 1.0
-        if self.window != 1 or self.window_loop != NO_LOOP or self.stride != 1 or self.base_dilation != 1:
+        if self.is_window:
             window = elements[self.window_loop] if self.window_loop != NO_LOOP else float(self.window)
             covered = (
                 np.maximum((covered - 1.0) * self.stride + (window - 1.0) * self.dilation + 1.0, 1.0)
@@ -82,15 +87,19 @@ def access_loops(access: Access) -> tuple[int, ...]:
 
 def through_window(axis: AxisMap, window: WindowDimension) -> AxisMap:
     """The map of a window's base axis, given the map of the result's axis."""
-    if axis.loop == NO_LOOP and axis.window_loop == NO_LOOP:
+    if not axis.loops:
         return WHOLE
-    return replace(
+    wider = replace(
         axis,
         stride=axis.stride * window.stride,
-        window=(axis.window - 1) * window.stride + window.dilated_size,
         base_dilation=axis.base_dilation * window.base_dilation,
-        padding=axis.padding + window.padding_low + window.padding_high,
+        padding=axis.padding * window.stride + window.padding_low + window.padding_high,
     )
+    if axis.window_loop != NO_LOOP:
+        # The window that a loop cuts keeps its pieces; the few elements of the second one do not matter.
+        return replace(wider, dilation=axis.dilation * window.stride)
+    reach = (axis.window - 1) * axis.dilation * window.stride + window.dilated_size
+    return replace(wider, window=reach, dilation=1)
 
 
 def _scaled(axis: AxisMap, ratio: float) -> AxisMap:

@@ -1,21 +1,23 @@
 """Copies between main memory and the scratchpad: bytes, pieces, descriptors and banks.
 
-Main memory holds an array as a row-major grid of native tiles. A tile of it is a box in that grid: axes
-that it covers completely merge with the next one into contiguous pieces, the others cost a piece each and,
-past the first stride, a descriptor each. Pieces one lane-unit wide whose pitch is a power of two of 64 KiB
-or more hit the same memory banks.
+Main memory holds an array as a row-major grid of native tiles. A tile of it is a box in that grid: axes that
+it covers completely merge with the next one into contiguous pieces. Pieces at equal distances take one
+strided descriptor; where the distance changes, a descriptor is needed for each run of pieces. Pieces one
+lane-unit wide whose pitch is a power of two of 64 KiB or more hit the same memory banks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.footprint import native_tile_bytes, tile_units
-from costbench.compiler.loop_nest import LoopNest, native_units
+from costbench.compiler.footprint import Span, TileGrid, native_tile_bytes
+from costbench.compiler.loop_nest import native_units
 from costbench.compiler.transfers import Transfer
+from costbench.hlo.shape import Shape
 from costbench.target import Timing
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,7 +46,10 @@ class CopyShape:
     rows: FloatArray
 
     def time_ns(self, timing: Timing, *, is_output: bool) -> FloatArray:
-        """bytes / bandwidth + pieces, descriptors, conflicts and rows at their price + a fixed latency."""
+        """bytes / bandwidth + pieces, descriptors, conflicts and rows at their price, [n].
+
+        Issuing the copy is the core's work and no part of it.
+        """
         bandwidth = timing.write_gb_per_s if is_output else timing.read_gb_per_s
         return (
             self.num_bytes / bandwidth
@@ -52,60 +57,62 @@ class CopyShape:
             + self.descriptors * timing.descriptor_ns
             + self.conflicts * timing.bank_ns
             + self.rows * timing.row_address_ns
-            + timing.transfer_ns
         )
 
 
-def copy_shape(nest: LoopNest, transfer: Transfer, mean_elements: list[FloatArray], count: int) -> CopyShape:
-    """The copy of one transfer for each of `count` tile sizes."""
-    zero = np.zeros(count)
+def copy_shape(grid: TileGrid, transfer: Transfer) -> CopyShape:
+    """The copy of one transfer for each tile size."""
+    zero = np.zeros(grid.count)
     shape = transfer.shape
     if shape.rank == 0:
-        return CopyShape(np.full(count, native_tile_bytes(shape)), zero, zero, zero, zero)
-    units = tile_units(shape, transfer.access, mean_elements, count, whole_units=False)
+        return CopyShape(np.full(grid.count, native_tile_bytes(shape)), zero, zero, zero, zero)
     if transfer.row_elements:
-        elements = np.full(count, float(shape.num_elements))
-        for loop in transfer.loops:
-            elements = elements * (mean_elements[loop] / (nest.loops[loop].units * nest.loops[loop].unit))
-        rows = np.maximum(elements / transfer.row_elements, 1.0)
-        row_bytes = max(transfer.row_elements * shape.element_type.bits / 8, _MIN_ROW_BYTES)
-        return CopyShape(rows * row_bytes, zero, zero, zero, rows)
-    num_bytes = units.prod(axis=0) * native_tile_bytes(shape)
-    limits = np.array(
-        [max(1, -(-d // u)) for d, u in zip(shape.physical_dimensions, native_units(shape), strict=True)]
+        return _rows(grid, transfer)
+    spans = grid.copied(shape, transfer.access)
+    limits = [max(1, -(-d // u)) for d, u in zip(shape.physical_dimensions, native_units(shape), strict=True)]
+    num_bytes = grid.product(spans) * native_tile_bytes(shape)
+    pieces, descriptors = _pieces(spans, limits, grid.count)
+    return CopyShape(
+        num_bytes, pieces - 1.0, descriptors - 1.0, _conflicts(shape, spans, limits, num_bytes), zero
     )
-    pieces, descriptors = _pieces(units, limits)
-    conflicts = _conflicts(shape.rank, units, limits, num_bytes, native_tile_bytes(shape))
-    return CopyShape(num_bytes, pieces - 1.0, descriptors - 1.0, conflicts, zero)
 
 
-def _pieces(units: FloatArray, limits: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-    """Contiguous pieces of a box in a row-major grid, and descriptors of one stride each, both [n] >= 1."""
-    rank, count = units.shape
+def _rows(grid: TileGrid, transfer: Transfer) -> CopyShape:
+    """Rows that indices select, each of 512 bytes at least."""
+    zero = np.zeros(grid.count)
+    moved = np.full(grid.count, float(transfer.shape.num_elements))
+    for loop in transfer.loops:
+        moved = moved / grid.trips[:, loop]
+    rows = np.maximum(moved / transfer.row_elements, 1.0)
+    row_bytes = max(transfer.row_elements * transfer.shape.element_type.bits / 8, _MIN_ROW_BYTES)
+    return CopyShape(rows * row_bytes, zero, zero, zero, rows)
+
+
+def _pieces(spans: Sequence[Span], limits: Sequence[int], count: int) -> tuple[FloatArray, FloatArray]:
+    """Contiguous pieces of a box in a row-major grid, and strided descriptors for them, both [n] >= 1."""
     pieces = np.ones(count)
     descriptors = np.ones(count)
-    # 0: axes so far are complete; 1: the next axis strides over pieces; 2: further axes repeat descriptors.
-    state = np.zeros(count, dtype=np.int64)
-    for axis in range(rank - 1, -1, -1):
-        extent = units[axis]
-        pieces = np.where(state >= 1, pieces * extent, pieces)
-        descriptors = np.where(state >= 2, descriptors * extent, descriptors)
-        partial = extent < limits[axis] - _WHOLE
-        strided = (state >= 1) & (extent > 1.0 + _WHOLE)
-        state = np.where(state == 0, np.where(partial, 1, 0), np.where(strided, 2, state))
+    apart = np.zeros(count, dtype=bool)
+    """Whether an axis so far was covered in part, so that what follows comes in pieces."""
+    uneven = np.zeros(count, dtype=bool)
+    """Whether pieces so far have a second distance, so that what follows needs descriptors of its own."""
+    for span, limit in zip(reversed(spans), reversed(limits), strict=True):
+        if limit == 1:
+            continue
+        pieces = np.where(apart, pieces * span, pieces)
+        descriptors = np.where(uneven, descriptors * span, descriptors)
+        if not isinstance(span, float):
+            partial = span < limit - _WHOLE
+            uneven |= apart & partial & (pieces > 1.0 + _WHOLE)
+            apart |= partial
     return pieces, descriptors
 
 
 def _conflicts(
-    rank: int,
-    units: FloatArray,
-    limits: npt.NDArray[np.int64],
-    num_bytes: FloatArray,
-    tile_bytes: float,
+    shape: Shape, spans: Sequence[Span], limits: Sequence[int], num_bytes: FloatArray
 ) -> FloatArray:
-    pitch = int(limits[-1] * tile_bytes)
+    pitch = int(limits[-1] * native_tile_bytes(shape))
     power_of_two = pitch & (pitch - 1) == 0
-    if rank < 2 or not power_of_two or pitch < _BANK_PITCH_BYTES:
-        return np.zeros(units.shape[1])
-    narrow = units[-1] < 1.0 + _WHOLE
-    return np.where(narrow, num_bytes / _PIECE_BYTES, 0.0)
+    if shape.rank < 2 or not power_of_two or pitch < _BANK_PITCH_BYTES:
+        return np.zeros_like(num_bytes)
+    return np.where(np.asarray(spans[-1]) < 1.0 + _WHOLE, num_bytes / _PIECE_BYTES, 0.0)

@@ -1,21 +1,25 @@
 """Runtime of a kernel on the simulated TPU, for many tile sizes at once, with a breakdown that adds up.
 
-The nest runs prod(n_l) iterations. Between two iterations the operands whose tile index changes are copied;
-copying, computing and writing back overlap, softly: (transfer^q + compute^q)^(1/q). With count_l
-transitions at loop level l,
+The nest runs prod(n_l) iterations. Between two iterations the values whose tile index changes are copied;
+copying, computing and writing back overlap, softly: (transfer^q + compute^q)^(1/q). Issuing the copies is
+work of the core, so it hides behind large transfers as computing does. With count_l transitions at loop
+level l,
 
-    T = launch + fill + sum_l count_l * (soft maximum(transfer_l, compute_l) + iteration) + last + drain
+    T = launch + fill + sum_l count_l * (soft maximum(transfer_l, compute_l + issue_l) + iteration)
+        + last + drain
 
-where fill is the first copy-in, last the final iteration's compute and drain the final copy-out.
+where fill is the first copy-in, last the final iteration's compute and control, drain the final copy-out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.footprint import TileGrid
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, loop_nest
 from costbench.compiler.tile_sizes import TileSizes
@@ -23,7 +27,7 @@ from costbench.compiler.transfers import Transfer
 from costbench.hardware.codegen import codegen_factor
 from costbench.hardware.compute import compute_time
 from costbench.hardware.memory import copy_shape
-from costbench.target import Target
+from costbench.target import Target, Timing
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -38,7 +42,7 @@ class Breakdown:
         matrix_ns: matrix unit.
         vector_ns: vector unit.
         exposed_transfer_ns: copying that compute does not hide.
-        iteration_ns: control of the loops.
+        iteration_ns: control of the loops, and issue of the copies between two iterations.
         drain_ns: last copy-out.
     """
 
@@ -76,69 +80,102 @@ def simulate(kernel: Kernel, tile_sizes: TileSizes, target: Target) -> Breakdown
 
 def simulate_nest(nest: LoopNest, extents: npt.NDArray[np.int64], target: Target) -> Breakdown:
     """The same for a lowered kernel and loop extents [n, num_loops]."""
-    timing = target.timing
-    count = len(extents)
-    trips = nest.trips(extents).astype(np.float64)
-    copies = _copy_times(nest, extents, target)
-    compute = compute_time(nest, extents, target)
-    factor = codegen_factor(nest, extents, timing.codegen_compute_sd, f"{target.name}/compute")
+    return simulate_grid(TileGrid(nest, extents), target)
+
+
+def simulate_grid(grid: TileGrid, target: Target) -> Breakdown:
+    """The same for tile sizes that are laid out already."""
+    timing, nest = target.timing, grid.nest
+    copies = _copy_times(grid, target)
+    compute = compute_time(grid, target)
+    factor = codegen_factor(nest, grid.extents, timing.codegen_compute_sd, f"{target.name}/compute")
     matrix, vector = compute.matrix_ns * factor, compute.vector_ns * factor
     epilogue = compute.epilogue_ns * factor
-    fill = _total([time for transfer, time in copies if not transfer.is_output], count)
-    drain = _total([time for transfer, time in copies if transfer.is_output], count)
 
-    exposed = np.zeros(count)
-    matrix_sum, vector_sum = matrix.copy(), vector + epilogue
-    transitions = np.zeros(count)
-    outer = np.ones(count)
-    for level, loop in enumerate(nest.order):
-        level_count = (trips[:, loop] - 1.0) * outer
-        outer = outer * trips[:, loop]
-        inner = nest.order[level + 1 :]
-        transfer = _total(
-            [np.where(_changes(t, loop, inner, trips), time, 0.0) for t, time in copies if t.loops], count
-        )
-        busy = matrix + vector + (epilogue if loop < nest.num_output_loops else 0.0)
-        exposed += level_count * (soft_maximum(transfer, busy, timing.overlap_exponent) - busy)
-        matrix_sum += level_count * matrix
-        vector_sum += level_count * (busy - matrix)
-        transitions += level_count
+    exposed, issue = np.zeros(grid.count), np.zeros(grid.count)
+    for level in _levels(grid, copies):
+        busy = matrix + vector + level.copies * timing.transfer_ns
+        if level.loop < nest.num_output_loops:
+            busy = busy + epilogue
+        hidden = soft_maximum(level.transfer_ns, busy, timing.overlap_exponent) - busy
+        exposed += level.count * hidden
+        issue += level.count * level.copies * timing.transfer_ns
+    iterations = grid.trips.prod(axis=1)
+    results = grid.trips[:, : nest.num_output_loops].prod(axis=1)
     return Breakdown(
-        launch_ns=np.full(count, timing.launch_ns),
-        fill_ns=fill,
-        matrix_ns=matrix_sum,
-        vector_ns=vector_sum,
+        launch_ns=np.full(grid.count, timing.launch_ns),
+        fill_ns=_together(copies, timing, grid.count, is_output=False),
+        matrix_ns=matrix * iterations,
+        vector_ns=vector * iterations + epilogue * results,
         exposed_transfer_ns=exposed,
-        iteration_ns=(transitions + 1.0) * timing.iteration_ns,
-        drain_ns=drain,
+        iteration_ns=timing.iteration_ns * iterations + issue,
+        drain_ns=_together(copies, timing, grid.count, is_output=True),
     )
 
 
-def _copy_times(
-    nest: LoopNest, extents: npt.NDArray[np.int64], target: Target
-) -> list[tuple[Transfer, FloatArray]]:
-    count = len(extents)
-    mean = nest.mean_elements(extents)
-    factor = codegen_factor(nest, extents, target.timing.codegen_transfer_sd, f"{target.name}/transfer")
+_Copies = list[tuple[Transfer, FloatArray]]
+
+
+def _copy_times(grid: TileGrid, target: Target) -> _Copies:
+    factor = codegen_factor(
+        grid.nest, grid.extents, target.timing.codegen_transfer_sd, f"{target.name}/transfer"
+    )
     return [
-        (t, factor * copy_shape(nest, t, mean, count).time_ns(target.timing, is_output=t.is_output))
-        for t in nest.transfers
+        (t, factor * copy_shape(grid, t).time_ns(target.timing, is_output=t.is_output))
+        for t in grid.nest.transfers
     ]
 
 
-def _changes(
-    transfer: Transfer, loop: int, inner: tuple[int, ...], trips: FloatArray
-) -> npt.NDArray[np.bool_]:
-    """Whether the tile index moves when `loop` advances and all loops inside it start over."""
-    changes = np.full(len(trips), loop in transfer.loops)
-    for other in inner:
-        if other in transfer.loops:
-            changes |= trips[:, other] > 1
-    return changes
+def _together(copies: _Copies, timing: Timing, count: int, *, is_output: bool) -> FloatArray:
+    """All first copies in, or all last copies out, one after the other."""
+    total = np.zeros(count)
+    for transfer, time in copies:
+        if transfer.is_output is is_output:
+            total += time + timing.transfer_ns
+    return total
 
 
-def _total(times: list[FloatArray], count: int) -> FloatArray:
-    return np.sum(times, axis=0) if times else np.zeros(count)
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """Transitions at which one loop advances and all loops inside it start over.
+
+    Attributes:
+        loop: the loop.
+        count: how many there are, [n].
+        transfer_ns: copies that each of them needs, [n].
+        copies: number of these copies, [n].
+    """
+
+    loop: int
+    count: FloatArray
+    transfer_ns: FloatArray
+    copies: FloatArray
+
+
+def _levels(grid: TileGrid, copies: _Copies) -> Iterator[_Level]:
+    """The levels at which anything happens, innermost first.
+
+    A value's tile changes where a loop that moves it advances, or starts over after more than one step.
+    """
+    nest = grid.nest
+    order = [loop for loop in nest.order if nest.loops[loop].units > 1]
+    outer = np.ones(grid.count)
+    counts: list[FloatArray] = []
+    for loop in order:
+        counts.append((grid.trips[:, loop] - 1.0) * outer)
+        outer = outer * grid.trips[:, loop]
+    starts_over = [np.zeros(grid.count, dtype=bool) for _ in copies]
+    for loop, count in zip(reversed(order), reversed(counts), strict=True):
+        transfer_ns, number = np.zeros(grid.count), np.zeros(grid.count)
+        for (transfer, time), again in zip(copies, starts_over, strict=True):
+            if loop in transfer.loops:
+                transfer_ns += time
+                number += 1.0
+                again |= grid.trips[:, loop] > 1
+            else:
+                transfer_ns += np.where(again, time, 0.0)
+                number += again
+        yield _Level(loop, count, transfer_ns, number)
 
 
 def soft_maximum(a: FloatArray, b: FloatArray, exponent: float) -> FloatArray:
