@@ -41,7 +41,6 @@ def test_errors_keep_type_and_place(jobs: int) -> None:
         run_each(_fail, {"a": 1, "b": 1}, jobs, lambda name, result: None)
 
 
-@pytest.mark.filterwarnings("ignore:A worker stopped")
 def test_a_killed_worker_costs_its_piece_only(tmp_path: Path) -> None:
     done: list[str] = []
     pieces = {name: tmp_path / name for name in ("a", "b", "c")}
@@ -56,7 +55,6 @@ def _die(value: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.filterwarnings("ignore:A worker stopped")
 def test_workers_that_keep_dying_are_an_error() -> None:
     with pytest.raises(DataError, match="workers died"):
         run_each(_die, {"a": 1, "b": 2}, 2, lambda name, result: None)

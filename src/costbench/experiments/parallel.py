@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 import joblib
@@ -44,12 +46,12 @@ def run_each(
         missing = {name: piece for name, piece in pieces.items() if name not in found}
         if not missing:
             break
-        try:
+        # A worker whose memory has grown is replaced by a fresh one; loky warns of it, and need not.
+        with warnings.catch_warnings(), suppress(TerminatedWorkerError):
+            warnings.filterwarnings("ignore", message="A worker stopped")
             for name, result in _results(function, missing, jobs):
                 found[name] = result
                 on_done(name, result)
-        except TerminatedWorkerError:
-            continue
     left = [name for name in pieces if name not in found]
     if left:
         raise DataError(f"workers died {_ATTEMPTS} times", where=left[0], expected="enough memory")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,7 +104,10 @@ class TrackedRun:
 
         # The samples are what a stage computed, so their source is code; the folder is where it put them.
         made_by = CodeDatasetSource({"mlflow.source.name": "costbench generate", "folder": str(source)})
-        dataset = from_pandas(contents, source=made_by, name=name, digest=digest)
+        with warnings.catch_warnings():
+            # Counts are whole numbers, and none is ever missing.
+            warnings.filterwarnings("ignore", message=".*Inferred schema contains integer")
+            dataset = from_pandas(contents, source=made_by, name=name, digest=digest)
         entry = DatasetInput(dataset._to_mlflow_entity(), [InputTag("mlflow.data.context", role)])  # noqa: SLF001
         _client(self.uri).log_inputs(self.run_id, datasets=[entry])
 

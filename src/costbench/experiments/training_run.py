@@ -1,0 +1,205 @@
+"""One cell of the grid: the learned model of a task, split, chip and seed, trained, tracked and kept.
+
+A cell's folder is whole once it holds `done.json`, which names what it was trained from. A cell that is
+there for the same parameters, data and code is not trained again; one that was killed goes on after its
+last epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from costbench.artifacts import digest_files, read_json, write_json
+from costbench.datasets.splits import Split
+from costbench.datasets.storage import Shard
+from costbench.datasets.tile_kernels import compiled_program_path, shard_path
+from costbench.errors import DataError, ParamsError
+from costbench.experiments.history import History
+from costbench.experiments.spec import Cell
+from costbench.experiments.tracking import Provenance, TrackedRun, tracked_run
+from costbench.params import digest, parse
+from costbench.target import load_target
+from costbench.training.fit import FitResult, TrainSpec, fit
+from costbench.training.tile_source import TileSource
+
+_log = logging.getLogger(__name__)
+_DONE = "done.json"
+_STARTED = "started.json"
+HISTORY = "history.csv"
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Where a cell is tracked: server or database, experiment, and the name of its run."""
+
+    uri: str
+    experiment: str
+    run_name: str
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """One cell to train.
+
+    Attributes:
+        cell: which.
+        data: folder of the data set.
+        split: programs by set.
+        spec: what to train and how; its seed is the cell's.
+        folder: of the cell.
+        code: digest of the code that trains.
+        cache_mb: memory for featurised kernels.
+        provenance: for tracking.
+        tracking: where to.
+        progress: show a progress bar.
+    """
+
+    cell: Cell
+    data: Path
+    split: Split
+    spec: TrainSpec
+    folder: Path
+    code: str
+    cache_mb: int
+    provenance: Provenance
+    tracking: Tracking
+    progress: bool = False
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Programs that are read: those trained and those validated on."""
+        return (*self.split.train, *self.split.validation)
+
+    @property
+    def data_digest(self) -> str:
+        """Identity of what is read: shards, compiled programs, and which program is in which set."""
+        shards = [shard_path(self.data, self.cell.chip, name) for name in self.programs]
+        compiled = [compiled_program_path(self.data, name) for name in self.programs]
+        files = digest_files([*shards, *compiled], self.data)
+        sets = f"{','.join(self.split.train)};{','.join(self.split.validation)}"
+        return hashlib.sha256(f"{files};{sets}".encode()).hexdigest()[:16]
+
+    def key(self) -> str:
+        """Identity of all that the trained model follows from."""
+        parts = (self.cell.name, digest(self.spec), self.data_digest, self.code)
+        return hashlib.sha256("/".join(parts).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """A finished cell; lies in its folder as `done.json`.
+
+    Attributes:
+        key: what it was trained from.
+        best_metric: the monitored validation metric of the model that was kept.
+        best_epoch: the epoch it is of.
+        steps: training steps done.
+        execution: threads and matrix library that it ran with.
+    """
+
+    key: str
+    best_metric: float
+    best_epoch: int
+    steps: int
+    execution: str
+
+
+def finished(folder: Path) -> CellResult | None:
+    """The result of a finished cell, or None where it is not finished."""
+    try:
+        return parse(CellResult, read_json(folder / _DONE), where=folder / _DONE)
+    except (DataError, ParamsError):
+        return None
+
+
+def train_cell(task: CellTask) -> CellResult:
+    """Train a cell, unless it is there.
+
+    Raises:
+        DataError: for missing or damaged shards, or a loss that is no longer finite.
+    """
+    key = task.key()
+    before = finished(task.folder)
+    if before is not None and before.key == key:
+        return before
+    _start(task.folder, key)
+    architecture = load_target(task.cell.chip).architecture
+    cache_bytes = task.cache_mb * 1024 * 1024 // 2
+    train, validation = (
+        TileSource(task.data, names, task.cell.chip, architecture, cache_bytes=cache_bytes)
+        for names in (task.split.train, task.split.validation)
+    )
+    spec = replace(task.spec, seed=task.cell.seed)
+    history = History(task.folder / HISTORY, spec.batch.per_epoch)
+    with _tracked(task, spec) as run:
+        logger = _Both(task.cell.name, history, run)
+        result = fit(spec, train, validation, task.folder, logger=logger, progress=task.progress)
+        run.log_metrics({"best_metric": result.best_metric, "seconds": result.seconds}, result.steps)
+        run.log_files([task.folder / HISTORY, task.folder / "model.json"], "model")
+    return _finish(task.folder, key, result)
+
+
+class _Both:
+    """Writes an epoch's metrics to the file first, then to the tracking server."""
+
+    def __init__(self, name: str, history: History, run: TrackedRun) -> None:
+        self._name = name
+        self._history = history
+        self._run = run
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        self._history.log_metrics(metrics, step)
+        self._run.log_metrics(metrics, step)
+        values = ", ".join(f"{name} {value:.4f}" for name, value in sorted(metrics.items()))
+        _log.info("%s, step %d: %s", self._name, step, values)
+
+
+def _start(folder: Path, key: str) -> None:
+    """Empty the folder, unless a killed run of the very same cell left it: that one is resumed."""
+    started = folder / _STARTED
+    try:
+        resumes = read_json(started) == {"key": key}
+    except DataError:
+        resumes = False
+    if not resumes:
+        shutil.rmtree(folder, ignore_errors=True)
+        write_json(started, {"key": key})
+
+
+def _finish(folder: Path, key: str, result: FitResult) -> CellResult:
+    done = CellResult(key, result.best_metric, result.best_epoch, result.steps, result.execution)
+    write_json(folder / _DONE, asdict(done))
+    (folder / _STARTED).unlink(missing_ok=True)
+    return done
+
+
+@contextmanager
+def _tracked(task: CellTask, spec: TrainSpec) -> Iterator[TrackedRun]:
+    tracking = task.tracking
+    with tracked_run(tracking.uri, tracking.experiment, tracking.run_name, task.provenance) as run:
+        run.log_params({"cell": asdict(task.cell), "model": asdict(spec)})
+        for role, names in (("training", task.split.train), ("validation", task.split.validation)):
+            contents = _contents(task, names)
+            run.log_dataset(f"{task.cell.task} {role}", task.data_digest, contents, task.data, role)
+        yield run
+
+
+def _contents(task: CellTask, names: Sequence[str]) -> pd.DataFrame:
+    """What a set holds, one row a program."""
+    shards = [Shard.open(shard_path(task.data, task.cell.chip, name)) for name in names]
+    return pd.DataFrame(
+        {
+            "program": list(names),
+            "application": [str(shard.metadata["application"]) for shard in shards],
+            "kernels": [shard.num_kernels for shard in shards],
+            "tile_sizes": [shard.num_configs for shard in shards],
+        }
+    )
