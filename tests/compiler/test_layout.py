@@ -109,6 +109,34 @@ def test_batch_axes_of_a_dot_stay_out_of_the_tile() -> None:
         assert set(operand(module, dot, place).shape.layout[:2]) == {2, 3}
 
 
+def test_loop_state_is_kept_as_a_batched_dot_reads_it() -> None:
+    # Keys of an attention, one more position per step: heads outside, positions and features in the tile.
+    state = "(s32[], f32[4,128,8,64])"
+    b = ModuleBuilder()
+    query = "f32[4,8,16,64]"
+
+    def body(c: ComputationBuilder) -> int:
+        p = c.parameter(state)
+        keys, count = c.get(p, 1), c.get(p, 0)
+        heads = c.transpose(keys, (0, 2, 1, 3))
+        score = c.dot(c.broadcast(c.constant("f32[]"), query), heads, (3, 3), ((0, 0), (1, 1)))
+        new = c.transpose(c.slice_of(score, (0, 0, 0, 0), (4, 8, 1, 64)), (0, 2, 1, 3))
+        zero = c.constant("s32[]")
+        kept = c.op("dynamic-update-slice", keys, new, zero, count, zero, zero, shape=c.shape(keys))
+        return c.make_tuple(count, kept)
+
+    def condition(c: ComputationBuilder) -> int:
+        return c.op("compare", c.get(c.parameter(state), 0), c.constant("s32[]"), comparison_direction="LT")
+
+    keys = b.broadcast(b.constant("f32[]"), "f32[4,128,8,64]")
+    start = b.make_tuple(b.constant("s32[]"), keys)
+    module = assign_layouts(b.build(b.get(b.while_(condition, body, start, trip_count=3), 0)))
+    (loop,) = by_opcode(module, Opcode.WHILE)
+    # Positions and features in the tile; row-major order would have heads and features there.
+    assert str(loop.shape) == "(s32[], f32[4,128,8,64]{3,1,2,0})"
+    assert all(copy.shape.num_elements < 4 * 8 * 128 * 64 for copy in by_opcode(module, Opcode.COPY))
+
+
 def test_a_reshape_that_moves_data_runs_in_row_major_order() -> None:
     # As reshape.39 and copy.24 of the recorded AlexNet: row-major on both sides, a copy for what is not.
     b = ModuleBuilder()

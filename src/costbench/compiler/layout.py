@@ -6,9 +6,10 @@ from there through every instruction that keeps them, forwards and backwards. Va
 operand has, a `copy` is put between them, as XLA does; transposes never move data themselves: they become
 free, and a copy moves what has to move. The program's results stay in the order they are made in.
 
-The search spreads breadth-first from one seed after another: arguments, then convolutions, then dots and what
-reads by index, then reshapes that have to move data (in row-major order, as the recorded ones do), then
-whatever is left, in program order. Nothing else decides, so equal programs get equal orders.
+The search spreads breadth-first from one seed after another: arguments, then convolutions, then dots and the
+operands of batched ones, then what reads by index, then reshapes that have to move data (in row-major order,
+as the recorded ones do), then whatever is left, in program order. Nothing else decides, so equal programs get
+equal orders.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from costbench.compiler.layout_rules import backward, forward, preferred_layout, required_layouts
+from costbench.compiler.layout_rules import (
+    backward,
+    forward,
+    preferred_dot_operand,
+    preferred_layout,
+    required_layouts,
+)
 from costbench.compiler.tiled_memory import (
     MinorToMajor,
     compact_layout,
@@ -37,7 +44,8 @@ __all__ = ["assign_layouts", "is_bitcast", "native_tile", "padded_bytes", "padde
 
 _SEEDS = (
     (Opcode.CONVOLUTION,),
-    (Opcode.DOT, Opcode.GATHER, Opcode.SCATTER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT),
+    (Opcode.DOT,),
+    (Opcode.GATHER, Opcode.SCATTER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT),
     (Opcode.RESHAPE,),
 )
 _REMADE = frozenset({Opcode.CONSTANT, Opcode.IOTA, Opcode.BROADCAST})
@@ -55,8 +63,10 @@ def assign_layouts(module: HloModule) -> HloModule:
     )
     for opcodes in _SEEDS:
         for leaf, inst in _leaves_of(module, classes, opcodes):
-            computation, _ = classes.owner[leaf]
-            orders.seed_wishes(computation, inst, leaf)
+            orders.seed_wishes(classes.owner[leaf][0], inst, leaf)
+        if Opcode.DOT in opcodes:
+            for leaf, inst in _leaves_of(module, classes, opcodes):
+                orders.seed_operands(classes.owner[leaf][0], inst)
     for leaf, shape in enumerate(classes.shapes):
         if shape.rank > 1:
             orders.seed(leaf, compact_layout(shape.dimensions))
@@ -121,6 +131,15 @@ class _Orders:
         self.seed(leaf, wish)
         if inst.opcode is Opcode.RESHAPE and shapes[operands[0]].rank > 1:
             self.seed(operands[0], packed_row_major(shapes[operands[0]].dimensions))
+
+    def seed_operands(self, computation: int, inst: Instruction) -> None:
+        """Gives operands of a batched dot the order that it wants, so that loop state is kept in it."""
+        if inst.dot is None or not inst.dot.lhs_batch:
+            return
+        for place, operand in enumerate(inst.operands):
+            leaf = self._classes.leaf(computation, operand)
+            if self._unset(leaf):
+                self.seed(leaf, preferred_dot_operand(inst, place, self._classes.shapes[leaf]))
 
     def _set(self, leaf: int, order: MinorToMajor | None, queue: deque[int]) -> None:
         root = self._classes.find(leaf)

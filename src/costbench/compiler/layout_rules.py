@@ -204,15 +204,26 @@ def _is_weight_gradient(inst: Instruction) -> bool:
     return window > math.prod(inst.shape.dimensions[axis] for axis in inst.convolution.output_spatial)
 
 
-def _dot_operand(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
-    """Matrix axes in the two minor-most places, in either order; batch axes outside them."""
+def dot_operand_layout(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+    """Matrix axes in the two minor-most places, in either order; batch axes and those of extent 1 outside."""
     assert inst.dot is not None
     batch = inst.dot.lhs_batch if place == 0 else inst.dot.rhs_batch
-    matrix_rank = min(2, operand.rank - len(batch))
-    if not any(axis in batch for axis in operand.layout[:matrix_rank]):
+    long = [axis for axis in operand.layout if operand.dimensions[axis] > 1]
+    matrix = [axis for axis in long if axis not in batch]
+    if not batch or not any(axis in batch for axis in long[: min(2, len(matrix))]):
         return operand.layout
-    matrix = [axis for axis in operand.layout if axis not in batch]
-    return (*matrix, *(axis for axis in operand.layout if axis in batch))
+    outside = [axis for axis in long if axis in batch]
+    return (*matrix, *outside, *(axis for axis in operand.layout if operand.dimensions[axis] == 1))
+
+
+def preferred_dot_operand(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+    """The order that pads an operand of a dot least, of those in which the dot takes it as it is."""
+    packed = operand.with_layout(packed_row_major(operand.dimensions))
+    order = dot_operand_layout(inst, place, packed)
+    turned = (order[1], order[0], *order[2:])
+    takes_turned = dot_operand_layout(inst, place, operand.with_layout(turned)) == turned
+    less = padded_size(operand.dimensions, turned) < padded_size(operand.dimensions, order)
+    return turned if takes_turned and less else order
 
 
 def _tight(operand: Shape, wish: MinorToMajor) -> bool:
@@ -240,7 +251,7 @@ def required_layouts(
     if inst.opcode is Opcode.CONVOLUTION:
         return [_convolution_operand(inst, k, operand) for k, operand in enumerate(operands)], result.layout
     if inst.opcode is Opcode.DOT:
-        return [_dot_operand(inst, k, operand) for k, operand in enumerate(operands)], result.layout
+        return [dot_operand_layout(inst, k, operand) for k, operand in enumerate(operands)], result.layout
     if inst.opcode in (Opcode.GATHER, Opcode.SCATTER):
         return _indexed_layouts(inst, operands, result)
     if inst.opcode is Opcode.BROADCAST:

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from costbench.compiler.convolution_folding import fold_reversals
 from costbench.compiler.fusion import default_groups
 from costbench.compiler.fusion_groups import KernelGroups
-from costbench.compiler.fusion_rules import Kind, is_free
+from costbench.compiler.fusion_rules import Kind, is_free, kind_of
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.layout import assign_layouts
 from costbench.compiler.reads import ReadGraph
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
+from costbench.errors import HloError
 from costbench.hlo.fingerprint import ModuleFingerprints
 from costbench.hlo.module import HloComputation, HloModule
 
@@ -73,7 +74,32 @@ def compile_program(
         if count
         for kernel in kernels_of(placed, index, default_groups(placed.computations[index]), count)
     ]
+    verify_order(placed, kernels)
     return CompiledProgram(name=name, module=placed, kernels=tuple(kernels))
+
+
+def verify_order(module: HloModule, kernels: Iterable[Kernel]) -> None:
+    """Checks that every kernel finds what it reads: made by an earlier one, or there without any.
+
+    Raises:
+        HloError: if a kernel reads what a later one makes, as kernels that wait for each other would.
+    """
+    written: set[tuple[int, int]] = set()
+    for kernel in kernels:
+        body = kernel.body
+        for position in kernel.inputs:
+            source = position
+            while is_free(body, body.instructions[source]):
+                source = body.instructions[source].operands[0]
+            inst = body.instructions[source]
+            there = kind_of(inst) is Kind.CONTROL or inst.shape.num_elements <= 1
+            if not there and (kernel.computation, source) not in written:
+                raise HloError(
+                    "a kernel reads what no earlier kernel has made",
+                    where=module.name,
+                    field=f"{body.name}/{inst.name}",
+                )
+        written.update((kernel.computation, position) for position in kernel.outputs)
 
 
 def kernels_of(
