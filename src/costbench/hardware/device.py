@@ -33,11 +33,13 @@ class Measurement:
         runtime_ns: int64 [n], minimum of three runs, at least 1; 0 where the compile failed.
         failed: bool [n], compiles that failed near the limit of the scratchpad.
         seconds: accelerator time charged for all runs.
+        run_seconds: float64 [n], what of it each tile size took; 0 where the compile failed.
     """
 
     runtime_ns: npt.NDArray[np.int64]
     failed: npt.NDArray[np.bool_]
     seconds: float
+    run_seconds: FloatArray
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Device:
             total += timed
             best = np.minimum(best, timed)
         measured = np.where(failed, 0, np.maximum(np.rint(best), 1.0)).astype(np.int64)
-        return Measurement(measured, failed, float(total[~failed].sum()) * 1e-9)
+        seconds = float(total[~failed].sum()) * 1e-9
+        return Measurement(measured, failed, seconds, np.where(failed, 0.0, total * 1e-9))
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
         """The device as a cost model: measured runtime in nanoseconds, infinite where the compile failed."""
