@@ -1,0 +1,83 @@
+"""What a strategy may spend: seconds, evaluations, both or neither, and never more.
+
+A budget is a value. Spending gives a new one, so whoever holds a budget knows what is left, and one budget
+can be handed from kernel to kernel of a program. Sums are made in order of spending and nowhere else: a
+trace that adds up its own costs arrives at the same digits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MeasurementBudget:
+    """Limits and what of them is spent.
+
+    Attributes:
+        seconds: limit on the time charged; None for no limit.
+        evaluations: limit on the number of decisions scored; None for no limit.
+        spent_seconds: time charged so far.
+        spent_evaluations: decisions scored so far.
+
+    Raises:
+        ValueError: for a number that is negative or not finite, or more spent than there is.
+    """
+
+    seconds: float | None = None
+    evaluations: int | None = None
+    spent_seconds: float = 0.0
+    spent_evaluations: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "evaluations", "spent_seconds", "spent_evaluations"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value}, expected a finite number of at least 0")
+        if self.spent_seconds > self._seconds_limit or self.spent_evaluations > self._evaluations_limit:
+            raise ValueError(
+                f"{self.spent_seconds} s and {self.spent_evaluations} evaluations spent, expected at most "
+                f"{self._seconds_limit} s and {self._evaluations_limit} evaluations"
+            )
+
+    def evaluations_left(self, wanted: int) -> int:
+        """How many of `wanted` evaluations may be begun, whatever they take."""
+        if self.spent_seconds >= self._seconds_limit:
+            return 0
+        return int(min(wanted, self._evaluations_limit - self.spent_evaluations))
+
+    def affordable(self, seconds: FloatArray) -> int:
+        """How many evaluations, the first of those that take `seconds` [n], fit into what is left."""
+        within = self._running_seconds(seconds) <= self._seconds_limit
+        fitting = len(within) if within.all() else int(np.argmin(within))
+        return int(min(fitting, self._evaluations_limit - self.spent_evaluations))
+
+    def charge(self, seconds: FloatArray) -> MeasurementBudget:
+        """The budget after evaluations that took `seconds` [n].
+
+        Raises:
+            ValueError: if they do not fit.
+        """
+        if not len(seconds):
+            return self
+        total = float(self._running_seconds(seconds)[-1])
+        return MeasurementBudget(self.seconds, self.evaluations, total, self.spent_evaluations + len(seconds))
+
+    @property
+    def _seconds_limit(self) -> float:
+        return math.inf if self.seconds is None else self.seconds
+
+    @property
+    def _evaluations_limit(self) -> float:
+        return math.inf if self.evaluations is None else self.evaluations
+
+    def _running_seconds(self, seconds: FloatArray) -> FloatArray:
+        # cumsum adds one after the other; sum adds in pairs and may differ in the last digit.
+        result: FloatArray = np.cumsum(np.concatenate([[self.spent_seconds], seconds]))[1:]
+        return result

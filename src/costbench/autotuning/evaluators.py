@@ -1,0 +1,141 @@
+"""How a decision is scored: by a cost model, or by measuring on a device.
+
+Both give a score (lower is faster) and the seconds that finding it out took, for one kernel whose decisions
+they are handed. They keep no state and know no budget: who searches decides what to spend. A machine comes in
+as anything that measures, so this package does not know which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.errors import DataError
+from costbench.models.cost_model import CostModel
+
+FloatArray = npt.NDArray[np.float64]
+Source = Literal["model", "device"]
+Decisions_contra = TypeVar("Decisions_contra", contravariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Scores of `n` decisions.
+
+    Attributes:
+        scores: float64 [n], lower is faster; infinite for a decision that turned out not to work.
+        seconds: float64 [n], what each took.
+    """
+
+    scores: FloatArray
+    seconds: FloatArray
+
+
+class Evaluator(Protocol[Decisions_contra]):
+    """Scores decisions of one kernel or program; the score of one does not depend on the others."""
+
+    @property
+    def source(self) -> Source:
+        """Whether scores are predicted or measured."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Which model or device, for the trace."""
+        ...
+
+    def evaluate(self, decisions: Decisions_contra) -> Evaluation:
+        """Scores, in the order of the decisions."""
+        ...
+
+
+class Measured(Protocol):
+    """What a device returns for `n` decisions: times, failures, and the accelerator time of each."""
+
+    @property
+    def runtime_ns(self) -> npt.NDArray[np.int64]: ...
+
+    @property
+    def failed(self) -> npt.NDArray[np.bool_]: ...
+
+    @property
+    def run_seconds(self) -> FloatArray: ...
+
+
+class MeasuringDevice(Protocol):
+    """A machine, or what stands for one."""
+
+    def measure(self, kernel: Kernel, decisions: TileSizes, /) -> Measured:
+        """Compiles and runs the kernel with every decision."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelEvaluator:
+    """Predicts the cost of a kernel's tile sizes; an `Evaluator` of `TileSizes`.
+
+    Attributes:
+        kernel: what is priced.
+        model: prices it.
+        name: of the model.
+        evaluation_s: seconds charged per prediction, a rate measured once: so results do not depend on how
+            fast the computer is that runs them.
+    """
+
+    kernel: Kernel
+    model: CostModel
+    name: str
+    evaluation_s: float = 0.0
+
+    @property
+    def source(self) -> Source:
+        """Predicted."""
+        return "model"
+
+    def evaluate(self, decisions: TileSizes) -> Evaluation:
+        """Predicted costs.
+
+        Raises:
+            DataError: if the model does not return one finite cost per decision.
+        """
+        scores = np.asarray(self.model.predict(self.kernel, decisions), dtype=np.float64)
+        if scores.shape != (len(decisions),) or not np.isfinite(scores).all():
+            raise DataError(
+                f"costs of shape {scores.shape}",
+                where=f"model {self.name}",
+                expected=f"{len(decisions)} finite numbers",
+            )
+        return Evaluation(scores, np.full(len(decisions), self.evaluation_s))
+
+
+@dataclass(frozen=True)
+class DeviceEvaluator:
+    """Measures a kernel's tile sizes; an `Evaluator` of `TileSizes`.
+
+    Attributes:
+        kernel: what is measured.
+        device: measures it.
+        name: of the device.
+        compile_s: seconds charged per decision before it runs; a compile that fails costs as much.
+    """
+
+    kernel: Kernel
+    device: MeasuringDevice
+    name: str
+    compile_s: float = 0.0
+
+    @property
+    def source(self) -> Source:
+        """Measured."""
+        return "device"
+
+    def evaluate(self, decisions: TileSizes) -> Evaluation:
+        """Measured nanoseconds, infinite where the compile failed."""
+        measured = self.device.measure(self.kernel, decisions)
+        scores = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
+        return Evaluation(scores, measured.run_seconds + self.compile_s)

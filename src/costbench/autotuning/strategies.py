@@ -1,0 +1,38 @@
+"""The strategies by name, and the one signature they share.
+
+A strategy is a generator over the numbers of any decision space. It yields a batch of decisions to try and is
+sent their scores; it never hears how they were scored, nor of budgets, so with less budget it tries the first
+part of what it tries with more. It proposes legal decisions only, and each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from costbench.autotuning.annealing import annealing
+from costbench.autotuning.sampling import IntArray, Proposals, exhaustive, random_draws
+from costbench.compiler.spaces import DecisionSpace
+
+
+class Strategy(Protocol):
+    """What to try next."""
+
+    def __call__(self, space: DecisionSpace[Any], rng: np.random.Generator, start: IntArray, /) -> Proposals:
+        """Batches of decisions, none empty, until there is nothing left that is new.
+
+        Args:
+            space: of the decisions.
+            rng: the only source of chance.
+            start: distinct legal decisions to try first, and to set out from; may be empty.
+        """
+        ...
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "annealing": annealing,
+    "exhaustive": exhaustive,
+    "random": random_draws,
+}

@@ -1,0 +1,182 @@
+"""What happened in a search: every decision tried, in order, with what is needed to check the result again.
+
+A trace is complete when it is made and consistent however it was made, read from a file included: decisions
+are distinct numbers of the space and their costs fit the budget. Best so far and budget used follow from the
+columns, so they cannot disagree with them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from os import PathLike
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.artifacts import read_json, write_json
+from costbench.autotuning.budget import MeasurementBudget
+from costbench.autotuning.evaluators import Source
+from costbench.errors import DataError, ParamsError
+from costbench.params import parse
+
+FloatArray = npt.NDArray[np.float64]
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What decisions were looked for.
+
+    Attributes:
+        task: kind of decision, such as `tile`.
+        chip: whose limits decide what is legal.
+        program: the program.
+        fingerprint: of the kernel, or of the program where that is decided about as a whole.
+        space_size: size of the decision space.
+    """
+
+    task: str
+    chip: str
+    program: str
+    fingerprint: str
+    space_size: int
+
+
+@dataclass(frozen=True)
+class SearchTrace:
+    """One search with one evaluator; `n` decisions in the order of trying.
+
+    Attributes:
+        subject: what decisions were looked for.
+        strategy: what chose them.
+        source: whether scores are predicted or measured.
+        evaluator: which model or device scored them.
+        seed: of the strategy.
+        budget: before the search.
+        decisions: [n] numbers in the decision space, distinct.
+        scores: [n], lower is faster; infinite where a decision did not work.
+        seconds: [n], what each evaluation was charged.
+
+    Raises:
+        ValueError: if the columns contradict each other, the space or the budget.
+    """
+
+    subject: Subject
+    strategy: str
+    source: Source
+    evaluator: str
+    seed: int
+    budget: MeasurementBudget
+    decisions: tuple[int, ...]
+    scores: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.decisions) == len(self.scores) == len(self.seconds):
+            raise ValueError("decisions, scores and seconds differ in length")
+        if len(set(self.decisions)) < len(self.decisions):
+            raise ValueError("a decision was tried twice")
+        if self.decisions and not 0 <= min(self.decisions) <= max(self.decisions) < self.subject.space_size:
+            raise ValueError(f"a decision is not in a space of {self.subject.space_size}")
+        if any(math.isnan(score) or score == -math.inf for score in self.scores):
+            raise ValueError("a score is no number")
+        if any(not 0 <= second < math.inf for second in self.seconds):
+            raise ValueError("an evaluation took a negative or endless time")
+        self.budget.charge(np.array(self.seconds))
+
+    def __len__(self) -> int:
+        return len(self.decisions)
+
+    @property
+    def budget_left(self) -> MeasurementBudget:
+        """The budget after the search."""
+        return self.budget.charge(np.array(self.seconds))
+
+    @property
+    def best_so_far(self) -> FloatArray:
+        """Lowest score among the first i + 1 decisions, float64 [n]."""
+        result: FloatArray = np.minimum.accumulate(np.array(self.scores))
+        return result
+
+    @property
+    def spent_seconds(self) -> FloatArray:
+        """Seconds charged up to and including each decision, float64 [n]."""
+        return np.cumsum(np.array(self.seconds))
+
+    @property
+    def best(self) -> int:
+        """Place of the first decision with the lowest score.
+
+        Raises:
+            DataError: if no decision worked.
+        """
+        if not self.scores or min(self.scores) == math.inf:
+            raise DataError(
+                f"none of {len(self)} decisions worked",
+                where=f"{self.subject.program}, kernel {self.subject.fingerprint}",
+                expected="a larger budget",
+            )
+        return int(np.argmin(self.scores))
+
+    @property
+    def best_decision(self) -> int:
+        """The decision with the lowest score, the first of several. Raises: DataError if none worked."""
+        return self.decisions[self.best]
+
+    @property
+    def best_score(self) -> float:
+        """The lowest score. Raises: DataError if no decision worked."""
+        return self.scores[self.best]
+
+
+@dataclass(frozen=True)
+class _TraceFile:
+    """A trace as JSON holds it: where a decision did not work the score is null."""
+
+    format: int
+    subject: Subject
+    strategy: str
+    source: Source
+    evaluator: str
+    seed: int
+    budget: MeasurementBudget
+    decisions: tuple[int, ...]
+    scores: tuple[float | None, ...]
+    seconds: tuple[float, ...]
+
+
+def write_trace(path: str | PathLike[str], trace: SearchTrace) -> None:
+    """Writes a trace as JSON, whole or not at all; equal traces give equal bytes."""
+    scores = [None if math.isinf(score) else score for score in trace.scores]
+    write_json(path, {**asdict(trace), "format": FORMAT, "scores": scores})
+
+
+def read_trace(path: str | PathLike[str]) -> SearchTrace:
+    """The trace in a JSON file.
+
+    Raises:
+        DataError: naming file and field, if it is missing, no trace, or contradicts itself.
+    """
+    try:
+        stored = parse(_TraceFile, read_json(path), where=path)
+    except ParamsError as error:
+        raise DataError(
+            error.problem, where=error.where, field=error.field, expected=error.expected
+        ) from None
+    if stored.format != FORMAT:
+        raise DataError(f"{stored.format}", where=path, field="format", expected=str(FORMAT))
+    try:
+        return SearchTrace(
+            subject=stored.subject,
+            strategy=stored.strategy,
+            source=stored.source,
+            evaluator=stored.evaluator,
+            seed=stored.seed,
+            budget=stored.budget,
+            decisions=stored.decisions,
+            scores=tuple(math.inf if score is None else score for score in stored.scores),
+            seconds=stored.seconds,
+        )
+    except ValueError as error:
+        raise DataError(str(error), where=path) from error

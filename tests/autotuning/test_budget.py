@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import math
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from costbench.autotuning.budget import MeasurementBudget
+from costbench.params import parse
+
+NONE = np.zeros(0)
+
+
+def test_what_fits_is_counted_from_the_front() -> None:
+    budget = MeasurementBudget(seconds=5.0)
+    # 2 + 2 fit, the third would make 6; the fourth would fit but comes later.
+    assert budget.affordable(np.array([2.0, 2.0, 2.0, 0.5])) == 2
+    assert budget.affordable(np.array([2.0, 3.0])) == 2
+    assert budget.affordable(np.array([5.1])) == 0
+    assert budget.affordable(NONE) == 0
+
+
+def test_both_limits_hold() -> None:
+    budget = MeasurementBudget(seconds=5.0, evaluations=3)
+    assert budget.affordable(np.full(10, 1.0)) == 3
+    assert budget.affordable(np.full(10, 2.0)) == 2
+    assert budget.evaluations_left(10) == 3
+    assert budget.evaluations_left(2) == 2
+
+
+def test_without_limits_everything_fits() -> None:
+    budget = MeasurementBudget()
+    assert budget.affordable(np.full(1000, 1e9)) == 1000
+    assert budget.evaluations_left(10**12) == 10**12
+
+
+def test_charging_gives_a_new_budget() -> None:
+    budget = MeasurementBudget(seconds=5.0, evaluations=4)
+    after = budget.charge(np.array([1.0, 2.5]))
+    assert after == MeasurementBudget(5.0, 4, spent_seconds=3.5, spent_evaluations=2)
+    assert budget.spent_seconds == 0.0
+    assert after.charge(NONE) == after
+    assert after.affordable(np.array([1.5, 0.0, 0.0])) == 2
+    with pytest.raises(FrozenInstanceError):
+        after.seconds = 9.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("seconds", [[5.1], [2.0, 2.0, 2.0], [0.0] * 5])
+def test_more_than_there_is_cannot_be_charged(seconds: list[float]) -> None:
+    with pytest.raises(ValueError, match="expected at most 5"):
+        MeasurementBudget(seconds=5.0, evaluations=4).charge(np.array(seconds))
+
+
+def test_spending_in_parts_gives_the_same_digits_as_at_once() -> None:
+    # 0.1 ten times is 0.9999999999999999 one by one, and 1.0 if added in pairs.
+    seconds = np.full(10, 0.1)
+    at_once = MeasurementBudget().charge(seconds)
+    in_parts = MeasurementBudget().charge(seconds[:3]).charge(seconds[3:])
+    assert at_once.spent_seconds == in_parts.spent_seconds == sum([0.1] * 10)
+
+
+def test_with_all_seconds_spent_nothing_is_begun() -> None:
+    budget = MeasurementBudget(seconds=1.0).charge(np.array([1.0]))
+    assert budget.evaluations_left(5) == 0
+
+
+@pytest.mark.parametrize(
+    "limits", [{"seconds": -1.0}, {"seconds": math.nan}, {"seconds": math.inf}, {"evaluations": -1}]
+)
+def test_impossible_limits(limits: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        MeasurementBudget(**limits)  # type: ignore[arg-type]
+
+
+def test_a_budget_comes_from_parameters() -> None:
+    assert parse(MeasurementBudget, {"seconds": 60}, where="test") == MeasurementBudget(seconds=60.0)
