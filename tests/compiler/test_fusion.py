@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from costbench.compiler.fusion import cut, default_fusion, default_groups
@@ -10,7 +12,9 @@ from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import GatherDimensions, ScatterDimensions, WindowDimension
 from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.reader import read_module
 
+PROGRAMS = Path(__file__).resolve().parents[2] / "data" / "programs"
 BIG = "f32[256,1024]"
 SAME = (WindowDimension(3, padding_low=1, padding_high=1),) * 2
 
@@ -246,6 +250,16 @@ def test_edges_give_the_same_kernels_again() -> None:
     body = body_of(b, low, high, b.op("negate", product))
     choice = default_fusion(body)
     assert kernels(cut(choice.graph, choice.edges)) == kernels(default_groups(body))
+
+
+def test_edges_of_a_real_program_give_its_kernels_again() -> None:
+    module = assign_layouts(read_module(PROGRAMS / "alexnet_b128_train_f32.hlo.pb.zst"))
+    body = module.entry_computation
+    expected = default_groups(body)
+    again = cut(expected.graph, default_fusion(body).edges)
+    for position in range(len(body.instructions)):
+        ours, theirs = (set(g.members(g.find(position))) for g in (again, expected))
+        assert ours == theirs
 
 
 def test_without_edges_every_instruction_is_a_kernel() -> None:
