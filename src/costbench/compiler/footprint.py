@@ -7,7 +7,9 @@ order is not the one that the loops walk in, it touches one native tile more tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +41,17 @@ class TileGrid:
         self.extents = extents
         self.count = len(extents)
         self.trips = nest.trips(extents)
-        self.full = nest.full_elements(extents)
-        self._mean = [loop.extent / self.trips[:, i] for i, loop in enumerate(nest.loops)]
         self._covered: dict[_Axis, Span] = {}
         self._copied: dict[_Axis, Span] = {}
+
+    @cached_property
+    def full(self) -> list[FloatArray]:
+        """Elements of a full tile along each loop, each [n]."""
+        return self.nest.full_elements(self.extents)
+
+    @cached_property
+    def _mean(self) -> list[FloatArray]:
+        return [loop.extent / self.trips[:, i] for i, loop in enumerate(self.nest.loops)]
 
     def covered(self, shape: Shape, access: Access) -> list[Span]:
         """Whole native tiles that the scratchpad holds and the compute runs over, per physical axis."""
@@ -78,6 +87,10 @@ class TileGrid:
         limit = _whole_units(size, unit)
         if not axis.loops:
             return limit
+        step = self._aligned_step(axis, unit)
+        if step is not None and not axis.is_window:
+            tiles: FloatArray = np.minimum(self.extents[:, axis.loop] * float(step), limit)
+            return tiles
         elements = axis.extent(size, self.full) + self._offsets(axis, unit)[1]
         result: FloatArray = np.clip(np.ceil(elements / unit - _ROUNDING), 1.0, limit)
         return result
@@ -89,8 +102,10 @@ class TileGrid:
         if not axis.is_window and axis.loop != NO_LOOP:
             # Tiles part the axis among them; a cut inside a native tile makes both sides copy it.
             trips = self.trips[:, axis.loop]
-            aligned = (trips - 1) * self._grain(axis, unit) // unit
-            return np.maximum((limit + (trips - 1) - aligned) / trips, 1.0)
+            touched: FloatArray | float = limit
+            if self._aligned_step(axis, unit) is None:
+                touched = limit + (trips - 1) - (trips - 1) * self._grain(axis, unit) // unit
+            return np.maximum(touched / trips, 1.0)
         elements = self._mean_window(axis, size)
         if unit == 1:
             return np.maximum(elements, 1.0)
@@ -112,16 +127,28 @@ class TileGrid:
         result: FloatArray = np.minimum(elements, float(size))
         return result
 
+    def _step(self, axis: AxisMap) -> float:
+        """Elements between the starts of two tiles, for each native tile that the loop advances."""
+        return self.nest.loops[axis.loop].unit * axis.scale * axis.stride / axis.base_dilation
+
+    def _aligned_step(self, axis: AxisMap, unit: int) -> int | None:
+        """Native tiles between the starts of two tiles, likewise; None where they may start inside one."""
+        if axis.loop == NO_LOOP:
+            return None
+        step = self._step(axis) / unit
+        return int(step) if step >= 1.0 and step.is_integer() else None
+
     def _grain(self, axis: AxisMap, unit: int) -> IntArray:
         """Greatest common divisor of a native tile and the distance between the starts of two tiles."""
-        loop = self.nest.loops[axis.loop]
-        step = self.extents[:, axis.loop] * (loop.unit * axis.scale * axis.stride / axis.base_dilation)
+        step = self.extents[:, axis.loop] * self._step(axis)
         whole = np.rint(step).astype(np.int64)
         return np.where(np.abs(step - whole) < _ROUNDING * unit, np.gcd(whole, unit), 1)
 
     def _offsets(self, axis: AxisMap, unit: int) -> tuple[FloatArray | float, FloatArray | float]:
         """How far into a native tile tiles start: least and most, in elements."""
         if unit == 1 or axis.loop == NO_LOOP:
+            return 0.0, 0.0
+        if self._aligned_step(axis, unit) is not None and axis.padding == 0:
             return 0.0, 0.0
         grain = self._grain(axis, unit)
         several = self.trips[:, axis.loop] > 1
@@ -179,3 +206,19 @@ def grid_scratchpad_bytes(grid: TileGrid) -> FloatArray:
         sums = grid.registers(nest.anchor_shape, nest.accesses[nest.contraction])
         total += cut * sums * (1024 * ACCUMULATOR_BYTES)
     return total
+
+
+def scratchpad_bound(nest: LoopNest) -> float:
+    """Scratchpad that no tile size exceeds, bytes: everything whole, twice, and the sums."""
+    total = 0.0
+    for transfer in nest.transfers:
+        if transfer.shape.rank:
+            total += 2.0 * _whole_tiles(transfer.shape) * native_tile_bytes(transfer.shape)
+    if nest.contraction is not None and nest.is_tiled:
+        total += _whole_tiles(nest.anchor_shape) * 1024 * ACCUMULATOR_BYTES
+    return total
+
+
+def _whole_tiles(shape: Shape) -> float:
+    pairs = zip(shape.physical_dimensions, native_units(shape), strict=True)
+    return math.prod(_whole_units(size, unit) for size, unit in pairs)

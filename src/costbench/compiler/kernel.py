@@ -37,7 +37,7 @@ class Kernel:
     outputs: tuple[int, ...]
     trip_count: int = 1
 
-    @property
+    @cached_property
     def body(self) -> HloComputation:
         """The computation the kernel is a part of."""
         return self.module.computations[self.computation]

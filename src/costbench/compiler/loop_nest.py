@@ -116,6 +116,11 @@ class LoopNest:
             sorted(range(len(self.loops)), key=lambda loop: (loop not in columns, loop not in kept, loop))
         )
 
+    @cached_property
+    def units(self) -> IntArray:
+        """Native tiles along each loop, int64 [num_loops]."""
+        return np.array([loop.units for loop in self.loops], dtype=np.int64)
+
     @property
     def is_tiled(self) -> bool:
         """Whether the kernel has tile sizes to choose; without loops its one tile is everything."""
@@ -158,13 +163,12 @@ class LoopNest:
                 inside = (tile_sizes.kernel_bounds[:, axis] <= kernel_axis.units) & (tiles >= 1)
                 # The last native tile of the right-hand side may reach beyond the loop's end.
                 extents[:, kernel_axis.loop] = np.where(inside, np.minimum(tiles, loop.units), 0)
-        limits = np.array([loop.units for loop in self.loops])
-        if (extents < 1).any() or (extents > limits).any():
+        if (extents < 1).any() or (extents > self.units).any():
             raise UnsupportedKernelError(
                 "tile bound outside of the shape",
                 where=self.kernel.module.name,
                 field="tile size",
-                expected=f"1 to {limits.tolist()} native tiles",
+                expected=f"1 to {self.units.tolist()} native tiles",
             )
         return extents
 
@@ -181,8 +185,7 @@ class LoopNest:
 
     def trips(self, extents: IntArray) -> IntArray:
         """Iterations of each loop, ceil(units / extent), int64 [n, num_loops]."""
-        units = np.array([loop.units for loop in self.loops], dtype=np.int64)
-        return -(-units // extents)
+        return -(-self.units // extents)
 
     def iterations(self, tile_sizes: TileSizes) -> IntArray:
         """Iterations of the whole nest, int64 [n]."""

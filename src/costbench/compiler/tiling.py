@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.footprint import scratchpad_bytes
+from costbench.compiler.footprint import scratchpad_bound, scratchpad_bytes
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, loop_nest
 from costbench.compiler.tile_sizes import TileSizes
@@ -24,7 +24,9 @@ from costbench.target import Architecture
 IntArray = npt.NDArray[np.int64]
 _CHUNK = 1 << 18
 _MAX_SIZE = 1 << 62
-_SAMPLING_ROUNDS = 64
+_MAX_LISTED = 1 << 22
+_LISTED_PER_DRAWN = 8
+_SAMPLING_ROUNDS = 8
 
 
 def balanced_splits(units: int) -> IntArray:
@@ -96,7 +98,7 @@ class TileSpace:
 
     def legal(self, ids: IntArray) -> npt.NDArray[np.bool_]:
         """Whether the tiles fit the scratchpad; the one tile of a kernel without loops always does."""
-        if not self.candidates:
+        if not self.candidates or scratchpad_bound(self.nest) <= self.architecture.scratchpad_bytes:
             return np.ones(len(ids), dtype=bool)
         needed = scratchpad_bytes(self.nest, self.extents(ids))
         result: npt.NDArray[np.bool_] = needed <= self.architecture.scratchpad_bytes
@@ -113,17 +115,21 @@ class TileSpace:
 
     def sample(self, rng: np.random.Generator, count: int) -> IntArray:
         """Up to `count` distinct legal numbers, ascending, drawn uniformly."""
-        if self.size <= max(4 * count, _CHUNK):
-            ids = self.legal_ids()
-            return ids if len(ids) <= count else np.sort(rng.choice(ids, count, replace=False))
         found = np.zeros(0, dtype=np.int64)
-        for _ in range(_SAMPLING_ROUNDS):
-            drawn = rng.integers(self.size, size=4 * count, dtype=np.int64)
+        # Drawing is cheaper than listing where few of many are wanted, unless hardly anything is legal.
+        rounds = _SAMPLING_ROUNDS if self.size <= _MAX_LISTED else 8 * _SAMPLING_ROUNDS
+        if self.size <= _LISTED_PER_DRAWN * count:
+            rounds = 0
+        for _ in range(rounds):
+            drawn = rng.integers(self.size, size=2 * count, dtype=np.int64)
             fresh = np.setdiff1d(drawn, found)
             found = np.concatenate([found, rng.permutation(fresh[self.legal(fresh)])])
             if len(found) >= count:
-                break
-        return np.sort(found[:count])
+                return np.sort(found[:count])
+        if self.size > _MAX_LISTED:
+            return np.sort(found)
+        ids = self.legal_ids()
+        return ids if len(ids) <= count else np.sort(rng.choice(ids, count, replace=False))
 
     def neighbours(self, identifier: int) -> IntArray:
         """Legal tile sizes in which one loop takes the next smaller or larger candidate."""

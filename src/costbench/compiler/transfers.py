@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Transfer:
     """A value copied between main memory and the scratchpad.
 
@@ -31,7 +32,7 @@ class Transfer:
     is_output: bool
     row_elements: int = 0
 
-    @property
+    @cached_property
     def loops(self) -> tuple[int, ...]:
         """The loops whose progress changes the tile."""
         return access_loops(self.access)

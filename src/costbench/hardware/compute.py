@@ -40,10 +40,9 @@ def compute_time(grid: TileGrid, target: Target) -> ComputeTime:
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
     """
-    cycle = target.architecture.cycle_ns
     every, after = vector_work(grid.nest, target.timing)
-    matrix, vector = np.zeros(grid.count), every.time_ns(grid, cycle)
+    matrix, vector = np.zeros(grid.count), every.time_ns(grid, target)
     if grid.nest.contraction is not None:
         contraction = matrix_time(grid, target)
         matrix, vector = contraction.matrix_ns, vector + contraction.vector_ns
-    return ComputeTime(matrix, vector, after.time_ns(grid, cycle))
+    return ComputeTime(matrix, vector, after.time_ns(grid, target))

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from costbench.compiler.footprint import scratchpad_bytes
+from costbench.compiler.footprint import TileGrid, grid_scratchpad_bytes, scratchpad_bound
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, loop_nest
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.hardware.codegen import mix, uniform
-from costbench.hardware.simulator import simulate_nest
+from costbench.hardware.codegen import halves, mix, uniform
+from costbench.hardware.simulator import simulate_grid
 from costbench.rng import stream_key
 from costbench.target import Target
 
@@ -61,22 +61,18 @@ class Device:
 
     def measure_nest(self, nest: LoopNest, extents: npt.NDArray[np.int64]) -> Measurement:
         """The same for a lowered kernel and loop extents [n, num_loops]."""
-        runtime = simulate_nest(nest, extents, self.target).runtime_ns
+        grid = TileGrid(nest, extents)
+        runtime = simulate_grid(grid, self.target).runtime_ns
         if not np.isfinite(runtime).all() or (runtime <= 0).any():
             raise FloatingPointError(
                 f"{nest.kernel.module.name}: the machine priced a kernel at {runtime.min()} ns"
             )
         key = self._keys(nest, extents)
-        failed = self._failures(nest, extents, key)
-        total = np.zeros(len(extents))
-        best = np.full(len(extents), np.inf)
-        for run in range(NUM_RUNS):
-            timed = self._noisy(runtime, mix(key + np.uint64(run + 1)))
-            total += timed
-            best = np.minimum(best, timed)
-        measured = np.where(failed, 0, np.maximum(np.rint(best), 1.0)).astype(np.int64)
-        seconds = float(total[~failed].sum()) * 1e-9
-        return Measurement(measured, failed, seconds, np.where(failed, 0.0, total * 1e-9))
+        failed = self._failures(grid, key)
+        timed = self._noisy(runtime, key)
+        measured = np.where(failed, 0, np.maximum(np.rint(timed.min(axis=0)), 1.0)).astype(np.int64)
+        run_seconds = np.where(failed, 0.0, timed.sum(axis=0) * 1e-9)
+        return Measurement(measured, failed, float(run_seconds.sum()), run_seconds)
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
         """The device as a cost model: measured runtime in nanoseconds, infinite where the compile failed."""
@@ -84,31 +80,33 @@ class Device:
         return np.where(measurement.failed, np.inf, measurement.runtime_ns.astype(np.float64))
 
     def _keys(self, nest: LoopNest, extents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """A mixed key for each tile size; different ones in all spaces of fewer than 2^64 tiles."""
         start = stream_key(self.seed, "device", self.target.name, nest.kernel.fingerprint)
-        key = np.full(len(extents), start & (2**64 - 1), dtype=np.uint64)
+        number = np.zeros(len(extents), dtype=np.uint64)
         for loop in range(extents.shape[1]):
-            key = mix(key ^ extents[:, loop].astype(np.uint64))
-        return mix(key)
+            number = number * np.uint64(nest.loops[loop].units + 1) + extents[:, loop].astype(np.uint64)
+        return mix(number ^ np.uint64(start & (2**64 - 1)))
 
     def _noisy(self, runtime: FloatArray, key: npt.NDArray[np.uint64]) -> FloatArray:
+        """Every run of every tile size, [runs, n]."""
         timing = self.target.timing
-        relative = ndtri(uniform(mix(key)))
-        absolute = np.abs(ndtri(uniform(mix(key + np.uint64(7)))))
-        return runtime * (1.0 + timing.noise_sd * relative) + timing.noise_short_ns * absolute
+        runs = np.arange(1, NUM_RUNS + 1, dtype=np.uint64)[:, None]
+        relative, absolute = halves(mix(key + runs))
+        noise = 1.0 + timing.noise_sd * ndtri(relative)
+        result: FloatArray = runtime * noise + timing.noise_short_ns * np.abs(ndtri(absolute))
+        return result
 
-    def _failures(
-        self, nest: LoopNest, extents: npt.NDArray[np.int64], key: npt.NDArray[np.uint64]
-    ) -> npt.NDArray[np.bool_]:
-        """Failed compiles: probability rises from 0 at `failure_floor` of the scratchpad to
-        `failure_rate`.
+    def _failures(self, grid: TileGrid, key: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Failed compiles: from `failure_floor` of the scratchpad on, more and more, up to `failure_rate`.
+
+        The smallest tile never fails, so that every kernel can run.
         """
-        timing = self.target.timing
-        if not nest.is_tiled or timing.failure_rate == 0.0:
-            return np.zeros(len(extents), dtype=bool)
-        share = scratchpad_bytes(nest, extents) / self.target.architecture.scratchpad_bytes
+        timing, size = self.target.timing, self.target.architecture.scratchpad_bytes
+        unlikely = scratchpad_bound(grid.nest) <= timing.failure_floor * size
+        if unlikely or not grid.nest.is_tiled or timing.failure_rate == 0.0:
+            return np.zeros(grid.count, dtype=bool)
+        share = grid_scratchpad_bytes(grid) / size
         above = np.clip((share - timing.failure_floor) / (1.0 - timing.failure_floor), 0.0, 1.0)
-        smallest = (extents == 1).all(axis=1)
-        failed: npt.NDArray[np.bool_] = (
-            uniform(mix(key + np.uint64(99))) < above * timing.failure_rate
-        ) & ~smallest
+        smallest = (grid.extents == 1).all(axis=1)
+        failed: npt.NDArray[np.bool_] = (uniform(mix(key)) < above * timing.failure_rate) & ~smallest
         return failed

@@ -24,7 +24,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, loop_nest
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.transfers import Transfer
-from costbench.hardware.codegen import codegen_factor
+from costbench.hardware.codegen import codegen_factors
 from costbench.hardware.compute import compute_time
 from costbench.hardware.memory import copy_shape
 from costbench.target import Target, Timing
@@ -86,9 +86,12 @@ def simulate_nest(nest: LoopNest, extents: npt.NDArray[np.int64], target: Target
 def simulate_grid(grid: TileGrid, target: Target) -> Breakdown:
     """The same for tile sizes that are laid out already."""
     timing, nest = target.timing, grid.nest
-    copies = _copy_times(grid, target)
+    factor, transfer_factor = codegen_factors(nest, grid.extents, target)
+    copies = [
+        (t, transfer_factor * copy_shape(grid, t).time_ns(timing, is_output=t.is_output))
+        for t in nest.transfers
+    ]
     compute = compute_time(grid, target)
-    factor = codegen_factor(nest, grid.extents, timing.codegen_compute_sd, f"{target.name}/compute")
     matrix, vector = compute.matrix_ns * factor, compute.vector_ns * factor
     epilogue = compute.epilogue_ns * factor
 
@@ -114,16 +117,6 @@ def simulate_grid(grid: TileGrid, target: Target) -> Breakdown:
 
 
 _Copies = list[tuple[Transfer, FloatArray]]
-
-
-def _copy_times(grid: TileGrid, target: Target) -> _Copies:
-    factor = codegen_factor(
-        grid.nest, grid.extents, target.timing.codegen_transfer_sd, f"{target.name}/transfer"
-    )
-    return [
-        (t, factor * copy_shape(grid, t).time_ns(target.timing, is_output=t.is_output))
-        for t in grid.nest.transfers
-    ]
 
 
 def _together(copies: _Copies, timing: Timing, count: int, *, is_output: bool) -> FloatArray:
@@ -164,16 +157,18 @@ def _levels(grid: TileGrid, copies: _Copies) -> Iterator[_Level]:
     for loop in order:
         counts.append((grid.trips[:, loop] - 1.0) * outer)
         outer = outer * grid.trips[:, loop]
-    starts_over = [np.zeros(grid.count, dtype=bool) for _ in copies]
+    starts_over: list[npt.NDArray[np.bool_] | None] = [None] * len(copies)
     for loop, count in zip(reversed(order), reversed(counts), strict=True):
         transfer_ns, number = np.zeros(grid.count), np.zeros(grid.count)
-        for (transfer, time), again in zip(copies, starts_over, strict=True):
+        steps = grid.trips[:, loop] > 1
+        for place, (transfer, time) in enumerate(copies):
+            again = starts_over[place]
             if loop in transfer.loops:
                 transfer_ns += time
                 number += 1.0
-                again |= grid.trips[:, loop] > 1
-            else:
-                transfer_ns += np.where(again, time, 0.0)
+                starts_over[place] = steps if again is None else again | steps
+            elif again is not None:
+                transfer_ns += time * again
                 number += again
         yield _Level(loop, count, transfer_ns, number)
 

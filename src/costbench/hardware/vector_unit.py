@@ -20,7 +20,7 @@ from costbench.hardware.vector_work import vector_cost
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
-from costbench.target import Timing
+from costbench.target import Target, Timing
 
 FloatArray = npt.NDArray[np.float64]
 _SORT_OPS = 6.0
@@ -35,19 +35,26 @@ class VectorWork:
     Attributes:
         per_register: (shape, access) of a value -> cycles for each register of its tile.
         fixed_cycles: independent of the tile.
-        latency_ns: of the cross-lane unit; several uses overlap, so each kind counts once.
+        crosses_lanes: whether anything is reduced over lanes.
+        crosses_sublanes: whether anything is reduced over sublanes or moved between them.
     """
 
     per_register: dict[tuple[Shape, Access], float] = field(default_factory=dict)
     fixed_cycles: float = 0.0
-    latency_ns: float = 0.0
+    crosses_lanes: bool = False
+    crosses_sublanes: bool = False
 
-    def time_ns(self, grid: TileGrid, cycle_ns: float) -> FloatArray:
-        """Nanoseconds for each tile size, [n]."""
+    def time_ns(self, grid: TileGrid, target: Target) -> FloatArray:
+        """Nanoseconds for each tile size, [n].
+
+        The cross-lane unit's latencies overlap where it has several things to do, so each kind counts once.
+        """
+        timing = target.timing
         cycles = np.full(grid.count, self.fixed_cycles)
         for (shape, access), cost in self.per_register.items():
             cycles += cost * grid.registers(shape, access)
-        return cycles * cycle_ns + self.latency_ns
+        latency = self.crosses_lanes * timing.cross_lane_ns + self.crosses_sublanes * timing.cross_sublane_ns
+        return cycles * target.architecture.cycle_ns + latency
 
 
 def vector_work(nest: LoopNest, timing: Timing) -> tuple[VectorWork, VectorWork]:
@@ -58,14 +65,19 @@ def vector_work(nest: LoopNest, timing: Timing) -> tuple[VectorWork, VectorWork]
     """
     works = (VectorWork(), VectorWork())
     for position in nest.kernel.instructions:
-        work = works[position in nest.after_contraction]
         inst = nest.kernel.instruction(position)
-        for subject, per_register, fixed in _instruction_work(nest, position, inst, timing):
+        work = works[position in nest.after_contraction]
+        moves = moved_rows(nest.kernel, inst)
+        for subject, per_register, fixed in _instruction_work(nest, position, moves, timing):
             key = _tile_of(nest, subject)
             work.per_register[key] = work.per_register.get(key, 0.0) + per_register
             work.fixed_cycles += fixed
-    for after, work in enumerate(works):
-        work.latency_ns = _latency_ns(nest, timing, after=bool(after))
+        work.crosses_sublanes |= moves > 0.0
+        if inst.opcode is Opcode.REDUCE:
+            source = array_shape(nest.kernel.instruction(inst.operands[0]).shape)
+            if source.rank > 1:
+                work.crosses_lanes |= source.layout[0] in inst.dimensions
+                work.crosses_sublanes |= source.layout[1] in inst.dimensions
     return works
 
 
@@ -84,7 +96,8 @@ _Item = tuple[int, float, float]
 """Value whose tile is worked on, cycles per register of it, cycles per run."""
 
 
-def _instruction_work(nest: LoopNest, position: int, inst: Instruction, timing: Timing) -> list[_Item]:
+def _instruction_work(nest: LoopNest, position: int, moves: float, timing: Timing) -> list[_Item]:
+    inst = nest.kernel.instruction(position)
     cost = vector_cost(inst.opcode)
     special = _special_operations(nest, position, inst)
     if special is not None:
@@ -99,11 +112,10 @@ def _instruction_work(nest: LoopNest, position: int, inst: Instruction, timing: 
         )
         prologue = cost.simple * timing.unroll_registers * timing.vector_cycles
         items.append((position, per_register, prologue))
-    moved = moved_rows(nest.kernel, inst)
-    if moved:
+    if moves:
         packed = 0 < array_shape(inst.shape).element_type.bits <= 16
         per_row = timing.row_move_cycles * (timing.packed_move_factor if packed else 1.0)
-        items.append((position, moved * SUBLANES * per_row, 0.0))
+        items.append((position, moves * SUBLANES * per_row, 0.0))
     return items
 
 
@@ -130,20 +142,3 @@ def _special_operations(nest: LoopNest, position: int, inst: Instruction) -> lis
     if inst.opcode is Opcode.MAP:
         return [(position, float(len(nest.kernel.module.computations[inst.called[0]].instructions)))]
     return None
-
-
-def _latency_ns(nest: LoopNest, timing: Timing, *, after: bool) -> float:
-    """Reductions across lanes or sublanes, and moves between sublanes, wait for the cross-lane unit."""
-    lanes = sublanes = False
-    for position in nest.kernel.instructions:
-        if (position in nest.after_contraction) is not after:
-            continue
-        inst = nest.kernel.instruction(position)
-        if inst.opcode is Opcode.REDUCE:
-            source = array_shape(nest.kernel.instruction(inst.operands[0]).shape)
-            if source.rank > 1:
-                lanes |= source.layout[0] in inst.dimensions
-                sublanes |= source.layout[1] in inst.dimensions
-        elif moved_rows(nest.kernel, inst):
-            sublanes = True
-    return lanes * timing.cross_lane_ns + sublanes * timing.cross_sublane_ns
