@@ -46,6 +46,7 @@ _WITHOUT_WORK = frozenset(
         Opcode.DOT,
     }
 )
+_WORKS_ON_OPERAND = {Opcode.REDUCE: 0, Opcode.DYNAMIC_UPDATE_SLICE: 1, Opcode.SCATTER: -1}
 _EXPENSIVE = {
     Opcode.EXPONENTIAL: 6.0,
     Opcode.LOG: 6.0,
@@ -106,8 +107,9 @@ class AnalyticalModel:
             inst = nest.kernel.instruction(position)
             if inst.opcode in _WITHOUT_WORK:
                 continue
-            # A reduction works on what it reads.
-            subject = inst.operands[0] if inst.opcode is Opcode.REDUCE else position
+            # A reduction works on what it reads, an update in place on what it writes.
+            place = _WORKS_ON_OPERAND.get(inst.opcode)
+            subject = position if place is None else inst.operands[place]
             shape = array_shape(nest.kernel.instruction(subject).shape)
             access = nest.accesses.get(subject, ())
             if len(access) != shape.rank:
