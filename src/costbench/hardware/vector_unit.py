@@ -103,6 +103,7 @@ def _instruction_work(nest: LoopNest, position: int, moves: float, timing: Timin
     if special is not None:
         return [(subject, count * timing.vector_cycles, 0.0) for subject, count in special]
     items: list[_Item] = []
+    subject = _worked_on(inst, position)
     is_array = bool(inst.shape.rank) or inst.shape.is_tuple
     if is_array and (cost.simple or cost.transcendental or cost.random):
         per_register = (
@@ -111,12 +112,19 @@ def _instruction_work(nest: LoopNest, position: int, moves: float, timing: Timin
             + cost.random * timing.random_cycles
         )
         prologue = cost.simple * timing.unroll_registers * timing.vector_cycles
-        items.append((position, per_register, prologue))
+        items.append((subject, per_register, prologue))
     if moves:
         packed = 0 < array_shape(inst.shape).element_type.bits <= 16
         per_row = timing.row_move_cycles * (timing.packed_move_factor if packed else 1.0)
-        items.append((position, moves * SUBLANES * per_row, 0.0))
+        items.append((subject, moves * SUBLANES * per_row, 0.0))
     return items
+
+
+def _worked_on(inst: Instruction, position: int) -> int:
+    """An update in place works on what it writes, not on all that it leaves alone."""
+    if inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE:
+        return inst.operands[1]
+    return inst.operands[-1] if inst.opcode is Opcode.SCATTER else position
 
 
 def _special_operations(nest: LoopNest, position: int, inst: Instruction) -> list[tuple[int, float]] | None:
