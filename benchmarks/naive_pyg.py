@@ -7,16 +7,21 @@ edge by edge. The weights are those of a `LearnedCostNet`, read in place, so bot
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
-from torch_geometric.nn import MessagePassing, global_add_pool, global_max_pool, global_mean_pool
 
 from costbench.features.graph_tensors import KernelGraph
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
+
+with warnings.catch_warnings():
+    # PyG 2.8 compiles parts of itself with torch.jit, which torch 2.13 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from torch_geometric.data import Batch, Data
+    from torch_geometric.nn import MessagePassing, global_add_pool, global_max_pool, global_mean_pool
 
 POOLS = {"max": global_max_pool, "mean": global_mean_pool, "sum": global_add_pool}
 

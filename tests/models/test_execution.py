@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from costbench.models.execution import Execution, applied, onednn_keeps_fp32
+
+
+def settings() -> tuple[int, str]:
+    return torch.get_num_threads(), torch.backends.mkldnn.matmul.fp32_precision
+
+
+def test_settings_hold_inside_and_are_restored() -> None:
+    before = settings()
+    with applied(Execution(threads=2, onednn_matmul=False)):
+        assert settings() == (2, before[1])
+        with applied(Execution(threads=1)):
+            assert torch.get_num_threads() == 1
+        assert settings() == (2, before[1])
+    assert settings() == before
+
+
+def test_settings_are_restored_after_an_error() -> None:
+    before = settings()
+    with pytest.raises(RuntimeError), applied(Execution(threads=2)):
+        raise RuntimeError
+    assert settings() == before
+
+
+def test_onednn_products_are_fp32() -> None:
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(512, 512, generator=generator) for _ in range(2))
+    exact = left.double() @ right.double()
+    with applied(Execution(onednn_matmul=True)):
+        error = (left @ right - exact).abs().max()
+    # bfloat16 inputs would be wrong by about 0.2 here.
+    assert float(error) < 1e-3
+
+
+def test_description_says_what_happens() -> None:
+    fast = "onednn" if onednn_keeps_fp32() else "default"
+    assert Execution(threads=3).describe() == f"fp32 matmul {fast}, 3 threads"
+    assert Execution(onednn_matmul=False).describe() == "fp32 matmul default, 1 threads"
+
+
+def test_a_processor_needs_a_thread() -> None:
+    with pytest.raises(ValueError, match="threads"):
+        Execution(threads=0)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.synthetic_kernels import kernel_samples
+from costbench.errors import DataError
+from costbench.features.graph_tensors import KernelGraph
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
+
+PAIR = [kernel_samples(1, num_nodes=3, num_configs=5), kernel_samples(2, num_nodes=4, num_configs=2)]
+
+
+def scaling() -> FeatureScaling:
+    return FeatureScaling.fit(PAIR)
+
+
+def star(num_leaves: int) -> KernelSamples:
+    """Leaves 1, 2, ... read node 0; edges are stored in a shuffled order."""
+    leaves = np.arange(1, num_leaves + 1)[::-1]
+    sample = kernel_samples(3, num_nodes=num_leaves + 1, num_configs=2)
+    graph = replace(sample.graph, edges=np.stack([np.zeros_like(leaves), leaves]))
+    return replace(sample, graph=graph)
+
+
+def test_kernels_lie_one_after_another() -> None:
+    batch = Collator(scaling(), 20)(PAIR)
+    assert batch.node_counts == (3, 4)
+    assert batch.num_kernels == 2
+    assert batch.kernel_of_node.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert batch.opcodes.tolist() == [*PAIR[0].graph.opcodes, *PAIR[1].graph.opcodes]
+    assert batch.node_features.shape == (7, scaling().sizes.node)
+    assert batch.static_features.shape == (2, 1, 4)
+
+
+def test_short_kernels_are_padded_and_masked() -> None:
+    batch = Collator(scaling(), 20)(PAIR)
+    assert batch.mask.tolist() == [[True] * 5, [True, True, False, False, False]]
+    assert batch.runtime_ns[1].tolist() == [*PAIR[1].runtime_ns, 1.0, 1.0, 1.0]
+    assert batch.config_features[1, 2:].abs().sum() == 0
+    expected = scaling().decision(PAIR[1].config_features)
+    np.testing.assert_array_equal(batch.config_features[1, :2].numpy(), expected)
+
+
+def test_edges_of_later_kernels_are_shifted() -> None:
+    alone = Collator(scaling(), 20)([PAIR[1]]).edges
+    together = Collator(scaling(), 20)(PAIR).edges
+    second = together.receiver >= 3
+    assert (together.receiver[second] - 3).tolist() == alone.receiver.tolist()
+    assert (together.sender[second] - 3).tolist() == alone.sender.tolist()
+
+
+def test_neighbours_beyond_the_limit_are_cut_in_node_order() -> None:
+    sample = star(num_leaves=5)
+    edges = Collator(FeatureScaling.fit([sample]), max_neighbors=3)([sample]).edges
+    heard_by_hub = edges.sender[edges.receiver == 0]
+    assert sorted(heard_by_hub.tolist()) == [1, 2, 3]
+    # Each leaf still hears its one producer, whatever the producer itself still hears.
+    assert edges.receiver[~edges.backwards].tolist() == [1, 2, 3, 4, 5]
+    assert edges.share[edges.receiver == 0].tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_scaled_graphs_are_remembered_while_the_graph_lives() -> None:
+    collator = Collator(scaling(), 20)
+    sample = kernel_samples(9, num_nodes=3, num_configs=2)
+    collator([sample, sample])
+    assert len(collator._prepared) == 1
+    del sample
+    assert len(collator._prepared) == 0
+
+
+def test_collating_twice_gives_the_same() -> None:
+    collator = Collator(scaling(), 20)
+    first, second = collator(PAIR), collator(PAIR)
+    assert torch.equal(first.node_features, second.node_features)
+    assert torch.equal(first.edges.message, second.edges.message)
+
+
+def test_read_only_arrays_are_accepted() -> None:
+    graph = PAIR[0].graph
+    arrays = {name: getattr(graph, name).copy() for name in KernelGraph.__dataclass_fields__}
+    for array in arrays.values():
+        array.flags.writeable = False
+    Collator(scaling(), 20)([replace(PAIR[0], graph=KernelGraph(**arrays))])
+
+
+def test_moving_keeps_every_value() -> None:
+    batch = Collator(scaling(), 20)(PAIR)
+    moved = batch.to("cpu")
+    for name in ("opcodes", "node_features", "static_features", "config_features", "mask", "runtime_ns"):
+        assert torch.equal(getattr(batch, name), getattr(moved, name))
+    assert moved.node_counts == batch.node_counts
+    assert torch.equal(moved.edges.share, batch.edges.share)
+    assert batch.to("meta").edges.receiver.device.type == "meta"
+
+
+def test_an_empty_batch_is_refused() -> None:
+    with pytest.raises(DataError, match="no kernels"):
+        Collator(scaling(), 20)([])
+
+
+def test_selecting_keeps_rows_together() -> None:
+    some = PAIR[0].select(np.array([4, 1]))
+    np.testing.assert_array_equal(some.config_features, PAIR[0].config_features[[4, 1]])
+    np.testing.assert_array_equal(some.runtime_ns, PAIR[0].runtime_ns[[4, 1]])
+    assert some.graph is PAIR[0].graph
+    assert len(some) == 2
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
+def test_impossible_runtimes_are_refused(bad: float) -> None:
+    with pytest.raises(DataError, match="runtime_ns: a runtime is not a positive number"):
+        replace(PAIR[1], runtime_ns=np.array([1.0, bad]))
+
+
+def test_runtimes_must_match_decisions() -> None:
+    with pytest.raises(DataError, match="runtime_ns"):
+        replace(PAIR[1], runtime_ns=np.ones(3))
+
+
+def test_scaling_brings_training_data_to_the_unit_interval() -> None:
+    scaled = scaling().node(np.concatenate([sample.graph.node_features for sample in PAIR]))
+    assert scaled.min() == 0.0
+    assert scaled.max() == 1.0
+
+
+def test_scaling_round_trip_and_its_errors() -> None:
+    plain = scaling().to_dict()
+    again = FeatureScaling.from_dict(plain)
+    assert again.sizes == scaling().sizes
+    features = PAIR[0].config_features
+    np.testing.assert_array_equal(again.decision(features), scaling().decision(features))
+    with pytest.raises(DataError, match="scaling"):
+        FeatureScaling.from_dict({"node": plain["node"]})
+    with pytest.raises(DataError, match="static: is no scaler"):
+        FeatureScaling.from_dict({**plain, "static": 3})

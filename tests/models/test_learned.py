@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.naive_pyg import NaiveCollator, NaiveNet
+from benchmarks.synthetic_kernels import kernel_samples
+from costbench.compiler.kernel import Kernel, kernel_from_module
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling import tile_space
+from costbench.errors import ChoiceError, DataError
+from costbench.hlo.builder import ModuleBuilder
+from costbench.models import learned
+from costbench.models.encoders import ENCODERS
+from costbench.models.graph_batch import Collator, FeatureScaling
+from costbench.models.learned import LearnedCostModel, LearnedCostNet
+from costbench.models.net_spec import NetSpec, Predicts
+from costbench.models.reductions import REDUCTIONS
+from costbench.target import load_target
+
+SAMPLES = [kernel_samples(seed, nodes, 7) for seed, nodes in enumerate((1, 2, 6, 19))]
+SCALING = FeatureScaling.fit(SAMPLES)
+CELLS = list(product(sorted(ENCODERS), sorted(REDUCTIONS)))
+PLACES = list(product(("node", "kernel"), ("off", "node", "kernel")))
+
+
+def difference_to_naive(spec: NetSpec) -> tuple[float, float]:
+    """Largest difference of costs, and of gradients, relative to the largest of them (costs: or to 1)."""
+    net = LearnedCostNet(spec, SCALING.sizes, seed=1)
+    costs = net(Collator(SCALING, spec.max_neighbors)(SAMPLES)).flatten()
+    naive = NaiveNet(net)(NaiveCollator(SCALING, spec.max_neighbors)(SAMPLES))
+    pull = torch.randn(len(costs), generator=torch.Generator().manual_seed(0))
+    weights = list(net.parameters())
+    ours, theirs = (torch.autograd.grad((found * pull).sum(), weights) for found in (costs, naive))
+    ratios = [
+        float((mine - other).abs().max() / other.abs().max().clamp(min=1e-6))
+        for mine, other in zip(ours, theirs, strict=True)
+    ]
+    scale = naive.detach().abs().max().clamp(min=1.0)
+    return float((costs - naive).detach().abs().max() / scale), max(ratios)
+
+
+@pytest.mark.parametrize(("encoder", "reduction"), CELLS)
+@pytest.mark.parametrize("directed", [True, False])
+def test_shared_graph_equals_naive_batching(encoder: str, reduction: str, directed: bool) -> None:
+    for decision, static in PLACES:
+        spec = NetSpec(
+            encoder=encoder,
+            reduction=reduction,
+            hidden=16,
+            opcode_embedding=8,
+            directed=directed,
+            decision_features=decision,
+            static_features=static,
+        )
+        costs, gradients = difference_to_naive(spec)
+        assert costs < 1e-5
+        assert gradients < 1e-4
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        NetSpec(hidden=16, aggregation="sum", columns=("sum", "max", "mean")),
+        NetSpec(hidden=16, aggregation="max", max_neighbors=2),
+        NetSpec(hidden=16, l2_normalize=True, max_neighbors=1),
+        NetSpec(hidden=16, biases=True, module_layers=1, reduction="per-node"),
+        NetSpec(hidden=16, node_final_layers=0, encoder_layers=1, directed=False, aggregation="max"),
+    ],
+)
+def test_shared_graph_equals_naive_batching_whatever_the_layers(spec: NetSpec) -> None:
+    costs, gradients = difference_to_naive(spec)
+    assert costs < 1e-5
+    assert gradients < 1e-4
+
+
+@pytest.mark.parametrize(("field", "choices"), [("encoder", "graphsage"), ("reduction", "per-node")])
+def test_unknown_names_list_the_choices(field: str, choices: str) -> None:
+    with pytest.raises(ChoiceError, match=f"unknown {field} 'x'.*{choices}"):
+        LearnedCostNet(NetSpec(**{field: "x"}), SCALING.sizes)  # type: ignore[arg-type]
+
+
+def test_decisions_that_join_late_cost_the_graph_network_nothing() -> None:
+    """The nodes then pass through the network once, not once per decision."""
+    seen: list[torch.Size] = []
+    net = LearnedCostNet(NetSpec(hidden=8, decision_features="kernel"), SCALING.sizes)
+    net.encoder.register_forward_hook(lambda _module, _inputs, output: seen.append(output.shape))
+    assert net(Collator(SCALING, 20)(SAMPLES)).shape == (4, 7)
+    assert seen == [torch.Size([28, 1, 8])]
+
+
+def tanh_kernel() -> Kernel:
+    builder = ModuleBuilder("tanh")
+    builder.op("tanh", builder.parameter("f32[640,512]"))
+    return kernel_from_module(builder.build())
+
+
+def tiles(kernel: Kernel) -> TileSizes:
+    space = tile_space(kernel, load_target("tpu_v3").architecture)
+    return space.decode(space.legal_ids())
+
+
+def model(predicts: Predicts = "score") -> LearnedCostModel:
+    return LearnedCostModel(LearnedCostNet(NetSpec(hidden=16), SCALING.sizes, seed=3), SCALING, predicts)
+
+
+def test_predicts_tile_sizes_of_a_real_kernel() -> None:
+    kernel = tanh_kernel()
+    decisions = tiles(kernel)
+    costs = model().predict(kernel, decisions)
+    assert costs.shape == (len(decisions),)
+    assert costs.dtype == np.float64
+    assert len(np.unique(costs)) > 1
+
+
+def test_chunks_do_not_change_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = tanh_kernel()
+    decisions = tiles(kernel)
+    whole = model().predict(kernel, decisions)
+    monkeypatch.setattr(learned, "CHUNK_CONFIGS", 3)
+    np.testing.assert_allclose(model().predict(kernel, decisions), whole, rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr(learned, "CHUNK_ROWS", 1)
+    np.testing.assert_allclose(model().predict(kernel, decisions), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_no_decisions_no_costs() -> None:
+    kernel = tanh_kernel()
+    assert model().predict(kernel, tiles(kernel)[:0]).shape == (0,)
+
+
+def test_log_runtimes_become_nanoseconds() -> None:
+    kernel = tanh_kernel()
+    decisions = tiles(kernel)
+    scores, runtimes = (
+        model(predicts).predict(kernel, decisions) for predicts in ("score", "log_runtime_ns")
+    )
+    np.testing.assert_allclose(runtimes, np.exp(scores))
+
+
+def test_costs_that_are_no_numbers_are_an_error() -> None:
+    broken = model()
+    torch.nn.init.constant_(broken.net.reduction.head.cost.weight, torch.nan)
+    kernel = tanh_kernel()
+    with pytest.raises(DataError, match="not finite"):
+        broken.predict(kernel, tiles(kernel))
+
+
+def test_predicting_leaves_torch_as_it_was() -> None:
+    before = torch.get_num_threads(), torch.backends.mkldnn.matmul.fp32_precision, torch.is_grad_enabled()
+    kernel = tanh_kernel()
+    model().predict(kernel, tiles(kernel))
+    after = torch.get_num_threads(), torch.backends.mkldnn.matmul.fp32_precision, torch.is_grad_enabled()
+    assert before == after

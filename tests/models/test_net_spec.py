@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from costbench.errors import ParamsError
+from costbench.models.net_spec import InputSizes, NetSpec
+from costbench.params import parse
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("hidden", 0),
+        ("opcode_embedding", 0),
+        ("encoder_layers", 0),
+        ("max_neighbors", 0),
+        ("node_final_layers", -1),
+        ("module_layers", -1),
+        ("dropout", 1.0),
+        ("columns", []),
+        ("columns", ["max", "max"]),
+        ("aggregation", "median"),
+        ("decision_features", "edge"),
+    ],
+)
+def test_impossible_values_are_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(ParamsError, match=field):
+        parse(NetSpec, {field: value}, where="params.yaml")
+
+
+def test_joined_features_enter_where_the_spec_says() -> None:
+    sizes = InputSizes(node=140, decision=24, static=4)
+    early = NetSpec(decision_features="node", static_features="off")
+    assert (sizes.joined(early, "node"), sizes.joined(early, "kernel")) == (24, 0)
+    late = NetSpec(decision_features="kernel", static_features="node")
+    assert (sizes.joined(late, "node"), sizes.joined(late, "kernel")) == (4, 24)
+    both = NetSpec(decision_features="kernel", static_features="kernel")
+    assert (sizes.joined(both, "node"), sizes.joined(both, "kernel")) == (0, 28)

@@ -1,0 +1,73 @@
+"""Reductions of two kernels, nodes (1, 2), (3, 4) and (5, 0), worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmarks.synthetic_kernels import kernel_samples
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch
+from costbench.models.net_spec import NetSpec
+from costbench.models.reductions import COLUMN_STATISTICS, REDUCTIONS, ColumnWise, Head, PerNode
+
+STATES = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 0.0]]).view(3, 1, 2)
+NOTHING = torch.zeros(2, 1, 0)
+
+
+def batch() -> GraphBatch:
+    samples = [kernel_samples(1, num_nodes=3, num_configs=1), kernel_samples(2, num_nodes=3, num_configs=1)]
+    made = Collator(FeatureScaling.fit([*samples, kernel_samples(3, 3, 5)]), 20)(samples)
+    return replace(made, kernel_of_node=torch.tensor([0, 0, 1]), node_counts=(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mean", [[2.0, 3.0], [5.0, 0.0]]),
+        ("max", [[3.0, 4.0], [5.0, 0.0]]),
+        ("sum", [[4.0, 6.0], [5.0, 0.0]]),
+    ],
+)
+def test_column_statistics(name: str, expected: list[list[float]]) -> None:
+    assert COLUMN_STATISTICS[name](STATES, batch()).squeeze(1).tolist() == expected
+
+
+def test_column_wise_concatenates_in_the_order_asked() -> None:
+    reduction = ColumnWise(NetSpec(hidden=2, columns=("max", "mean")), joined=0)
+    reduction.head.cost.weight.data = torch.tensor([[1000.0, 100.0, 10.0, 1.0]])
+    # max (3, 4), mean (2, 3); then (5, 0) twice.
+    assert reduction(STATES, NOTHING, batch()).flatten().tolist() == [3423.0, 5050.0]
+
+
+def test_per_node_sums_costs_of_nodes() -> None:
+    reduction = PerNode(NetSpec(hidden=2), joined=0)
+    reduction.head.cost.weight.data = torch.tensor([[10.0, 1.0]])
+    # 10 + 2 and 30 + 4; 50.
+    assert reduction(STATES, NOTHING, batch()).flatten().tolist() == [46.0, 50.0]
+
+
+def test_features_that_join_late_pass_a_layer_with_the_embedding() -> None:
+    head = Head(2, 1, NetSpec(hidden=1))
+    assert head.join is not None
+    assert head.join.joined is not None
+    head.join.own.weight.data = torch.tensor([[1.0, 1.0]])
+    head.join.joined.weight.data = torch.tensor([[-1.0]])
+    head.cost.weight.data = torch.tensor([[2.0]])
+    embeddings = torch.tensor([[1.0, 2.0], [5.0, 5.0]]).view(2, 1, 2)
+    joined = torch.tensor([[0.0, 4.0], [1.0, 2.0]]).view(2, 2, 1)
+    # 2 relu(3 - 0), 2 relu(3 - 4); 2 relu(10 - 1), 2 relu(10 - 2).
+    assert head(embeddings, joined).tolist() == [[6.0, 0.0], [18.0, 16.0]]
+
+
+def test_late_features_change_the_order_of_decisions_by_kernel() -> None:
+    """Without a layer in between, all kernels would rank decisions alike."""
+    torch.manual_seed(0)
+    head = Head(4, 2, NetSpec(hidden=16))
+    costs = head(torch.randn(40, 1, 4), torch.randn(1, 6, 2).expand(40, -1, -1))
+    assert len({tuple(row.argsort().tolist()) for row in costs}) > 1
+
+
+def test_every_reduction_is_listed() -> None:
+    assert set(REDUCTIONS) == {"per-node", "column-wise"}
