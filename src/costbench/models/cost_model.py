@@ -25,7 +25,7 @@ class CostModel(Protocol):
 
         Costs of one kernel compare with each other; whether they are times, and whether they compare
         between kernels, is the model's own matter. The cost of a decision does not depend on which others
-        are asked for with it. Every cost is finite.
+        are asked for with it, up to rounding. Every cost is finite.
 
         Raises:
             UnsupportedKernelError: if the model cannot price the kernel.

@@ -192,7 +192,6 @@ def _trainer(spec: TrainSpec, callbacks: list[pl.Callback], resume: Path, *, pro
         precision="bf16-mixed" if spec.precision == "bf16" else "32-true",
         max_epochs=spec.epochs,
         callbacks=callbacks,
-        gradient_clip_val=spec.optimizer.gradient_clip_norm,
         # CPU kernels used here are deterministic as they are; the switch would only fill fresh memory.
         deterministic=spec.accelerator != "cpu",
         num_sanity_val_steps=0,

@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
+from costbench.errors import DataError
 from costbench.metrics.averages import mean_without_nan
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.selection import tile_size_ape
@@ -69,7 +70,7 @@ class CostModelModule(pl.LightningModule):
         loss: what to minimise.
         optimizer: see `OptimizerSpec`.
         rate: learning rate by step.
-        seed: of dropout; an epoch's draws depend on it and the epoch only.
+        seed: of dropout; a step's draws depend on it and the step only.
     """
 
     def __init__(
@@ -90,21 +91,33 @@ class CostModelModule(pl.LightningModule):
         """Adam over all parameters."""
         return torch.optim.Adam(self.parameters(), lr=self._optimizer.learning_rate, fused=True)
 
-    def on_train_epoch_start(self) -> None:
-        """Restart the stream of dropout, so that it does not matter what ran before this epoch."""
-        torch.manual_seed(stream_key(self._seed, "dropout", self.current_epoch) % 2**63)
-        self._losses.clear()
+    def configure_gradient_clipping(self, *_args: object, **_kwargs: object) -> None:
+        """Clip the norm of the gradient; Lightning itself refuses where Adam is fused and precision mixed."""
+        if self._optimizer.gradient_clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters(), self._optimizer.gradient_clip_norm)
 
     def training_step(self, batch: GraphBatch, _index: int) -> Tensor:
         """The loss of one batch."""
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = self._rate(self.global_step)
+        # A stream of dropout per step: what ran before, here or in a process that was killed, is no matter.
+        torch.manual_seed(stream_key(self._seed, "dropout", self.global_step) % 2**63)
         loss = self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
         self._losses.append(loss.detach())
         return loss
 
     def on_validation_epoch_start(self) -> None:
-        """Forget the last epoch's kernels."""
+        """Check what the epoch's training came to, and forget the last epoch's kernels.
+
+        Raises:
+            DataError: if the loss is no longer finite.
+        """
+        if not all(bool(torch.isfinite(loss)) for loss in self._losses):
+            raise DataError(
+                f"the loss is no longer finite in epoch {self.current_epoch}",
+                field="training",
+                expected="a lower learning_rate or a gradient_clip_norm",
+            )
         for values in (self._taus, self._chosen_ns, self._best_ns):
             values.clear()
 
@@ -127,4 +140,5 @@ class CostModelModule(pl.LightningModule):
         }
         if self._losses:
             values[TRAINING_LOSS] = float(torch.stack(self._losses).mean())
+            self._losses.clear()
         self.log_dict(values)

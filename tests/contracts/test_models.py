@@ -1,0 +1,194 @@
+"""What every network cell (encoder x reduction) and every cost model promises, over the tables of choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.synthetic_kernels import kernel_samples
+from costbench.compiler.kernel import Kernel, kernel_from_module
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling import tile_space
+from costbench.experiments.baselines import IterationModel, RandomModel
+from costbench.features.graph_tensors import KernelGraph
+from costbench.hlo.builder import ModuleBuilder
+from costbench.models.analytical import AnalyticalModel
+from costbench.models.checkpoint import load_checkpoint, save_checkpoint
+from costbench.models.cost_model import CostModel
+from costbench.models.encoders import ENCODERS
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
+from costbench.models.learned import LearnedCostModel, LearnedCostNet
+from costbench.models.net_spec import NetSpec
+from costbench.models.reductions import REDUCTIONS
+from costbench.target import load_target
+from costbench.training.losses import pairwise_hinge
+
+SAMPLES = [kernel_samples(seed, nodes, 8) for seed, nodes in enumerate((1, 4, 9))]
+SCALING = FeatureScaling.fit(SAMPLES)
+CELLS = list(product(sorted(ENCODERS), sorted(REDUCTIONS)))
+SEQUENTIAL = {"lstm", "transformer"}
+"""Reductions that read nodes in order, whose costs may depend on it."""
+
+pytestmark = pytest.mark.filterwarnings("error")
+every_cell = pytest.mark.parametrize(("encoder", "reduction"), CELLS)
+
+
+def net(encoder: str, reduction: str, seed: int = 0, hidden: int = 16) -> LearnedCostNet:
+    spec = NetSpec(encoder=encoder, reduction=reduction, hidden=hidden, opcode_embedding=8)
+    return LearnedCostNet(spec, SCALING.sizes, seed)
+
+
+def costs(network: LearnedCostNet, samples: list[KernelSamples]) -> torch.Tensor:
+    found: torch.Tensor = network(Collator(SCALING, 20)(samples))
+    return found
+
+
+def permuted(sample: KernelSamples) -> KernelSamples:
+    """The same kernel, its nodes in another order."""
+    order = np.random.Generator(np.random.PCG64(0)).permutation(sample.graph.num_nodes)
+    graph = KernelGraph(
+        opcodes=sample.graph.opcodes[order],
+        node_features=sample.graph.node_features[order],
+        edges=np.argsort(order)[sample.graph.edges],
+        static_features=sample.graph.static_features,
+    )
+    return replace(sample, graph=graph)
+
+
+@every_cell
+def test_costs_do_not_depend_on_the_order_of_nodes(encoder: str, reduction: str) -> None:
+    if reduction in SEQUENTIAL:
+        pytest.skip("reads nodes in order")
+    network = net(encoder, reduction)
+    turned = [permuted(sample) for sample in SAMPLES]
+    torch.testing.assert_close(costs(network, SAMPLES), costs(network, turned), rtol=1e-4, atol=1e-5)
+
+
+@every_cell
+def test_costs_do_not_depend_on_the_rest_of_the_batch(encoder: str, reduction: str) -> None:
+    network = net(encoder, reduction)
+    together = costs(network, SAMPLES)
+    for place, sample in enumerate(SAMPLES):
+        torch.testing.assert_close(costs(network, [sample])[0], together[place], rtol=1e-4, atol=1e-5)
+        few = costs(network, [*SAMPLES, sample.select(np.array([5, 2]))])[-1, :2]
+        torch.testing.assert_close(few, together[place][[5, 2]], rtol=1e-4, atol=1e-5)
+
+
+@every_cell
+def test_every_weight_takes_part(encoder: str, reduction: str) -> None:
+    network = net(encoder, reduction)
+    pull = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
+    (costs(network, SAMPLES) * pull).sum().backward()
+    idle = [name for name, weight in network.named_parameters() if not weight.grad.abs().sum() > 0]  # type: ignore[union-attr]
+    assert idle == []
+
+
+@every_cell
+def test_learns_one_kernel_by_heart(encoder: str, reduction: str) -> None:
+    network = net(encoder, reduction, hidden=32)
+    batch = Collator(SCALING, 20)([SAMPLES[1]])
+    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
+    for _ in range(150):
+        optimizer.zero_grad()
+        pairwise_hinge(network(batch), batch.runtime_ns, batch.mask).backward()
+        optimizer.step()
+    order = network(batch)[0].detach().argsort()
+    assert (batch.runtime_ns[0][order].diff() >= 0).all()
+
+
+@every_cell
+@pytest.mark.parametrize("num_nodes", [1, 1000])
+def test_smallest_and_largest_kernels(encoder: str, reduction: str, num_nodes: int) -> None:
+    sample = kernel_samples(7, num_nodes, 3)
+    network = net(encoder, reduction)
+    found = costs(network, [sample, SAMPLES[1].select(np.arange(3))])
+    assert torch.isfinite(found).all()
+    torch.testing.assert_close(costs(network, [sample])[0], found[0], rtol=1e-4, atol=1e-3)
+
+
+@every_cell
+def test_a_saved_network_comes_back(encoder: str, reduction: str, tmp_path: Path) -> None:
+    network = net(encoder, reduction, seed=4)
+    save_checkpoint(tmp_path, network, SCALING, "score")
+    loaded = load_checkpoint(tmp_path)
+    expected = LearnedCostModel(network, SCALING, "score")
+    for sample in SAMPLES:
+        found = [model.predict_graph(sample.graph, sample.config_features) for model in (loaded, expected)]
+        np.testing.assert_array_equal(*found)
+
+
+@every_cell
+def test_the_seed_decides_the_weights(encoder: str, reduction: str) -> None:
+    first, second, other = (costs(net(encoder, reduction, seed), SAMPLES) for seed in (1, 1, 2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def tanh_kernel() -> Kernel:
+    builder = ModuleBuilder("tanh")
+    builder.op("tanh", builder.parameter("f32[640,512]"))
+    return kernel_from_module(builder.build())
+
+
+def learned() -> LearnedCostModel:
+    return LearnedCostModel(net("graphsage", "column-wise"), SCALING, "score")
+
+
+COST_MODELS: dict[str, Callable[[], CostModel]] = {
+    "learned": learned,
+    "analytical": lambda: AnalyticalModel(load_target("tpu_v3").architecture),
+    "iterations": IterationModel,
+    "random": lambda: RandomModel(3),
+}
+every_model = pytest.mark.parametrize("model", sorted(COST_MODELS))
+
+
+def tiles(kernel: Kernel) -> TileSizes:
+    space = tile_space(kernel, load_target("tpu_v3").architecture)
+    return space.decode(space.legal_ids())
+
+
+@every_model
+def test_cost_models_give_one_finite_cost_per_decision(model: str) -> None:
+    kernel = tanh_kernel()
+    decisions = tiles(kernel)
+    found = COST_MODELS[model]().predict(kernel, decisions)
+    assert found.dtype == np.float64
+    assert found.shape == (len(decisions),)
+    assert np.isfinite(found).all()
+    assert len(np.unique(found)) > 1
+
+
+@every_model
+def test_costs_do_not_depend_on_which_others_are_asked_for(model: str) -> None:
+    kernel = tanh_kernel()
+    decisions = tiles(kernel)
+    some = np.arange(len(decisions))[::-3].copy()
+    whole = COST_MODELS[model]().predict(kernel, decisions)
+    np.testing.assert_allclose(
+        COST_MODELS[model]().predict(kernel, decisions[some]), whole[some], rtol=1e-4, atol=1e-5
+    )
+
+
+@every_model
+def test_no_decisions_no_costs(model: str) -> None:
+    kernel = tanh_kernel()
+    assert COST_MODELS[model]().predict(kernel, tiles(kernel)[:0]).shape == (0,)
+
+
+@every_model
+def test_equal_kernels_have_equal_costs(model: str) -> None:
+    decisions = tiles(tanh_kernel())
+    first, second = (COST_MODELS[model]().predict(tanh_kernel(), decisions) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@every_model
+def test_cost_models_are_such_by_their_method(model: str) -> None:
+    assert isinstance(COST_MODELS[model](), CostModel)

@@ -1,0 +1,24 @@
+"""A source of kernels held in a list."""
+
+from __future__ import annotations
+
+from benchmarks.synthetic_kernels import kernel_samples
+from costbench.models.graph_batch import KernelSamples
+
+
+class KernelList(list[KernelSamples]):
+    """Kernels in memory, as a `SampleSource`."""
+
+    def application(self, index: int) -> str:
+        return self[index].group
+
+    def num_configs(self, index: int) -> int:
+        return len(self[index])
+
+
+def small_kernels(seed: int, num_kernels: int, num_configs: int = 20) -> KernelList:
+    """Kernels of 1 to 12 nodes from two applications."""
+    return KernelList(
+        kernel_samples(100 * seed + place, 1 + 3 * place % 12, num_configs, ("one", "two")[place % 2])
+        for place in range(num_kernels)
+    )

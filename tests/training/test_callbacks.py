@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from costbench.training.callbacks import BestModel, EpochReport, resumable
+
+
+def trainer(value: float, epoch: int) -> Any:
+    metrics = {"metric": torch.tensor(value), "other": torch.tensor(2.0)}
+    return SimpleNamespace(callback_metrics=metrics, current_epoch=epoch, global_step=10 * epoch + 10)
+
+
+@pytest.mark.parametrize(
+    ("larger_is_better", "values", "saved_at"),
+    [
+        (True, [0.1, 0.3, 0.3, 0.2, 0.4], [0, 1, 4]),
+        (False, [5.0, 6.0, 4.0, 4.0], [0, 2]),
+        (True, [-0.5, -0.6], [0]),
+    ],
+)
+def test_only_better_epochs_are_saved(
+    larger_is_better: bool, values: list[float], saved_at: list[int]
+) -> None:
+    epochs: list[int] = []
+    best = BestModel("metric", larger_is_better=larger_is_better, save=lambda: epochs.append(epoch))
+    for epoch, value in enumerate(values):
+        best.on_train_epoch_end(trainer(value, epoch), SimpleNamespace())  # type: ignore[arg-type]
+    assert epochs == saved_at
+    assert best.epoch == saved_at[-1]
+    assert best.best == pytest.approx(values[saved_at[-1]])
+
+
+def test_the_best_epoch_survives_an_interruption() -> None:
+    best = BestModel("metric", larger_is_better=True, save=lambda: None)
+    best.on_train_epoch_end(trainer(0.7, 3), SimpleNamespace())  # type: ignore[arg-type]
+    saves: list[int] = []
+    again = BestModel("metric", larger_is_better=True, save=lambda: saves.append(1))
+    again.load_state_dict(best.state_dict())
+    again.on_train_epoch_end(trainer(0.6, 4), SimpleNamespace())  # type: ignore[arg-type]
+    assert saves == []
+    assert (again.best, again.epoch) == (pytest.approx(0.7), 3)
+
+
+def test_every_epoch_is_reported_by_its_last_step() -> None:
+    class Rows(list[tuple[int, dict[str, float]]]):
+        def log_metrics(self, metrics: dict[str, float], step: int = 0) -> None:
+            self.append((step, metrics))
+
+    rows = Rows()
+    EpochReport(rows).on_train_epoch_end(trainer(0.5, 1), SimpleNamespace())  # type: ignore[arg-type]
+    assert rows == [(20, {"metric": 0.5, "other": 2.0})]
+
+
+def test_a_damaged_resume_point_is_put_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "resume.ckpt"
+    assert resumable(path) is None
+    torch.save({"epoch": 1}, path)
+    assert resumable(path) == path
+    path.write_bytes(path.read_bytes()[:100])
+    with caplog.at_level(logging.WARNING):
+        assert resumable(path) is None
+    assert "training starts anew" in caplog.text
+    assert not path.exists()

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.synthetic_kernels import kernel_samples
+from costbench.errors import ChoiceError, DataError
+from costbench.metrics.ranking import kendall_tau
+from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint
+from costbench.models.net_spec import NetSpec
+from costbench.training.batch_sampler import BatchSpec
+from costbench.training.fit import FitResult, TrainSpec, fit
+from costbench.training.lightning_module import OptimizerSpec
+from tests.training.kernel_list import KernelList, small_kernels
+
+TRAIN, VALIDATION = small_kernels(0, num_kernels=12), small_kernels(1, num_kernels=6)
+SPEC = TrainSpec(
+    net=NetSpec(hidden=8, opcode_embedding=4, encoder_layers=1, node_final_layers=1, dropout=0.1),
+    batch=BatchSpec(kernels=4, configs=8, per_epoch=6),
+    optimizer=OptimizerSpec(learning_rate=3e-3),
+    epochs=4,
+    patience=4,
+)
+
+
+class StoppedError(Exception):
+    """Stands for the end of the process."""
+
+
+class Epochs(list[tuple[int, Mapping[str, float]]]):
+    """A logger that can fail, as if the process had been killed, at an epoch."""
+
+    def __init__(self, fail_at: int | None = None) -> None:
+        super().__init__()
+        self._fail_at = fail_at
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        if len(self) == self._fail_at:
+            raise StoppedError
+        self.append((step, metrics))
+
+
+def run(folder: Path, spec: TrainSpec = SPEC, logger: Epochs | None = None) -> FitResult:
+    return fit(spec, TRAIN, VALIDATION, folder, logger=logger)
+
+
+def model_bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[FitResult, Epochs]:
+    epochs = Epochs()
+    return run(tmp_path_factory.mktemp("fit") / "model", logger=epochs), epochs
+
+
+def test_two_runs_leave_the_same_bytes(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
+    result, _ = reference
+    again = run(tmp_path / "model")
+    assert model_bytes(again.checkpoint) == model_bytes(result.checkpoint)
+    assert (again.best_metric, again.best_epoch, again.steps) == (
+        result.best_metric,
+        result.best_epoch,
+        result.steps,
+    )
+
+
+def test_another_seed_is_another_model(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
+    other = run(tmp_path / "model", replace(SPEC, seed=1))
+    assert model_bytes(other.checkpoint) != model_bytes(reference[0].checkpoint)
+
+
+def test_result_describes_the_kept_model(reference: tuple[FitResult, Epochs]) -> None:
+    result, epochs = reference
+    taus = [metrics["validation/tau"] for _, metrics in epochs]
+    assert [step for step, _ in epochs] == [6, 12, 18, 24]
+    assert set(epochs[0][1]) == {"validation/tau", "validation/ape", "training/loss"}
+    assert result.best_epoch == int(np.argmax(taus))
+    assert result.best_metric == max(taus)
+    assert result.steps == 24
+    model = load_checkpoint(result.checkpoint)
+    found = [kendall_tau(model.predict_graph(k.graph, k.config_features), k.runtime_ns) for k in VALIDATION]
+    assert np.mean(found) == pytest.approx(result.best_metric, abs=1e-6)
+
+
+def test_nothing_but_the_model_is_left(reference: tuple[FitResult, Epochs]) -> None:
+    assert set(model_bytes(reference[0].checkpoint)) == {MODEL_FILE, WEIGHTS_FILE}
+
+
+@pytest.mark.parametrize("fail_at", [0, 2])
+def test_an_interrupted_run_ends_where_a_whole_one_does(
+    reference: tuple[FitResult, Epochs], tmp_path: Path, fail_at: int
+) -> None:
+    with pytest.raises(StoppedError):
+        run(tmp_path / "model", logger=Epochs(fail_at))
+    left = Epochs()
+    result = run(tmp_path / "model", logger=left)
+    assert model_bytes(tmp_path / "model") == model_bytes(reference[0].checkpoint)
+    assert result.best_epoch == reference[0].best_epoch
+    # The epoch in which it stopped is done again, those before are not.
+    assert list(left) == list(reference[1])[fail_at:]
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from costbench.training.fit import fit
+from tests.training import test_fit as t
+
+class Kill:
+    def log_metrics(self, metrics, step=0):
+        if step == 18:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+fit(t.SPEC, t.TRAIN, t.VALIDATION, Path({folder!r}), logger=Kill())
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_where_a_whole_one_does(
+    reference: tuple[FitResult, Epochs], tmp_path: Path, repository: Path
+) -> None:
+    folder = tmp_path / "model"
+    code = KILLED.format(folder=str(folder))
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository, check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    left = Epochs()
+    run(folder, logger=left)
+    assert model_bytes(folder) == model_bytes(reference[0].checkpoint)
+    assert [step for step, _ in left] == [18, 24]
+
+
+def test_what_another_run_left_is_not_resumed(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        run(tmp_path / "model", replace(SPEC, seed=1), Epochs(fail_at=2))
+    run(tmp_path / "model")
+    assert model_bytes(tmp_path / "model") == model_bytes(reference[0].checkpoint)
+
+
+def test_training_stops_when_validation_no_longer_improves(tmp_path: Path) -> None:
+    # A vanishing learning rate: no epoch after the first is better.
+    idle = replace(SPEC, epochs=10, patience=2, optimizer=OptimizerSpec(learning_rate=1e-12))
+    epochs = Epochs()
+    result = run(tmp_path / "model", idle, epochs)
+    assert (len(epochs), result.best_epoch) == (3, 0)
+
+
+def test_ape_is_monitored_downwards(tmp_path: Path) -> None:
+    epochs = Epochs()
+    result = run(tmp_path / "model", replace(SPEC, monitor="ape"), epochs)
+    assert result.best_metric == min(metrics["validation/ape"] for _, metrics in epochs)
+
+
+def test_squared_error_learns_runtimes(tmp_path: Path) -> None:
+    spec = replace(
+        SPEC,
+        loss="mse",
+        net=NetSpec(hidden=16, opcode_embedding=4, encoder_layers=1),
+        optimizer=OptimizerSpec(learning_rate=1e-2),
+        batch=BatchSpec(kernels=8, configs=8, per_epoch=40),
+    )
+    model = load_checkpoint(run(tmp_path / "model", spec).checkpoint)
+    errors = [
+        np.abs(np.log(model.predict_graph(k.graph, k.config_features) / k.runtime_ns)).mean() for k in TRAIN
+    ]
+    # Log runtimes range over 2.5 here.
+    assert np.mean(errors) < 0.5
+
+
+def test_mixed_precision_learns_to_rank_as_well(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
+    result = run(tmp_path / "model", replace(SPEC, precision="bf16"))
+    assert result.best_metric == pytest.approx(reference[0].best_metric, abs=0.2)
+
+
+def test_the_random_state_of_the_caller_is_kept(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    run(tmp_path / "model", replace(SPEC, epochs=1))
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_a_diverging_run_is_an_error(tmp_path: Path) -> None:
+    wild = replace(SPEC, optimizer=OptimizerSpec(learning_rate=1e30, gradient_clip_norm=None))
+    with pytest.raises(DataError, match="the loss is no longer finite in epoch"):
+        run(tmp_path / "model", wild)
+
+
+def test_unknown_encoder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ChoiceError, match="unknown encoder 'gcn9'"):
+        run(tmp_path / "model", replace(SPEC, net=NetSpec(encoder="gcn9")))
+
+
+def test_sources_that_rank_nothing_are_an_error(tmp_path: Path) -> None:
+    single = KernelList([kernel_samples(0, num_nodes=2, num_configs=1), *TRAIN[:0]])
+    with pytest.raises(DataError, match="none of 1 kernels"):
+        fit(SPEC, single, VALIDATION, tmp_path / "model")
+    with pytest.raises(DataError, match="no validation kernel"):
+        fit(SPEC, TRAIN, single, tmp_path / "model")
+    with pytest.raises(DataError, match="no training rows"):
+        fit(SPEC, KernelList(), VALIDATION, tmp_path / "model")
+
+
+@pytest.mark.parametrize("field", ["epochs", "patience"])
+def test_impossible_lengths_are_refused(field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        replace(SPEC, **{field: 0})  # type: ignore[arg-type]
