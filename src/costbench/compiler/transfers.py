@@ -76,7 +76,9 @@ def _addressed_read(kernel: Kernel, accesses: dict[int, Access], position: int, 
 
 def _cuts(kernel: Kernel, user: int, position: int) -> bool:
     inst = kernel.instruction(user)
-    return inst.opcode in (Opcode.SLICE, Opcode.DYNAMIC_SLICE) and inst.operands[0] == position
+    # What a strided slice steps over lies in the same native tiles and is copied with the rest.
+    gapless = all(s.stride == 1 for s in inst.slices)
+    return inst.opcode in (Opcode.SLICE, Opcode.DYNAMIC_SLICE) and inst.operands[0] == position and gapless
 
 
 def _addressed(kernel: Kernel, user: int, position: int) -> bool:

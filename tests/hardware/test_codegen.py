@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import loop_nest
+from costbench.hardware.codegen import codegen_factors, halves, mix, structure_key, uniform
+from costbench.hlo.builder import ModuleBuilder
+from tests.compiler import small_kernels as small
+from tests.compiler.small_kernels import finish
+from tests.hardware.machines import machine
+
+VARIED = machine(codegen_compute_sd=0.2, codegen_transfer_sd=0.1)
+KEYS = mix(np.arange(100_000, dtype=np.uint64))
+
+
+def factors(kernel: Kernel, *extents: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    compute, transfer = codegen_factors(loop_nest(kernel), np.array(extents, dtype=np.int64), VARIED)
+    return np.asarray(compute), np.asarray(transfer)
+
+
+def chain(*opcodes: str, shape: str = "f32[256,512]") -> Kernel:
+    b = ModuleBuilder()
+    value = b.parameter(shape)
+    for opcode in opcodes:
+        value = b.op(opcode, value)
+    return finish(b, value)
+
+
+def test_mixing_is_a_bijection_on_a_sample() -> None:
+    assert len(np.unique(KEYS)) == len(KEYS)
+
+
+@pytest.mark.parametrize("numbers", [uniform(KEYS), *halves(KEYS)])
+def test_mixed_keys_are_uniform(numbers: np.ndarray) -> None:
+    assert numbers.min() > 0.0
+    assert numbers.max() < 1.0
+    # Mean and variance of 100,000 uniform numbers, to five standard errors.
+    assert numbers.mean() == pytest.approx(0.5, abs=5 * np.sqrt(1 / 12 / 1e5))
+    assert numbers.var() == pytest.approx(1 / 12, abs=5 * np.sqrt(1 / 180 / 1e5))
+
+
+def test_the_halves_are_independent() -> None:
+    high, low = halves(KEYS)
+    assert abs(np.corrcoef(high, low)[0, 1]) < 5 / np.sqrt(1e5)
+
+
+def test_extents_from_eight_on_unroll_alike() -> None:
+    for found in factors(small.unary("f32[8,4,256,2048]"), (1, 1, 8, 8), (8, 4, 32, 16), (1, 1, 7, 8)):
+        assert found[0] == found[1]
+        assert found[0] != found[2]
+
+
+def test_the_mix_of_operations_decides_not_the_kernel() -> None:
+    base = factors(chain("negate", "negate", "tanh"), (4, 4))
+    # Other shapes, other order, three instead of two of a kind: the same mix.
+    same = factors(chain("tanh", "negate", "negate", "negate", shape="f32[64,1024]"), (4, 4))
+    other = factors(chain("negate", "tanh"), (4, 4))
+    assert base == same
+    assert base[0] != other[0]
+    assert base[1] != other[1]
+
+
+def test_chips_generate_different_code() -> None:
+    nest = loop_nest(small.unary())
+    assert structure_key(nest, "tpu_v2") != structure_key(nest, "tpu_v3")
+
+
+def test_the_spread_is_log_normal() -> None:
+    kernels = [chain(*opcodes) for opcodes in (("negate",), ("tanh",), ("negate", "tanh"), ("sqrt",))]
+    tiles = [(a, b) for a in range(1, 9) for b in (1, 2, 4)]
+    compute, transfer = (
+        np.log(np.concatenate(found)) for found in zip(*(factors(k, *tiles) for k in kernels), strict=True)
+    )
+    # 96 structures: standard errors of the mean and of the deviation are sd / sqrt(96) and sd / sqrt(192).
+    for logs, deviation in ((compute, 0.2), (transfer, 0.1)):
+        assert abs(logs.mean()) < 4 * deviation / np.sqrt(96)
+        assert logs.std() == pytest.approx(deviation, abs=4 * deviation / np.sqrt(192))
+    assert abs(np.corrcoef(compute, transfer)[0, 1]) < 0.4
+
+
+def test_regular_machines_and_kernels_without_tiles_have_none() -> None:
+    nest = loop_nest(small.unary())
+    assert codegen_factors(nest, np.array([[8, 4]]), machine()) == (1.0, 1.0)
+    assert codegen_factors(loop_nest(small.fft()), np.zeros((2, 0), dtype=np.int64), VARIED) == (1.0, 1.0)
+
+
+def test_vectors_have_structure_too() -> None:
+    found, _ = factors(small.vector(), (1,), (2,), (10,))
+    assert len(set(found.tolist())) == 3

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from scipy.special import erfc
+
+from costbench.compiler.footprint import scratchpad_bytes
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling import tile_space
+from costbench.hardware.device import NUM_RUNS, Device
+from costbench.hardware.simulator import simulate
+from costbench.target import load_target
+from tests.compiler import small_kernels as small
+from tests.compiler.random_kernels import kernels
+from tests.hardware.machines import changed, machine
+
+V3 = load_target("tpu_v3")
+DEVICE = Device(V3)
+
+
+def all_tiles(kernel: Kernel) -> TileSizes:
+    space = tile_space(kernel, V3.architecture)
+    return space.decode(space.legal_ids())
+
+
+def test_a_measurement_is_close_to_the_machines_price() -> None:
+    for make in (small.convolution, small.elementwise, small.copy):
+        kernel = make()
+        tiles = all_tiles(kernel)
+        price = simulate(kernel, tiles, V3).runtime_ns
+        measured = DEVICE.measure(kernel, tiles).runtime_ns
+        # Five standard deviations of relative noise, and of what interrupts short runs.
+        slack = 5 * (V3.timing.noise_sd * price + V3.timing.noise_short_ns) + 1
+        assert (np.abs(measured - price) <= slack).all()
+
+
+def test_noise_is_a_per_cent_at_most() -> None:
+    assert 0.0 < V3.timing.noise_sd <= 0.01
+    kernel = small.convolution()
+    tiles = all_tiles(kernel)
+    runs = np.array([Device(V3, seed).measure(kernel, tiles).runtime_ns for seed in range(20)])
+    spread = runs.std(axis=0) / runs.mean(axis=0)
+    assert 0.0 < spread.mean() < 0.01
+
+
+def test_the_fastest_of_three_runs_is_kept_and_all_are_charged() -> None:
+    # Noise of one kind only, always upwards: the minimum of three half-normal numbers.
+    noisy = machine(iteration_ns=1e6, noise_short_ns=1e4)
+    kernel = small.elementwise()
+    tiles = all_tiles(kernel)
+    price = simulate(kernel, tiles, noisy).runtime_ns
+    extra, charged = [], []
+    for seed in range(200):
+        measurement = Device(noisy, seed).measure(kernel, tiles)
+        extra.append(measurement.runtime_ns - price)
+        charged.append(measurement.run_seconds * 1e9 - NUM_RUNS * price)
+    assert np.min(extra) >= -0.5
+    # Expected minimum of three half-normal numbers: their survival function, cubed and integrated.
+    x = np.linspace(0.0, 10.0, 100_001)
+    expected = float(np.trapezoid(erfc(x / np.sqrt(2.0)) ** 3, x))
+    assert np.mean(extra) == pytest.approx(expected * 1e4, rel=0.05)
+    # Expected half-normal number: sqrt(2 / pi) sd, three times.
+    assert np.mean(charged) == pytest.approx(3 * np.sqrt(2 / np.pi) * 1e4, rel=0.05)
+
+
+def test_seconds_are_charged_for_what_ran() -> None:
+    kernel = small.elementwise()
+    tiles = all_tiles(kernel)
+    measurement = DEVICE.measure(kernel, tiles)
+    assert measurement.seconds == pytest.approx(measurement.run_seconds.sum())
+    assert (measurement.run_seconds * 1e9 >= NUM_RUNS * measurement.runtime_ns - 2).all()
+
+
+def test_the_same_seed_measures_the_same() -> None:
+    kernel = small.dot()
+    tiles = all_tiles(kernel)
+    first, second = (Device(V3, 3).measure(kernel, tiles) for _ in range(2))
+    assert first.runtime_ns.tolist() == second.runtime_ns.tolist()
+    assert first.seconds == second.seconds
+    other = Device(V3, 4).measure(kernel, tiles)
+    assert first.runtime_ns.tolist() != other.runtime_ns.tolist()
+
+
+@given(kernels())
+def test_what_is_measured_together_does_not_matter(kernel: Kernel) -> None:
+    space = tile_space(kernel, V3.architecture)
+    tiles = space.decode(space.sample(np.random.default_rng(0), 30))
+    together = DEVICE.measure(kernel, tiles).runtime_ns
+    order = np.random.default_rng(1).permutation(len(tiles))
+    shuffled = DEVICE.measure(kernel, tiles[order]).runtime_ns
+    assert shuffled.tolist() == together[order].tolist()
+    half = len(tiles) // 2
+    pieces = [DEVICE.measure(kernel, part).runtime_ns for part in (tiles[:half], tiles[half:])]
+    assert np.concatenate(pieces).tolist() == together.tolist()
+
+
+def test_equal_kernels_measure_equally_and_others_do_not() -> None:
+    tiles = all_tiles(small.elementwise())
+    found = [DEVICE.measure(small.elementwise(), tiles).runtime_ns.tolist() for _ in range(2)]
+    assert found[0] == found[1]
+    other = small.elementwise(opcode="multiply")
+    assert DEVICE.measure(other, tiles).runtime_ns.tolist() != found[0]
+
+
+def test_compiles_fail_near_the_limit_of_the_scratchpad_only() -> None:
+    target = changed(V3, failure_rate=0.9)
+    kernel = small.elementwise("f32[8192,2048]")
+    space = tile_space(kernel, target.architecture)
+    ids = space.legal_ids()
+    share = scratchpad_bytes(space.nest, space.extents(ids)) / target.architecture.scratchpad_bytes
+    failures = np.mean(
+        [Device(target, seed).measure(kernel, space.decode(ids)).failed for seed in range(100)], axis=0
+    )
+    floor = target.timing.failure_floor
+    assert (failures[share <= floor] == 0.0).all()
+    assert (share > floor).any()
+    expected = np.clip((share - floor) / (1 - floor), 0, 1) * 0.9
+    # A hundred throws: five standard deviations are at most 0.25.
+    assert np.abs(failures - expected).max() < 0.25
+    assert failures.max() > 0.2
+
+
+def test_a_failed_compile_has_no_runtime_and_costs_nothing() -> None:
+    target = changed(V3, failure_rate=1.0, failure_floor=0.01)
+    kernel = small.elementwise("f32[8192,2048]")
+    tiles = all_tiles(kernel)
+    measurement = Device(target).measure(kernel, tiles)
+    assert measurement.failed.any()
+    assert not measurement.failed.all()
+    assert (measurement.runtime_ns[measurement.failed] == 0).all()
+    assert (measurement.run_seconds[measurement.failed] == 0).all()
+    assert (measurement.runtime_ns[~measurement.failed] > 0).all()
+    predicted = Device(target).predict(kernel, tiles)
+    assert np.isinf(predicted[measurement.failed]).all()
+    assert predicted[~measurement.failed].tolist() == measurement.runtime_ns[~measurement.failed].tolist()
+
+
+def test_the_smallest_tile_never_fails() -> None:
+    target = changed(V3, failure_rate=1.0, failure_floor=1e-9)
+    kernel = small.elementwise("f32[8192,2048]")
+    space = tile_space(kernel, target.architecture)
+    for seed in range(50):
+        assert not Device(target, seed).measure(kernel, space.decode(np.array([0]))).failed[0]
+
+
+def test_runtimes_are_whole_nanoseconds_from_one_on() -> None:
+    free = machine()
+    measurement = Device(free).measure(small.elementwise(), all_tiles(small.elementwise())[:1])
+    assert measurement.runtime_ns.dtype == np.int64
+    assert (measurement.runtime_ns >= 1).all()

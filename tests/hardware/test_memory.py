@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from costbench.compiler.footprint import TileGrid
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import loop_nest
+from costbench.hardware.memory import CopyShape, copy_shape
+from tests.compiler import small_kernels as small
+from tests.hardware.machines import machine
+
+
+def copies(kernel: Kernel, *extents: tuple[int, ...], transfer: int = 0) -> CopyShape:
+    grid = TileGrid(loop_nest(kernel), np.array(extents, dtype=np.int64))
+    return copy_shape(grid, grid.nest.transfers[transfer])
+
+
+def test_bytes_are_those_of_whole_native_tiles_with_edges_cut() -> None:
+    # 13 x 3 native tiles of 4 KiB in parts of 5 x 2: three and two parts.
+    shape = copies(small.unary("f32[100,300]"), (5, 2), (13, 3))
+    assert shape.num_bytes == pytest.approx([13 / 3 * 3 / 2 * 4096, 39 * 4096])
+
+
+@pytest.mark.parametrize(
+    ("tile", "pieces", "descriptors"),
+    [
+        # Native tiles of f32[16,64,512]: 16 x 8 x 4, row-major.
+        ((16, 8, 4), 1, 1),  # everything
+        ((4, 8, 4), 1, 1),  # whole planes are contiguous
+        ((4, 2, 4), 4, 1),  # two rows of each of four planes: four pieces at one distance
+        ((4, 1, 4), 4, 1),
+        ((4, 8, 2), 32, 1),  # half of every row: planes follow at the distance of rows
+        ((4, 2, 2), 8, 4),  # rows at one distance, planes at another: a descriptor for each plane
+        ((4, 1, 2), 4, 1),  # one row of each plane: one distance
+        ((1, 2, 2), 2, 1),
+        ((1, 1, 1), 1, 1),
+    ],
+)
+def test_pieces_and_descriptors(tile: tuple[int, ...], pieces: int, descriptors: int) -> None:
+    shape = copies(small.unary("f32[16,64,512]"), tile)
+    assert shape.pieces + 1 == pytest.approx([pieces])
+    assert shape.descriptors + 1 == pytest.approx([descriptors])
+
+
+def test_axes_of_one_native_tile_make_no_pieces() -> None:
+    # 16 x 1 x 1 native tiles: 5 rows of 8 sublanes, 100 of 128 lanes.
+    shape = copies(small.unary("f32[16,5,100]"), (4, 1, 1))
+    assert shape.pieces.tolist() == shape.descriptors.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "conflicts"),
+    [
+        ("f32[256,4096]", 1, 32),  # pitch 32 x 4 KiB = 128 KiB, 32 rows of native tiles
+        ("f32[256,2048]", 1, 32),  # 64 KiB
+        ("f32[256,1024]", 1, 0),  # 32 KiB is short enough to reach all banks
+        ("f32[256,3840]", 1, 0),  # 120 KiB is no power of two
+        ("f32[256,4096]", 2, 0),  # 8 KiB at a time
+        ("bf16[256,4096]", 1, 16),  # pitch 64 KiB, 32 rows of 2 KiB are 16 pieces of 4 KiB
+        ("bf16[256,2048]", 1, 0),
+    ],
+)
+def test_narrow_tiles_at_powers_of_two_share_banks(text: str, columns: int, conflicts: int) -> None:
+    assert copies(small.unary(text), (32, columns)).conflicts.tolist() == [conflicts]
+
+
+def test_rows_are_fetched_one_by_one() -> None:
+    # 512 rows of 1 KiB, 64 at a time.
+    shape = copies(small.gather(), (8, 2))
+    assert shape.rows.tolist() == [64]
+    assert shape.num_bytes.tolist() == [64 * 1024]
+
+
+def test_short_rows_cost_a_whole_burst() -> None:
+    b = small.ModuleBuilder()
+    numbers = small.GatherDimensions((), (0,), (0,), 1, (1,))
+    table, indices = b.parameter("f32[10000]"), b.parameter("s32[2048,1]")
+    kernel = small.finish(b, b.op("gather", table, indices, shape="f32[2048]", gather=numbers))
+    shape = copies(kernel, (1,))
+    assert shape.rows.tolist() == [1024]
+    assert shape.num_bytes.tolist() == [1024 * 512]
+
+
+def test_a_scalar_is_four_bytes() -> None:
+    shape = copies(small.dynamic_slice(), (8, 2), transfer=1)
+    assert shape.num_bytes.tolist() == [4]
+
+
+def test_the_time_of_a_copy_is_the_sum_of_its_parts() -> None:
+    one = np.ones(1)
+    shape = CopyShape(1000 * one, 2 * one, 3 * one, 5 * one, 7 * one)
+    timing = machine(
+        read_gb_per_s=10.0,
+        write_gb_per_s=5.0,
+        chunk_ns=1.0,
+        descriptor_ns=10.0,
+        bank_ns=100.0,
+        row_address_ns=1000.0,
+        transfer_ns=1e9,
+    ).timing
+    parts = 2 * 1 + 3 * 10 + 5 * 100 + 7 * 1000
+    # Issuing it is the core's work.
+    assert shape.time_ns(timing, is_output=False).tolist() == [100 + parts]
+    assert shape.time_ns(timing, is_output=True).tolist() == [200 + parts]
