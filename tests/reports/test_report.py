@@ -35,7 +35,9 @@ def test_report_is_complete_and_repeatable(tmp_path: Path) -> None:
     write_report(inputs, tmp_path / "two", seed=0)
     files = [sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in ("one", "two")]
     assert digest_files(files[0], tmp_path / "one") == digest_files(files[1], tmp_path / "two")
-    assert {*written.tables, *written.figures, written.page, written.summary} == set(files[0])
+    assert {*written.tables, *written.figures, written.page, written.summary, written.metrics} == set(
+        files[0]
+    )
     page = written.page.read_text()
     for link in re.findall(r'href="(tables/[^"]+)"', page):
         assert (tmp_path / "one" / link).is_file()
@@ -44,6 +46,11 @@ def test_report_is_complete_and_repeatable(tmp_path: Path) -> None:
         assert text in page
     summary = json.loads(written.summary.read_text())
     assert summary["tile/random/tpu_v2/learned/tau_median"] == 0.8
+    metrics = json.loads(written.metrics.read_text())
+    learned = metrics["tile"]["random"]["tpu_v2"]["learned"]
+    assert learned == {
+        name: summary[f"tile/random/tpu_v2/learned/{name}"] for name in ("ape_mean", "tau_mean")
+    }
     assert summary["leakage/tile/random/tpu_v2/share_of_kernels"] == 0.1
 
 

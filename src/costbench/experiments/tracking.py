@@ -108,7 +108,8 @@ class TrackedRun:
             # Counts are whole numbers, and none is ever missing.
             warnings.filterwarnings("ignore", message=".*Inferred schema contains integer")
             dataset = from_pandas(contents, source=made_by, name=name, digest=digest)
-        entry = DatasetInput(dataset._to_mlflow_entity(), [InputTag("mlflow.data.context", role)])  # noqa: SLF001
+            entity = dataset._to_mlflow_entity()  # noqa: SLF001 - the schema is inferred in here
+        entry = DatasetInput(entity, [InputTag("mlflow.data.context", role)])
         _client(self.uri).log_inputs(self.run_id, datasets=[entry])
 
     def log_files(self, paths: Sequence[Path], folder: str) -> None:

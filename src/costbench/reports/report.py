@@ -21,7 +21,7 @@ from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.papers import tile_table_of_paper
 from costbench.reports.rendering import write_table
 from costbench.reports.results import Cell, Results, load_results
-from costbench.reports.summary import averages, summarise
+from costbench.reports.summary import averages, headlines, summarise
 from costbench.reports.tables import Table
 from costbench.reports.tile_table import SPLIT_NAMES, tile_table
 
@@ -51,17 +51,18 @@ class ReportInputs:
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What was written: the page, the headline numbers, tables and figures."""
+    """What was written: the page, headline numbers (all; those for `dvc metrics`), tables, figures."""
 
     page: Path
     summary: Path
+    metrics: Path
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     headline: Mapping[str, float]
 
 
 def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
-    """Write `index.html`, `summary.json`, `tables/` and `figures/` into `folder`.
+    """Write `index.html`, `summary.json`, `metrics.json`, `tables/` and `figures/` into `folder`.
 
     Args:
         inputs: results and evidence.
@@ -93,9 +94,11 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     sections.append(_provenance_section(results, inputs.provenance))
     headline = summarise(results, flat_numbers(audits, cards))
     write_json(folder / "summary.json", headline)
+    write_json(folder / "metrics.json", headlines(results))
     written = tuple(path for table in tables for path in write_table(table, folder / "tables"))
     write_page(folder / "index.html", _TITLE, _lead(results), tuple(sections))
-    return ReportFiles(folder / "index.html", folder / "summary.json", written, tuple(figures), headline)
+    page, summary, metrics = (folder / n for n in ("index.html", "summary.json", "metrics.json"))
+    return ReportFiles(page, summary, metrics, written, tuple(figures), headline)
 
 
 def _cell_section(cell: Cell, audits: Sequence[Audit], figures: Path, seed: int) -> Section:

@@ -51,3 +51,21 @@ def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:
             prefix = f"{cell.task}/{cell.split}/{cell.chip}/{model}"
             flat |= {f"{prefix}/{name}": value for name, value in averages(cell, model).items()}
     return dict(sorted(flat.items()))
+
+
+HEADLINE_MODELS = ("learned", "analytical")
+HEADLINE_METRICS = ("ape_mean", "tau_mean")
+Headlines = dict[str, dict[str, dict[str, dict[str, dict[str, float]]]]]
+
+
+def headlines(results: Results) -> Headlines:
+    """The few numbers that `dvc metrics` shows and compares: task -> split -> chip -> model -> metric."""
+    tree: Headlines = {}
+    for cell in results.cells:
+        models = {
+            model: {name: found[name] for name in HEADLINE_METRICS if name in found}
+            for model in HEADLINE_MODELS
+            if (found := averages(cell, model))
+        }
+        tree.setdefault(cell.task, {}).setdefault(cell.split, {})[cell.chip] = models
+    return tree
