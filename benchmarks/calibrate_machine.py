@@ -6,8 +6,8 @@ weigh by the square root of the square root of their runs, so that one kernel wi
 outvote the rest. Prints fidelity before and after, each kernel predicted by a fit without it, and how well
 each parameter is known.
 
-    python benchmarks/calibrate_machine.py tile_calibration.pb
-    python benchmarks/calibrate_machine.py tile_calibration.pb --write src/costbench/chips/tpu_v3.yaml \\
+    python -m benchmarks.calibrate_machine tile_calibration.pb
+    python -m benchmarks.calibrate_machine tile_calibration.pb --write src/costbench/chips/tpu_v3.yaml \\
         --scaled src/costbench/chips/tpu_v2.yaml
 """
 
@@ -17,7 +17,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -118,19 +118,30 @@ def with_values(target: Target, log_values: FloatArray) -> Target:
     return replace(target, timing=replace(target.timing, **values))
 
 
+def with_pinned(target: Target, values: Mapping[str, float]) -> Target:
+    """The chip with some timing parameters set."""
+    return replace(target, timing=replace(target.timing, **values))
+
+
 def without_codegen(target: Target) -> Target:
     """The chip with perfectly regular generated code, as formulas see it."""
-    return replace(target, timing=replace(target.timing, codegen_compute_sd=0.0, codegen_transfer_sd=0.0))
+    return with_pinned(target, {"codegen_compute_sd": 0.0, "codegen_transfer_sd": 0.0})
 
 
-def fit(recorded: Sequence[Recorded], target: Target) -> Fit:
-    """Least squares over all recorded runs."""
+def fit(
+    recorded: Sequence[Recorded],
+    target: Target,
+    pinned: Mapping[str, float] | None = None,
+    prior_width: float = 1.0,
+) -> Fit:
+    """Least squares over all recorded runs; `pinned` parameters keep their value, zero included."""
     regular = without_codegen(target)
+    fixed = dict(pinned or {})
     start = np.log([value for value, _ in PRIORS.values()])
-    prior_sd = np.array([sd for _, sd in PRIORS.values()])
+    prior_sd = prior_width * np.array([sd for _, sd in PRIORS.values()])
 
     def residuals(log_values: FloatArray) -> FloatArray:
-        machine = with_values(regular, log_values)
+        machine = with_pinned(with_values(regular, log_values), fixed)
         parts = [(log_values - start) / prior_sd]
         for item in recorded:
             measured = item.kernel.runtime_ns.astype(np.float64)
@@ -142,7 +153,7 @@ def fit(recorded: Sequence[Recorded], target: Target) -> Fit:
     covariance = np.linalg.inv(found.jac.T @ found.jac)
     log_sd = np.sqrt(np.diag(covariance))
     return Fit(
-        target=with_values(target, found.x),
+        target=with_pinned(with_values(target, found.x), fixed),
         cost=float(found.cost),
         log_sd=log_sd,
         correlation=covariance / np.outer(log_sd, log_sd),
@@ -154,12 +165,13 @@ def fidelity(recorded: Sequence[Recorded], target: Target) -> FidelityReport:
     return evaluate_fidelity([item.kernel for item in recorded], target)
 
 
-def leave_one_out(recorded: Sequence[Recorded], target: Target) -> list[FidelityReport]:
+def leave_one_out(recorded: Sequence[Recorded], target: Target, prior_width: float) -> list[FidelityReport]:
     """Each kernel as predicted by a machine that was fitted to the others."""
     reports = []
     for held in recorded:
         others = [item for item in recorded if item is not held]
-        reports.append(fidelity([held], without_codegen(fit(others, target).target)))
+        found = fit(others, target, prior_width=prior_width)
+        reports.append(fidelity([held], without_codegen(found.target)))
     return reports
 
 
@@ -225,6 +237,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="raw TpuGraphs tile-tuning file (.pb)")
     parser.add_argument("--chip", default="tpu_v3", help="chip to start from, by name or file")
+    parser.add_argument("--prior-width", type=float, default=1.0, help="how much wider priors are taken")
     parser.add_argument("--write", type=Path, help="chip file whose timing is replaced")
     parser.add_argument("--scaled", type=Path, help="file of another chip that gets the scaled timing")
     parser.add_argument("--json", type=Path, help="where results are written")
@@ -233,9 +246,9 @@ def main(arguments: Sequence[str]) -> None:
     target = load_target(options.chip)
     recorded = read_recorded(options.file)
     before = fidelity(recorded, target)
-    found = fit(recorded, target)
+    found = fit(recorded, target, prior_width=options.prior_width)
     after, regular = fidelity(recorded, found.target), fidelity(recorded, without_codegen(found.target))
-    held_out = leave_one_out(recorded, target)
+    held_out = leave_one_out(recorded, target, options.prior_width)
     print_report(f"{target.name} as it is", [before])
     print_report("fitted", [after])
     print_report("fitted, generated code perfectly regular", [regular])

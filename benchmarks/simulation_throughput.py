@@ -4,8 +4,8 @@ Over the kernels of some programs: tile spaces listed, tiles drawn, priced, and 
 together. The baseline prices one tile at a time with the same code, on as many tiles as it manages in a few
 seconds; the ratio of the two rates says what vectorisation over the tiles of a kernel brings.
 
-    python benchmarks/simulation_throughput.py
-    python benchmarks/simulation_throughput.py --programs alexnet_b128_train_f32 --tiles 20000 --json out.json
+    python -m benchmarks.simulation_throughput
+    python -m benchmarks.simulation_throughput --programs alexnet_b128_train_f32 --tiles 20000 --json out.json
 """
 
 from __future__ import annotations

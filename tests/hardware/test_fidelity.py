@@ -143,6 +143,28 @@ def test_every_recorded_run_was_priced(real: FidelityReport) -> None:
     }
 
 
+def test_the_documentation_states_these_numbers(real: FidelityReport, repository: Path) -> None:
+    text = (repository / "docs" / "fidelity.md").read_text("utf-8")
+    section = text.split("## Result")[1].split("##")[0]
+    rows = {
+        cells[0].strip(" `*"): [cell.strip(" *") for cell in cells[2:]]
+        for cells in (line.strip("|").split("|") for line in section.splitlines() if line.startswith("| "))
+    }
+
+    def shown(value: float | None) -> str:
+        return "" if value is None else f"{value:.3f}".removeprefix("0")
+
+    for kernel in real.kernels:
+        expected = [str(kernel.num_runs), shown(kernel.kendall_tau)]
+        if kernel.num_runs >= 5:
+            expected.append(shown(kernel.tau_fastest_quartile))
+            assert rows[kernel.name][:3] == expected
+        assert rows[kernel.name][:2] == expected[:2]
+        assert rows[kernel.name][3:] == [f"{kernel.top1_slowdown:.1%}", f"{kernel.mape:.1f}%"]
+    means = [shown(real.kendall_tau), shown(real.tau_fastest_quartile)]
+    assert rows["mean"][1:] == [*means, f"{real.top1_slowdown:.1%}", f"{real.mape:.1f}%"]
+
+
 def test_iterations_alone_rank_worse(shared_data: Path, real: FidelityReport) -> None:
     """The bar is no bar if counting iterations clears it on the convolution's fastest tiles."""
     kernel = next(
