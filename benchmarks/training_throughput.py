@@ -1,0 +1,134 @@
+"""Training speed of the shared-graph form against naive PyG batching: same weights, same data, same run.
+
+    python benchmarks/training_throughput.py [--hidden 64] [--json]
+
+Both train on the same random kernels of realistic size (8 kernels x 32 decisions a batch, 140 node and 24
+decision features, opcode embedding 256 as in lpm2021) on one thread in fp32. A step is everything from the
+samples to the new weights: collating, forward, rank loss, backward, fused Adam. The two take turns batch by
+batch, so a busy machine slows both, and the median of several rounds counts for each batch. Times are CPU
+times of the process.
+
+`ratio` compares with naive batching as torch runs it by default; `ratio_same_matmul` gives naive batching the
+faster matrix library as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from naive_pyg import NaiveCollator, NaiveNet
+from synthetic_kernels import kernels
+from torch import Tensor
+
+from costbench.models.encoders import ENCODERS
+from costbench.models.execution import Execution, applied
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
+from costbench.models.learned import LearnedCostNet
+from costbench.models.net_spec import NetSpec
+from costbench.models.reductions import REDUCTIONS
+from costbench.training.losses import pairwise_hinge
+
+KERNELS_PER_BATCH = 8
+CONFIGS = 32
+NUM_BATCHES = 8
+FAST = Execution(threads=1, onednn_matmul=True)
+PLAIN = Execution(threads=1, onednn_matmul=False)
+
+Forward = Callable[[Sequence[KernelSamples]], Tensor]
+
+
+class Contender:
+    """One way to train a network, with weights and optimiser of its own.
+
+    Attributes:
+        seconds: of every step, by batch.
+    """
+
+    def __init__(self, network: LearnedCostNet, forward: Forward, execution: Execution) -> None:
+        self._optimizer = torch.optim.Adam(network.parameters(), fused=True)
+        self._forward = forward
+        self._execution = execution
+        self.seconds: list[list[float]] = [[] for _ in range(NUM_BATCHES)]
+
+    def step(self, place: int, samples: Sequence[KernelSamples]) -> None:
+        """Train on one batch and note the CPU time."""
+        with applied(self._execution):
+            started = time.process_time()
+            costs = self._forward(samples).view(len(samples), CONFIGS)
+            runtime_ns = torch.stack([torch.from_numpy(sample.runtime_ns) for sample in samples])
+            loss = pairwise_hinge(costs, runtime_ns, torch.ones_like(costs, dtype=torch.bool))
+            self._optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            self._optimizer.step()
+            self.seconds[place].append(time.process_time() - started)
+
+    def samples_per_s(self) -> float:
+        """Samples per second, from each batch's median time; the first round warms up."""
+        steady = sum(statistics.median(seconds[1:]) for seconds in self.seconds)
+        return NUM_BATCHES * KERNELS_PER_BATCH * CONFIGS / steady
+
+
+def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> dict[str, float]:
+    """Throughput of both forms of one network and their ratio."""
+    scaling = FeatureScaling.fit(data)
+
+    def shared(execution: Execution) -> Contender:
+        network, collate = LearnedCostNet(spec, scaling.sizes), Collator(scaling, spec.max_neighbors)
+        return Contender(network, lambda samples: network(collate(samples)), execution)
+
+    def naive(execution: Execution) -> Contender:
+        network, collate = LearnedCostNet(spec, scaling.sizes), NaiveCollator(scaling, spec.max_neighbors)
+        forward = NaiveNet(network)
+        return Contender(network, lambda samples: forward(collate(samples)), execution)
+
+    contenders = [shared(FAST), naive(PLAIN), naive(FAST)]
+    for _ in range(rounds + 1):
+        for place in range(NUM_BATCHES):
+            batch = data[place * KERNELS_PER_BATCH :][:KERNELS_PER_BATCH]
+            for contender in contenders:
+                contender.step(place, batch)
+    ours, plain, same = (contender.samples_per_s() for contender in contenders)
+    return {
+        "samples_per_s": ours,
+        "naive_samples_per_s": plain,
+        "ratio": ours / plain,
+        "ratio_same_matmul": ours / same,
+    }
+
+
+def main() -> None:
+    """Print a table, or one flat JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--hidden", type=int, default=64, help="width of the hidden layers")
+    parser.add_argument("--rounds", type=int, default=5, help="times every batch is trained on")
+    parser.add_argument("--json", action="store_true", help="print {encoder}/{reduction}/{metric}: value")
+    arguments = parser.parse_args()
+    data = kernels(0, NUM_BATCHES * KERNELS_PER_BATCH, CONFIGS)
+    results: dict[str, float] = {}
+    for encoder in sorted(ENCODERS):
+        for reduction in sorted(REDUCTIONS):
+            spec = NetSpec(
+                encoder=encoder, reduction=reduction, hidden=arguments.hidden, opcode_embedding=256
+            )
+            cell = measure_cell(spec, data, arguments.rounds)
+            results |= {f"{encoder}/{reduction}/{name}": value for name, value in cell.items()}
+            if not arguments.json:
+                print(
+                    f"{encoder:10} {reduction:12} {cell['samples_per_s']:8.0f} samples/s, naive PyG"
+                    f" {cell['naive_samples_per_s']:6.0f}: {cell['ratio']:.2f}x"
+                    f" ({cell['ratio_same_matmul']:.2f}x with the same matrix library)"
+                )
+    if arguments.json:
+        print(json.dumps(results, indent=1, sort_keys=True))
+    else:
+        nodes = sum(sample.graph.num_nodes for sample in data) / len(data)
+        print(f"hidden {arguments.hidden}, {nodes:.0f} nodes a kernel on average, {FAST.describe()}")
+
+
+if __name__ == "__main__":
+    main()
