@@ -78,6 +78,13 @@ def test_windows_on_windows(tile: int) -> None:
     assert extent(through_window(contraction, inner), 1000, tile) == expected
 
 
+def test_padding_of_the_outer_window_counts_in_steps_of_the_inner_one() -> None:
+    outer = WindowDimension(3, padding_low=1, padding_high=1)
+    inner = WindowDimension(2, 2, padding_low=1)
+    # The two padded rows of the value between would have read two rows each.
+    assert through_window(through_window(L0, outer), inner).padding == 2 * 2 + 1
+
+
 def test_a_window_cut_by_a_loop_reaches_over_its_part() -> None:
     axis = AxisMap(loop=0, window_loop=1, window=5)
     assert extent(axis, 1000, 4, 5) == 8

@@ -13,6 +13,7 @@ from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import tile_space
 from costbench.datasets.tpugraphs import read_tile_tuning
+from costbench.hlo.instruction import DotDimensions
 from costbench.hlo.reader import module_from_bytes
 from costbench.metrics.ranking import kendall_tau
 from costbench.models import analytical
@@ -77,6 +78,13 @@ def test_both_sides_of_the_matrix_unit_are_padded() -> None:
     for depth, columns in ((192, 130), (256, 256)):
         kernel = small.dot(f"f32[64,{depth}]", f"f32[{depth},{columns}]")
         assert model.predict(kernel, tiles_of(kernel, (8, 2, 2))) == pytest.approx([4 * 64 + 100], rel=1e-6)
+
+
+def test_depth_outside_of_the_lanes_is_padded_to_the_matrix_unit() -> None:
+    # 192 rows of depth are 24 native tiles of eight, and still two passes of 128; 4 x 64 rows, 128 columns.
+    kernel = small.dot("f32[192,4,64]", "f32[192,128]", DotDimensions((0,), (0,), (), ()), "f32[4,64,128]")
+    found = AnalyticalModel(FAST_MEMORY).predict(kernel, tiles_of(kernel, (4, 8, 1, 24)))
+    assert found == pytest.approx([2 * 256 + 100], rel=1e-6)
 
 
 def test_tiles_are_fetched_again() -> None:
