@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from pathlib import Path
 
@@ -11,10 +12,16 @@ from costbench.experiments.tracking import prepare
 
 
 @pytest.fixture(scope="session")
-def tracking_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with tables and nothing else."""
-    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    prepare(f"sqlite:///{path}", "unused")
+def tracking_template(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A database with tables and nothing else, shared by the worker processes of a test session."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base if worker_id == "master" else base.parent
+    path = shared / "template.db"
+    with (shared / "template.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            prepare(f"sqlite:///{shared / 'making.db'}", "unused")
+            (shared / "making.db").rename(path)
     return path
 
 

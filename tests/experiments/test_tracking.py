@@ -38,7 +38,10 @@ def test_a_run_keeps_all_it_is_told(tracking_store: str, tmp_path: Path) -> None
         run.log_history((epoch, {"loss": 1.0 / epoch, "tau": 0.1 * epoch}) for epoch in range(1, 4))
         run.log_metrics({"tile/random τ": 0.5})
         run.log_dataset("tile", "digest", pd.DataFrame({"program": ["a"]}), tmp_path, "training")
-        run.log_files([table], "tables")
+        run.log_files([table], "loose")
+        (tmp_path / "tables").mkdir()
+        (tmp_path / "tables" / "table.csv").write_text("a,b\n")
+        run.log_folder(tmp_path / "tables")
     stored = _stored(run)
     assert stored.info.status == "FINISHED"
     assert stored.data.params == {"net.hidden": "64", "seed": "0"}
@@ -52,9 +55,9 @@ def test_a_run_keeps_all_it_is_told(tracking_store: str, tmp_path: Path) -> None
     assert stored.inputs.dataset_inputs[0].dataset.digest == "digest"
     assert stored.data.tags["costbench.data_digest"] == "data16"
     assert stored.data.tags["mlflow.source.git.commit"] == "abc"
-    assert [f.path for f in MlflowClient(tracking_store).list_artifacts(run.run_id, "tables")] == [
-        "tables/table.csv"
-    ]
+    for folder in ("loose", "tables"):
+        (file,) = MlflowClient(tracking_store).list_artifacts(run.run_id, folder)
+        assert file.path == f"{folder}/table.csv"
 
 
 def test_a_run_that_raises_is_marked_failed(tracking_store: str) -> None:

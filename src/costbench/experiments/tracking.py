@@ -117,6 +117,10 @@ class TrackedRun:
         for path in paths:
             _client(self.uri).log_artifact(self.run_id, str(path), folder)
 
+    def log_folder(self, path: Path) -> None:
+        """Log all files of a folder as artifacts under the folder's name, in one call."""
+        _client(self.uri).log_artifacts(self.run_id, str(path), path.name)
+
 
 def tracking_uri() -> str:
     """`MLFLOW_TRACKING_URI`, or the SQLite file of the working folder."""

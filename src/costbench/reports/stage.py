@@ -57,6 +57,6 @@ def run(params: Path) -> None:
 def _track(workspace: Workspace, provenance: Provenance, written: ReportFiles) -> None:
     with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance) as tracked:
         tracked.log_metrics(written.headline)
-        tracked.log_files(written.tables, "tables")
-        tracked.log_files(written.figures, "figures")
+        for name in ("tables", "figures"):
+            tracked.log_folder(workspace.reports / name)
         tracked.log_files([written.page, written.summary], "report")

@@ -1,0 +1,126 @@
+"""Bad input to the stages: one clear line, exit code 1, no traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from costbench.experiments.stages import evaluate, generate, split
+from costbench.experiments.stages.entry import Stage, guarded
+from tests.pipelines.workplace import TINY, Changes, call_stage, make_workplace, write_profile
+
+pytestmark = pytest.mark.pipeline
+STAGES: dict[str, Stage] = {"generate": generate.run, "split": split.run, "evaluate": evaluate.run}
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workplace in which nothing has run."""
+    return make_workplace(tmp_path_factory.mktemp("bare") / "workplace")
+
+
+def _from_script(folder: Path, stage: str, params: Path) -> str:
+    done = call_stage(folder, stage, params)
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{stage}: error: ")
+    return line
+
+
+def _in_process(folder: Path, stage: str, params: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert guarded(lambda: STAGES[stage](folder / params), stage) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"generate": {"chip": "tpu_v2"}}, "generate.chip: unknown key, did you mean 'chips'?"),
+        ({"generate": {"chips": "tpu_v2"}}, "generate.chips: 'tpu_v2' (str) is not accepted"),
+        ({"run": {"programs": "data/nowhere"}}, "data/nowhere: no such programs folder"),
+    ],
+)
+def test_parameters_from_the_script(bare: Path, changes: Changes, message: str) -> None:
+    assert message in _from_script(bare, "generate", write_profile(bare, "bad", {**TINY, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes", "message"),
+    [
+        ("generate", {"generate": {"programs": ["mlp"]}}, "unknown program 'mlp'"),
+        ("generate", {"generate": {"chips": ["tpu_v9"]}}, "unknown chip 'tpu_v9'"),
+        ("split", {}, "expected the finished stage 'generate'"),
+        ("evaluate", {"evaluate": {"models": ["lerned"]}}, "did you mean 'learned'"),
+        ("evaluate", {"evaluate": {"top_k": [0]}}, "must be at least 1"),
+    ],
+)
+def test_parameters(
+    bare: Path, stage: str, changes: Changes, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    params = write_profile(bare, "bad", {**TINY, **changes})
+    assert message in _in_process(bare, stage, params, capsys)
+
+
+def test_a_missing_parameter_file(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "none.yaml: no such file" in _in_process(bare, "split", Path("none.yaml"), capsys)
+
+
+def _half(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def _text(data: bytes) -> bytes:
+    return b"HloModule this is text, not a proto"
+
+
+def _nothing(data: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"), [("truncated.hlo.pb.zst", _half), ("text.hlo.pb", _text), ("empty.pb", _nothing)]
+)
+def test_programs_that_are_none(bare: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    user = bare / "data" / "programs" / "user"
+    user.mkdir(exist_ok=True)
+    source = bare / "data" / "programs" / "rnn_char_b64_infer_f32.hlo.pb.zst"
+    (user / name).write_bytes(damage(source.read_bytes()))
+    program = f"user_{name.split('.')[0]}"
+    params = write_profile(bare, "bad", {**TINY, "generate": {"programs": [program]}})
+    try:
+        line = _from_script(bare, "generate", params)
+    finally:
+        (user / name).unlink()
+    assert name in line or program in line
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    path.unlink()  # DVC may have made it a link to its cache, which must stay as it is
+    path.write_bytes(data)
+
+
+def _cut(data: bytes) -> bytes:
+    return data[:-64]
+
+
+def _flip(data: bytes) -> bytes:
+    return data[:-9] + bytes([data[-9] ^ 0xFF]) + data[-8:]
+
+
+@pytest.mark.parametrize("damage", [_cut, _flip])
+def test_a_damaged_shard(
+    workplace: Path, damage: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard = workplace / "out" / "smoke" / "generate" / "tile" / "tpu_v2" / "vgg19_b64_infer_f32.shard"
+    _overwrite(shard, damage(shard.read_bytes()))
+    assert shard.name in _in_process(workplace, "split", Path("profiles/smoke/params.yaml"), capsys)
+
+
+def test_damaged_weights(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = workplace / "out" / "smoke" / "train" / "tile-random-tpu_v2-s0" / "weights.pt"
+    _overwrite(weights, weights.read_bytes()[:-10])
+    line = _in_process(workplace, "evaluate", Path("profiles/smoke/params.yaml"), capsys)
+    assert "weights.pt" in line

@@ -1,0 +1,126 @@
+"""A copy of the repository in which stages can run, and a profile that is over in seconds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from costbench.artifacts import digest_files
+from costbench.params import load_yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+STAGES = ("generate", "split", "train", "evaluate", "report")
+PROGRAMS = (
+    "convdraw_b16_infer_f32",
+    "mobilenet_b32_infer_f32",
+    "ranking_b16_infer_f32",
+    "rnn_char_b64_infer_f32",
+    "vgg19_b64_infer_f32",
+    "wavernn_3_b1_infer_bf16",
+)
+Changes = Mapping[str, Mapping[str, object]]
+# Deep enough to exercise everything, small enough for seconds.
+TINY: Changes = {
+    # One process: starting workers, each importing torch, would take longer than their work.
+    "run": {"jobs": 1},
+    "generate": {
+        "programs": list(PROGRAMS),
+        "tile": {"max_tiles_per_kernel": 12, "max_kernels_per_program": 5, "seed": 0},
+    },
+    "split": {
+        "random": {"seed": 0, "num_validation": 1, "num_test": 2, "test_applications": ["RNN"]},
+        "manual": {
+            "seed": 0,
+            "num_validation": 1,
+            "test_programs": ["ranking_b16_infer_f32"],
+            "held_out_applications": ["Ranking"],
+            "dropped": [],
+        },
+    },
+    "train": {
+        "model": {
+            "net": {"hidden": 8, "opcode_embedding": 4, "encoder_layers": 1, "static_features": "node"},
+            "batch": {"kernels": 4, "configs": 8, "per_epoch": 6},
+            "validation": {"kernels": 4, "configs": 8},
+            "epochs": 2,
+        }
+    },
+}
+
+
+def make_workplace(folder: Path) -> Path:
+    """Copy what a run needs, with git and the smoke profile made tiny; the folder."""
+    for name in ("src", "pipelines", "data/programs"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "user")
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
+    for name in ("dvc.yaml", "params.yaml", ".dvc/config", ".gitignore", "profiles/smoke/dvc.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, folder / name)
+    write_profile(folder, "smoke", TINY)
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "workplace"]):
+        subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def write_profile(folder: Path, name: str, changes: Changes) -> Path:
+    """A copy of the smoke profile called `name`, with whole keys of sections replaced; its file."""
+    sections: Any = load_yaml(REPOSITORY / "profiles" / "smoke" / "params.yaml")
+    path = Path("profiles") / name / "params.yaml"
+    out = f"out/{name}"
+    sections["run"] |= {"name": name, "params": str(path), "out": out, "reports": f"{out}/reports"}
+    for section, values in changes.items():
+        sections[section] |= values
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(yaml.safe_dump(sections))
+    return path
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """Stages find this Python first, the copied package, and a tracking database of their own."""
+    return os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(folder / "src"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
+        **more,
+    }
+
+
+def call(folder: Path, command: Sequence[str | Path], **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a workplace."""
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=folder,
+        env=environment(folder, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def call_stage(folder: Path, stage: str, params: Path) -> subprocess.CompletedProcess[str]:
+    """Run the script of a stage."""
+    return call(folder, [sys.executable, f"pipelines/{stage}.py", "--params", params])
+
+
+def call_stages(folder: Path, params: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run all stages in one process, which imports torch once."""
+    lines = ["from pathlib import Path", f"params = Path({str(params)!r})"]
+    for stage in STAGES:
+        package = "costbench.reports" if stage == "report" else f"costbench.experiments.stages.{stage}"
+        name = "stage" if stage == "report" else stage
+        lines += [f"from {package.removesuffix('.' + stage)} import {name}", f"{name}.run(params)"]
+    return call(folder, [sys.executable, "-c", "\n".join(lines)], **more)
+
+
+def digest_folder(folder: Path) -> str:
+    """One digest over names and contents of all files below a folder."""
+    return digest_files([path for path in folder.rglob("*") if path.is_file()], folder)
