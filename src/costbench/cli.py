@@ -84,6 +84,7 @@ def fidelity(
 
     Prices every recorded (kernel, tile size) of FILE and reports, per kernel and overall: Kendall's tau,
     the slowdown of the tile that the simulator thinks best, MAPE, and tau within the fastest quarter.
+    A kernel that cannot be priced is named on stderr, and the exit code is 1.
 
     Example: `costbench fidelity tile_calibration.pb --chip tpu_v3 --json`
     """
@@ -95,6 +96,10 @@ def fidelity(
         typer.echo(json.dumps(report.to_dict(), indent=1, sort_keys=True))
     else:
         _print_fidelity(report)
+    for kernel in report.unpriced:
+        typer.echo(f"costbench: error: {file}: not priced: {kernel.reason}", err=True)
+    if report.unpriced:
+        raise typer.Exit(1)
 
 
 @app.command(rich_help_panel=_PIPELINE)

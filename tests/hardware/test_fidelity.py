@@ -9,7 +9,7 @@ import pytest
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import tile_space
 from costbench.datasets.tpugraphs import read_tile_tuning
-from costbench.errors import DataError
+from costbench.errors import DataError, UnsupportedKernelError
 from costbench.hardware.fidelity import FidelityReport, RecordedKernel, evaluate_fidelity
 from costbench.hardware.simulator import simulate
 from costbench.target import load_target
@@ -184,3 +184,17 @@ def test_iterations_alone_rank_worse(shared_data: Path, real: FidelityReport) ->
     found = next(k for k in real.kernels if k.name == "fusion.191").tau_fastest_quartile
     assert found is not None
     assert found > counted + 0.2
+
+
+def test_a_kernel_that_cannot_be_priced_is_named_and_the_others_count() -> None:
+    whole = recorded([1.0] * 6)
+    bounds = whole.tile_sizes.output_bounds
+    foreign = RecordedKernel(
+        "foreign", whole.kernel, TileSizes(whole.tile_sizes.kernel_bounds, bounds + 10_000), whole.runtime_ns
+    )
+    report = evaluate_fidelity([foreign, whole], V3)
+    assert [k.name for k in report.kernels] == ["kernel"]
+    assert [(k.name, k.num_runs) for k in report.unpriced] == [("foreign", 6)]
+    assert "tile bound outside of the shape" in report.unpriced[0].reason
+    with pytest.raises(UnsupportedKernelError):
+        evaluate_fidelity([foreign], V3)

@@ -15,7 +15,7 @@ def evaluate_file(path: str | PathLike[str], target: Target) -> FidelityReport:
 
     Raises:
         DataError: if the file is missing, no tile-tuning file, or holds no run that did not fail.
-        UnsupportedKernelError: for a kernel that the simulated chip cannot price.
+        UnsupportedKernelError: if the simulated chip can price none of the kernels.
     """
     recorded = [
         RecordedKernel(item.module.name, item.kernel, item.tile_sizes, item.runtime_ns)

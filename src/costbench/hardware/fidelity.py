@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.errors import DataError
+from costbench.errors import DataError, UnsupportedKernelError
 from costbench.hardware.simulator import simulate
 from costbench.metrics.ranking import kendall_tau
 from costbench.metrics.regression import mape
@@ -61,8 +61,17 @@ class KernelFidelity:
 
 
 @dataclass(frozen=True)
+class UnpricedKernel:
+    """A recorded kernel that the machine could not price, and why."""
+
+    name: str
+    num_runs: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class FidelityReport:
-    """All kernels of a file, and means over them.
+    """All kernels of a file, and means over those that could be priced.
 
     `kendall_tau` and `tau_fastest_quartile` average over kernels of at least five runs, `top1_slowdown` and
     `mape` (percent) over all kernels, each kernel counting once.
@@ -74,9 +83,10 @@ class FidelityReport:
     top1_slowdown: float
     mape: float
     tau_fastest_quartile: float | None
+    unpriced: tuple[UnpricedKernel, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON: `chip`, `kernels` (a list) and `overall`."""
+        """Plain values for JSON: `chip`, `kernels` and `unpriced` (lists) and `overall`."""
         overall = {
             "num_kernels": len(self.kernels),
             "num_runs": sum(k.num_runs for k in self.kernels),
@@ -85,19 +95,33 @@ class FidelityReport:
             "mape": self.mape,
             "tau_fastest_quartile": self.tau_fastest_quartile,
         }
-        return {"chip": self.chip, "kernels": [asdict(k) for k in self.kernels], "overall": overall}
+        return {
+            "chip": self.chip,
+            "kernels": [asdict(k) for k in self.kernels],
+            "overall": overall,
+            "unpriced": [asdict(k) for k in self.unpriced],
+        }
 
 
 def evaluate_fidelity(recorded: Sequence[RecordedKernel], target: Target) -> FidelityReport:
-    """Prices every recorded tile size and compares.
+    """Prices every recorded tile size and compares; a kernel that cannot be priced is listed as such.
 
     Raises:
         DataError: if nothing was recorded.
-        UnsupportedKernelError: for a kernel that the machine cannot price.
+        UnsupportedKernelError: if not one kernel can be priced.
     """
     if not recorded:
         raise DataError("no recorded kernels", expected="at least one kernel with a run that did not fail")
-    kernels = tuple(_kernel_fidelity(item, target) for item in recorded)
+    priced: list[KernelFidelity] = []
+    unpriced: list[UnpricedKernel] = []
+    for item in recorded:
+        try:
+            priced.append(_kernel_fidelity(item, target))
+        except UnsupportedKernelError as error:
+            unpriced.append(UnpricedKernel(item.name, len(item.runtime_ns), str(error)))
+            if len(unpriced) == len(recorded):
+                raise
+    kernels = tuple(priced)
     ranked = [k for k in kernels if k.num_runs >= MIN_RUNS_FOR_RANKING]
     return FidelityReport(
         chip=target.name,
@@ -106,6 +130,7 @@ def evaluate_fidelity(recorded: Sequence[RecordedKernel], target: Target) -> Fid
         top1_slowdown=float(np.mean([k.top1_slowdown for k in kernels])),
         mape=float(np.mean([k.mape for k in kernels])),
         tau_fastest_quartile=_mean([k.tau_fastest_quartile for k in ranked]),
+        unpriced=tuple(unpriced),
     )
 
 
