@@ -35,7 +35,6 @@ from costbench.training.losses import pairwise_hinge
 
 KERNELS_PER_BATCH = 8
 CONFIGS = 32
-NUM_BATCHES = 8
 FAST = Execution(threads=1, onednn_matmul=True)
 PLAIN = Execution(threads=1, onednn_matmul=False)
 
@@ -53,7 +52,7 @@ class Contender:
         self._optimizer = torch.optim.Adam(network.parameters(), fused=True)
         self._forward = forward
         self._execution = execution
-        self.seconds: list[list[float]] = [[] for _ in range(NUM_BATCHES)]
+        self.seconds: dict[int, list[float]] = {}
 
     def step(self, place: int, samples: Sequence[KernelSamples]) -> None:
         """Train on one batch and note the CPU time."""
@@ -65,12 +64,12 @@ class Contender:
             self._optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self._optimizer.step()
-            self.seconds[place].append(time.process_time() - started)
+            self.seconds.setdefault(place, []).append(time.process_time() - started)
 
     def samples_per_s(self) -> float:
         """Samples per second, from each batch's median time; the first round warms up."""
-        steady = sum(statistics.median(seconds[1:]) for seconds in self.seconds)
-        return NUM_BATCHES * KERNELS_PER_BATCH * CONFIGS / steady
+        steady = sum(statistics.median(seconds[1:]) for seconds in self.seconds.values())
+        return len(self.seconds) * KERNELS_PER_BATCH * CONFIGS / steady
 
 
 def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> dict[str, float]:
@@ -88,8 +87,8 @@ def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> d
 
     contenders = [shared(FAST), naive(PLAIN), naive(FAST)]
     for _ in range(rounds + 1):
-        for place in range(NUM_BATCHES):
-            batch = data[place * KERNELS_PER_BATCH :][:KERNELS_PER_BATCH]
+        for place in range(0, len(data), KERNELS_PER_BATCH):
+            batch = data[place : place + KERNELS_PER_BATCH]
             for contender in contenders:
                 contender.step(place, batch)
     ours, plain, same = (contender.samples_per_s() for contender in contenders)
@@ -105,10 +104,11 @@ def main() -> None:
     """Print a table, or one flat JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--hidden", type=int, default=64, help="width of the hidden layers")
+    parser.add_argument("--batches", type=int, default=8, help="different batches")
     parser.add_argument("--rounds", type=int, default=5, help="times every batch is trained on")
     parser.add_argument("--json", action="store_true", help="print {encoder}/{reduction}/{metric}: value")
     arguments = parser.parse_args()
-    data = kernels(0, NUM_BATCHES * KERNELS_PER_BATCH, CONFIGS)
+    data = kernels(0, arguments.batches * KERNELS_PER_BATCH, CONFIGS)
     results: dict[str, float] = {}
     for encoder in sorted(ENCODERS):
         for reduction in sorted(REDUCTIONS):
