@@ -29,6 +29,8 @@ def test_a_plan_becomes_the_batch_it_names() -> None:
     assert batch.mask.tolist() == [[True] * 3, [True, True, False]]
 
 
+# JAX, if another test has loaded it into this process, warns of every fork; the worker here never calls it.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_loaders_follow_their_plans(num_workers: int) -> None:
     sampler = BatchSampler(SOURCE, BATCH, 0)
