@@ -4,9 +4,9 @@
 
 Both train on the same random kernels of realistic size (8 kernels x 32 decisions a batch, 140 node and 24
 decision features, opcode embedding 256 as in lpm2021) on one thread in fp32. A step is everything from the
-samples to the new weights: collating, forward, rank loss, backward, fused Adam. The two take turns batch by
-batch, so a busy machine slows both, and the median of several rounds counts for each batch. Times are CPU
-times of the process.
+samples to the new weights: collating, forward, rank loss, backward, fused Adam. The two take turns, a round
+of all batches each, so a busy machine slows both, and the median of the rounds counts for each batch. Times
+are CPU times of the process.
 
 `ratio` compares with naive batching as torch runs it by default; `ratio_same_matmul` gives naive batching the
 faster matrix library as well.
@@ -87,10 +87,9 @@ def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> d
 
     contenders = [shared(FAST), naive(PLAIN), naive(FAST)]
     for _ in range(rounds + 1):
-        for place in range(0, len(data), KERNELS_PER_BATCH):
-            batch = data[place : place + KERNELS_PER_BATCH]
-            for contender in contenders:
-                contender.step(place, batch)
+        for contender in contenders:
+            for place in range(0, len(data), KERNELS_PER_BATCH):
+                contender.step(place, data[place : place + KERNELS_PER_BATCH])
     ours, plain, same = (contender.samples_per_s() for contender in contenders)
     return {
         "samples_per_s": ours,
