@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.datasets.records import TILE, RecordType
+from costbench.datasets.record_types import TILE
+from costbench.datasets.records import RecordType
 from costbench.datasets.storage import Shard, list_shards, verify_shard, write_shard
 from costbench.errors import DataError
 from tests.datasets.tile_columns import metadata, tile_columns
@@ -159,7 +160,7 @@ def test_other_files_and_missing_ones(tmp_path: Path) -> None:
 
 def test_other_versions_and_kinds_of_record_are_refused(tmp_path: Path) -> None:
     write_shard(tmp_path / "new.shard", tile_columns(), {}, unchecked(version=99))
-    with pytest.raises(DataError, match=r"tile records of version 99.*expected tile 1; generate again"):
+    with pytest.raises(DataError, match=r"tile records of version 99.*expected tile 1, .*generate again"):
         Shard.open(tmp_path / "new.shard")
     write_shard(tmp_path / "odd.shard", tile_columns(), {}, unchecked(name="odd"))
     with pytest.raises(DataError, match="odd records of version 1"):

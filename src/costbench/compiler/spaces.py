@@ -1,4 +1,9 @@
-"""What every space of decisions has in common: a size, numbered decisions, sampling and neighbours."""
+"""What every space of decisions has in common: what is legal, sampling, neighbours.
+
+Tile sizes of a kernel are few enough to be numbered (`DecisionSpace`). Decisions about a whole program are
+not: they are vectors with one choice per place (`VectorSpace`), a bool per fusible edge or a layout per
+configurable node.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import numpy.typing as npt
 
 Decisions_co = TypeVar("Decisions_co", covariant=True)
 IntArray = npt.NDArray[np.int64]
+ChoiceArray = npt.NDArray[np.int16]
 
 
 class DecisionSpace(Protocol[Decisions_co]):
@@ -36,4 +42,37 @@ class DecisionSpace(Protocol[Decisions_co]):
 
     def neighbours(self, identifier: int) -> IntArray:
         """Legal numbers one step away, ascending."""
+        ...
+
+
+class VectorSpace(Protocol):
+    """The decisions about one program, each a vector of m choices; place i has choices 0 .. num_choices[i] - 1.
+
+    The order of places is stable: the same program gives the same one.
+    """
+
+    @property
+    def num_choices(self) -> IntArray:
+        """Choices at each place, int64 [m]."""
+        ...
+
+    @property
+    def default(self) -> ChoiceArray:
+        """What the compiler's heuristic chooses, int16 [m]."""
+        ...
+
+    def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
+        """Whether each of [n, m] can be compiled, bool [n]."""
+        ...
+
+    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+        """Legal decisions drawn at random, int16 [count, m]."""
+        ...
+
+    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+        """Legal decisions one random step away from [m], int16 [count, m]."""
+        ...
+
+    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+        """A legal decision with each choice from one of two parents [m], int16 [m]."""
         ...

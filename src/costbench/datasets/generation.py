@@ -22,7 +22,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import CompiledProgram, UniqueKernel, compile_program, unique_kernels
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import TileSpace, tile_space
-from costbench.datasets.records import TILE_GENERATOR_VERSION
+from costbench.datasets.record_types import TILE_GENERATOR_VERSION
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 from costbench.hardware.device import Device

@@ -1,9 +1,6 @@
-"""The data dictionary: what every column of a shard is, on the record type itself.
+"""How the columns of a shard are described, and what is checked before they are stored or used.
 
-A shard holds the samples of one program on one chip as columns. Kernels are references into the compiled
-program (positions of instructions), decisions are numbers in the kernel's decision space, so nothing is
-stored that can be computed again. Lists of different length per kernel lie end to end in one column, and an
-offsets column of one more entry says where each begins and ends.
+The columns themselves are in `record_types`.
 """
 
 from __future__ import annotations
@@ -19,9 +16,6 @@ import numpy.typing as npt
 from costbench.errors import DataError
 
 AnyArray = npt.NDArray[np.generic]
-
-TILE_GENERATOR_VERSION = 1
-"""Raise it when the same inputs would give other samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +49,13 @@ class RecordType:
         name: of the task whose samples it holds.
         version: raised when columns change; shards of another version are refused.
         columns: all of them, in the order in which they are stored.
+        runtime: the column that has one entry for each measured decision.
     """
 
     name: str
     version: int
     columns: tuple[Column, ...]
+    runtime: str
 
     def column(self, key: str) -> Column:
         """The column called `key`.
@@ -72,128 +68,6 @@ class RecordType:
                 return column
         known = ", ".join(column.key for column in self.columns)
         raise DataError(f"{self.name} records have no column {key!r}", expected=f"one of {known}")
-
-
-# Letters: k kernels, i inputs, n instructions, o outputs (all kernels together), c decisions (all together).
-TILE = RecordType(
-    name="tile",
-    version=1,
-    columns=(
-        Column(
-            key="kernel_computation",
-            dtype="<i4",
-            shape=("k",),
-            unit="",
-            meaning="position, in the compiled program, of the computation that the kernel is part of",
-            minimum=0,
-        ),
-        Column(
-            key="kernel_inputs_offsets",
-            dtype="<i8",
-            shape=("k+1",),
-            unit="entries",
-            meaning="where each kernel's inputs begin and end",
-            offsets_into="kernel_inputs",
-        ),
-        Column(
-            key="kernel_inputs",
-            dtype="<i4",
-            shape=("i",),
-            unit="",
-            meaning="positions of the values read from main memory, ascending per kernel",
-            minimum=0,
-        ),
-        Column(
-            key="kernel_instructions_offsets",
-            dtype="<i8",
-            shape=("k+1",),
-            unit="entries",
-            meaning="where each kernel's instructions begin and end",
-            offsets_into="kernel_instructions",
-        ),
-        Column(
-            key="kernel_instructions",
-            dtype="<i4",
-            shape=("n",),
-            unit="",
-            meaning="positions of the kernel's own instructions, ascending per kernel",
-            minimum=0,
-        ),
-        Column(
-            key="kernel_outputs_offsets",
-            dtype="<i8",
-            shape=("k+1",),
-            unit="entries",
-            meaning="where each kernel's outputs begin and end",
-            offsets_into="kernel_outputs",
-        ),
-        Column(
-            key="kernel_outputs",
-            dtype="<i4",
-            shape=("o",),
-            unit="",
-            meaning="positions of instructions whose values are written to main memory, ascending per kernel",
-            minimum=0,
-        ),
-        Column(
-            key="kernel_fingerprint",
-            dtype="|u1",
-            shape=("k", "16"),
-            unit="",
-            meaning="fingerprint of the kernel (costbench.hlo.fingerprint), 16 bytes",
-        ),
-        Column(
-            key="kernel_runs",
-            dtype="<i8",
-            shape=("k",),
-            unit="executions",
-            meaning="executions in one run of the program: trip counts and equal kernels summed",
-            minimum=1,
-        ),
-        Column(
-            key="kernel_space_size",
-            dtype="<i8",
-            shape=("k",),
-            unit="decisions",
-            meaning="size of the kernel's tile space, of which a sample was measured",
-            minimum=1,
-        ),
-        Column(
-            key="kernel_default_ns",
-            dtype="<i8",
-            shape=("k",),
-            unit="ns",
-            meaning="runtime of the compiler's default tile on this chip: the runtime normalizer",
-            minimum=1,
-        ),
-        Column(
-            key="config_offsets",
-            dtype="<i8",
-            shape=("k+1",),
-            unit="entries",
-            meaning="where each kernel's measured tiles begin and end",
-            offsets_into="config_tile",
-        ),
-        Column(
-            key="config_tile",
-            dtype="<i8",
-            shape=("c",),
-            unit="",
-            meaning="number of the tile size in the kernel's tile space (costbench.compiler.tiling)",
-            minimum=0,
-        ),
-        Column(
-            key="config_runtime_ns",
-            dtype="<i8",
-            shape=("c",),
-            unit="ns",
-            meaning="measured runtime, the smallest of the runs",
-            minimum=1,
-        ),
-    ),
-)
-
-RECORD_TYPES = {TILE.name: TILE}
 
 
 def check_columns(record: RecordType, columns: Mapping[str, AnyArray], where: Path | str) -> None:

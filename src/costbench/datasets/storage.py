@@ -28,9 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.artifacts import atomic_path
+from costbench.datasets.record_types import RECORD_TYPES, TILE
 from costbench.datasets.records import (
-    RECORD_TYPES,
-    TILE,
     AnyArray,
     RecordType,
     check_columns,
@@ -192,13 +191,13 @@ class Shard:
 
     @property
     def num_kernels(self) -> int:
-        """Kernels in the shard."""
-        return len(self._mapped["kernel_runs"])
+        """Kernels in the shard; 0 for records of whole programs."""
+        return len(self._mapped.get("kernel_fingerprint", ()))
 
     @property
     def num_configs(self) -> int:
         """Measured decisions in the shard, of all kernels together."""
-        return len(self._mapped["config_runtime_ns"])
+        return len(self._mapped[self.record.runtime])
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Shard.open, (self.path,))

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import numpy as np
+
+from costbench.datasets.record_types import RECORD_TYPES
+
+
+def test_every_column_is_documented_and_little_endian() -> None:
+    for name, record in RECORD_TYPES.items():
+        assert name == record.name
+        keys = [column.key for column in record.columns]
+        assert len(set(keys)) == len(keys)
+        for column in record.columns:
+            assert column.meaning
+            assert np.dtype(column.dtype).str == column.dtype
+            assert column.dtype[0] in "<|"
+            assert column.offsets_into is None or column.offsets_into in keys
+            assert column.key.endswith("_offsets") == (column.offsets_into is not None)
+            assert column.key.endswith("_ns") == (column.unit == "ns")
+        assert record.column(record.runtime).unit == "ns"
