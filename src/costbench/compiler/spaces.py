@@ -46,7 +46,7 @@ class DecisionSpace(Protocol[Decisions_co]):
 
 
 class VectorSpace(Protocol):
-    """The decisions about one program, each a vector of m choices; place i has choices 0 .. num_choices[i] - 1.
+    """The decisions about one program: vectors of m choices, at place i from 0 to num_choices[i] - 1.
 
     The order of places is stable: the same program gives the same one.
     """
