@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.datasets.generation import ShardTask, TileParams, make_tile_shard
+from costbench.datasets.tile_generation import Price, TileParams, TileTask
 from costbench.datasets.tile_kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
 from costbench.features.config import tile_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.models.analytical import AnalyticalModel
-from costbench.target import load_target
+from costbench.target import Architecture, load_target
 from costbench.training.tile_source import TileSource
 
 PROGRAMS = ("wavernn_3_b1_infer_bf16", "rnn_char_b64_infer_f32")
@@ -24,9 +24,13 @@ def data(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     folder = tmp_path_factory.mktemp("data")
     for name in PROGRAMS:
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
-        task = ShardTask(name, name.split("_")[0], program, TARGET, TileParams(12, 5), folder)
-        make_tile_shard(task, lambda architecture: AnalyticalModel(architecture).predict)
+        application = name.split("_")[0]
+        TileTask(name, application, program, TARGET, TileParams(12, 5), folder, price_on).make()
     return folder
+
+
+def price_on(architecture: Architecture) -> Price:
+    return AnalyticalModel(architecture).predict
 
 
 def source(data: Path, cache_bytes: int = 1 << 20) -> TileSource:

@@ -6,15 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from costbench.datasets.generation import ShardTask, TileParams
+from costbench.datasets.tile_generation import TileParams, TileTask
+from costbench.datasets.tile_kernels import compiled_program_path
 from costbench.errors import ChoiceError, DataError
-from costbench.experiments.stages.generate import GenerateParams, _chosen, _clear
+from costbench.experiments.stages.generate import (
+    GenerateParams,
+    _chosen,
+    _clear,
+    analytical_price,
+)
 from costbench.target import load_target
 from costbench.workloads.manifest import load_manifest
 
 
-def _task(folder: Path, name: str) -> ShardTask:
-    return ShardTask(name, "Own", b"", load_target("tpu_v2"), TileParams(), folder)
+def _task(folder: Path, name: str) -> TileTask:
+    return TileTask(name, "Own", b"", load_target("tpu_v2"), TileParams(), folder, analytical_price)
+
+
+def _compiled(task: TileTask) -> Path:
+    return compiled_program_path(task.folder, task.name)
 
 
 def _touch(path: Path) -> None:
@@ -27,13 +37,13 @@ def test_what_is_not_asked_for_is_removed(tmp_path: Path) -> None:
     _clear(tmp_path, [kept])
     for task in (kept, dropped):
         _touch(task.path)
-        _touch(task.compiled_path)
+        _touch(_compiled(task))
     other_chip = kept.path.parent.parent / "tpu_v3" / kept.path.name
     _touch(other_chip)
     _clear(tmp_path, [kept])
     assert kept.path.exists()
-    assert kept.compiled_path.exists()
-    assert not any(path.exists() for path in (dropped.path, dropped.compiled_path, other_chip))
+    assert _compiled(kept).exists()
+    assert not any(path.exists() for path in (dropped.path, _compiled(dropped), other_chip))
 
 
 def test_what_other_code_made_is_removed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,20 +11,15 @@ from typing import Literal
 from costbench.artifacts import digest_files, read_json, remove_stale_temporaries, write_json
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.datasets.generation import (
-    FloatArray,
-    Price,
-    ShardSummary,
-    ShardTask,
-    TileParams,
-    generate_tiles,
-)
+from costbench.datasets.generation import Backend, ShardSummary, Task, generate
+from costbench.datasets.tile_generation import FloatArray, Price, TileParams, TileTask
+from costbench.datasets.tile_kernels import compiled_program_path
 from costbench.errors import ChoiceError, CostbenchError, DataError
 from costbench.experiments.identity import code_digest, identify, write_identity
 from costbench.experiments.workspace import load_workspace
 from costbench.models.analytical import AnalyticalModel
 from costbench.params import load_section
-from costbench.target import Architecture, load_target
+from costbench.target import Architecture, Target, load_target
 from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes
 
 _log = logging.getLogger(__name__)
@@ -32,8 +28,10 @@ _CODE = (
     "compiler",
     "hardware",
     "datasets/generation",
+    "datasets/record_types",
     "datasets/records",
     "datasets/storage",
+    "datasets/tile_generation",
     "models/analytical",
     "chips",
     "target",
@@ -77,19 +75,21 @@ def run(params: Path) -> None:
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
     _clear(folder, tasks)
+    total = sum(len(task.paths) for task in tasks)
     done = 0
 
     def progress(summary: ShardSummary) -> None:
         nonlocal done
         done += 1
         _log.info(
-            "[%d/%d] %s on %s: %d kernels, %d tile sizes",
-            done, len(tasks), summary.name, summary.chip, summary.num_kernels, summary.num_samples,
+            "[%d/%d] %s: %s on %s: %d kernels, %d samples",
+            done, total, summary.task, summary.name, summary.chip, summary.num_kernels, summary.num_samples,
         )  # fmt: skip
 
-    summaries = generate_tiles(tasks, analytical_price, jobs=workspace.jobs, on_done=progress)
+    summaries = generate(tasks, Backend(jobs=workspace.jobs), progress, progress)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
-    write_identity(folder, identify(section, digest_files([task.path for task in tasks], folder)[:16]))
+    shards = [path for task in tasks for path in task.paths]
+    write_identity(folder, identify(section, digest_files(shards, folder)[:16]))
 
 
 class _AnalyticalPrice:
@@ -107,15 +107,43 @@ def analytical_price(architecture: Architecture) -> Price:
     return _AnalyticalPrice(architecture)
 
 
-def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[ShardTask]:
-    targets = [load_target(chip) for chip in section.chips]
-    tasks = []
+@dataclass(frozen=True)
+class _Program:
+    """What tasks are built from: a program, the chips, and where results go."""
+
+    entry: ProgramEntry
+    data: bytes
+    targets: tuple[Target, ...]
+    folder: Path
+
+
+def _tile_tasks(program: _Program, section: GenerateParams) -> list[Task]:
+    entry = program.entry
+    return [
+        TileTask(
+            entry.name,
+            entry.application,
+            program.data,
+            target,
+            section.tile,
+            program.folder,
+            analytical_price,
+        )
+        for target in program.targets
+    ]
+
+
+_TASKS: dict[str, Callable[[_Program, GenerateParams], list[Task]]] = {"tile": _tile_tasks}
+
+
+def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
+    targets = tuple(load_target(chip) for chip in section.chips)
+    tasks: list[Task] = []
     for entry in _chosen(section.programs, all_programs(programs), programs):
-        # Both chips share the bytes, so memory holds each program once.
-        data = read_program_bytes(programs, entry)
-        tasks += [
-            ShardTask(entry.name, entry.application, data, target, section.tile, folder) for target in targets
-        ]
+        # All tasks of a program share its bytes, so memory holds each program once.
+        program = _Program(entry, read_program_bytes(programs, entry), targets, folder)
+        for name in section.tasks:
+            tasks += _TASKS[name](program, section)
     return tasks
 
 
@@ -131,17 +159,20 @@ def _chosen(
     return tuple(known[name] for name in sorted(set(names))) if names else entries
 
 
-def _clear(folder: Path, tasks: list[ShardTask]) -> None:
-    """Remove what this run would not make: other programs, other chips, what older code made."""
+def _clear(folder: Path, tasks: Sequence[Task]) -> None:
+    """Remove what this run would not make: other programs, chips, decisions, what older code made."""
     digest = {"code": code_digest(_CODE)}
     try:
         made_by = read_json(folder / _CODE_FILE)
     except CostbenchError:
         made_by = None
-    wanted = {task.path for task in tasks} | {task.compiled_path for task in tasks}
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if path.is_file() and (made_by != digest or path not in wanted):
-            path.unlink()
-    for place in {task.path.parent for task in tasks} | {folder / "programs"}:
+    wanted = {path for task in tasks for path in task.paths}
+    wanted |= {compiled_program_path(folder, task.name) for task in tasks}
+    found = sorted(folder.rglob("*")) if folder.is_dir() else []
+    for place in (folder, *(path for path in found if path.is_dir())):
         remove_stale_temporaries(place)
+    for path in found:
+        # What has a temporary's name now is being written by another process.
+        if path.is_file() and path.name[0] != "." and (made_by != digest or path not in wanted):
+            path.unlink()
     write_json(folder / _CODE_FILE, digest)
