@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from costbench.training.callbacks import BestModel, EpochReport, resumable
+from costbench.training.callbacks import BestModel, EpochReport, Patience, resumable
 
 
 def trainer(value: float, epoch: int) -> Any:
@@ -45,6 +45,39 @@ def test_the_best_epoch_survives_an_interruption() -> None:
     again.on_train_epoch_end(trainer(0.6, 4), SimpleNamespace())  # type: ignore[arg-type]
     assert saves == []
     assert (again.best, again.epoch) == (pytest.approx(0.7), 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "ends_after"),
+    [
+        ([0.1, 0.2, 0.2, 0.1, 0.3], 3),
+        ([0.3, 0.2, 0.1], 2),
+        ([0.1, 0.05, 0.2, 0.15, 0.3], None),
+    ],
+)
+def test_training_ends_when_two_epochs_in_a_row_are_no_better(
+    values: list[float], ends_after: int | None
+) -> None:
+    best = BestModel("metric", larger_is_better=True, save=lambda: None)
+    patience = Patience(best, 2)
+    ended = []
+    for epoch, value in enumerate(values):
+        state = trainer(value, epoch)
+        state.should_stop = False
+        best.on_train_epoch_end(state, SimpleNamespace())  # type: ignore[arg-type]
+        patience.on_train_epoch_end(state, SimpleNamespace())  # type: ignore[arg-type]
+        ended.append(state.should_stop)
+    assert (ended.index(True) if True in ended else None) == ends_after
+
+
+@pytest.mark.parametrize(("epochs_done", "ends"), [(3, False), (4, True)])
+def test_training_resumed_after_its_last_epoch_ends_at_once(epochs_done: int, ends: bool) -> None:
+    best = BestModel("metric", larger_is_better=True, save=lambda: None)
+    best.load_state_dict({"best": 0.7, "epoch": 1})
+    state = trainer(0.0, epochs_done)
+    state.should_stop = False
+    Patience(best, 2).on_train_start(state, SimpleNamespace())  # type: ignore[arg-type]
+    assert state.should_stop is ends
 
 
 def test_every_epoch_is_reported_by_its_last_step() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +15,10 @@ from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import ChoiceError, DataError
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint
+from costbench.models.graph_batch import KernelSamples
 from costbench.models.net_spec import NetSpec
 from costbench.training.batch_sampler import BatchSpec
-from costbench.training.fit import FitResult, TrainSpec, fit
+from costbench.training.fit import RESUME_FILE, FitResult, TrainSpec, fit
 from costbench.training.lightning_module import OptimizerSpec
 from tests.training.kernel_list import KernelList, small_kernels
 
@@ -29,6 +30,7 @@ SPEC = TrainSpec(
     epochs=4,
     patience=4,
 )
+IMPATIENT = replace(SPEC, epochs=6, patience=1)
 
 
 class StoppedError(Exception):
@@ -38,8 +40,10 @@ class StoppedError(Exception):
 class Epochs(list[tuple[int, Mapping[str, float]]]):
     """A logger that can fail, as if the process had been killed, at an epoch."""
 
-    def __init__(self, fail_at: int | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, fail_at: int | None = None, rows: Iterable[tuple[int, Mapping[str, float]]] = ()
+    ) -> None:
+        super().__init__(rows)
         self._fail_at = fail_at
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
@@ -50,6 +54,10 @@ class Epochs(list[tuple[int, Mapping[str, float]]]):
 
 def run(folder: Path, spec: TrainSpec = SPEC, logger: Epochs | None = None) -> FitResult:
     return fit(spec, TRAIN, VALIDATION, folder, logger=logger)
+
+
+def outcome(result: FitResult) -> tuple[float, int, int]:
+    return result.best_metric, result.best_epoch, result.steps
 
 
 def model_bytes(folder: Path) -> dict[str, bytes]:
@@ -66,11 +74,7 @@ def test_two_runs_leave_the_same_bytes(reference: tuple[FitResult, Epochs], tmp_
     result, _ = reference
     again = run(tmp_path / "model")
     assert model_bytes(again.checkpoint) == model_bytes(result.checkpoint)
-    assert (again.best_metric, again.best_epoch, again.steps) == (
-        result.best_metric,
-        result.best_epoch,
-        result.steps,
-    )
+    assert outcome(again) == outcome(result)
 
 
 def test_another_seed_is_another_model(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
@@ -95,18 +99,94 @@ def test_nothing_but_the_model_is_left(reference: tuple[FitResult, Epochs]) -> N
     assert set(model_bytes(reference[0].checkpoint)) == {MODEL_FILE, WEIGHTS_FILE}
 
 
+class Dying:
+    """Training kernels that end the process at a read: the scaler reads each once, a batch reads 4."""
+
+    def __init__(self, batches: int) -> None:
+        self._left = len(TRAIN) + 4 * batches
+        self.application, self.num_configs = TRAIN.application, TRAIN.num_configs
+
+    def __len__(self) -> int:
+        return len(TRAIN)
+
+    def __getitem__(self, index: int) -> KernelSamples:
+        self._left -= 1
+        if self._left < 0:
+            self.die()
+        return TRAIN[index]
+
+    def die(self) -> None:
+        raise StoppedError
+
+
+@pytest.fixture(scope="module")
+def stopped_early(tmp_path_factory: pytest.TempPathFactory) -> tuple[FitResult, Epochs]:
+    """A whole run whose third and last epoch is the first that is no better."""
+    epochs = Epochs()
+    result = run(tmp_path_factory.mktemp("early") / "model", IMPATIENT, epochs)
+    assert (result.steps, result.best_epoch) == (18, 1)
+    return result, epochs
+
+
+def require_ends_as(whole: tuple[FitResult, Epochs], folder: Path, spec: TrainSpec, before: Epochs) -> Epochs:
+    """Goes on in `folder`; model, result and the two parts of the curve are those of the whole run."""
+    after = Epochs()
+    result = run(folder, spec, after)
+    assert model_bytes(folder) == model_bytes(whole[0].checkpoint)
+    assert outcome(result) == outcome(whole[0])
+    assert dict(before) | dict(after) == dict(whole[1])
+    return after
+
+
 @pytest.mark.parametrize("fail_at", [0, 2])
-def test_an_interrupted_run_ends_where_a_whole_one_does(
+def test_stopped_before_its_epoch_is_safe_that_epoch_is_done_again(
     reference: tuple[FitResult, Epochs], tmp_path: Path, fail_at: int
 ) -> None:
+    before = Epochs(fail_at)
     with pytest.raises(StoppedError):
-        run(tmp_path / "model", logger=Epochs(fail_at))
-    left = Epochs()
-    result = run(tmp_path / "model", logger=left)
-    assert model_bytes(tmp_path / "model") == model_bytes(reference[0].checkpoint)
-    assert result.best_epoch == reference[0].best_epoch
-    # The epoch in which it stopped is done again, those before are not.
-    assert list(left) == list(reference[1])[fail_at:]
+        run(tmp_path / "model", logger=before)
+    after = require_ends_as(reference, tmp_path / "model", SPEC, before)
+    assert list(after) == list(reference[1])[fail_at:]
+
+
+@pytest.mark.parametrize("batches", [6, 8, 12, 13])
+def test_stopped_within_an_epoch_or_between_two_a_run_ends_as_a_whole_one(
+    stopped_early: tuple[FitResult, Epochs], tmp_path: Path, batches: int
+) -> None:
+    before = Epochs()
+    with pytest.raises(StoppedError):
+        fit(IMPATIENT, Dying(batches), VALIDATION, tmp_path / "model", logger=before)
+    after = require_ends_as(stopped_early, tmp_path / "model", IMPATIENT, before)
+    assert list(after) == list(stopped_early[1])[batches // 6 :]
+
+
+def test_stopped_twice_a_run_ends_as_a_whole_one(
+    stopped_early: tuple[FitResult, Epochs], tmp_path: Path
+) -> None:
+    before = Epochs()
+    for batches in (8, 9):
+        with pytest.raises(StoppedError):
+            fit(IMPATIENT, Dying(batches), VALIDATION, tmp_path / "model", logger=before)
+    after = require_ends_as(stopped_early, tmp_path / "model", IMPATIENT, before)
+    assert list(after) == list(stopped_early[1])[2:]
+
+
+@pytest.mark.parametrize("spec", [SPEC, IMPATIENT], ids=["all epochs", "out of patience"])
+def test_stopped_after_its_last_epoch_a_run_does_no_more(
+    spec: TrainSpec, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = request.getfixturevalue("reference" if spec is SPEC else "stopped_early")
+
+    def stop(path: Path, missing_ok: bool = False) -> None:
+        raise StoppedError(path, missing_ok)
+
+    before = Epochs()
+    with monkeypatch.context() as patch, pytest.raises(StoppedError, match=RESUME_FILE):
+        # The first that is removed is the point to resume from, at the very end.
+        patch.setattr(Path, "unlink", stop)
+        run(tmp_path / "model", spec, before)
+    after = require_ends_as(whole, tmp_path / "model", spec, before)
+    assert list(after) == []
 
 
 KILLED = """
@@ -115,27 +195,25 @@ from pathlib import Path
 from costbench.training.fit import fit
 from tests.training import test_fit as t
 
-class Kill:
-    def log_metrics(self, metrics, step=0):
-        if step == 18:
-            os.kill(os.getpid(), signal.SIGKILL)
+class Killed(t.Dying):
+    def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
 
-fit(t.SPEC, t.TRAIN, t.VALIDATION, Path({folder!r}), logger=Kill())
+fit(t.IMPATIENT, Killed({batches}), t.VALIDATION, Path({folder!r}))
 """
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_where_a_whole_one_does(
-    reference: tuple[FitResult, Epochs], tmp_path: Path, repository: Path
+@pytest.mark.parametrize("batches", [12, 15])
+def test_a_killed_run_ends_as_a_whole_one(
+    stopped_early: tuple[FitResult, Epochs], tmp_path: Path, repository: Path, batches: int
 ) -> None:
     folder = tmp_path / "model"
-    code = KILLED.format(folder=str(folder))
+    code = KILLED.format(folder=str(folder), batches=batches)
     done = subprocess.run([sys.executable, "-c", code], cwd=repository, check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    left = Epochs()
-    run(folder, logger=left)
-    assert model_bytes(folder) == model_bytes(reference[0].checkpoint)
-    assert [step for step, _ in left] == [18, 24]
+    after = require_ends_as(stopped_early, folder, IMPATIENT, Epochs(rows=stopped_early[1][:2]))
+    assert [step for step, _ in after] == [18]
 
 
 def test_what_another_run_left_is_not_resumed(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:

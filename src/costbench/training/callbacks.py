@@ -69,6 +69,33 @@ class BestModel(pl.Callback):
         self.best, self.epoch = state_dict["best"], state_dict["epoch"]
 
 
+class Patience(pl.Callback):
+    """Ends training once so many epochs in a row have not beaten the best one.
+
+    It goes by the best epoch alone. Lightning's `EarlyStopping` counts for itself, and always after the other
+    callbacks of an epoch: a point to resume from would hold its count of the epoch before.
+
+    Args:
+        best: to be asked after it has seen the epoch, so add it first.
+        epochs: in a row.
+    """
+
+    def __init__(self, best: BestModel, epochs: int) -> None:
+        self._best = best
+        self._epochs = epochs
+
+    def on_train_start(self, trainer: pl.Trainer, _module: pl.LightningModule) -> None:
+        # Killed after its last epoch, training resumes with none to do.
+        self._check(trainer, trainer.current_epoch - 1)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, _module: pl.LightningModule) -> None:
+        self._check(trainer, trainer.current_epoch)
+
+    def _check(self, trainer: pl.Trainer, last_epoch: int) -> None:
+        if self._best.best is not None and last_epoch - self._best.epoch >= self._epochs:
+            trainer.should_stop = True
+
+
 class ResumePoint(pl.Callback):
     """Writes the whole state of training after every epoch. Add it last: others' state is part of it."""
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import EarlyStopping, TQDMProgressBar
+from pytorch_lightning.callbacks import TQDMProgressBar
 
 from costbench import params
 from costbench.artifacts import digest_bytes, remove_stale_temporaries
@@ -26,7 +26,14 @@ from costbench.models.learned import LearnedCostNet
 from costbench.models.net_spec import NetSpec
 from costbench.rng import stream_key
 from costbench.training.batch_sampler import BatchSampler, BatchSpec, SampleSource
-from costbench.training.callbacks import BestModel, EpochReport, MetricLogger, ResumePoint, resumable
+from costbench.training.callbacks import (
+    BestModel,
+    EpochReport,
+    MetricLogger,
+    Patience,
+    ResumePoint,
+    resumable,
+)
 from costbench.training.data_module import KernelDataModule, ValidationSpec, validation_plans
 from costbench.training.lightning_module import (
     VALIDATION_APE,
@@ -148,7 +155,8 @@ def fit(
             save=lambda: save_checkpoint(folder, net, scaling, predicts),
         )
         resume = _resume_file(folder, spec, scaling)
-        trainer = _trainer(spec, [best, *_reports(logger)], resume, progress=progress)
+        watching = [best, Patience(best, spec.patience), *_reports(logger)]
+        trainer = _trainer(spec, watching, resume, progress=progress)
         data = _data_module(spec, scaling, train_source, validation_source)
         trainer.fit(_module(spec, net), data, ckpt_path=resumable(resume), weights_only=True)
     if best.best is None:
@@ -174,15 +182,8 @@ def _data_module(
 
 
 def _trainer(spec: TrainSpec, callbacks: list[pl.Callback], resume: Path, *, progress: bool) -> pl.Trainer:
-    monitor = _MONITORS[spec.monitor]
     callbacks = [
         *callbacks,
-        EarlyStopping(
-            monitor,
-            mode="max" if spec.monitor == "tau" else "min",
-            patience=spec.patience,
-            check_on_train_epoch_end=True,
-        ),
         *([TQDMProgressBar(refresh_rate=max(1, spec.batch.per_epoch // 20))] if progress else []),
         ResumePoint(resume),
     ]
