@@ -20,8 +20,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from costbench.compiler.fusion_groups import KernelGroups, extent_of
+import numpy as np
+
+from costbench.compiler.fusion_groups import KernelGroups
 from costbench.compiler.fusion_rules import Kind, is_cheap, takes_clones
+from costbench.compiler.group_reads import extent_of
 from costbench.compiler.reads import ReadGraph
 from costbench.hlo.module import HloComputation
 
@@ -134,23 +137,10 @@ def cut(graph: ReadGraph, edges: Iterable[Edge]) -> KernelGroups:
     over is not fused.
     """
     groups = KernelGroups(graph)
-    waiting = sorted(edges, key=lambda edge: (-edge[0], edge[1]))
-    while True:
-        left = [edge for edge in waiting if not _merged(groups, *edge)]
-        if len(left) == len(waiting):
-            return groups
-        waiting = left
-
-
-def _merged(groups: KernelGroups, source: int, user: int) -> bool:
-    first, second = groups.find(source), groups.find(user)
-    if first == second:
-        return True
-    if groups.reads_between(first, second):
-        return groups.fuse(first, second)
-    if groups.reads_between(second, first):
-        return groups.fuse(second, first)
-    return groups.join(first, second)
+    ordered = sorted(edges, key=lambda edge: (-edge[0], edge[1]))
+    ends = np.array(ordered, dtype=np.int64).reshape(-1, 2)
+    groups.merge_along(np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1]))
+    return groups
 
 
 # ---- contractions and what follows them ------------------------------------------------------------------

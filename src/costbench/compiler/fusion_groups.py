@@ -8,26 +8,37 @@ instructions.
 
 from __future__ import annotations
 
-from costbench.compiler.fusion_rules import ANCHORS, Kind, may_fuse
-from costbench.compiler.group_graph import GroupGraph
-from costbench.compiler.reads import Read, ReadGraph
-from costbench.hlo.shape import Shape
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiled import compiled
+from costbench.compiler.group_graph import Groups, members_of, merge, new_groups
+from costbench.compiler.group_reads import NOWHERE, Extent, GroupReads, group_reads
+from costbench.compiler.reads import ReadGraph
 
 MAX_INSTRUCTIONS = 500
 """Of a kernel, without what it duplicates; with that, the papers' reach about a thousand (lpm2021)."""
 MAX_OUTPUTS = 16
 
-Extent = tuple[int, int]
-"""What the loops of a kernel run over: number of elements, and size of the minor-most axis."""
-_NOWHERE = -1
+IntArray = npt.NDArray[np.int64]
 
 
-def extent_of(shape: Shape) -> Extent:
-    """Arrays of equal extent can be made by the same loops."""
-    if shape.is_tuple:
-        shape = shape.leaves()[0]
-    long = [size for size in shape.physical_dimensions if size != 1]
-    return (shape.num_elements, long[-1] if long else 1)
+class Shaping(NamedTuple):
+    """What merging changes besides the groups, every array [n].
+
+    Attributes:
+        anchor: of each group, its contraction, gather and so on, or -1.
+        extent: of each group, number of what its loops run over.
+        side: of each position, the operand of a contraction that it helps to make, or -1.
+        repeated: of each position, whether a broadcast in the same kernel repeats its value.
+    """
+
+    anchor: IntArray
+    extent: IntArray
+    side: IntArray
+    repeated: npt.NDArray[np.bool_]
 
 
 class KernelGroups:
@@ -35,149 +46,214 @@ class KernelGroups:
 
     Attributes:
         graph: reads of the computation.
+        reads: the same as arrays.
+        groups: who is together with whom.
+        shaping: what the groups are like.
     """
 
     def __init__(self, graph: ReadGraph) -> None:
         self.graph = graph
-        count = len(graph.body.instructions)
-        self._groups = GroupGraph([{read.source for read in reads} for reads in graph.reads])
-        self._anchor = [p if graph.kinds[p] in ANCHORS else _NOWHERE for p in range(count)]
-        self._extent = [self._own_extent(p) for p in range(count)]
-        # The operand of a contraction that an instruction helps to make; none for what follows the result.
-        self._side: dict[int, tuple[int, int]] = {}
-        # Instructions whose value a broadcast in the same kernel repeats.
-        self._repeated: set[int] = set()
+        self.reads, self._extents = group_reads(graph)
+        self.groups: Groups = new_groups([{read.source for read in reads} for reads in graph.reads])
+        count = len(graph.kinds)
+        self.shaping = Shaping(
+            self.reads.anchor.copy(),
+            self.reads.extent.copy(),
+            np.full(count, NOWHERE, dtype=np.int64),
+            np.zeros(count, dtype=bool),
+        )
         for element, source in graph.carried.items():
-            owner = self._groups.find(source)
-            self._groups.merge(owner, element)
-            self._settle(self._groups.find(source), owner, owner)
-
-    def _own_extent(self, position: int) -> Extent:
-        inst = self.graph.instruction(position)
-        if self.graph.kinds[position] is Kind.REDUCE:
-            return extent_of(self.graph.instruction(inst.operands[0]).shape)
-        leaves = inst.shape.leaves()
-        return extent_of(leaves[0]) if leaves else (0, 0)
+            owner = self.find(source)
+            merged = merge(self.groups, owner, element)
+            settle(self.shaping, merged, owner, owner)
 
     def find(self, position: int) -> int:
         """The group of a position."""
-        return self._groups.find(position)
+        return int(self.groups.group[position])
 
     def members(self, group: int) -> list[int]:
-        """Positions in a group."""
-        return self._groups.members(group)
+        """Positions in a group, ascending."""
+        return list(members_of(self.groups, group).tolist())
 
     def anchor(self, group: int) -> int:
         """The contraction, gather, update and so on of a group, or -1."""
-        return self._anchor[group]
+        return int(self.shaping.anchor[group])
 
     def extent(self, group: int) -> Extent:
         """What the group's loops run over."""
-        return self._extent[group]
+        return self._extents[self.shaping.extent[group]]
 
     def rank(self, group: int) -> int:
         """Place in an order in which all kernels can run."""
-        return self._groups.rank(group)
+        return int(self.groups.rank[group])
 
-    def reads_between(self, source: int, user: int) -> list[Read]:
-        """Reads of one group's values by another."""
-        find = self._groups.find
-        return [
-            read
-            for position in self._groups.members(source)
-            for read in self.graph.readers[position]
-            if find(read.user) == user
-        ]
-
-    def outputs(self, group: int, also: int | None = None) -> list[int]:
-        """Members of a group whose values something outside it (and outside `also`) needs."""
-        find = self._groups.find
-        return [
-            position
-            for position in self._groups.members(group)
-            if position in self.graph.results
-            or any(find(read.user) not in (group, also) for read in self.graph.readers[position])
-        ]
+    def outputs(self, group: int) -> list[int]:
+        """Members of a group whose values something outside it needs, ascending."""
+        return list(leaving(self.groups, self.reads, group, group).tolist())
 
     def fuse(self, source: int, user: int) -> bool:
         """Merges the group that makes values with one that reads them; says whether it did."""
-        if source == user or not self._fits(source, user):
-            return False
-        reads = self.reads_between(source, user)
-        sides = {self._side_of(read) for read in reads}
-        if len(sides) != 1 or not all(self._takes(read) for read in reads):
-            return False
-        (side,) = sides
-        leaving = self.outputs(source, user)
-        if side is not None:
-            if leaving or self._anchor[source] != _NOWHERE:
-                return False
-        elif not self._aligned(source, user, leaving):
-            return False
-        inside = tuple(self._groups.members(source))
-        repeated = any(read.repeated or read.user in self._repeated for read in reads)
-        if not self._merge(source, user):
-            return False
-        if side is not None:
-            self._side.update(dict.fromkeys(inside, side))
-        if repeated:
-            self._repeated.update(inside)
-        return True
+        return fuse(self.groups, self.reads, self.shaping, source, user)
 
     def join(self, first: int, second: int) -> bool:
         """Merges two groups of equal extent that do not read each other; says whether it did."""
-        if first == second or self._extent[first] != self._extent[second]:
-            return False
-        if self._anchor[first] != _NOWHERE or self._anchor[second] != _NOWHERE:
-            return False
-        if len(self.outputs(first)) + len(self.outputs(second)) > MAX_OUTPUTS:
-            return False
-        if self.reads_between(first, second) or self.reads_between(second, first):
-            return False
-        return self._fits(first, second) and self._merge(first, second)
+        return join(self.groups, self.reads, self.shaping, first, second)
 
-    def _fits(self, first: int, second: int) -> bool:
-        if self._anchor[first] != _NOWHERE and self._anchor[second] != _NOWHERE:
+    def merge_along(self, sources: IntArray, users: IntArray) -> None:
+        """Merges the two ends of every edge as far as kernels allow.
+
+        Edges are tried in turn, again and again while that merges anything; what is left over is not fused.
+        """
+        merge_along(self.groups, self.reads, self.shaping, sources, users)
+
+
+@compiled
+def settle(shaping: Shaping, merged: int, source: int, user: int) -> None:
+    """The merged group has the loops of its contraction, or else of the reader."""
+    anchored = source if shaping.anchor[source] != NOWHERE else user
+    shaping.extent[merged], shaping.anchor[merged] = shaping.extent[anchored], shaping.anchor[anchored]
+
+
+@compiled
+def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> IntArray:
+    """Members of `group` whose values something outside of it and of `also` needs, ascending."""
+    found = np.empty(g.size[group], dtype=np.int64)
+    count = 0
+    member = group
+    for _ in range(g.size[group]):
+        needed = reads.is_result[member]
+        for i in range(reads.offsets[member], reads.offsets[member + 1]):
+            reader = g.group[reads.user[i]]
+            needed |= reader != group and reader != also
+        if needed:
+            found[count] = member
+            count += 1
+        member = g.following[member]
+    found = found[:count].copy()
+    found.sort()
+    return found
+
+
+@compiled
+def reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
+    """Whether a group reads values of another."""
+    member = source
+    while True:
+        for i in range(reads.offsets[member], reads.offsets[member + 1]):
+            if g.group[reads.user[i]] == user:
+                return True
+        member = g.following[member]
+        if member == source:
             return False
-        return len(self._groups.members(first)) + len(self._groups.members(second)) <= MAX_INSTRUCTIONS
 
-    def _merge(self, source: int, user: int) -> bool:
-        if not self._groups.merge(source, user):
+
+@compiled
+def _fits(g: Groups, shaping: Shaping, first: int, second: int) -> bool:
+    if shaping.anchor[first] != NOWHERE and shaping.anchor[second] != NOWHERE:
+        return False
+    return bool(g.size[first] + g.size[second] <= MAX_INSTRUCTIONS)
+
+
+@compiled
+def _way_in(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> tuple[bool, int, bool]:
+    """Whether `user` takes all that it reads of `source`, and at one side; which side; if any is repeated."""
+    some, side, repeats = False, NOWHERE, False
+    member = source
+    while True:
+        for i in range(reads.offsets[member], reads.offsets[member + 1]):
+            reader = reads.user[i]
+            if g.group[reader] != user:
+                continue
+            again = shaping.repeated[reader]
+            if not (reads.takes_repeated[i] if again else reads.takes[i]):
+                return False, NOWHERE, False
+            here = reads.side[i] if reads.side[i] != NOWHERE else shaping.side[reader]
+            if some and here != side:
+                return False, NOWHERE, False
+            some, side = True, here
+            repeats |= again or reads.repeated[i]
+        member = g.following[member]
+        if member == source:
+            return some, side, repeats
+
+
+@compiled
+def _aligned(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int, leave: IntArray) -> bool:
+    """Whether all values that leave the merged group are made by its loops."""
+    extent = shaping.extent[user]
+    if shaping.anchor[source] != NOWHERE and shaping.extent[source] != extent:
+        return False
+    for position in leave:
+        if reads.extent[position] != extent:
             return False
-        self._settle(self._groups.find(source), source, user)
-        return True
+    return len(leave) == 0 or len(leave) + len(leaving(g, reads, user, user)) <= MAX_OUTPUTS
 
-    def _settle(self, merged: int, source: int, user: int) -> None:
-        """The merged group has the loops of its contraction, or else of the reader."""
-        anchored = source if self._anchor[source] != _NOWHERE else user
-        self._extent[merged] = self._extent[anchored]
-        self._anchor[merged] = self._anchor[anchored]
 
-    def _side_of(self, read: Read) -> tuple[int, int] | None:
-        if self.graph.kinds[read.user] in ANCHORS:
-            return (read.user, read.place)
-        return self._side.get(read.user)
-
-    def _takes(self, read: Read) -> bool:
-        graph = self.graph
-        source, user = graph.instruction(read.source), graph.instruction(read.user)
-        if graph.kinds[read.source] not in (Kind.CONTRACTION, Kind.GATHER):
-            repeated = read.repeated or read.user in self._repeated
-            return may_fuse(source, user, read.place, repeated=repeated)
-        if read.source in graph.carried or source.shape.is_tuple:
+@compiled
+def fuse(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> bool:
+    """Merges the group that makes values with one that reads them; says whether it did."""
+    if source == user or not _fits(g, shaping, source, user):
+        return False
+    taken, side, repeats = _way_in(g, reads, shaping, source, user)
+    if not taken:
+        return False
+    leave = leaving(g, reads, source, user)
+    if side != NOWHERE:
+        if len(leave) or shaping.anchor[source] != NOWHERE:
             return False
-        wanted = (Kind.ELEMENTWISE, Kind.REDUCE)[: 2 if graph.kinds[read.source] is Kind.CONTRACTION else 1]
-        same = self._own_extent(read.user) == extent_of(source.shape)
-        return graph.kinds[read.user] in wanted and same and not read.repeated
+    elif not _aligned(g, reads, shaping, source, user, leave):
+        return False
+    inside = members_of(g, source)
+    merged = merge(g, source, user)
+    if merged < 0:
+        return False
+    settle(shaping, merged, source, user)
+    for position in inside:
+        if side != NOWHERE:
+            shaping.side[position] = side
+        shaping.repeated[position] |= repeats
+    return True
 
-    def _aligned(self, source: int, user: int, leaving: list[int]) -> bool:
-        """Whether all values that leave the merged group are made by its loops."""
-        if self._anchor[source] != _NOWHERE:
-            extent = self._extent[source]
-            if self._extent[user] != extent:
-                return False
-        else:
-            extent = self._extent[user]
-        if any(self._own_extent(position) != extent for position in leaving):
-            return False
-        return not leaving or len(leaving) + len(self.outputs(user)) <= MAX_OUTPUTS
+
+@compiled
+def join(g: Groups, reads: GroupReads, shaping: Shaping, first: int, second: int) -> bool:
+    """Merges two groups of equal extent that do not read each other; says whether it did."""
+    if first == second or shaping.extent[first] != shaping.extent[second]:
+        return False
+    if shaping.anchor[first] != NOWHERE or shaping.anchor[second] != NOWHERE:
+        return False
+    if len(leaving(g, reads, first, first)) + len(leaving(g, reads, second, second)) > MAX_OUTPUTS:
+        return False
+    if reads_any(g, reads, first, second) or reads_any(g, reads, second, first):
+        return False
+    if not _fits(g, shaping, first, second):
+        return False
+    merged = merge(g, first, second)
+    if merged < 0:
+        return False
+    settle(shaping, merged, first, second)
+    return True
+
+
+@compiled
+def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: IntArray, users: IntArray) -> None:
+    """Merges the two ends of every edge as far as kernels allow, until that merges nothing more."""
+    waiting = np.arange(len(sources))
+    while True:
+        count = 0
+        for edge in waiting:
+            first, second = g.group[sources[edge]], g.group[users[edge]]
+            if first == second:
+                continue
+            if reads_any(g, reads, first, second):
+                done = fuse(g, reads, shaping, first, second)
+            elif reads_any(g, reads, second, first):
+                done = fuse(g, reads, shaping, second, first)
+            else:
+                done = join(g, reads, shaping, first, second)
+            if not done:
+                waiting[count] = edge
+                count += 1
+        if count == len(waiting):
+            return
+        waiting = waiting[:count]

@@ -10,7 +10,7 @@ unit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from costbench.compiler.convolution_folding import fold_reversals
@@ -18,12 +18,12 @@ from costbench.compiler.fusion import default_groups
 from costbench.compiler.fusion_groups import KernelGroups
 from costbench.compiler.fusion_rules import Kind, is_free, kind_of
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_views import body_arrays, cut_out, kernel_lists
 from costbench.compiler.layout import assign_layouts
-from costbench.compiler.reads import ReadGraph
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
 from costbench.errors import HloError
 from costbench.hlo.fingerprint import ModuleFingerprints
-from costbench.hlo.module import HloComputation, HloModule
+from costbench.hlo.module import HloModule
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +68,35 @@ def compile_program(
     """
     placed = assign_layouts(fold_reversals(module))
     counts = execution_counts(placed, unknown_trip_count=unknown_trip_count)
+    return assemble(placed, name, default_fusions(placed, counts), counts)
+
+
+def default_fusions(module: HloModule, counts: Sequence[int]) -> dict[int, KernelGroups]:
+    """The heuristic's kernels for every computation that runs, layouts assigned; `counts` by computation."""
+    return {index: default_groups(module.computations[index]) for index, count in enumerate(counts) if count}
+
+
+def assemble(
+    module: HloModule, name: str, fusions: Mapping[int, KernelGroups], counts: Sequence[int]
+) -> CompiledProgram:
+    """The program that a fusion of its computations gives.
+
+    Args:
+        module: the program, layouts assigned.
+        name: under which it is known.
+        fusions: groups of every computation that runs.
+        counts: how often each computation runs.
+
+    Raises:
+        HloError: if the groups are in no order in which they could run.
+    """
     kernels = [
         kernel
-        for index, count in enumerate(counts)
-        if count
-        for kernel in kernels_of(placed, index, default_groups(placed.computations[index]), count)
+        for index, groups in fusions.items()
+        for kernel in kernels_of(module, index, groups, counts[index])
     ]
-    verify_order(placed, kernels)
-    return CompiledProgram(name=name, module=placed, kernels=tuple(kernels))
+    verify_order(module, kernels)
+    return CompiledProgram(name=name, module=module, kernels=tuple(kernels))
 
 
 def verify_order(module: HloModule, kernels: Iterable[Kernel]) -> None:
@@ -106,57 +127,16 @@ def kernels_of(
     module: HloModule, computation: int, groups: KernelGroups, trip_count: int
 ) -> Iterator[Kernel]:
     """The kernels of one computation, given its groups."""
-    graph = groups.graph
-    nodes = {groups.find(p) for p, kind in enumerate(graph.kinds) if graph.is_node(p) and _runs(graph, p)}
-    for group in sorted(nodes, key=groups.rank):
-        members = [p for p in groups.members(group) if graph.is_node(p)]
-        outputs = [p for p in groups.outputs(group) if graph.is_node(p)]
-        cloned = {clone for member in members for clone in graph.clones(member)}
-        instructions = _without_leading_reshapes(graph.body, sorted(cloned.union(members)))
-        inputs = _inputs(graph.body, instructions)
-        if outputs and _has_arrays(graph.body, (*instructions, *inputs)):
-            yield Kernel(
-                module=module,
-                computation=computation,
-                instructions=tuple(instructions),
-                inputs=tuple(inputs),
-                outputs=tuple(sorted(outputs)),
-                trip_count=trip_count,
-            )
-
-
-def _runs(graph: ReadGraph, position: int) -> bool:
-    return graph.kinds[position] is not Kind.CONTROL
-
-
-def _without_leading_reshapes(body: HloComputation, instructions: list[int]) -> list[int]:
-    """Leaves free reshapes of inputs outside, unless the kernel reads the same input in another form, too."""
-    inside = list(instructions)
-    while True:
-        members = set(inside)
-        users: dict[int, int] = {}
-        for position in inside:
-            for operand in body.instructions[position].operands:
-                users[operand] = users.get(operand, 0) + 1
-        leading = [
-            position
-            for position in inside
-            if is_free(body, body.instructions[position])
-            and body.instructions[position].operands[0] not in members
-            and users[body.instructions[position].operands[0]] == 1
-        ]
-        if not leading:
-            return inside
-        inside = [position for position in inside if position not in leading]
-
-
-def _inputs(body: HloComputation, instructions: list[int]) -> list[int]:
-    members = set(instructions)
-    return sorted({o for p in instructions for o in body.instructions[p].operands} - members)
-
-
-def _has_arrays(body: HloComputation, positions: Iterable[int]) -> bool:
-    return any(leaf.num_elements > 1 for p in positions for leaf in body.instructions[p].shape.leaves())
+    arrays = cut_out(groups.groups, groups.reads, body_arrays(groups.graph))
+    for instructions, inputs, outputs in kernel_lists(arrays):
+        yield Kernel(
+            module=module,
+            computation=computation,
+            instructions=tuple(instructions),
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            trip_count=trip_count,
+        )
 
 
 def unique_kernels(compiled: CompiledProgram) -> tuple[UniqueKernel, ...]:

@@ -1,0 +1,85 @@
+"""A quick hash of kernels: equal for kernels of equal fingerprint, different for others but for chance.
+
+It repeats the two passes of `costbench.hlo.fingerprint` with 64-bit numbers: from operands to users what a
+value is made of, then from users back to operands what becomes of it. A search over fusion configs meets most
+kernels many times, in many places of its program; the hash drops those before anything is made of them.
+Among n kernels two different ones share a hash with probability n^2 / 2^65: 1e-7 for two million.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiled import compiled
+from costbench.compiler.kernel_views import BodyArrays, KernelArrays
+
+HashArray = npt.NDArray[np.uint64]
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_OUT = np.uint64(0xD6E8FEB86659FD93)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+class Labels(NamedTuple):
+    """Hashes of the n instructions of a computation, on their own.
+
+    Attributes:
+        instruction: [n], opcode, shape with layout, attributes and callees.
+        shape: [n], shape with layout alone: what counts of a value that is read from memory.
+    """
+
+    instruction: HashArray
+    shape: HashArray
+
+
+@compiled
+def _mixed(value: np.uint64) -> np.uint64:
+    """SplitMix64's finaliser."""
+    value = value + _STEP
+    value = (value ^ (value >> _30)) * _FIRST
+    value = (value ^ (value >> _27)) * _SECOND
+    return value ^ (value >> _31)
+
+
+@compiled
+def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> HashArray:
+    """One hash per kernel, [k]."""
+    count = len(kernels.instructions_offsets) - 1
+    made = np.zeros(len(labels.shape), dtype=np.uint64)
+    becomes = np.zeros(len(labels.shape), dtype=np.uint64)
+    leaves = np.zeros(len(labels.shape), dtype=np.bool_)
+    result = np.zeros(count, dtype=np.uint64)
+    for k in range(count):
+        inside = kernels.instructions[kernels.instructions_offsets[k] : kernels.instructions_offsets[k + 1]]
+        inputs = kernels.inputs[kernels.inputs_offsets[k] : kernels.inputs_offsets[k + 1]]
+        outputs = kernels.outputs[kernels.outputs_offsets[k] : kernels.outputs_offsets[k + 1]]
+        for position in inputs:
+            made[position] = _mixed(labels.shape[position] ^ _SECOND)
+            becomes[position] = np.uint64(0)
+        for position in inside:
+            value = labels.instruction[position]
+            for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
+                value = _mixed(value) ^ made[body.operands[i]]
+            made[position] = _mixed(value)
+            becomes[position] = np.uint64(0)
+        for position in outputs:
+            leaves[position] = True
+        total = np.uint64(0)
+        for position in inside[::-1]:
+            own = _mixed(made[position] ^ (_OUT if leaves[position] else _FIRST)) + becomes[position]
+            own = _mixed(own)
+            total += _mixed(own ^ _STEP)
+            place = own
+            for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
+                place = place + _OUT
+                becomes[body.operands[i]] += _mixed(place)
+        for position in inputs:
+            total += _mixed(_mixed(_mixed(made[position] ^ _FIRST) + becomes[position]) ^ _STEP)
+        for position in outputs:
+            leaves[position] = False
+        result[k] = _mixed(total)
+    return result
