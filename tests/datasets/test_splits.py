@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from costbench.datasets.splits import (
     ProgramInfo,
     Split,
+    builder_of,
     manual_split,
     random_split,
     read_split,
@@ -102,6 +103,54 @@ def test_manual_splits_keep_whole_applications_out_of_training() -> None:
 
 
 @pytest.mark.parametrize(
+    ("builder", "expected"),
+    [
+        ("wavernn()", "wavernn"),
+        ("wavernn(size=512, features=128)", "wavernn"),
+        ("translate(sizes=Sizes(layers=6, heads=4), beams=5)", "translate"),
+        # One function for all of Keras' models: there, the architecture tells them apart.
+        ("keras_classifier(architecture='ResNet50')", "ResNet50"),
+        ("keras_classifier(classes=10, architecture='ResNet50V2')", "ResNet50V2"),
+        ("", ""),
+        ("by hand", "by hand"),
+        ("broken(", "broken"),
+    ],
+)
+def test_what_tells_builders_apart(builder: str, expected: str) -> None:
+    assert builder_of(ProgramInfo("p", "Family", builder)) == expected
+
+
+def test_programs_that_share_a_builder_with_a_held_out_application_are_dropped() -> None:
+    programs = [
+        ProgramInfo("smart_1", "SmartCompose", "smartcompose()"),
+        ProgramInfo("smart_2", "SmartCompose", "completion(size=1)"),
+        ProgramInfo("auto_1", "AutoCompletion", "smartcompose(size=8)"),
+        ProgramInfo("auto_2", "AutoCompletion", "completion()"),
+        ProgramInfo("auto_3", "AutoCompletion", "other()"),
+        ProgramInfo("resnet", "ResNet v1", "keras_classifier(architecture='ResNet50')"),
+        ProgramInfo("vgg", "VGG", "keras_classifier(architecture='VGG16')"),
+        ProgramInfo("mine_1", "One", ""),
+        ProgramInfo("mine_2", "SmartCompose", ""),
+    ]
+    split = manual_split(programs, ["smart_1"], ["SmartCompose"], ["vgg"])
+    # The second one's builder is that of a program that is not even tested on. No builder is no relation.
+    assert split.dropped == ("auto_1", "auto_2", "mine_2", "smart_2", "vgg")
+    assert split.train == ("auto_3", "mine_1", "resnet")
+    assert split.reasons["auto_1"] == "built by smartcompose, as is the held-out application SmartCompose"
+    assert split.reasons["smart_2"] == "of the held-out application SmartCompose"
+    assert split.reasons["vgg"] == "named in the parameters"
+    assert sorted(split.reasons) == list(split.dropped)
+    # One architecture held out leaves the others of the same function in training.
+    assert "vgg" in manual_split(programs, ["resnet"], ["ResNet v1"]).train
+
+
+def test_sets_restricted_to_what_a_task_has() -> None:
+    split = Split("s", ("a", "b"), ("c",), ("d",), ("e",))
+    found = split.restricted({"b", "d", "z"})
+    assert found == {"train": ("b",), "validation": (), "test": ("d",), "dropped": ()}
+
+
+@pytest.mark.parametrize(
     ("test", "held_out", "dropped", "problem"),
     [
         (["nothing"], ["RNN"], [], "test_programs: unknown program 'nothing'.*rnn_0"),
@@ -135,7 +184,7 @@ def test_splits_survive_their_file(tmp_path: Path) -> None:
     assert (tmp_path / "a.json").read_bytes() == first
 
 
-GOOD = {"name": "x", "train": ["a"], "validation": [], "test": ["b"], "dropped": []}
+GOOD = {"name": "x", "train": ["a"], "validation": [], "test": ["b"], "dropped": [], "reasons": {}}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +196,7 @@ GOOD = {"name": "x", "train": ["a"], "validation": [], "test": ["b"], "dropped":
         ({**GOOD, "test": "b"}, "test: is malformed"),
         ({**GOOD, "test": [1]}, "test: is malformed"),
         ({**GOOD, "name": 7}, "name: 7"),
+        ({**GOOD, "reasons": {"a": 1}}, "reasons: is malformed"),
         ({**GOOD, "test": ["a"]}, "a more than once"),
         ({**GOOD, "train": []}, "train: no program"),
         ({**GOOD, "test": ["stranger"]}, "test: unknown program stranger"),

@@ -1,4 +1,4 @@
-"""Small columns of tile shards, for tests."""
+"""Small columns of tile and fusion shards, for tests."""
 
 from __future__ import annotations
 
@@ -36,6 +36,24 @@ def tile_columns(
         "config_runtime_ns": generator.integers(1000, 10**6, c),
     }
     return columns
+
+
+def fusion_columns(
+    fingerprints: Sequence[int], default_runs: Sequence[int], runtime_ns: Sequence[int]
+) -> dict[str, AnyArray]:
+    """Columns of one kernel per entry, shaped as those of `tile_columns`, each at tile 0 of 5."""
+    k = len(fingerprints)
+    columns = tile_columns([1] * k, fingerprints=fingerprints)
+    shared = {key: column for key, column in columns.items() if key not in _TILE_ONLY}
+    return shared | {
+        "kernel_default_runs": np.array(default_runs, np.int64),
+        "kernel_space_size": np.full(k, 5),
+        "kernel_tile": np.zeros(k, np.int64),
+        "kernel_runtime_ns": np.array(runtime_ns, np.int64),
+    }
+
+
+_TILE_ONLY = {"kernel_runs", "kernel_default_ns", "config_offsets", "config_tile", "config_runtime_ns"}
 
 
 def offsets(lengths: Sequence[int] | AnyArray) -> AnyArray:

@@ -1,15 +1,17 @@
 """Which programs are trained on, validated on and tested on.
 
 Splits are over whole programs, never over kernels. `random` tests on unseen programs of known applications;
-`manual` tests on unseen applications: whatever else of a tested application there is takes no part. Draws are
-made by sorting programs by a seeded key of their own, so adding a program to the corpus moves few others.
+`manual` tests on unseen applications: whatever else of a tested application there is takes no part, nor does
+a program of another application that the same builder of the model zoo made. Draws are made by sorting
+programs by a seeded key of their own, so adding a program to the corpus moves few others.
 """
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from costbench.artifacts import read_json, write_json
@@ -26,10 +28,12 @@ class ProgramInfo:
     Attributes:
         name: unique.
         application: family that it belongs to.
+        builder: how the model zoo built it, as in the manifest (`wavernn(size=512)`); empty where unknown.
     """
 
     name: str
     application: str
+    builder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Split:
         validation: to choose among models.
         test: to report on.
         dropped: programs that take no part, being too close to tested ones.
+        reasons: why, for each of the dropped.
 
     Raises:
         DataError: if a program is in two sets or twice in one, or if nothing is left to train or test on.
@@ -52,6 +57,7 @@ class Split:
     validation: tuple[str, ...]
     test: tuple[str, ...]
     dropped: tuple[str, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         counts = Counter(name for names in self.sets().values() for name in names)
@@ -69,6 +75,10 @@ class Split:
     def sets(self) -> Mapping[str, tuple[str, ...]]:
         """Programs by name of the set: train, validation, test, dropped."""
         return {part: getattr(self, part) for part in _SETS}
+
+    def restricted(self, programs: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Those of each set that are among `programs`: a task need not have samples of every program."""
+        return {part: tuple(n for n in names if n in programs) for part, names in self.sets().items()}
 
     def check_known(self, programs: Collection[str], where: Path | str) -> None:
         """Raises DataError naming the programs of the split that are not among `programs`."""
@@ -138,14 +148,16 @@ def manual_split(
     seed: int = 0,
     num_validation: int = 0,
 ) -> Split:
-    """Test programs chosen by hand, their whole applications kept from training (lpm2021, section 4).
+    """Test programs chosen by hand, nothing like them in training (lpm2021, section 4).
+
+    Programs of the held-out applications that are not tested on are dropped, and so is every program made by
+    the builder (see `builder_of`) of a program of a held-out application.
 
     Args:
         programs: all there are, in any order.
         test_programs: names of the programs to test on.
-        held_out_applications: their applications, and any others to keep out; programs of these that are not
-            tested on are dropped.
-        dropped: further programs to drop, such as one that is built like a tested one.
+        held_out_applications: their applications, and any others to keep out.
+        dropped: further programs to drop, where no shared builder shows how close they are.
         seed: of the draw of validation programs.
         num_validation: programs drawn for validation from what is left.
 
@@ -164,21 +176,58 @@ def manual_split(
                 where="manual split",
                 field="held_out_applications",
             )
-    kept_out = {name for name in names if names[name] in held_out_applications} | set(dropped)
-    rest = set(names) - kept_out - set(test_programs)
+    reasons = _reasons_to_drop(programs, held_out_applications, dropped)
+    reasons = {name: reason for name, reason in reasons.items() if name not in test_programs}
+    rest = set(names) - set(test_programs) - reasons.keys()
     validation = _draw(rest, seed, "validation", num_validation)
     return Split(
         "manual",
         _sorted(rest - set(validation)),
         _sorted(validation),
         tuple(sorted(test_programs)),
-        _sorted(kept_out - set(test_programs)),
+        _sorted(reasons),
+        reasons,
     )
+
+
+def builder_of(program: ProgramInfo) -> str:
+    """What tells a program's builder from others: the function of the model zoo, `wavernn` of
+    `wavernn(size=512)`, or the architecture where one function builds many (`ResNet50` of
+    `keras_classifier(architecture='ResNet50')`); empty where unknown.
+    """
+    try:
+        call = ast.parse(program.builder.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return program.builder.partition("(")[0].strip()
+    if not isinstance(call, ast.Call):
+        return program.builder.strip()
+    for keyword in call.keywords:
+        if keyword.arg == "architecture" and isinstance(keyword.value, ast.Constant):
+            return str(keyword.value.value)
+    return ast.unparse(call.func)
+
+
+def _reasons_to_drop(
+    programs: Sequence[ProgramInfo], held_out: Sequence[str], dropped: Sequence[str]
+) -> dict[str, str]:
+    builders: dict[str, str] = {}
+    for program in sorted(programs, key=lambda p: p.name):
+        if program.application in held_out and builder_of(program):
+            builders.setdefault(builder_of(program), program.application)
+    reasons = dict.fromkeys(dropped, "named in the parameters")
+    for program in programs:
+        owner = builders.get(builder_of(program))
+        if program.application in held_out:
+            reasons[program.name] = f"of the held-out application {program.application}"
+        elif owner is not None:
+            reasons[program.name] = f"built by {builder_of(program)}, as is the held-out application {owner}"
+    return dict(sorted(reasons.items()))
 
 
 def write_split(path: Path, split: Split) -> None:
     """Writes a split as JSON. Raises: DataError naming `path` if that is impossible."""
-    write_json(path, {"name": split.name} | {part: list(names) for part, names in split.sets().items()})
+    content: dict[str, object] = {part: list(names) for part, names in split.sets().items()}
+    write_json(path, content | {"name": split.name, "reasons": dict(split.reasons)})
 
 
 def read_split(path: Path, known: Collection[str] | None = None) -> Split:
@@ -193,13 +242,17 @@ def read_split(path: Path, known: Collection[str] | None = None) -> Split:
             that is not known.
     """
     content = read_json(path)
-    if not isinstance(content, dict) or content.keys() != {"name", *_SETS}:
-        raise DataError("is no split", where=path, expected=f"an object of name, {', '.join(_SETS)}")
+    if not isinstance(content, dict) or content.keys() != {"name", "reasons", *_SETS}:
+        expected = f"an object of name, {', '.join(_SETS)}, reasons"
+        raise DataError("is no split", where=path, expected=expected)
     parts = {part: _names(content[part], path, part) for part in _SETS}
     if not isinstance(content["name"], str):
         raise DataError(f"{content['name']!r}", where=path, field="name", expected="text")
+    reasons = content["reasons"]
+    if not isinstance(reasons, dict) or not all(isinstance(reason, str) for reason in reasons.values()):
+        raise DataError("is malformed", where=path, field="reasons", expected="program name -> text")
     try:
-        split = Split(content["name"], **parts)
+        split = Split(content["name"], **parts, reasons=reasons)
     except DataError as error:
         raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
     if known is not None:

@@ -1,23 +1,34 @@
-"""What a data set holds and what leaks: the dataset card and the audit of test kernels seen in training.
+"""What leaks: the audit of test kernels that training has seen.
 
 A split over programs does not keep kernels apart: models of one kind share layers, and every optimiser
 updates its weights alike. The audit counts the test kernels whose fingerprint also occurs in a training
-program, so that a result can be read with that number beside it.
+program, so that a result can be read with that number beside it; `common_fingerprints` names them, so that
+metrics can be computed without them. Shards are read one at a time: memory holds the fingerprints of one set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from costbench.datasets.splits import Split
-from costbench.datasets.storage import Shard
+from costbench.datasets.storage import Shard, list_shards
 from costbench.errors import DataError
 
-_QUANTILES = (("min", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max", 1.0))
+ProgramShards = Mapping[str, Sequence[Path]]
+"""Name of a program -> its shards of one task and chip; one, or several parts."""
+Fingerprints = npt.NDArray[np.bytes_]
+"""Fingerprints as 16-byte strings, which sort and compare fast, [k]."""
+
+# What the program spends on each kernel without any tuning: runtime and executions.
+_UNTUNED = {
+    "tile": ("kernel_default_ns", "kernel_runs"),
+    "fusion": ("kernel_runtime_ns", "kernel_default_runs"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,63 +89,73 @@ class LeakageReport:
         }
 
 
-def leakage_audit(split: Split, shards: Sequence[Shard]) -> LeakageReport:
+def shards_by_program(folder: Path) -> dict[str, tuple[Path, ...]]:
+    """The shards below a folder of one task and chip, by the program that they say they are of.
+
+    Raises:
+        DataError: if there is no such folder, a shard is damaged, or they are of several chips.
+    """
+    found: dict[str, list[Path]] = {}
+    chips: dict[str, Path] = {}
+    for path in list_shards(folder):
+        metadata = Shard.open(path).metadata
+        found.setdefault(str(metadata["program"]), []).append(path)
+        chips.setdefault(str(metadata["chip"]), path)
+    if len(chips) > 1:
+        raise DataError(f"shards of {', '.join(sorted(chips))}", where=folder, expected="one chip")
+    return {name: tuple(paths) for name, paths in sorted(found.items())}
+
+
+def leakage_audit(split: Split, shards: ProgramShards) -> LeakageReport:
     """Counts kernels of test and validation programs that occur in training programs, by fingerprint.
 
     Args:
         split: the programs by set.
-        shards: one per program, all of one chip (fingerprints do not depend on it, runtimes do); shards of
-            programs that the split drops are passed over.
+        shards: of one task and chip (fingerprints do not depend on the chip, runtimes do). Programs of the
+            split that the task has no samples of count nothing; those that the split drops are passed over.
 
     Raises:
-        DataError: if shards are of several chips, if a program has two, or if one of the split has none.
+        DataError: if a shard is damaged or holds no kernels.
     """
-    by_program = _by_program(shards)
-    for part in ("train", "validation", "test"):
-        missing = sorted(set(split.sets()[part]) - by_program.keys())
-        if missing:
-            raise DataError(f"no shard of {', '.join(missing)}", where=f"split {split.name}", field=part)
-    seen = np.unique(np.concatenate([_fingerprints(by_program[name]) for name in split.train]))
-    per_test = tuple((name, _leakage(by_program[name], seen)) for name in split.test)
-    validation = [_leakage(by_program[name], seen) for name in split.validation]
-    return LeakageReport(split.name, _sum(leakage for _, leakage in per_test), _sum(validation), per_test)
+    sets = split.restricted(shards)
+    training = [path for name in sets["train"] for path in shards[name]]
+    found: dict[str, dict[str, Leakage]] = {}
+    for part in ("test", "validation"):
+        watched = [path for name in sets[part] for path in shards[name]]
+        common = common_fingerprints(watched, training)
+        found[part] = {name: _sum(_leakage(path, common) for path in shards[name]) for name in sets[part]}
+    totals = {part: _sum(leaks.values()) for part, leaks in found.items()}
+    return LeakageReport(split.name, totals["test"], totals["validation"], tuple(found["test"].items()))
 
 
-def dataset_card(shards: Sequence[Shard]) -> dict[str, object]:
-    """What a data set holds, chip by chip and over all: counts and distributions.
+def common_fingerprints(watched: Iterable[Path], training: Iterable[Path]) -> Fingerprints:
+    """Fingerprints of kernels in the shards `watched` that also occur in the shards `training`, sorted.
 
-    Returns:
-        for each chip: programs, applications, kernels, unique_kernels (by fingerprint), configs, failed,
-        device_seconds, and under `distributions` the minimum, tenths, median and maximum over kernels of
-        tile_space_size, configs_per_kernel, nodes_per_kernel (inputs and instructions), default_runtime_ns
-        and runs_per_program, and over configs of runtime_ns.
+    Holds the fingerprints of `watched` in memory, and of `training` one shard's at a time.
+
+    Raises:
+        DataError: if a shard is damaged or holds no kernels.
     """
-    chips = sorted({str(shard.metadata["chip"]) for shard in shards})
-    return {chip: _card([shard for shard in shards if shard.metadata["chip"] == chip]) for chip in chips}
+    parts = [np.unique(fingerprints(Shard.open(path))) for path in watched]
+    mine = np.unique(np.concatenate([np.empty(0, "S16"), *parts]))
+    seen = np.zeros(len(mine), bool)
+    for path in training if len(mine) else ():
+        theirs = fingerprints(Shard.open(path))
+        places = np.minimum(np.searchsorted(mine, theirs), len(mine) - 1)
+        seen[places[mine[places] == theirs]] = True
+    return mine[seen]
 
 
-def _by_program(shards: Sequence[Shard]) -> dict[str, Shard]:
-    chips = {str(shard.metadata["chip"]) for shard in shards}
-    if len(chips) > 1:
-        raise DataError(f"shards of {', '.join(sorted(chips))}", where="leakage audit", expected="one chip")
-    by_program: dict[str, Shard] = {}
-    for shard in shards:
-        name = str(shard.metadata["program"])
-        if name in by_program:
-            raise DataError(f"a second shard of {name}", where=shard.path, expected="one per program")
-        by_program[name] = shard
-    return by_program
+def fingerprints(shard: Shard) -> Fingerprints:
+    """Fingerprints of a shard's kernels, [k]. Raises: DataError, if it holds no kernels."""
+    return np.ascontiguousarray(shard["kernel_fingerprint"]).view("S16").reshape(-1)
 
 
-def _fingerprints(shard: Shard) -> npt.NDArray[np.void]:
-    """Fingerprints as opaque 16-byte values, [k]."""
-    return np.ascontiguousarray(shard["kernel_fingerprint"]).view("V16").reshape(-1)
-
-
-def _leakage(shard: Shard, seen: npt.NDArray[np.void]) -> Leakage:
-    # What the program spends on each kernel without any tuning.
-    runtime = shard["kernel_default_ns"] * shard["kernel_runs"]
-    leaked = np.isin(_fingerprints(shard), seen)
+def _leakage(path: Path, common: Fingerprints) -> Leakage:
+    shard = Shard.open(path)
+    runtime_ns, runs = _UNTUNED[shard.record.name]
+    runtime = shard[runtime_ns] * shard[runs]
+    leaked = np.isin(fingerprints(shard), common)
     return Leakage(
         kernels=len(runtime),
         leaked_kernels=int(leaked.sum()),
@@ -151,38 +172,3 @@ def _sum(parts: Iterable[Leakage]) -> Leakage:
         runtime_ns += part.runtime_ns
         leaked_runtime_ns += part.leaked_runtime_ns
     return Leakage(kernels, leaked_kernels, runtime_ns, leaked_runtime_ns)
-
-
-def _card(shards: Sequence[Shard]) -> dict[str, object]:
-    fingerprints = np.concatenate([_fingerprints(shard) for shard in shards])
-    nodes = [
-        np.diff(shard["kernel_inputs_offsets"]) + np.diff(shard["kernel_instructions_offsets"])
-        for shard in shards
-    ]
-    distributions = {
-        "tile_space_size": [shard["kernel_space_size"] for shard in shards],
-        "configs_per_kernel": [np.diff(shard["config_offsets"]) for shard in shards],
-        "nodes_per_kernel": nodes,
-        "default_runtime_ns": [shard["kernel_default_ns"] for shard in shards],
-        "runs_per_program": [shard["kernel_runs"] for shard in shards],
-        "runtime_ns": [shard["config_runtime_ns"] for shard in shards],
-    }
-    return {
-        "programs": len(shards),
-        "applications": len({str(shard.metadata.get("application", "")) for shard in shards}),
-        "kernels": len(fingerprints),
-        "unique_kernels": len(np.unique(fingerprints)),
-        "configs": sum(shard.num_configs for shard in shards),
-        "failed": sum(int(shard.metadata.get("num_failed", 0)) for shard in shards),
-        "device_seconds": round(sum(float(shard.metadata.get("device_seconds", 0.0)) for shard in shards), 6),
-        "distributions": {name: _quantiles(values) for name, values in distributions.items()},
-    }
-
-
-def _quantiles(parts: Sequence[npt.NDArray[np.int64]]) -> dict[str, int]:
-    values = np.concatenate(parts)
-    if len(values) == 0:
-        return {}
-    # Values that occur, not means of two of them.
-    found = np.quantile(values, [share for _, share in _QUANTILES], method="lower")
-    return {name: int(value) for (name, _), value in zip(_QUANTILES, found, strict=True)}

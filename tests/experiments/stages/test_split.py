@@ -40,6 +40,17 @@ def test_own_programs_are_added_to_the_test_set(name: str) -> None:
     assert (with_own.train, with_own.validation) == (without.train, without.validation)
 
 
+def test_programs_built_like_tested_ones_are_dropped() -> None:
+    builders = ("cell(size=1)", "cell()", "cell(size=2)", "other()", "", "", "", "")
+    programs = tuple(
+        ProgramInfo(program.name, program.application, builder)
+        for program, builder in zip(PROGRAMS, builders, strict=True)
+    )
+    split = make_split(_params(), "manual", programs, Path("p.yaml"))
+    assert split.dropped == ("p1", "p2")
+    assert "cell" in split.reasons["p2"]
+
+
 def test_impossible_splits_name_the_parameter() -> None:
     random = RandomSplitParams(seed=0, num_validation=1, num_test=2, test_applications=("Nothing",))
     with pytest.raises(ParamsError, match=r"p\.yaml: split\.random\.test_applications: no program"):

@@ -6,21 +6,27 @@ A user's own programs are always tested on and never trained on: that is what th
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import write_json
+from costbench.datasets.card import dataset_card, set_counts
 from costbench.datasets.splits import ProgramInfo, Split, manual_split, random_split, write_split
-from costbench.datasets.storage import Shard, list_shards, verify_shard
-from costbench.datasets.validation import dataset_card, leakage_audit
+from costbench.datasets.storage import list_shards, verify_shard
+from costbench.datasets.validation import ProgramShards, leakage_audit, shards_by_program
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_section
+from costbench.workloads.manifest import all_programs
 
 _log = logging.getLogger(__name__)
 _USER = "user:"
+TASKS = ("tile", "fusion", "layout")
+_AUDITED = ("tile", "fusion")
+Tree = dict[str, dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class ManualSplitParams:
         num_validation: programs to choose models by.
         test_programs: programs to report on.
         held_out_applications: their applications, and others too close to them.
-        dropped: further programs too close to them.
+        dropped: further programs too close to them, where no shared builder says so.
     """
 
     seed: int
@@ -79,7 +85,9 @@ class SplitParams:
 
 
 def run(params: Path) -> None:
-    """Write `<split>.json`, `leakage.json` and `card.json`.
+    """Write `<split>.json`, `leakage.json`, `counts.json` and `card.json`.
+
+    The card and the counts are of every task that has samples; leaks are counted where samples are kernels.
 
     Raises:
         CostbenchError: for parameters that fit no split of the programs, or damaged shards.
@@ -88,24 +96,33 @@ def run(params: Path) -> None:
     section = load_section(params, "split", SplitParams)
     made, folder = workspace.stage("generate"), workspace.stage("split")
     before = read_identity(made)
-    by_chip = _shards_by_chip(made / "tile")
-    programs = _programs(next(iter(by_chip.values())))
-    audits: dict[str, dict[str, object]] = {}
+    shards = _shards(made)
+    programs = _programs(shards, workspace.programs)
+    splits = []
     for name in section.names:
         split = make_split(section, name, programs, params)
+        splits.append(split)
         write_split(folder / f"{name}.json", split)
-        for chip, shards in by_chip.items():
-            report = leakage_audit(split, shards)
-            audits.setdefault(name, {})[chip] = report.to_dict()
-            _log.info(
-                "%s split, %s: %s programs to train, validate, test; %.0f%% of test kernels seen in training",
-                name,
-                chip,
-                "/".join(str(len(part)) for part in (split.train, split.validation, split.test)),
-                100 * report.test.share_of_kernels,
-            )
-    write_json(folder / "leakage.json", audits)
-    write_json(folder / "card.json", dataset_card([shard for shards in by_chip.values() for shard in shards]))
+        for program, reason in split.reasons.items():
+            _log.info("%s split: %s is dropped, being %s", name, program, reason)
+    card: Tree = {}
+    leakage: dict[str, Tree] = {}
+    counts: dict[str, Tree] = {}
+    for (task, chip), programs_of in shards.items():
+        card.setdefault(task, {})[chip] = dataset_card(programs_of)
+        for split in splits:
+            counted = set_counts(split, programs_of)
+            counts.setdefault(task, {}).setdefault(split.name, {})[chip] = counted
+            sizes = "/".join(str(counted[part]["programs"]) for part in ("train", "validation", "test"))
+            _log.info("%s, %s, %s: %s programs to train, validate, test", split.name, task, chip, sizes)
+            if task in _AUDITED:
+                report = leakage_audit(split, programs_of)
+                leakage.setdefault(task, {}).setdefault(split.name, {})[chip] = report.to_dict()
+                share = 100 * report.test.share_of_kernels
+                _log.info("  %.1f%% of %d test kernels seen in training", share, report.test.kernels)
+    write_json(folder / "leakage.json", leakage)
+    write_json(folder / "counts.json", counts)
+    write_json(folder / "card.json", card)
     write_identity(folder, identify(section, before.data_digest, before))
 
 
@@ -133,16 +150,29 @@ def make_split(section: SplitParams, name: str, programs: tuple[ProgramInfo, ...
     return replace(split, test=tuple(sorted((*split.test, *own))))
 
 
-def _shards_by_chip(folder: Path) -> dict[str, list[Shard]]:
-    by_chip: dict[str, list[Shard]] = {}
-    for path in list_shards(folder):
-        shard = verify_shard(path)
-        by_chip.setdefault(str(shard.metadata["chip"]), []).append(shard)
-    if not by_chip:
+def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
+    """The shards of each (task, chip), every byte of them compared with its digest."""
+    found: dict[tuple[str, str], ProgramShards] = {}
+    for task in TASKS:
+        chips = sorted(path for path in (folder / task).glob("*") if path.is_dir())
+        for chip in chips:
+            for path in list_shards(chip):
+                verify_shard(path)
+            programs = shards_by_program(chip)
+            if programs:
+                found[task, chip.name] = programs
+    if not found:
         raise DataError("no shards", where=folder, expected="shards made by the stage `generate`")
-    return by_chip
+    return found
 
 
-def _programs(shards: list[Shard]) -> tuple[ProgramInfo, ...]:
-    infos = (ProgramInfo(str(s.metadata["program"]), str(s.metadata["application"])) for s in shards)
-    return tuple(sorted(infos, key=lambda info: info.name))
+def _programs(shards: Mapping[tuple[str, str], ProgramShards], folder: Path) -> tuple[ProgramInfo, ...]:
+    """What the manifest says of the programs that there are samples of, by name."""
+    known = {entry.name: entry for entry in all_programs(folder)}
+    names = sorted({name for programs in shards.values() for name in programs})
+    for name in names:
+        if name not in known:
+            raise DataError(
+                f"no program {name!r}, of which there are shards", where=folder, expected="generate again"
+            )
+    return tuple(ProgramInfo(name, known[name].application, known[name].builder) for name in names)
