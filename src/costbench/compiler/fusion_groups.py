@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled
-from costbench.compiler.group_graph import Groups, members_of, merge, new_groups
+from costbench.compiler.group_graph import Groups, copy_groups, members_of, merge, new_groups
 from costbench.compiler.group_reads import NOWHERE, Extent, GroupReads, group_reads
 from costbench.compiler.reads import ReadGraph
 
@@ -44,17 +44,28 @@ class Shaping(NamedTuple):
 class KernelGroups:
     """The kernels of one computation while they are being put together.
 
+    Args:
+        graph: reads of the computation.
+        start: groups of the same graph to set out from; every node on its own if there are none.
+
     Attributes:
         graph: reads of the computation.
         reads: the same as arrays.
+        extents: what loops may run over, by number.
         groups: who is together with whom.
         shaping: what the groups are like.
     """
 
-    def __init__(self, graph: ReadGraph) -> None:
+    def __init__(self, graph: ReadGraph, start: KernelGroups | None = None) -> None:
         self.graph = graph
-        self.reads, self._extents = group_reads(graph)
-        self.groups: Groups = new_groups([{read.source for read in reads} for reads in graph.reads])
+        self.groups: Groups
+        if start is not None:
+            self.reads, self.extents = start.reads, start.extents
+            self.groups = copy_groups(start.groups)
+            self.shaping = Shaping(*(array.copy() for array in start.shaping))
+            return
+        self.reads, self.extents = group_reads(graph)
+        self.groups = new_groups([{read.source for read in reads} for reads in graph.reads])
         count = len(graph.kinds)
         self.shaping = Shaping(
             self.reads.anchor.copy(),
@@ -81,7 +92,7 @@ class KernelGroups:
 
     def extent(self, group: int) -> Extent:
         """What the group's loops run over."""
-        return self._extents[self.shaping.extent[group]]
+        return self.extents[self.shaping.extent[group]]
 
     def rank(self, group: int) -> int:
         """Place in an order in which all kernels can run."""
@@ -239,19 +250,30 @@ def join(g: Groups, reads: GroupReads, shaping: Shaping, first: int, second: int
 def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: IntArray, users: IntArray) -> None:
     """Merges the two ends of every edge as far as kernels allow, until that merges nothing more."""
     waiting = np.arange(len(sources))
+    # A pair that was refused is refused again unless one of the two has grown:
+    # nothing else can take away what stood between them.
+    version = np.zeros(len(g.group), dtype=np.int64)
+    tried = np.full(len(sources), -1, dtype=np.int64)
+    merges = 0
     while True:
         count = 0
         for edge in waiting:
             first, second = g.group[sources[edge]], g.group[users[edge]]
             if first == second:
                 continue
-            if reads_any(g, reads, first, second):
-                done = fuse(g, reads, shaping, first, second)
-            elif reads_any(g, reads, second, first):
-                done = fuse(g, reads, shaping, second, first)
+            done = False
+            if tried[edge] < max(version[first], version[second]):
+                if reads_any(g, reads, first, second):
+                    done = fuse(g, reads, shaping, first, second)
+                elif reads_any(g, reads, second, first):
+                    done = fuse(g, reads, shaping, second, first)
+                else:
+                    done = join(g, reads, shaping, first, second)
+                tried[edge] = merges
+            if done:
+                merges += 1
+                version[g.group[sources[edge]]] = merges
             else:
-                done = join(g, reads, shaping, first, second)
-            if not done:
                 waiting[count] = edge
                 count += 1
         if count == len(waiting):

@@ -8,6 +8,7 @@ Among n kernels two different ones share a hash with probability n^2 / 2^65: 1e-
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from costbench.compiled import compiled
 from costbench.compiler.kernel_views import BodyArrays, KernelArrays
+from costbench.hlo.fingerprint import ModuleFingerprints
 
 HashArray = npt.NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -34,6 +36,16 @@ class Labels(NamedTuple):
 
     instruction: HashArray
     shape: HashArray
+
+
+def labels_of(fingerprints: ModuleFingerprints, computation: int) -> Labels:
+    """The hashes of a computation's instructions."""
+    instructions, shapes = fingerprints.label_digests(computation)
+    return Labels(_numbers(instructions), _numbers(shapes))
+
+
+def _numbers(digests: Sequence[bytes]) -> HashArray:
+    return np.frombuffer(b"".join(digest[:8] for digest in digests), dtype="<u8").astype(np.uint64)
 
 
 @compiled

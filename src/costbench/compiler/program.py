@@ -66,9 +66,14 @@ def compile_program(
         name: under which it is known.
         unknown_trip_count: iterations of a loop about which nothing is known.
     """
-    placed = assign_layouts(fold_reversals(module))
+    placed = place(module)
     counts = execution_counts(placed, unknown_trip_count=unknown_trip_count)
     return assemble(placed, name, default_fusions(placed, counts), counts)
+
+
+def place(module: HloModule) -> HloModule:
+    """A canonical program, layouts assigned and copies inserted."""
+    return assign_layouts(fold_reversals(module))
 
 
 def default_fusions(module: HloModule, counts: Sequence[int]) -> dict[int, KernelGroups]:

@@ -56,6 +56,14 @@ class ModuleFingerprints:
         labels = {p: self._label(body[p]) for p in sorted(instructions)}
         return self._combine(body, labels, first, outputs).hex()
 
+    def label_digests(self, computation: int) -> tuple[list[bytes], list[bytes]]:
+        """For every instruction, digests of its own label and of what counts of it as an input; 16 bytes."""
+        body = self._module.computations[computation].instructions
+        return (
+            [_digest(self._label(inst)) for inst in body],
+            [_digest(b"input " + _shape_text(inst.shape).encode()) for inst in body],
+        )
+
     def called(self, computation: int) -> bytes:
         """Digest of a whole computation, parameters told apart by their numbers; 16 bytes."""
         known = self._called.get(computation)
