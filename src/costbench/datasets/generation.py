@@ -7,21 +7,19 @@ What a task makes is told in `tile_generation` and its neighbours; here is how t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
-import joblib
 import zstandard
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from costbench.artifacts import write_bytes
-from costbench.errors import DataError
 from costbench.hlo.module import HloModule
 from costbench.hlo.writer import module_to_bytes
+from costbench.workers import Backend, run_each
 
-_ATTEMPTS = 3
+__all__ = ["Backend", "OnDone", "ShardSummary", "Task", "generate", "write_compiled_program"]
 _ZSTD_LEVEL = 10
 
 
@@ -77,21 +75,6 @@ class Task(Protocol):
         """What its finished shards hold, in the order of `paths`."""
 
 
-@dataclass(frozen=True)
-class Backend:
-    """Where tasks are done.
-
-    Attributes:
-        kind: `loky`, processes of this machine.
-        jobs: processes of one thread each.
-        scheduler: address of a Dask scheduler.
-    """
-
-    kind: Literal["loky", "dask"] = "loky"
-    jobs: int = 1
-    scheduler: str = ""
-
-
 OnDone = Callable[[ShardSummary], None]
 
 
@@ -112,52 +95,35 @@ def generate(
         summaries in the order of `tasks` and of their paths.
 
     Raises:
+        ParamsError: if the backend cannot be used.
         DataError: if workers keep dying.
         CostbenchError: whatever a task raises.
     """
-    found: dict[int, tuple[ShardSummary, ...]] = {}
-    for index, task in enumerate(tasks):
+    found: dict[str, tuple[ShardSummary, ...]] = {}
+    for task in tasks:
         if task.is_done():
-            found[index] = task.summaries()
-            _tell(on_kept, found[index])
-    for _ in range(_ATTEMPTS):
-        missing = {index: task for index, task in enumerate(tasks) if index not in found}
-        if not missing:
-            break
-        try:
-            for index, summaries in _run(missing, backend):
-                found[index] = summaries
-                _tell(on_done, summaries)
-        except TerminatedWorkerError:
-            continue
-    left = [task.paths[0] for index, task in enumerate(tasks) if index not in found]
-    if left:
-        raise DataError("workers died repeatedly while making it", where=left[0], expected="enough memory")
-    return tuple(summary for index in range(len(tasks)) for summary in found[index])
+            found[_key(task)] = task.summaries()
+            _tell(on_kept, found[_key(task)])
+    # Long tasks first, so that none is left over at the end.
+    longest_first = sorted(tasks, key=lambda task: (-task.weight, _key(task)))
+    missing = {_key(task): task for task in longest_first if _key(task) not in found}
+    found |= run_each(_make, missing, backend, lambda key, summaries: _tell(on_done, summaries))
+    return tuple(summary for task in tasks for summary in found[_key(task)])
+
+
+def _key(task: Task) -> str:
+    return str(task.paths[0])
+
+
+def _make(task: Task) -> tuple[ShardSummary, ...]:
+    task.make()
+    return task.summaries()
 
 
 def _tell(listener: OnDone | None, summaries: Sequence[ShardSummary]) -> None:
     if listener is not None:
         for summary in summaries:
             listener(summary)
-
-
-def _run(tasks: dict[int, Task], backend: Backend) -> Iterator[tuple[int, tuple[ShardSummary, ...]]]:
-    if backend.jobs == 1 or len(tasks) == 1:
-        for index, task in tasks.items():
-            yield _make(index, task)
-        return
-    # Long tasks first, so that none is left over at the end.
-    longest_first = sorted(tasks.items(), key=lambda item: (-item[1].weight, str(item[1].paths[0])))
-    parallel = joblib.Parallel(
-        n_jobs=backend.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1
-    )
-    yield from parallel(joblib.delayed(_make)(index, task) for index, task in longest_first)
-
-
-def _make(index: int, task: Task) -> tuple[int, tuple[ShardSummary, ...]]:
-    task.make()
-    return index, task.summaries()
 
 
 def write_compiled_program(path: Path, module: HloModule) -> None:

@@ -9,21 +9,25 @@ from typing import Literal
 
 import numpy as np
 
-from costbench.datasets.splits import read_split
+from costbench.datasets.splits import Split, read_split
 from costbench.datasets.tile_kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.validation import common_fingerprints
 from costbench.errors import choose
 from costbench.experiments.cost_models import COST_MODELS, ModelSources
-from costbench.experiments.evaluation import EvaluatedKernel, Predict, evaluate_program
+from costbench.experiments.evaluation import ALL_KERNELS, BEST, EvaluatedKernel, Predict, evaluate_program
 from costbench.experiments.identity import git_revision, identify, read_identity, write_identity
-from costbench.experiments.parallel import run_each
+from costbench.experiments.kernel_kinds import kind_of
 from costbench.experiments.spec import Cell, cell_from_name
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.params import load_section
 from costbench.target import Architecture, load_target
+from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 ROWS_FILE = "rows.jsonl"
+UNSEEN = "unseen"
+"""The group of kernels that do not occur in training programs."""
 ModelName = Literal["learned", "analytical", "iterations", "random"]
 
 
@@ -60,6 +64,7 @@ class ProgramTask:
         program: by name.
         checkpoints: of the trained cells, by seed.
         params: of the stage.
+        seen: fingerprints of test kernels that also occur in training programs.
     """
 
     data: Path
@@ -67,14 +72,15 @@ class ProgramTask:
     program: str
     checkpoints: tuple[tuple[int, Path], ...]
     params: EvaluateParams
+    seen: frozenset[str]
 
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """(model, seed) -> metric -> value, and what the program is an instance of."""
+    """Group of kernels -> (model, seed) -> metric -> value, and what the program is an instance of."""
 
     application: str
-    metrics: dict[tuple[str, int], dict[str, float]]
+    metrics: dict[str, dict[tuple[str, int], dict[str, float]]]
 
 
 def run(params: Path) -> None:
@@ -92,14 +98,13 @@ def run(params: Path) -> None:
     def progress(name: str, result: ProgramResult) -> None:
         taus = (
             f"{model} {metrics.get('kendall_tau', np.nan):.2f}"
-            for (model, seed), metrics in result.metrics.items()
-            if seed == 0
+            for (model, seed), metrics in result.metrics[ALL_KERNELS].items()
+            if seed == 0 and model != BEST
         )
         _log.info("%s: tau %s", name, ", ".join(taus))
 
-    results = run_each(
-        evaluate_task, {name: task for name, (_, task) in tasks.items()}, workspace.jobs, progress
-    )
+    pieces = {name: task for name, (_, task) in tasks.items()}
+    results = run_each(evaluate_task, pieces, Backend(jobs=workspace.jobs), progress)
     revision = git_revision(workspace.root)
     rows = [
         MetricRow(
@@ -110,6 +115,7 @@ def run(params: Path) -> None:
             seed=seed,
             application=results[name].application,
             program=task.program,
+            kernels=group,
             metric=metric,
             value=value,
             params_digest=identity.params_digest,
@@ -117,7 +123,8 @@ def run(params: Path) -> None:
             git_revision=revision,
         )
         for name, (cell, task) in tasks.items()
-        for (model, seed), metrics in results[name].metrics.items()
+        for group, by_model in results[name].metrics.items()
+        for (model, seed), metrics in by_model.items()
         for metric, value in metrics.items()
     ]
     folder = workspace.stage("evaluate")
@@ -136,15 +143,20 @@ def evaluate_task(task: ProgramTask) -> ProgramResult:
         shard_path(task.data, task.chip, task.program), CompiledPrograms(task.data, 1), target.architecture
     )
     models = _models(task, target.architecture)
-    kernels = (_evaluated(shard, index) for index in range(len(shard)))
+    kernels = (_evaluated(shard, index, task.seen) for index in range(len(shard)))
     named = {f"{model}/{seed}": predict for (model, seed), predict in models.items()}
     found = evaluate_program(kernels, named, task.params.top_k, f"{task.program} on {task.chip}")
-    return ProgramResult(shard.application, {key: found[f"{key[0]}/{key[1]}"] for key in models})
+    keys = {f"{model}/{seed}": (model, seed) for model, seed in models} | {BEST: (BEST, 0)}
+    return ProgramResult(
+        shard.application,
+        {group: {keys[name]: value for name, value in by.items()} for group, by in found.items()},
+    )
 
 
-def _evaluated(shard: TileShard, index: int) -> EvaluatedKernel:
+def _evaluated(shard: TileShard, index: int, seen: frozenset[str]) -> EvaluatedKernel:
     measured = shard.kernel(index)
-    return EvaluatedKernel(measured.kernel, measured.tile_sizes, measured.runtime_ns, measured.runs)
+    groups = (kind_of(measured.kernel), *([UNSEEN] if measured.fingerprint not in seen else []))
+    return EvaluatedKernel(measured.kernel, measured.tile_sizes, measured.runtime_ns, measured.runs, groups)
 
 
 def _models(task: ProgramTask, architecture: Architecture) -> dict[tuple[str, int], Predict]:
@@ -165,7 +177,18 @@ def _tasks(workspace: Workspace, section: EvaluateParams) -> dict[str, tuple[Cel
         split = read_split(workspace.stage("split") / f"{cell.split}.json")
         seeds = sorted(c.seed for c in cells if Cell(c.task, c.split, c.chip, 0) == cell)
         checkpoints = tuple((seed, train / replace(cell, seed=seed).name) for seed in seeds)
+        seen = _seen(split, data, cell.chip)
         for program in split.test:
             name = f"{cell.task}, {cell.split} split, {cell.chip}, {program}"
-            tasks[name] = (cell, ProgramTask(data, cell.chip, program, checkpoints, section))
+            tasks[name] = (cell, ProgramTask(data, cell.chip, program, checkpoints, section, seen))
     return tasks
+
+
+def _seen(split: Split, data: Path, chip: str) -> frozenset[str]:
+    """Fingerprints of test kernels that also occur in training programs."""
+    tested, trained = (
+        [shard_path(data, chip, program) for program in names] for names in (split.test, split.train)
+    )
+    common = common_fingerprints(tested, trained)
+    # Byte strings of fixed length lose trailing zeros when they are taken out of an array.
+    return frozenset(bytes(one).ljust(16, b"\0").hex() for one in common)

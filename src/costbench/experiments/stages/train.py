@@ -18,7 +18,6 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.parallel import run_each
 from costbench.experiments.spec import Cell, grid
 from costbench.experiments.stages.entry import start_logging
 from costbench.experiments.tracking import Provenance, prepare, tracking_uri
@@ -26,6 +25,7 @@ from costbench.experiments.training_run import CellResult, CellTask, Tracking, t
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import load_section
 from costbench.training.fit import TrainSpec
+from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
@@ -86,7 +86,7 @@ def run(params: Path) -> None:
     def progress(name: str, result: CellResult) -> None:
         _log.info("%s: best %.4f after epoch %d", name, result.best_metric, result.best_epoch + 1)
 
-    run_each(_train, tasks, workspace.jobs, progress)
+    run_each(_train, tasks, Backend(jobs=workspace.jobs), progress)
     write_identity(folder, identity)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench.experiments.parallel import run_each
+from costbench.workers import Backend, run_each
 
 
 def _square(value: int) -> int:
@@ -30,7 +30,7 @@ def _die_once(marker: Path) -> str:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_keep_the_order_of_the_pieces(jobs: int) -> None:
     done: dict[str, int] = {}
-    found = run_each(_square, {"c": 3, "a": 1, "b": 2}, jobs, done.__setitem__)
+    found = run_each(_square, {"c": 3, "a": 1, "b": 2}, Backend(jobs=jobs), done.__setitem__)
     assert list(found.items()) == [("c", 9), ("a", 1), ("b", 4)]
     assert done == found
 
@@ -38,7 +38,7 @@ def test_results_keep_the_order_of_the_pieces(jobs: int) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_errors_keep_type_and_place(jobs: int) -> None:
     with pytest.raises(DataError, match="piece 1: broken"):
-        run_each(_fail, {"a": 1, "b": 1}, jobs, lambda name, result: None)
+        run_each(_fail, {"a": 1, "b": 1}, Backend(jobs=jobs), lambda name, result: None)
 
 
 def test_a_killed_worker_costs_its_piece_only(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_killed_worker_costs_its_piece_only(tmp_path: Path) -> None:
     pieces = {name: tmp_path / name for name in ("a", "b", "c")}
     (tmp_path / "a").write_text("")
     (tmp_path / "c").write_text("")
-    found = run_each(_die_once, pieces, 2, lambda name, result: done.append(name))
+    found = run_each(_die_once, pieces, Backend(jobs=2), lambda name, result: done.append(name))
     assert found == {"a": "a", "b": "b", "c": "c"}
     assert sorted(done) == ["a", "b", "c"]
 
@@ -57,4 +57,4 @@ def _die(value: int) -> None:
 
 def test_workers_that_keep_dying_are_an_error() -> None:
     with pytest.raises(DataError, match="workers died"):
-        run_each(_die, {"a": 1, "b": 2}, 2, lambda name, result: None)
+        run_each(_die, {"a": 1, "b": 2}, Backend(jobs=2), lambda name, result: None)
