@@ -6,7 +6,7 @@ A shard is one program on one chip. It depends on nothing but the program, the c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from costbench.compiler.program import UniqueKernel, compile_program, unique_ker
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import TileSpace, tile_space
 from costbench.datasets.generation import ShardSummary, write_compiled_program
+from costbench.datasets.kernel_columns import kernel_columns, offsets_of
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tile_kernels import compiled_program_path, shard_path
@@ -212,33 +213,19 @@ def _most_important(samples: list[_KernelSample], limit: int) -> list[_KernelSam
 
 def _columns(samples: Sequence[_KernelSample]) -> Mapping[str, npt.NDArray[np.generic]]:
     kernels = [s.unique.kernel for s in samples]
-    columns: dict[str, npt.NDArray[np.generic]] = {
-        "kernel_computation": np.array([k.computation for k in kernels], dtype=np.int32),
-        "kernel_fingerprint": np.array(
-            [list(bytes.fromhex(s.unique.fingerprint)) for s in samples], dtype=np.uint8
-        ).reshape(len(samples), 16),
+    return {
+        **kernel_columns(kernels, [s.unique.fingerprint for s in samples]),
         "kernel_runs": np.array([s.unique.runs_per_program for s in samples], dtype=np.int64),
         "kernel_space_size": np.array([s.space_size for s in samples], dtype=np.int64),
         "kernel_default_ns": np.array([s.default_ns for s in samples], dtype=np.int64),
-        "config_offsets": _offsets(len(s.ids) for s in samples),
-        "config_tile": _joined([s.ids for s in samples], np.dtype(np.int64)),
-        "config_runtime_ns": _joined([s.runtime_ns for s in samples], np.dtype(np.int64)),
+        "config_offsets": offsets_of(len(s.ids) for s in samples),
+        "config_tile": _joined([s.ids for s in samples]),
+        "config_runtime_ns": _joined([s.runtime_ns for s in samples]),
     }
-    for part in ("inputs", "instructions", "outputs"):
-        lists = [np.array(getattr(k, part), dtype=np.int32) for k in kernels]
-        columns[f"kernel_{part}_offsets"] = _offsets(len(positions) for positions in lists)
-        columns[f"kernel_{part}"] = _joined(lists, np.dtype(np.int32))
-    return columns
 
 
-def _offsets(lengths: Iterable[int]) -> IntArray:
-    return np.concatenate([[0], np.cumsum(list(lengths), dtype=np.int64)]).astype(np.int64)
-
-
-def _joined(
-    arrays: Sequence[npt.NDArray[np.generic]], dtype: np.dtype[np.generic]
-) -> npt.NDArray[np.generic]:
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
+def _joined(arrays: Sequence[IntArray]) -> IntArray:
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
 
 
 def _metadata(task: TileTask, samples: Sequence[_KernelSample]) -> dict[str, object]:

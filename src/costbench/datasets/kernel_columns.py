@@ -1,0 +1,36 @@
+"""Kernels as columns of a shard: references into the compiled program, lists laid end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+
+AnyArray = npt.NDArray[np.generic]
+
+
+def kernel_columns(kernels: Sequence[Kernel], fingerprints: Sequence[str]) -> dict[str, AnyArray]:
+    """The columns that say which kernels a shard is about (see `record_types`).
+
+    Args:
+        kernels: k of them.
+        fingerprints: of the kernels, 32 hexadecimal digits each.
+    """
+    digests = np.frombuffer(bytes.fromhex("".join(fingerprints)), dtype=np.uint8)
+    columns: dict[str, AnyArray] = {
+        "kernel_computation": np.array([k.computation for k in kernels], dtype=np.int32),
+        "kernel_fingerprint": digests.reshape(len(kernels), 16),
+    }
+    for part in ("inputs", "instructions", "outputs"):
+        lists = [getattr(kernel, part) for kernel in kernels]
+        columns[f"kernel_{part}_offsets"] = offsets_of(len(positions) for positions in lists)
+        columns[f"kernel_{part}"] = np.array([p for positions in lists for p in positions], dtype=np.int32)
+    return columns
+
+
+def offsets_of(lengths: Iterable[int]) -> npt.NDArray[np.int64]:
+    """Where lists of these lengths begin when they lie end to end, and where the last one ends, [k + 1]."""
+    return np.concatenate([[0], np.cumsum(list(lengths), dtype=np.int64)]).astype(np.int64)
