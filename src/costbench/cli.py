@@ -124,14 +124,33 @@ def collect(
 
 
 @app.command(rich_help_panel=_PIPELINE)
-def generate(params: Params = Path("params.yaml")) -> None:
-    """Compile the programs and measure tile sizes of their kernels on the simulated chips.
+def generate(
+    params: Params = Path("params.yaml"),
+    backend: Annotated[
+        str | None, typer.Option(help="`loky`: processes of this machine; `dask`: workers of a cluster.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Dask's scheduler: tcp://HOST:PORT, or its scheduler file (.json).")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes of this machine, one thread each.")] = None,
+) -> None:
+    """Compile the programs and measure their kernels' decisions on the simulated chips.
 
-    Finished shards are kept: after a kill, the next run goes on where it stopped.
+    One shard per program and chip. Finished shards are kept: after a kill, the next run goes on where it
+    stopped, and any number of processes or machines leaves the same bytes. What is not given here is
+    taken from the section `run` of the parameter file.
+
+    **On several machines** (needs the extra `scale` everywhere, and a folder that all of them see):
+
+    `dask scheduler` on one, `dask worker tcp://HOST:8786 --nthreads 1 --nworkers 8` on each, then
+
+    `costbench generate --params profiles/paper/params.yaml --scheduler tcp://HOST:8786`
     """
-    from costbench.experiments.stages.generate import run
+    from costbench.experiments.stages.entry import start_logging
+    from costbench.experiments.stages.generate import BackendFlags, run
 
-    _stage(run, params)
+    start_logging()
+    run(params, BackendFlags(backend, scheduler, jobs))
 
 
 @app.command(rich_help_panel=_PIPELINE)

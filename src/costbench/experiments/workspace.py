@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from costbench.params import load_section
+from costbench.workers import Backend
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class RunParams:
         reports: folder of tables, figures and the page.
         programs: folder of the corpus.
         jobs: processes that work side by side, of one thread each.
+        backend: where `generate` works: `loky`, on processes of this machine, or `dask`, on a cluster's.
+        scheduler: of Dask, tcp://host:port or its scheduler file; for the backend `dask`.
     """
 
     name: str
@@ -33,10 +37,11 @@ class RunParams:
     reports: str
     programs: str = "data/programs"
     jobs: int = 2
+    backend: Literal["loky", "dask"] = "loky"
+    scheduler: str = ""
 
     def __post_init__(self) -> None:
-        if self.jobs < 1:
-            raise ValueError(f"jobs is {self.jobs}, must be at least 1")
+        Backend(self.backend, self.jobs, self.scheduler)
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ class Workspace:
         reports: rendered results.
         programs: the corpus.
         jobs: processes.
+        backend: where `generate` works.
     """
 
     name: str
@@ -60,6 +66,7 @@ class Workspace:
     reports: Path
     programs: Path
     jobs: int
+    backend: Backend
 
     def stage(self, name: str) -> Path:
         """Output folder of a stage."""
@@ -75,5 +82,12 @@ def load_workspace(params: Path) -> Workspace:
     run = load_section(params, "run", RunParams)
     root = (params.parent / run.root).resolve()
     return Workspace(
-        run.name, root, params, root / run.out, root / run.reports, root / run.programs, run.jobs
+        name=run.name,
+        root=root,
+        params=params,
+        out=root / run.out,
+        reports=root / run.reports,
+        programs=root / run.programs,
+        jobs=run.jobs,
+        backend=Backend(run.backend, run.jobs, run.scheduler),
     )

@@ -43,12 +43,19 @@ def start_logging() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning)
 
 
-def stage_main(stage: Stage, name: str, description: str) -> None:
-    """The body of a script in `pipelines/`: `--params FILE`, then the stage; exits with its code."""
-    parser = argparse.ArgumentParser(prog=name, description=description)
+def stage_parser(name: str, description: str) -> argparse.ArgumentParser:
+    """What every script in `pipelines/` accepts: `--params FILE`."""
+    parser = argparse.ArgumentParser(
+        prog=name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--params", type=Path, default=Path("params.yaml"), help="parameter file (params.yaml)"
     )
-    options = parser.parse_args()
+    return parser
+
+
+def stage_main(stage: Stage, name: str, description: str) -> None:
+    """The body of a script in `pipelines/`: `--params FILE`, then the stage; exits with its code."""
+    options = stage_parser(name, description).parse_args()
     start_logging()
     raise SystemExit(guarded(lambda: stage(options.params), name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,18 +10,18 @@ from typing import Literal
 from costbench.artifacts import digest_files, read_json, remove_stale_temporaries, write_json
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.datasets.generation import Backend, ShardSummary, Task, generate
+from costbench.datasets.generation import Backend, Task, generate
 from costbench.datasets.tile_generation import FloatArray, Price, TileParams, TileTask
 from costbench.datasets.tile_kernels import compiled_program_path
-from costbench.errors import ChoiceError, CostbenchError, DataError
+from costbench.errors import ChoiceError, CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import code_digest, identify, write_identity
+from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.models.analytical import AnalyticalModel
 from costbench.params import load_section
 from costbench.target import Architecture, Target, load_target
 from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes
 
-_log = logging.getLogger(__name__)
 _CODE = (
     "hlo",
     "compiler",
@@ -64,7 +63,35 @@ class GenerateParams:
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
 
 
-def run(params: Path) -> None:
+@dataclass(frozen=True)
+class BackendFlags:
+    """Flags of the command line, which win over the section `run`; None where none was given.
+
+    Attributes:
+        backend: `loky` or `dask`; a scheduler alone means `dask`.
+        scheduler: of Dask.
+        jobs: processes of this machine.
+    """
+
+    backend: str | None = None
+    scheduler: str | None = None
+    jobs: int | None = None
+
+    def over(self, backend: Backend) -> Backend:
+        """`backend` with what was given in its place.
+
+        Raises:
+            ParamsError: for an unknown backend, no jobs, or Dask without a scheduler.
+        """
+        kind = self.backend or ("dask" if self.scheduler else backend.kind)
+        jobs = backend.jobs if self.jobs is None else self.jobs
+        try:
+            return Backend(kind, jobs, self.scheduler or backend.scheduler)  # type: ignore[arg-type]
+        except ValueError as error:
+            raise ParamsError(str(error), where="command line") from error
+
+
+def run(params: Path, flags: BackendFlags = BackendFlags()) -> None:
     """Make the shards that are missing, and remove those that are not asked for.
 
     Raises:
@@ -72,21 +99,12 @@ def run(params: Path) -> None:
     """
     workspace = load_workspace(params)
     section = load_section(params, "generate", GenerateParams)
+    backend = flags.over(workspace.backend)
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
     _clear(folder, tasks)
-    total = sum(len(task.paths) for task in tasks)
-    done = 0
-
-    def progress(summary: ShardSummary) -> None:
-        nonlocal done
-        done += 1
-        _log.info(
-            "[%d/%d] %s: %s on %s: %d kernels, %d samples",
-            done, total, summary.task, summary.name, summary.chip, summary.num_kernels, summary.num_samples,
-        )  # fmt: skip
-
-    summaries = generate(tasks, Backend(jobs=workspace.jobs), progress, progress)
+    with ShardProgress(sum(len(task.paths) for task in tasks)) as progress:
+        summaries = generate(tasks, backend, progress.made, progress.kept)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
     shards = [path for task in tasks for path in task.paths]
     write_identity(folder, identify(section, digest_files(shards, folder)[:16]))
