@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costbench.errors import HloError
+from costbench.hlo import fingerprint
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.fingerprint import ModuleFingerprints, module_fingerprint, subgraph_fingerprint
 from costbench.hlo.instruction import Instruction
@@ -177,6 +178,22 @@ def test_an_input_is_known_by_its_shape_only() -> None:
     prints = ModuleFingerprints(module)
     assert prints.subgraph(0, (x,), (left,), (left,)) == prints.subgraph(0, (y,), (right,), (right,))
     assert prints.subgraph(0, (x,), (left,), (left,)) != prints.subgraph(0, (x,), (y, right), (right,))
+
+
+@given(modules(), st.data())
+@pytest.mark.parametrize("kept", [0, 16])
+def test_what_is_kept_between_parts_changes_no_fingerprint(
+    kept: int, module: HloModule, data: st.DataObject
+) -> None:
+    body = module.entry_computation.instructions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fingerprint, "_MADE_PER_INSTRUCTION", kept)
+        shared = ModuleFingerprints(module)
+    for _ in range(4):
+        part = data.draw(st.sets(st.integers(0, len(body) - 1), min_size=1))
+        inputs = {o for p in part for o in body[p].operands} - part
+        views = module.entry, sorted(inputs), sorted(part), [max(part)]
+        assert shared.subgraph(*views) == subgraph_fingerprint(module, *views)
 
 
 def test_a_missing_operand_or_output_is_an_error() -> None:

@@ -17,17 +17,23 @@ says which argument is meant.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
+from typing import NamedTuple
 
 from costbench.errors import HloError
 from costbench.hlo.instruction import Instruction
+from costbench.hlo.memo import Memo
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
 
 _DIGEST_BYTES = 16
+_EMPTY = blake2b(digest_size=_DIGEST_BYTES)
+_MADE_PER_INSTRUCTION = 16
+"""First digests kept per instruction of a module."""
 _NOT_IN_LABEL = frozenset(
     {"name", "opcode", "shape", "operands", "called", "parameter_number", "control_predecessors", "literal"}
 )
@@ -37,44 +43,76 @@ _attributes_of = attrgetter(*_ATTRIBUTES)
 _NEUTRAL = _attributes_of(Instruction(name="", opcode=Opcode.UNKNOWN, shape=Shape(ElementType.INVALID)))
 
 
-class ModuleFingerprints:
-    """Fingerprints of parts of one module; called computations are digested once.
+class _Node(NamedTuple):
+    """What the two passes need of an instruction.
 
-    Use it where many kernels of a program are fingerprinted; the functions below are for single ones.
+    Attributes:
+        name: for messages.
+        label: everything that counts of it on its own.
+        operands: their positions.
+        places: operands with the place they stand at, as bytes.
+        made: first digests of instructions of this label, by the joined first digests of their operands.
+    """
+
+    name: str
+    label: bytes
+    operands: tuple[int, ...]
+    places: tuple[tuple[int, bytes], ...]
+    made: dict[bytes, bytes]
+
+
+class ModuleFingerprints:
+    """Fingerprints of parts of one module.
+
+    Use it where many kernels of a program are fingerprinted; the functions below are for single ones. Called
+    computations and labels are worked out once, and so is the first pass over what several kernels share:
+    what is kept grows with the module, not with the number of kernels.
     """
 
     def __init__(self, module: HloModule) -> None:
         self._module = module
         self._called: dict[int, bytes] = {}
+        self._made: dict[bytes, dict[bytes, bytes]] = {}
+        self._num_made = 0
+        self._most_made = _MADE_PER_INSTRUCTION * module.num_instructions
+        self._nodes: Memo[int, Memo[int, _Node]] = Memo(lambda c: Memo(partial(self._node, c)))
+        self._inputs: Memo[int, Memo[int, bytes]] = Memo(lambda c: Memo(partial(self._input, c)))
 
     def subgraph(
         self, computation: int, inputs: Sequence[int], instructions: Sequence[int], outputs: Sequence[int]
     ) -> str:
         """As `subgraph_fingerprint`, 32 hexadecimal digits."""
-        body = self._module.computations[computation].instructions
-        first = {p: _digest(b"input " + _shape_text(body[p].shape).encode()) for p in inputs}
-        labels = {p: self._label(body[p]) for p in sorted(instructions)}
-        return self._combine(body, labels, first, outputs).hex()
+        inside, digests = set(instructions), self._inputs[computation]
+        first = {position: digests[position] for position in inputs if position not in inside}
+        return self._combine(self._nodes[computation], sorted(inside), first, set(outputs)).hex()
 
     def label_digests(self, computation: int) -> tuple[list[bytes], list[bytes]]:
         """For every instruction, digests of its own label and of what counts of it as an input; 16 bytes."""
         body = self._module.computations[computation].instructions
-        return (
-            [_digest(self._label(inst)) for inst in body],
-            [_digest(b"input " + _shape_text(inst.shape).encode()) for inst in body],
-        )
+        nodes, inputs = self._nodes[computation], self._inputs[computation]
+        return [_digest(nodes[p].label) for p in range(len(body))], [inputs[p] for p in range(len(body))]
 
     def called(self, computation: int) -> bytes:
         """Digest of a whole computation, parameters told apart by their numbers; 16 bytes."""
         known = self._called.get(computation)
         if known is None:
             body = self._module.computations[computation]
-            labels = {p: self._label(inst, numbered=True) for p, inst in enumerate(body.instructions)}
-            known = self._combine(body.instructions, labels, {}, (body.root,))
+            nodes = Memo(partial(self._node, computation, numbered=True))
+            known = self._combine(nodes, range(len(body.instructions)), {}, {body.root})
             self._called[computation] = known
         return known
 
-    def _label(self, inst: Instruction, *, numbered: bool = False) -> bytes:
+    def _input(self, computation: int, position: int) -> bytes:
+        shape = self._module.computations[computation].instructions[position].shape
+        return _digest(b"input " + _shape_text(shape).encode())
+
+    def _node(self, computation: int, position: int, *, numbered: bool = False) -> _Node:
+        inst = self._module.computations[computation].instructions[position]
+        label = self._label(inst, numbered=numbered)
+        places = tuple((operand, place.to_bytes(4, "little")) for place, operand in enumerate(inst.operands))
+        return _Node(inst.name, label, inst.operands, places, self._made.setdefault(label, {}))
+
+    def _label(self, inst: Instruction, *, numbered: bool) -> bytes:
         parts = [f"{len(inst.operands)} {int(inst.opcode)} {_shape_text(inst.shape)}"]
         attributes = _attributes_of(inst)
         if attributes != _NEUTRAL:
@@ -85,36 +123,50 @@ class ModuleFingerprints:
         return "\n".join(parts).encode()
 
     def _combine(
-        self,
-        body: Sequence[Instruction],
-        labels: dict[int, bytes],
-        first: dict[int, bytes],
-        outputs: Iterable[int],
+        self, nodes: Memo[int, _Node], order: Sequence[int], first: dict[int, bytes], leaving: set[int]
     ) -> bytes:
-        """Both passes over nodes in `first` (already digested inputs) and `labels` (ascending positions)."""
-        for position, label in labels.items():
-            operands = body[position].operands
+        """Both passes over inputs, whose digests `first` holds, and the ascending positions of `order`."""
+        readers: dict[int, list[bytes]] = {position: [] for position in first}
+        walk: list[tuple[int, tuple[tuple[int, bytes], ...]]] = [(position, ()) for position in first]
+        for position in order:
+            name, label, operands, places, made = nodes[position]
             try:
-                first[position] = _digest(b"".join([first[o] for o in operands]) + label)
+                key = b"".join([first[operand] for operand in operands])
             except KeyError as error:
                 raise HloError(
                     f"operand at {error.args[0]} is neither an input nor among the instructions",
                     where=self._module.name,
-                    field=body[position].name,
+                    field=name,
                 ) from None
-        leaving = set(outputs)
+            first[position] = made.get(key) or self._make(made, key, label)
+            readers[position] = []
+            walk.append((position, places))
         if not leaving <= first.keys():
             raise HloError(f"outputs {sorted(leaving - first.keys())} are not part of the subgraph")
-        readers: dict[int, list[bytes]] = {position: [] for position in first}
         second = []
-        for position in sorted(first, reverse=True):
-            seen = first[position] + (b"out" if position in leaving else b"in")
-            digest = _digest(seen + b"".join(sorted(readers[position])))
+        walk.reverse()
+        for position, places in walk:
+            read_by = readers[position]
+            read_by.sort()
+            # A copy of an empty state is cheaper than a new one.
+            state = _EMPTY.copy()
+            state.update(first[position] + (b"out" if position in leaving else b"in") + b"".join(read_by))
+            digest = state.digest()
             second.append(digest)
-            if position in labels:
-                for place, operand in enumerate(body[position].operands):
-                    readers[operand].append(digest + place.to_bytes(4, "little"))
-        return _digest(b"".join(sorted(second)))
+            for operand, place in places:
+                readers[operand].append(digest + place)
+        second.sort()
+        return _digest(b"".join(second))
+
+    def _make(self, made: dict[bytes, bytes], key: bytes, label: bytes) -> bytes:
+        """The first digest of an instruction that is not kept yet."""
+        if self._num_made >= self._most_made:
+            self._num_made = 0
+            for others in self._made.values():
+                others.clear()
+        self._num_made += 1
+        digest = made[key] = _digest(key + label)
+        return digest
 
 
 def subgraph_fingerprint(
@@ -148,7 +200,9 @@ def module_fingerprint(module: HloModule) -> str:
 
 
 def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
+    state = _EMPTY.copy()
+    state.update(data)
+    return state.digest()
 
 
 def _shape_text(shape: Shape) -> str:

@@ -1,0 +1,27 @@
+"""Tables that fill themselves: what is asked for the first time is made and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Memo(dict[Key, Value], Generic[Key, Value]):
+    """A dict in which a missing key gets the value that `make` gives it.
+
+    Looking up what is there costs no more than in a plain dict. It belongs to whoever made it and lives as
+    long; `get` and `in` make nothing.
+    """
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[Key], Value]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: Key) -> Value:
+        value = self[key] = self._make(key)
+        return value
