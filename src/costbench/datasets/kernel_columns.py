@@ -19,16 +19,20 @@ def kernel_columns(kernels: Sequence[Kernel], fingerprints: Sequence[str]) -> di
         kernels: k of them.
         fingerprints: of the kernels, 32 hexadecimal digits each.
     """
-    digests = np.frombuffer(bytes.fromhex("".join(fingerprints)), dtype=np.uint8)
     columns: dict[str, AnyArray] = {
         "kernel_computation": np.array([k.computation for k in kernels], dtype=np.int32),
-        "kernel_fingerprint": digests.reshape(len(kernels), 16),
+        "kernel_fingerprint": digests_of(fingerprints),
     }
     for part in ("inputs", "instructions", "outputs"):
         lists = [getattr(kernel, part) for kernel in kernels]
         columns[f"kernel_{part}_offsets"] = offsets_of(len(positions) for positions in lists)
         columns[f"kernel_{part}"] = np.array([p for positions in lists for p in positions], dtype=np.int32)
     return columns
+
+
+def digests_of(fingerprints: Sequence[str]) -> npt.NDArray[np.uint8]:
+    """Fingerprints of 32 hexadecimal digits as bytes, [k, 16]."""
+    return np.frombuffer(bytes.fromhex("".join(fingerprints)), dtype=np.uint8).reshape(-1, 16)
 
 
 def offsets_of(lengths: Iterable[int]) -> npt.NDArray[np.int64]:

@@ -21,7 +21,7 @@ def _offsets(key: str, meaning: str) -> Column:
     )
 
 
-# Letters: k kernels, i inputs, n instructions, o outputs (all kernels together), c decisions (all together).
+# Letters: k kernels, d dropped ones; of all kernels together: i inputs, n instructions, o outputs, c decisions.
 _KERNEL = (
     Column(
         key="kernel_computation",
@@ -154,6 +154,13 @@ FUSION = RecordType(
             unit="ns",
             meaning="measured runtime at that tile size, the smallest of the runs",
             minimum=1,
+        ),
+        Column(
+            key="dropped_fingerprint",
+            dtype="|u1",
+            shape=("d", "16"),
+            unit="",
+            meaning="fingerprints of kernels that did not run: no tile fits, or the compile failed",
         ),
     ),
     runtime="kernel_runtime_ns",
