@@ -21,7 +21,7 @@ def _offsets(key: str, meaning: str) -> Column:
     )
 
 
-# Letters: k kernels, d dropped ones; of all kernels together: i inputs, n instructions, o outputs, c decisions.
+# Letters: k kernels, d dropped ones, and of all kernels i inputs, n instructions, o outputs, c decisions.
 _KERNEL = (
     Column(
         key="kernel_computation",
