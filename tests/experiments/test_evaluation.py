@@ -18,12 +18,12 @@ from tests.experiments.kernels import tanh_kernel
 KERNEL = tanh_kernel()
 
 
-def _measured(runtime: Sequence[int], runs: int = 1) -> EvaluatedKernel:
+def _measured(runtime: Sequence[int], runs: int = 1, groups: tuple[str, ...] = ()) -> EvaluatedKernel:
     count = len(runtime)
     # The tile size says which runtime is meant: a model can read it off.
     bounds = np.stack([np.array(runtime), np.arange(count)], axis=1)
     tiles = TileSizes(np.zeros((count, 0), dtype=np.int64), bounds)
-    return EvaluatedKernel(KERNEL, tiles, np.array(runtime), runs)
+    return EvaluatedKernel(KERNEL, tiles, np.array(runtime), runs, groups)
 
 
 def _truth(kernel: Kernel, tiles: TileSizes) -> npt.NDArray[np.float64]:
@@ -43,7 +43,7 @@ MODELS: dict[str, Predict] = {"truth": _truth, "backwards": _backwards, "constan
 
 def test_two_kernels_by_hand() -> None:
     kernels = [_measured([30, 10, 20], runs=2), _measured([5, 10])]
-    found = evaluate_program(kernels, MODELS, (1, 2), "program")
+    found = evaluate_program(kernels, MODELS, (1, 2), "program")["all"]
     assert found["truth"] == {
         "kendall_tau": 1.0,
         "ordered_pair_accuracy": 1.0,
@@ -67,10 +67,29 @@ def test_two_kernels_by_hand() -> None:
     assert constant["kendall_tau"] == 0.0
 
 
+def test_groups_of_kernels_by_hand() -> None:
+    kernels = [
+        _measured([30, 10, 20], runs=2, groups=("dot", "unseen")),
+        _measured([5, 10], groups=("dot",)),
+        _measured([4, 4], groups=("copy", "unseen")),
+    ]
+    found = evaluate_program(kernels, MODELS, (1,), "program")
+    assert sorted(found) == ["all", "copy", "dot", "unseen"]
+    assert found["dot"]["backwards"]["tile_size_ape"] == pytest.approx(100 * 45 / 25)
+    assert found["unseen"]["backwards"]["tile_size_ape"] == pytest.approx(100 * 40 / 24)
+    assert found["all"]["backwards"]["tile_size_ape"] == pytest.approx(100 * 45 / 29)
+    assert found["copy"]["backwards"]["tile_size_ape"] == 0.0
+    # Equal runtimes rank nothing, whatever group they are in.
+    assert "kendall_tau" not in found["copy"]["backwards"]
+    assert found["unseen"]["truth"]["kendall_tau"] == pytest.approx(1.0)
+    assert found["unseen"]["best"] == {"kernels": 2.0, "runtime_ns": 2 * 10 + 4}
+    assert found["all"]["best"] == {"kernels": 3.0, "runtime_ns": 2 * 10 + 5 + 4}
+
+
 def test_kernels_with_equal_runtimes_do_not_count_for_tau() -> None:
-    found = evaluate_program([_measured([7, 7]), _measured([1, 2])], MODELS, (1,), "program")
+    found = evaluate_program([_measured([7, 7]), _measured([1, 2])], MODELS, (1,), "program")["all"]
     assert found["truth"]["kendall_tau"] == 1.0
-    only = evaluate_program([_measured([7, 7])], MODELS, (1,), "program")
+    only = evaluate_program([_measured([7, 7])], MODELS, (1,), "program")["all"]
     assert "kendall_tau" not in only["truth"]
     assert only["truth"]["tile_size_ape"] == 0.0
 

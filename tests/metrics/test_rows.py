@@ -19,6 +19,7 @@ ROW = MetricRow(
     seed=0,
     application="RNN",
     program="rnn_gru",
+    kernels="all",
     metric="tile_size_ape",
     value=3.5,
     params_digest="p",

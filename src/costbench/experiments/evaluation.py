@@ -23,14 +23,28 @@ from costbench.metrics.selection import tile_size_ape, top_k_score
 Predict = Callable[[Kernel, TileSizes], npt.NDArray[np.float64]]
 
 
+ALL_KERNELS = "all"
+BEST = "best"
+"""Name under which stands what does not depend on a model."""
+
+
 @dataclass(frozen=True, eq=False)
 class EvaluatedKernel:
-    """What evaluation needs of a kernel: the view, its measured tile sizes, and how often it runs."""
+    """What evaluation needs of a kernel.
+
+    Attributes:
+        kernel: the view.
+        tile_sizes: those that were measured.
+        runtime_ns: their runtimes, int64 [n].
+        runs: how often the kernel runs in the program.
+        groups: names of groups of kernels that it belongs to, beside that of all.
+    """
 
     kernel: Kernel
     tile_sizes: TileSizes
     runtime_ns: npt.NDArray[np.int64]
     runs: int
+    groups: tuple[str, ...] = ()
 
 
 @dataclass
@@ -42,15 +56,21 @@ class _Tally:
     best_of_k: dict[int, list[float]] = field(default_factory=dict)
 
 
+ByModel = dict[str, dict[str, float]]
+"""Model -> metric -> value."""
+
+
 def evaluate_program(
     kernels: Iterable[EvaluatedKernel], models: Mapping[str, Predict], top_k: Sequence[int], where: str
-) -> dict[str, dict[str, float]]:
-    """Metrics of each model on one program.
+) -> dict[str, ByModel]:
+    """Metrics of each model on one program, over all its kernels and over each group of them.
 
     - `tile_size_ape` (percent) of the tile predicted fastest, kernels weighted by executions;
     - `kendall_tau` and `ordered_pair_accuracy`, means over kernels that have different runtimes;
     - `slowdown_at_<k>`, mean over kernels of (best of the k predicted fastest / best of all - 1);
-    - `top_<k>_score`, best runtime of the program / its runtime with the best of the k predicted fastest.
+    - `top_<k>_score`, best runtime of the program / its runtime with the best of the k predicted fastest;
+    - under the model `best`: `kernels`, how many there are, and `runtime_ns`, executions counted, of the
+      best tile sizes.
 
     Args:
         kernels: of one program.
@@ -59,7 +79,8 @@ def evaluate_program(
         where: names the program in errors.
 
     Returns:
-        model -> metric -> value; a metric that is not defined (no kernel ranks anything) is left out.
+        group of kernels (`all` and those that kernels name) -> model -> metric -> value; a metric that is not
+        defined (no kernel ranks anything) is left out.
 
     Raises:
         DataError: if there are no kernels, a runtime is not positive, or a model returns another number of
@@ -67,18 +88,35 @@ def evaluate_program(
     """
     best: list[float] = []
     runs: list[float] = []
+    members: dict[str, list[int]] = {ALL_KERNELS: []}
     tallies = {name: _Tally(best_of_k={k: [] for k in {1, *top_k}}) for name in models}
     for index, item in enumerate(kernels):
         place = f"{where}, kernel {index}"
         runtime = _runtimes(item.runtime_ns, place)
         best.append(float(runtime.min()))
         runs.append(float(item.runs))
+        for group in (ALL_KERNELS, *item.groups):
+            members.setdefault(group, []).append(index)
         for name, predict in models.items():
             cost = _costs(predict(item.kernel, item.tile_sizes), len(runtime), f"{place}, model {name}")
             _add(tallies[name], cost, runtime)
     if not best:
         raise DataError("no kernels to evaluate", where=where, expected="kernels with two or more tile sizes")
-    return {name: _metrics(tally, np.array(best), np.array(runs)) for name, tally in tallies.items()}
+    return {
+        group: _by_model(tallies, np.array(best), np.array(runs), np.array(indices))
+        for group, indices in sorted(members.items())
+    }
+
+
+def _by_model(
+    tallies: Mapping[str, _Tally],
+    best: npt.NDArray[np.float64],
+    runs: npt.NDArray[np.float64],
+    indices: npt.NDArray[np.int64],
+) -> ByModel:
+    best, runs = best[indices], runs[indices]
+    found = {name: _metrics(tally, best, runs, indices) for name, tally in tallies.items()}
+    return found | {BEST: {"kernels": float(len(indices)), "runtime_ns": float(best @ runs)}}
 
 
 def _runtimes(runtime_ns: npt.NDArray[np.int64], where: str) -> npt.NDArray[np.float64]:
@@ -103,13 +141,19 @@ def _add(tally: _Tally, cost: npt.NDArray[np.float64], runtime: npt.NDArray[np.f
         found.append(float(runtime[order[:k]].min()))
 
 
-def _metrics(tally: _Tally, best: npt.NDArray[np.float64], runs: npt.NDArray[np.float64]) -> dict[str, float]:
+def _metrics(
+    tally: _Tally,
+    best: npt.NDArray[np.float64],
+    runs: npt.NDArray[np.float64],
+    indices: npt.NDArray[np.int64],
+) -> dict[str, float]:
+    chosen = {k: np.array(found)[indices] for k, found in tally.best_of_k.items()}
     values = {
-        "tile_size_ape": tile_size_ape(tally.best_of_k[1], best, runs),
-        "kendall_tau": mean_without_nan(tally.tau),
-        "ordered_pair_accuracy": mean_without_nan(tally.accuracy),
+        "tile_size_ape": tile_size_ape(chosen[1], best, runs),
+        "kendall_tau": mean_without_nan(np.array(tally.tau)[indices]),
+        "ordered_pair_accuracy": mean_without_nan(np.array(tally.accuracy)[indices]),
     }
-    for k, chosen in tally.best_of_k.items():
-        values[f"slowdown_at_{k}"] = float(np.mean(np.array(chosen) / best - 1.0))
-        values[f"top_{k}_score"] = top_k_score(chosen, best, runs)
+    for k, found in chosen.items():
+        values[f"slowdown_at_{k}"] = float(np.mean(found / best - 1.0))
+        values[f"top_{k}_score"] = top_k_score(found, best, runs)
     return {name: value for name, value in sorted(values.items()) if not math.isnan(value)}

@@ -25,10 +25,11 @@ class MetricRow:
         task: `tile`.
         split: `random` or `manual`.
         chip: `tpu_v2` or `tpu_v3`.
-        model: `learned`, `analytical`, `random`, `iterations` or `best`.
+        model: `learned`, `analytical`, `random` or `iterations`; `best` for what depends on no model.
         seed: seed of the training run (or of the random ranking); 0 for models without one.
         application: application family of the program.
         program: name of the test program.
+        kernels: which of its kernels: `all`, `unseen` (those that training has not seen), or those of a kind.
         metric: name of the metric, unit included where it has one (`tile_size_ape`: percent).
         value: the number, finite.
         params_digest: identity of the parameters that the numbers follow from.
@@ -43,6 +44,7 @@ class MetricRow:
     seed: int
     application: str
     program: str
+    kernels: str
     metric: str
     value: float
     params_digest: str
@@ -52,7 +54,10 @@ class MetricRow:
     @property
     def key(self) -> tuple[str | int, ...]:
         """What may occur once only: everything but the value and the digests."""
-        return (self.task, self.split, self.chip, self.model, self.seed, self.program, self.metric)
+        return (
+            *(self.task, self.split, self.chip, self.model, self.seed),
+            *(self.program, self.kernels, self.metric),
+        )
 
 
 _TYPES: dict[str, type] = {"seed": int, "value": float}

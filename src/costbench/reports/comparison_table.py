@@ -29,7 +29,7 @@ def comparison_table(cell: Cell, seed: int) -> Table:
     """
     rows: list[tuple[Value, ...]] = []
     for baseline in cell.models:
-        if baseline in ("learned", "best"):
+        if baseline == "learned":
             continue
         for metric, name, sign in _METRICS:
             row = _row(cell, baseline, metric, name, sign, seed)

@@ -1,4 +1,4 @@
-"""What stands beside the results: the leakage audit, the data set's card, the curves of training.
+"""What stands beside the results: the leakage audit, counts of the splits, the curves of training.
 
 All are files that stages left behind, and are read strictly: they qualify the numbers beside them.
 """
@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from costbench.artifacts import read_bytes, read_json
 from costbench.errors import DataError, ParamsError
 from costbench.params import parse
 
-Quantiles = Mapping[str, Mapping[str, int]]
-"""Name of a quantity -> name of a quantile -> value."""
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Plain = TypeVar("_Plain", bound="DataclassInstance")
+TASKS = ("tile", "fusion", "layout")
+"""In the order in which tables show them."""
+PARTS = ("train", "validation", "test", "dropped")
 
 
 @dataclass(frozen=True)
@@ -33,22 +38,29 @@ class Leak:
 
 
 @dataclass(frozen=True)
-class ChipCard:
-    """Counts of one chip's samples."""
+class Counts:
+    """Samples of a set of programs (see `costbench.datasets.card`)."""
 
     programs: int
-    applications: int
     kernels: int
-    unique_kernels: int
-    configs: int
-    failed: int
-    device_seconds: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """Counts of one task, split and chip by set: train, validation, test, dropped."""
+
+    task: str
+    split: str
+    chip: str
+    sets: Mapping[str, Counts]
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The audit of one split on one chip: the whole test set, and each test program."""
+    """The audit of one task, split and chip: the whole test set, and each test program."""
 
+    task: str
     split: str
     chip: str
     test: Leak
@@ -61,34 +73,46 @@ def read_audits(path: Path) -> tuple[Audit, ...]:
     Raises:
         DataError: if the file is missing or is something else.
     """
-    content = _mapping(read_json(path), path, "")
     audits = []
-    for split in sorted(content, key=lambda name: (name != "random", name)):
-        for chip, report in sorted(_mapping(content[split], path, split).items()):
-            field = f"{split}.{chip}"
-            body = _mapping(report, path, field)
-            by_program = _mapping(body.get("by_program"), path, f"{field}.by_program")
-            leaks = {name: _leak(value, path, f"{field}.{name}") for name, value in by_program.items()}
-            audits.append(Audit(split, chip, _leak(body.get("test"), path, f"{field}.test"), leaks))
+    for task, split, chip, report in _leaves(path):
+        field = f"{task}.{split}.{chip}"
+        body = mapping(report, path, field)
+        by_program = mapping(body.get("by_program"), path, f"{field}.by_program")
+        leaks = {name: parsed(Leak, value, path, f"{field}.{name}") for name, value in by_program.items()}
+        audits.append(Audit(task, split, chip, parsed(Leak, body.get("test"), path, f"{field}.test"), leaks))
     return tuple(audits)
 
 
-def read_cards(path: Path) -> dict[str, tuple[ChipCard, Quantiles]]:
-    """Chip -> counts and distributions, from `card.json`.
+def read_counts(path: Path) -> tuple[SplitCounts, ...]:
+    """The counts of sets in `counts.json`, random split first.
 
     Raises:
         DataError: if the file is missing or is something else.
     """
-    cards: dict[str, tuple[ChipCard, Quantiles]] = {}
-    for chip, value in sorted(_mapping(read_json(path), path, "").items()):
-        body = dict(_mapping(value, path, chip))
-        shapes = _mapping(body.pop("distributions", {}), path, f"{chip}.distributions")
-        quantiles = {
-            name: {key: int(str(number)) for key, number in _mapping(found, path, f"{chip}.{name}").items()}
-            for name, found in shapes.items()
-        }
-        cards[chip] = (_parsed(ChipCard, body, path, chip), quantiles)
-    return cards
+    found = []
+    for task, split, chip, sets in _leaves(path):
+        field = f"{task}.{split}.{chip}"
+        body = mapping(sets, path, field)
+        if set(body) != set(PARTS):
+            raise DataError(f"{', '.join(body)}", where=path, field=field, expected=", ".join(PARTS))
+        counts = {part: parsed(Counts, body[part], path, f"{field}.{part}") for part in PARTS}
+        found.append(SplitCounts(task, split, chip, counts))
+    return tuple(found)
+
+
+def _leaves(path: Path) -> Iterator[tuple[str, str, str, object]]:
+    """(task, split, chip, value) of a file nested like that: tile first, random first."""
+    content = mapping(read_json(path), path, "")
+    for task in sorted(content, key=by_task):
+        splits = mapping(content[task], path, task)
+        for split in sorted(splits, key=lambda name: (name != "random", name)):
+            for chip, value in sorted(mapping(splits[split], path, f"{task}.{split}").items()):
+                yield task, split, chip, value
+
+
+def by_task(name: str) -> tuple[int, str]:
+    """Sorts tasks: those of `TASKS` in that order, others behind them."""
+    return (TASKS.index(name) if name in TASKS else len(TASKS), name)
 
 
 def read_history(path: Path, column: str) -> tuple[tuple[float, float], ...]:
@@ -106,34 +130,24 @@ def read_history(path: Path, column: str) -> tuple[tuple[float, float], ...]:
         ) from error
 
 
-def flat_numbers(
-    audits: Sequence[Audit], cards: Mapping[str, tuple[ChipCard, Quantiles]]
-) -> dict[str, float]:
-    """The audit and the counts for `summary.json`: `leakage/tile/...` and `dataset/tile/...`."""
-    flat: dict[str, float] = {}
-    for audit in audits:
-        for name in ("share_of_kernels", "share_of_runtime"):
-            flat[f"leakage/tile/{audit.split}/{audit.chip}/{name}"] = float(getattr(audit.test, name))
-    for chip, (card, _) in cards.items():
-        for name in ("programs", "applications", "kernels", "unique_kernels", "configs", "failed"):
-            flat[f"dataset/tile/{chip}/{name}"] = float(getattr(card, name))
-    return flat
+def flat_leaks(audits: Sequence[Audit]) -> dict[str, float]:
+    """Shares of the audits for `summary.json`: `leakage/{task}/{split}/{chip}/share_of_kernels` and so on."""
+    return {
+        f"leakage/{audit.task}/{audit.split}/{audit.chip}/{name}": float(getattr(audit.test, name))
+        for audit in audits
+        for name in ("share_of_kernels", "share_of_runtime")
+    }
 
 
-def _mapping(value: object, path: Path, field: str) -> Mapping[str, object]:
+def mapping(value: object, path: Path, field: str) -> Mapping[str, object]:
+    """The value, if it is a JSON object. Raises: DataError naming file and field, if not."""
     if not isinstance(value, Mapping):
         raise DataError(f"{type(value).__name__}", where=path, field=field, expected="an object")
     return value
 
 
-def _leak(value: object, path: Path, field: str) -> Leak:
-    return _parsed(Leak, value, path, field)
-
-
-_Plain = TypeVar("_Plain", Leak, ChipCard)
-
-
-def _parsed(cls: type[_Plain], value: object, path: Path, field: str) -> _Plain:
+def parsed(cls: type[_Plain], value: object, path: Path, field: str) -> _Plain:
+    """The value as `cls`, as strictly as parameters. Raises: DataError naming file and field."""
     try:
         return parse(cls, value, where=path, field=field)
     except ParamsError as error:

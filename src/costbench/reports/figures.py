@@ -1,45 +1,26 @@
-"""Figures as SVG and PNG, the same bytes for the same numbers.
+"""Results as figures: bars of each test program, curves of training.
 
-Colours are those of Okabe and Ito, which people with any colour vision can tell apart; ours and the
-paper's bars also differ in hatching, so the figure survives a black-and-white print.
+Ours and the paper's bars also differ in hatching, so a figure survives a black-and-white print.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from costbench.artifacts import atomic_path
 from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
+from costbench.reports.canvas import PALETTE, save, styled
 from costbench.reports.papers import PaperTable
 from costbench.reports.results import Cell
 from costbench.reports.summary import APE, TAU
 
 COLOURS = {"learned": "#0072B2", "analytical": "#E69F00", "iterations": "#009E73", "random": "#777777"}
 BASELINES = ("iterations", "random")
-
-
-@contextmanager
-def _styled() -> Iterator[None]:
-    """Matplotlib's defaults and our style, whatever the user's matplotlibrc says."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        # The salt makes element names, and with them the file, a function of the contents.
-        mpl.rc("svg", hashsalt="costbench", fonttype="none")
-        mpl.rc("font", family="sans-serif", size=9.0)
-        mpl.rc("axes", axisbelow=True, grid=True)
-        mpl.rc("axes.grid", axis="y")
-        mpl.rc("axes.spines", top=False, right=False)
-        mpl.rc("grid", color="#dddddd")
-        mpl.rc("hatch", linewidth=0.6)
-        yield
 
 
 def write_tile_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tuple[Path, ...]:
@@ -51,7 +32,7 @@ def write_tile_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tup
         DataError: if a file cannot be written.
     """
     shown = paper if paper is not None and paper.chip == cell.chip else None
-    with _styled():
+    with styled():
         figure = Figure(figsize=(max(9.5, 1.0 * (len(cell.programs) + 2)), 6.0), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True)
         _bars(upper, cell, shown, "ape", APE)
@@ -64,7 +45,7 @@ def write_tile_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tup
         lower.tick_params(axis="x", length=0)
         handles, labels = lower.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
-        return _save(figure, folder / cell.name)
+        return save(figure, folder / cell.name)
 
 
 def _ticks(cell: Cell) -> tuple[list[float], list[str]]:
@@ -172,18 +153,17 @@ def write_curve_figure(
     Raises:
         DataError: if a file cannot be written.
     """
-    with _styled():
+    with styled():
         figure = Figure(figsize=(6.0, 3.2), layout="constrained")
         axes = figure.subplots()
-        palette = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000"]
         for index, (label, points) in enumerate(sorted(curves.items())):
             epochs, values = zip(*points, strict=True)
-            style = ["-", "--", ":", "-."][index // len(palette) % 4]
+            style = ["-", "--", ":", "-."][index // len(PALETTE) % 4]
             axes.plot(
                 epochs,
                 values,
                 style,
-                color=palette[index % len(palette)],
+                color=PALETTE[index % len(PALETTE)],
                 label=label,
                 marker=".",
                 markersize=4,
@@ -191,14 +171,4 @@ def write_curve_figure(
         axes.set_xlabel("epoch")
         axes.set_ylabel(axis)
         figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=8)
-        return _save(figure, folder / name)
-
-
-def _save(figure: Figure, stem: Path) -> tuple[Path, ...]:
-    svg, png = stem.with_name(stem.name + ".svg"), stem.with_name(stem.name + ".png")
-    # Dates and program versions in the files would make equal figures differ.
-    with atomic_path(svg) as temporary:
-        figure.savefig(temporary, format="svg", metadata={"Date": None, "Creator": None})
-    with atomic_path(png) as temporary:
-        figure.savefig(temporary, format="png", dpi=130, metadata={"Software": None})
-    return svg, png
+        return save(figure, folder / name)

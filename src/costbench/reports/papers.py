@@ -74,6 +74,65 @@ class PaperTable:
         return tuple(sorted(programs, key=place))
 
 
+@dataclass(frozen=True)
+class PaperSet:
+    """A row of one half of the papers' Table 1.
+
+    Attributes:
+        split: `random` or `manual`.
+        part: `train`, `validation` or `test`.
+        tile_programs: programs of the tile-size data.
+        fusion_programs: programs of the fusion data.
+        tile_samples: pairs of kernel and tile size (printed under "Kernels").
+        fusion_kernels: kernels, duplicates eliminated.
+    """
+
+    split: str
+    part: str
+    tile_programs: int
+    fusion_programs: int
+    tile_samples: int
+    fusion_kernels: int
+
+
+@dataclass(frozen=True)
+class PaperCorpus:
+    """Table 1 of one version of the paper, and what the text beside it says of kernels.
+
+    Attributes:
+        paper: short id.
+        table: its number in the paper.
+        rows: one a split and set.
+        nodes_mean: nodes per kernel, on average; None where the version does not say.
+        nodes_max: nodes of the largest kernels, about.
+        fast_share: fusion kernels faster than 5 us, about.
+    """
+
+    paper: str
+    table: str
+    rows: tuple[PaperSet, ...]
+    nodes_mean: float | None
+    nodes_max: int
+    fast_share: float
+
+    def row_for(self, split: str, part: str) -> PaperSet | None:
+        """The row of a split and set, or None."""
+        return next((row for row in self.rows if (row.split, row.part) == (split, part)), None)
+
+
+PAPERS = ("lpm2021", "lpm2020")
+"""Versions of the paper, the later first."""
+
+
+def corpus_of_paper(paper: str) -> PaperCorpus:
+    """Table 1 of a version of the paper.
+
+    Raises:
+        ParamsError: if there is no such version, or its data file is broken.
+    """
+    return load_section(_FOLDER / f"{paper}.yaml", "corpus", PaperCorpus)
+
+
 def tile_table_of_paper(split: str) -> PaperTable | None:
     """The paper's table for a split (`random`, `manual`), or None where it has none.
 

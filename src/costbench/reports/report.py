@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.artifacts import write_json
-from costbench.reports.comparison_table import comparison_table
-from costbench.reports.evidence import (
-    Audit,
-    flat_numbers,
-    read_audits,
-    read_cards,
-    read_history,
-)
-from costbench.reports.evidence_tables import dataset_tables, leakage_table
-from costbench.reports.figures import write_curve_figure, write_tile_figure
+from costbench.reports.data_section import data_section
+from costbench.reports.dataset_card import flat_counts, read_cards
+from costbench.reports.evidence import flat_leaks, read_audits, read_counts, read_history
+from costbench.reports.figures import write_curve_figure
 from costbench.reports.page import PageFigure, Section, write_page
-from costbench.reports.papers import tile_table_of_paper
 from costbench.reports.rendering import write_table
-from costbench.reports.results import Cell, Results, load_results
-from costbench.reports.summary import averages, headlines, summarise
-from costbench.reports.tables import Table
-from costbench.reports.tile_table import SPLIT_NAMES, tile_table
+from costbench.reports.result_sections import Evidence, analytical_section, cell_section
+from costbench.reports.results import Results, load_results
+from costbench.reports.summary import headlines, summarise
 
 _TITLE = "How well do cost models choose tile sizes?"
 
@@ -35,6 +27,7 @@ class ReportInputs:
     Attributes:
         rows: result rows.
         audits: `leakage.json`.
+        counts: `counts.json`.
         card: `card.json`.
         histories: name of a training run -> its curve as CSV.
         curve: column of the curves that is drawn.
@@ -43,6 +36,7 @@ class ReportInputs:
 
     rows: Path
     audits: Path
+    counts: Path
     card: Path
     histories: Mapping[str, Path]
     curve: str
@@ -74,84 +68,25 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     """
     results = load_results(inputs.rows)
     audits, cards = read_audits(inputs.audits), read_cards(inputs.card)
-    tables: list[Table] = []
-    figures: list[Path] = []
-    sections: list[Section] = []
-    for cell in results.cells:
-        section = _cell_section(cell, audits, folder / "figures", seed)
-        sections.append(section)
-        tables += section.tables
-        figures += [
-            path for figure in section.figures for path in (figure.path, figure.path.with_suffix(".png"))
-        ]
-    data = (*dataset_tables(cards), leakage_table(audits))
-    sections.append(_data_section(data))
-    tables += data
-    training = _training_section(inputs, folder / "figures")
-    if training is not None:
-        sections.append(training)
-        figures += [path for f in training.figures for path in (f.path, f.path.with_suffix(".png"))]
-    sections.append(_provenance_section(results, inputs.provenance))
-    headline = summarise(results, flat_numbers(audits, cards))
+    evidence = Evidence(audits, folder / "figures", seed)
+    sections = [
+        *(cell_section(results, cell, evidence) for cell in results.cells),
+        analytical_section(results),
+        data_section(cards, read_counts(inputs.counts), audits, folder / "figures"),
+        _training_section(inputs, folder / "figures"),
+        _provenance_section(results, inputs.provenance),
+    ]
+    shown = tuple(section for section in sections if section is not None)
+    headline = summarise(results, flat_leaks(audits) | flat_counts(cards))
     write_json(folder / "summary.json", headline)
     write_json(folder / "metrics.json", headlines(results))
+    tables = [table for section in shown for table in section.tables]
     written = tuple(path for table in tables for path in write_table(table, folder / "tables"))
-    write_page(folder / "index.html", _TITLE, _lead(results), tuple(sections))
+    svgs = [figure.path for section in shown for figure in section.figures]
+    figures = tuple(path for svg in svgs for path in (svg, svg.with_suffix(".png")))
+    write_page(folder / "index.html", _TITLE, _lead(results), shown)
     page, summary, metrics = (folder / n for n in ("index.html", "summary.json", "metrics.json"))
-    return ReportFiles(page, summary, metrics, written, tuple(figures), headline)
-
-
-def _cell_section(cell: Cell, audits: Sequence[Audit], figures: Path, seed: int) -> Section:
-    paper = tile_table_of_paper(cell.split)
-    if paper is not None:
-        cell = replace(cell, programs=paper.ordered(cell.programs))
-    svg, _ = write_tile_figure(cell, paper, figures)
-    alt = (
-        f"Bar chart of Tile-Size APE and Kendall's tau per test program, {cell.split} split, {cell.chip}; "
-        "the numbers are in the table below."
-    )
-    caption = (
-        "Tile-Size APE (above, lower is better) and Kendall's τ (below, higher is better) per test program. "
-        "Filled bars are ours; hatched bars, where there are any, are printed in the paper. Numbers with an "
-        "arrow lie beyond the axis."
-    )
-    figure = PageFigure(svg, alt, caption)
-    tables = tuple(t for t in (tile_table(cell, paper), comparison_table(cell, seed)) if t.rows)
-    title = f"Tile sizes, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
-    paragraphs = (_findings(cell), _leak_sentence(cell, audits))
-    label = f"{cell.split.capitalize()} split, {cell.chip}"
-    return Section(cell.name, title, label, tuple(p for p in paragraphs if p), (figure,), tables)
-
-
-def _findings(cell: Cell) -> str:
-    """What the numbers say, in words that follow from them."""
-    parts = []
-    for model in cell.models:
-        found = averages(cell, model)
-        if "ape_mean" in found and "tau_mean" in found:
-            parts.append(f"{model}: APE {found['ape_mean']:.1f}%, τ {found['tau_mean']:.2f}")
-    over = f"Geometric mean of the APE and mean of τ over {len(cell.programs)} test programs."
-    return f"{over} {'; '.join(parts)}."
-
-
-def _leak_sentence(cell: Cell, audits: Sequence[Audit]) -> str:
-    for audit in audits:
-        if (audit.split, audit.chip) == (cell.split, cell.chip):
-            shares = (100 * audit.test.share_of_kernels, 100 * audit.test.share_of_runtime)
-            return (
-                f"{shares[0]:.1f}% of the test kernels, with {shares[1]:.1f}% of the test runtime, occur "
-                "in training programs too."
-            )
-    return ""
-
-
-def _data_section(tables: tuple[Table, ...]) -> Section:
-    text = (
-        "Real XLA programs, compiled by the project's own compiler and measured on simulated chips: each "
-        "tile size three times, with noise, the minimum kept. A test kernel that also occurs in training "
-        "makes the test easier, so these are counted."
-    )
-    return Section("data", "Data set and leakage audit", "Data set", (text,), (), tables)
+    return ReportFiles(page, summary, metrics, written, figures, headline)
 
 
 def _training_section(inputs: ReportInputs, figures: Path) -> Section | None:

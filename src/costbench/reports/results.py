@@ -1,8 +1,8 @@
-"""Result rows, grouped: one cell is a task, split and chip; seeds of one model are averaged."""
+"""Result rows, grouped: a cell is a task, split, chip and group of kernels; a model's seeds are averaged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 
@@ -11,8 +11,13 @@ import numpy as np
 from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow, read_rows
 
-MODELS = ("learned", "analytical", "iterations", "random", "best")
+MODELS = ("learned", "analytical", "iterations", "random")
 """In the order in which tables and figures show them."""
+BEST = "best"
+"""Under this name stands what depends on no model: how many kernels there are, their best runtime."""
+ALL, UNSEEN = "all", "unseen"
+KINDS = ("contraction", "reduction", "elementwise", "data movement")
+"""Groups of a program's kernels: all, those that training has not seen, those of a kind."""
 
 Scores = Mapping[tuple[str, str, str], float]
 """(model, metric, program) -> mean over seeds."""
@@ -20,7 +25,7 @@ Scores = Mapping[tuple[str, str, str], float]
 
 @dataclass(frozen=True)
 class Cell:
-    """All results of one task, split and chip.
+    """All results of one task, split and chip over one group of the programs' kernels.
 
     Attributes:
         task: the compiler's decision.
@@ -29,6 +34,7 @@ class Cell:
         programs: (application, program) of the test programs, sorted.
         scores: mean over seeds by model, metric and program.
         seeds: seeds of each model.
+        kernels: the group: `all`, `unseen` or a kind.
     """
 
     task: str
@@ -37,6 +43,7 @@ class Cell:
     programs: tuple[tuple[str, str], ...]
     scores: Scores
     seeds: Mapping[str, tuple[int, ...]]
+    kernels: str = ALL
 
     @property
     def name(self) -> str:
@@ -47,7 +54,7 @@ class Cell:
     def models(self) -> tuple[str, ...]:
         """Models that have results here, in the order of `MODELS`, others behind by name."""
         known = [model for model in MODELS if model in self.seeds]
-        return (*known, *sorted(set(self.seeds) - set(known)))
+        return (*known, *sorted(set(self.seeds) - {*known, BEST}))
 
     def score(self, model: str, metric: str, program: str) -> float | None:
         """A number, or None where the metric is not defined (or the model has no results)."""
@@ -64,12 +71,20 @@ class Results:
     """All cells of a file of rows, and the identities that the rows agree on.
 
     Attributes:
-        cells: sorted by task, split (random before manual) and chip.
+        cells: over all kernels, sorted by task, split (random before manual) and chip.
+        parts: over other groups of kernels.
         rows: the rows themselves, sorted.
     """
 
     cells: tuple[Cell, ...]
+    parts: tuple[Cell, ...]
     rows: tuple[MetricRow, ...]
+
+    def part(self, cell: Cell, kernels: str) -> Cell | None:
+        """The same results over another group of kernels, or None where there are none."""
+        key = (cell.task, cell.split, cell.chip, kernels)
+        found = (part for part in self.parts if (part.task, part.split, part.chip, part.kernels) == key)
+        return cell if kernels == cell.kernels else next(found, None)
 
     def identities(self, field: str) -> tuple[str, ...]:
         """Distinct values of `params_digest`, `data_digest` or `git_revision`, sorted."""
@@ -86,13 +101,16 @@ def load_results(path: str | PathLike[str]) -> Results:
     rows = read_rows(path)
     if not rows:
         raise DataError("no result rows", where=path, expected="rows written by the stage `evaluate`")
-    keys = {(row.task, row.split, row.chip) for row in rows}
-    ordered = sorted(keys, key=lambda key: (key[0], key[1] != "random", *key[1:]))
-    return Results(tuple(_cell(rows, *key, path) for key in ordered), rows)
+    groups: dict[tuple[str, str, str, str], list[MetricRow]] = {}
+    for row in rows:
+        groups.setdefault((row.task, row.split, row.chip, row.kernels), []).append(row)
+    ordered = sorted(groups, key=lambda key: (key[0], key[1] != "random", *key[1:]))
+    found = [_cell(groups[key], path) for key in ordered]
+    cells = tuple(cell for cell in found if cell.kernels == ALL)
+    return Results(cells, tuple(cell for cell in found if cell.kernels != ALL), rows)
 
 
-def _cell(rows: Iterable[MetricRow], task: str, split: str, chip: str, path: str | PathLike[str]) -> Cell:
-    own = [row for row in rows if (row.task, row.split, row.chip) == (task, split, chip)]
+def _cell(own: Sequence[MetricRow], path: str | PathLike[str]) -> Cell:
     applications = {row.program: row.application for row in own}
     for row in own:
         if applications[row.program] != row.application:
@@ -107,10 +125,11 @@ def _cell(rows: Iterable[MetricRow], task: str, split: str, chip: str, path: str
         values.setdefault((row.model, row.metric, row.program), []).append(row.value)
         seeds.setdefault(row.model, set()).add(row.seed)
     return Cell(
-        task=task,
-        split=split,
-        chip=chip,
+        task=own[0].task,
+        split=own[0].split,
+        chip=own[0].chip,
         programs=tuple(sorted((application, program) for program, application in applications.items())),
         scores={key: float(np.mean(several)) for key, several in values.items()},
         seeds={model: tuple(sorted(several)) for model, several in seeds.items()},
+        kernels=own[0].kernels,
     )

@@ -42,6 +42,7 @@ def run(params: Path) -> None:
     inputs = ReportInputs(
         rows=workspace.stage("evaluate") / "rows.jsonl",
         audits=split / "leakage.json",
+        counts=split / "counts.json",
         card=split / "card.json",
         histories={path.parent.name: path for path in sorted(train.glob("*/history.csv"))},
         curve=section.curve,

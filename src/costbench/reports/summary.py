@@ -6,7 +6,8 @@ Averages are over test programs, each counting once, after averaging over seeds:
   `ape_arithmetic_mean` and `ape_median` of the plain values; `ape_floored`, how many were raised.
 - `tau_mean`: arithmetic mean (a correlation may be negative, and then has no geometric mean);
   `tau_geometric_mean`, as the paper prints it, where all are positive; `tau_median`.
-- every other metric of the rows: `<metric>_mean` and `<metric>_median`.
+- every other metric of the rows: `<metric>_mean` and `<metric>_median`;
+- `unseen_<name>`, for the means and medians of APE and tau: without kernels that training has seen.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
-from costbench.reports.results import Cell, Results
+from costbench.reports.results import UNSEEN, Cell, Results
 
+_UNSEEN_METRICS = ("ape_mean", "ape_median", "tau_mean", "tau_median")
 APE = "tile_size_ape"
 TAU = "kendall_tau"
 
@@ -50,6 +52,9 @@ def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:
         for model in cell.models:
             prefix = f"{cell.task}/{cell.split}/{cell.chip}/{model}"
             flat |= {f"{prefix}/{name}": value for name, value in averages(cell, model).items()}
+            unseen = results.part(cell, UNSEEN)
+            found = {} if unseen is None else averages(unseen, model)
+            flat |= {f"{prefix}/unseen_{name}": found[name] for name in _UNSEEN_METRICS if name in found}
     return dict(sorted(flat.items()))
 
 

@@ -20,6 +20,8 @@ class Column:
         decimals: digits after the point of its numbers.
         better: which end is good; the best of a row's competing numbers is printed bold.
         contest: columns with the same non-empty name compete.
+        count: whether its numbers are like counts: shown with separators, from a million on as 1.2M, and with
+            decimals only below a thousand and if there are any.
     """
 
     key: str
@@ -28,6 +30,7 @@ class Column:
     decimals: int = 2
     better: Literal["", "lower", "higher"] = ""
     contest: str = ""
+    count: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class Table:
             return "–"
         if isinstance(value, str):
             return value
+        if self.columns[column].count:
+            if value >= 1e6:
+                return f"{value / 1e6:,.1f}M"
+            decimals = 0 if value >= 1e3 or value == round(value) else self.columns[column].decimals
+            return f"{value:,.{decimals}f}"
         # Adding zero turns a rounded -0.0 into 0.0.
         return f"{round(value, self.columns[column].decimals) + 0.0:.{self.columns[column].decimals}f}"
 

@@ -32,7 +32,7 @@ def tile_table(cell: Cell, paper: PaperTable | None) -> Table:
             cell's, since times of another chip are no comparison.
     """
     shown = paper if paper is not None and paper.chip == cell.chip else None
-    models = tuple(model for model in cell.models if model != "best")
+    models = cell.models
     columns = [Column("application", "Application"), Column("program", "Program")]
     for short, _, name, decimals, better in _METRICS:
         for model in models:

@@ -1,0 +1,46 @@
+"""What a kernel mainly does, by its opcodes: results by kind say where a cost model does well."""
+
+from __future__ import annotations
+
+from costbench.compiler.kernel import Kernel
+from costbench.hlo.opcode import Opcode
+
+KINDS = ("contraction", "reduction", "elementwise", "data movement")
+
+_CONTRACTIONS = frozenset({Opcode.CONVOLUTION, Opcode.DOT, Opcode.RAGGED_DOT})
+_REDUCTIONS = frozenset({Opcode.REDUCE, Opcode.REDUCE_WINDOW, Opcode.SELECT_AND_SCATTER, Opcode.SCAN})
+_MOVES = frozenset(
+    {
+        Opcode.BITCAST,
+        Opcode.BITCAST_CONVERT,
+        Opcode.BROADCAST,
+        Opcode.CONCATENATE,
+        Opcode.CONSTANT,
+        Opcode.COPY,
+        Opcode.DYNAMIC_SLICE,
+        Opcode.DYNAMIC_UPDATE_SLICE,
+        Opcode.GATHER,
+        Opcode.GET_TUPLE_ELEMENT,
+        Opcode.IOTA,
+        Opcode.PAD,
+        Opcode.RESHAPE,
+        Opcode.REVERSE,
+        Opcode.SCATTER,
+        Opcode.SLICE,
+        Opcode.SORT,
+        Opcode.TRANSPOSE,
+        Opcode.TUPLE,
+    }
+)
+
+
+def kind_of(kernel: Kernel) -> str:
+    """One of `KINDS`: `contraction` if there is a dot or convolution among its instructions, else
+    `reduction` if values are reduced, else `data movement` if none are computed, else `elementwise`.
+    """
+    opcodes = {kernel.instruction(position).opcode for position in kernel.instructions}
+    if opcodes & _CONTRACTIONS:
+        return "contraction"
+    if opcodes & _REDUCTIONS:
+        return "reduction"
+    return "data movement" if opcodes <= _MOVES else "elementwise"

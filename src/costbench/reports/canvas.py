@@ -1,0 +1,42 @@
+"""What all figures share: our style, colours, and files that are the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from costbench.artifacts import atomic_path
+
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
+"""Okabe and Ito's colours, which people with any colour vision can tell apart."""
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Matplotlib's defaults and our style, whatever the user's matplotlibrc says."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        # The salt makes element names, and with them the file, a function of the contents.
+        mpl.rc("svg", hashsalt="costbench", fonttype="none")
+        mpl.rc("font", family="sans-serif", size=9.0)
+        mpl.rc("axes", axisbelow=True, grid=True)
+        mpl.rc("axes.grid", axis="y")
+        mpl.rc("axes.spines", top=False, right=False)
+        mpl.rc("grid", color="#dddddd")
+        mpl.rc("hatch", linewidth=0.6)
+        yield
+
+
+def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
+    """Write `<stem>.svg` and `<stem>.png`; the paths. Raises: DataError if one cannot be written."""
+    svg, png = stem.with_name(stem.name + ".svg"), stem.with_name(stem.name + ".png")
+    # Dates and program versions in the files would make equal figures differ.
+    with atomic_path(svg) as temporary:
+        figure.savefig(temporary, format="svg", metadata={"Date": None, "Creator": None})
+    with atomic_path(png) as temporary:
+        figure.savefig(temporary, format="png", dpi=130, metadata={"Software": None})
+    return svg, png
