@@ -84,7 +84,11 @@ def test_read_only_arrays_are_accepted() -> None:
     arrays = {name: getattr(graph, name).copy() for name in KernelGraph.__dataclass_fields__}
     for array in arrays.values():
         array.flags.writeable = False
-    Collator(scaling(), 20)([replace(PAIR[0], graph=KernelGraph(**arrays))])
+    batch = Collator(scaling(), 20)([replace(PAIR[0], graph=KernelGraph(**arrays))])
+    assert torch.equal(batch.opcodes, torch.from_numpy(graph.opcodes))
+    # torch writes where NumPy would not let it: the batch must not lie in the caller's memory.
+    batch.opcodes.zero_()
+    np.testing.assert_array_equal(arrays["opcodes"], graph.opcodes)
 
 
 def test_moving_keeps_every_value() -> None:
