@@ -151,7 +151,15 @@ def tile_space(kernel: Kernel, architecture: Architecture) -> TileSpace:
     Raises:
         UnsupportedKernelError: if the kernel cannot be lowered.
     """
-    nest = loop_nest(kernel)
+    return nest_tile_space(loop_nest(kernel), architecture)
+
+
+def nest_tile_space(nest: LoopNest, architecture: Architecture) -> TileSpace:
+    """The same for a lowered kernel.
+
+    Raises:
+        UnsupportedKernelError: if there are too many tile sizes to number.
+    """
     candidates = tuple(
         np.array([loop.units], dtype=np.int64) if loop.fixed else balanced_splits(loop.units)
         for loop in nest.loops
@@ -159,6 +167,6 @@ def tile_space(kernel: Kernel, architecture: Architecture) -> TileSpace:
     space = TileSpace(nest, candidates, architecture)
     if space.size >= _MAX_SIZE:
         raise UnsupportedKernelError(
-            f"{space.size} tile sizes", where=kernel.module.name, expected=f"fewer than {_MAX_SIZE}"
+            f"{space.size} tile sizes", where=nest.kernel.module.name, expected=f"fewer than {_MAX_SIZE}"
         )
     return space
