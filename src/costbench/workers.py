@@ -133,7 +133,7 @@ def _on_cluster(
 ) -> Iterator[tuple[_K, _R]]:
     distributed = _distributed()
     waiting = (client.submit(_named, function, name, piece, pure=False) for name, piece in pieces.items())
-    running = distributed.as_completed(list(islice(waiting, _IN_FLIGHT)))
+    running = distributed.as_completed(list(islice(waiting, _IN_FLIGHT)), loop=client.loop)
     died = False
     for future in running:
         for following in islice(waiting, 1):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.artifacts import digest_bytes
+from costbench.compiler.footprint import scratchpad_bytes
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import UniqueKernel, compile_program, unique_kernels
 from costbench.compiler.tile_sizes import TileSizes
@@ -23,7 +24,7 @@ from costbench.datasets.kernel_columns import kernel_columns, offsets_of
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tile_kernels import compiled_program_path, shard_path
-from costbench.errors import DataError
+from costbench.errors import DataError, UnsupportedKernelError
 from costbench.hardware.device import Device
 from costbench.hlo.reader import module_from_bytes
 from costbench.params import digest
@@ -127,7 +128,7 @@ class TileTask:
         samples = [
             sample
             for unique in unique_kernels(compiled)
-            if (sample := _sample_kernel(unique, device, price, self.params)) is not None
+            if (sample := _sample_kernel(unique, device, price, self)) is not None
         ]
         samples = _most_important(samples, self.params.max_kernels_per_program)
         write_shard(self.path, _columns(samples), _metadata(self, samples), TILE)
@@ -160,15 +161,17 @@ class _KernelSample:
 
 
 def _sample_kernel(
-    unique: UniqueKernel, device: Device, price: Price, params: TileParams
+    unique: UniqueKernel, device: Device, price: Price, task: TileTask
 ) -> _KernelSample | None:
     """Measured tiles of a kernel, the default among them; None where there is nothing to choose."""
-    kernel = unique.kernel
+    kernel, params = unique.kernel, task.params
     space = tile_space(kernel, device.target.architecture)
     if space.size < 2:
         return None
     rng = stream(params.seed, "tiles", unique.fingerprint)
     ids, default = _ids_with_default(space, kernel, price, rng, params.max_tiles_per_kernel)
+    if len(ids) == 0:
+        _check_smallest(space, task)
     if len(ids) < 2:
         return None
     measured = device.measure_nest(space.nest, space.extents(ids))
@@ -184,6 +187,20 @@ def _sample_kernel(
     return _KernelSample(
         unique, space.size, default_ns, ids, runtime, int(measured.failed.sum()), measured.seconds
     )
+
+
+def _check_smallest(space: TileSpace, task: TileTask) -> None:
+    """Raises UnsupportedKernelError for a kernel of which no tile fits the scratchpad."""
+    kernel, available = space.nest.kernel, task.target.architecture.scratchpad_bytes
+    # Footprints grow with every extent, so the first tile is the smallest.
+    needed = int(scratchpad_bytes(space.nest, space.extents(np.zeros(1, dtype=np.int64)))[0])
+    if needed > available:
+        raise UnsupportedKernelError(
+            f"even its smallest tile needs {needed} bytes of scratchpad",
+            where=task.name,
+            field=f"kernel {kernel.instruction(kernel.outputs[-1]).name} of {kernel.body.name}",
+            expected=f"at most the {available} bytes of {task.target.name}",
+        )
 
 
 def _ids_with_default(

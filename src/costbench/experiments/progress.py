@@ -17,23 +17,27 @@ _log = logging.getLogger(__name__)
 
 
 class ShardProgress:
-    """Shards made and to be made, samples per second, time left; a context manager.
+    """What is made and to be made, samples per second, time left; a context manager.
+
+    Counted are tasks x programs x chips, each of one or more shards.
 
     Args:
-        total: shards wanted.
+        total: how many there are.
         console: where the bar is drawn, if that is a terminal; stderr by default.
     """
 
     def __init__(self, total: int, console: Console | None = None) -> None:
         console = Console(stderr=True) if console is None else console
         self._total = total
-        self._kept = self._made = self._samples = 0
+        self._kept: set[tuple[str, str, str]] = set()
+        self._made: set[tuple[str, str, str]] = set()
+        self._samples = 0
         self._started = time.monotonic()
         self._bar = Bar(
             TextColumn("generate"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("shards, {task.fields[rate]} samples/s,"),
+            TextColumn("{task.fields[rate]} samples/s,"),
             TimeRemainingColumn(),
             TextColumn("left"),
             console=console,
@@ -50,30 +54,30 @@ class ShardProgress:
     ) -> None:
         self._bar.stop()
         if kind is None:
-            _log.info(
-                "%d shards: %d kept, %d made with %d samples",
-                self._total,
-                self._kept,
-                self._made,
-                self._samples,
-            )
+            counts = self._total, len(self._kept), len(self._made), self._samples
+            _log.info("%d wanted: %d kept, %d made with %d samples", *counts)
 
-    def kept(self, _: ShardSummary) -> None:
+    def kept(self, summary: ShardSummary) -> None:
         """A shard was there already."""
-        self._kept += 1
-        # Kept shards take no time, so they must not count in the time left.
-        self._bar.reset(self._row, completed=self._kept)
+        self._kept.add(_counted(summary))
+        # What is kept takes no time, so it must not count in the time left.
+        self._bar.reset(self._row, completed=len(self._kept))
         self._started = time.monotonic()
 
     def made(self, summary: ShardSummary) -> None:
         """A shard was made."""
-        self._made += 1
+        self._made.add(_counted(summary))
         self._samples += summary.num_samples
-        rate = self._samples / max(time.monotonic() - self._started, 1e-9)
-        self._bar.update(self._row, advance=1, rate=f"{rate:,.0f}")
+        done = len(self._kept) + len(self._made)
+        rate = f"{self._samples / max(time.monotonic() - self._started, 1e-9):,.0f}"
+        self._bar.update(self._row, completed=done, rate=rate)
         if self._bar.disable:
             _log.info(
                 "[%d/%d] %s: %s on %s: %d kernels, %d samples (%s samples/s)",
-                self._kept + self._made, self._total, summary.task, summary.name, summary.chip,
-                summary.num_kernels, summary.num_samples, f"{rate:,.0f}",
+                done, self._total, summary.task, summary.name, summary.chip,
+                summary.num_kernels, summary.num_samples, rate,
             )  # fmt: skip
+
+
+def _counted(summary: ShardSummary) -> tuple[str, str, str]:
+    return summary.task, summary.name, summary.chip

@@ -13,7 +13,7 @@ from costbench.compiler.tile_sizes import TileSizes
 from costbench.datasets.generation import Backend, Task, generate
 from costbench.datasets.tile_generation import FloatArray, Price, TileParams, TileTask
 from costbench.datasets.tile_kernels import compiled_program_path
-from costbench.errors import ChoiceError, CostbenchError, DataError, ParamsError
+from costbench.errors import ChoiceError, CostbenchError, DataError, ParamsError, TargetError
 from costbench.experiments.identity import code_digest, identify, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
@@ -103,7 +103,8 @@ def run(params: Path, flags: BackendFlags = BackendFlags()) -> None:
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
     _clear(folder, tasks)
-    with ShardProgress(sum(len(task.paths) for task in tasks)) as progress:
+    programs = {task.name for task in tasks}
+    with ShardProgress(len(programs) * len(section.tasks) * len(section.chips)) as progress:
         summaries = generate(tasks, backend, progress.made, progress.kept)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
     shards = [path for task in tasks for path in task.paths]
@@ -156,6 +157,9 @@ _TASKS: dict[str, Callable[[_Program, GenerateParams], list[Task]]] = {"tile": _
 
 def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
     targets = tuple(load_target(chip) for chip in section.chips)
+    if len({target.name for target in targets}) < len(targets):
+        names = ", ".join(target.name for target in targets)
+        raise TargetError(f"chips of the same name: {names}", expected="different names, which name folders")
     tasks: list[Task] = []
     for entry in _chosen(section.programs, all_programs(programs), programs):
         # All tasks of a program share its bytes, so memory holds each program once.

@@ -1,0 +1,79 @@
+"""The driver: every task is done once, done tasks are kept, and what is told follows what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from costbench.artifacts import write_text
+from costbench.datasets.generation import Backend, ShardSummary, Task, generate, write_compiled_program
+from costbench.errors import UnsupportedKernelError
+from costbench.hlo.reader import module_from_bytes
+
+
+@dataclass(frozen=True)
+class Written:
+    """Writes its own name, a mark for every time it is made."""
+
+    name: str
+    folder: Path
+    weight: int = 1
+    broken: bool = False
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return (self.folder / f"{self.name}.shard", self.folder / f"{self.name}-2.shard")
+
+    def is_done(self) -> bool:
+        return all(path.exists() for path in self.paths)
+
+    def make(self) -> None:
+        if self.broken:
+            raise UnsupportedKernelError("no tile", where=self.name)
+        with (self.folder / "made").open("a") as file:
+            file.write(self.name)
+        for path in self.paths:
+            write_text(path, self.name)
+
+    def summaries(self) -> tuple[ShardSummary, ...]:
+        return tuple(ShardSummary("tile", path.read_text(), path.stem, 1, 2, 0, 0.0) for path in self.paths)
+
+
+def test_what_is_there_is_kept_and_the_heaviest_comes_first(tmp_path: Path) -> None:
+    tasks: list[Task] = [Written(name, tmp_path, weight) for name, weight in (("a", 1), ("b", 5), ("c", 3))]
+    kept: list[ShardSummary] = []
+    done: list[ShardSummary] = []
+    Written("c", tmp_path).make()
+    found = generate(tasks, Backend(), done.append, kept.append)
+    assert [summary.chip for summary in found] == ["a", "a-2", "b", "b-2", "c", "c-2"]
+    assert [summary.name for summary in kept] == ["c", "c"]
+    assert [summary.name for summary in done] == ["b", "b", "a", "a"]
+    assert (tmp_path / "made").read_text() == "cba"
+    assert generate(tasks, Backend()) == found
+    assert (tmp_path / "made").read_text() == "cba"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_comes_through_and_finished_shards_stay(tmp_path: Path, jobs: int) -> None:
+    tasks: list[Task] = [Written("good", tmp_path, 2), Written("bad", tmp_path, broken=True)]
+    with pytest.raises(UnsupportedKernelError, match="bad: no tile"):
+        generate(tasks, Backend(jobs=jobs))
+    assert tasks[0].is_done() or jobs == 2
+    assert not tasks[1].is_done()
+
+
+def test_a_compiled_program_is_written_when_it_differs(tmp_path: Path, repository: Path) -> None:
+    source = repository / "data" / "programs" / "rnn_char_b64_infer_f32.hlo.pb.zst"
+    module = module_from_bytes(source.read_bytes(), where="rnn")
+    path = tmp_path / "programs" / "rnn.hlo.pb.zst"
+    write_compiled_program(path, module)
+    first = path.stat()
+    write_compiled_program(path, module)
+    assert path.stat().st_ino == first.st_ino
+    assert module_from_bytes(path.read_bytes(), where="rnn").name == module.name
+    path.write_bytes(zstandard.compress(b"older"))
+    write_compiled_program(path, module)
+    assert path.stat().st_size == first.st_size
