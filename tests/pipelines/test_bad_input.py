@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from costbench.experiments.stages import evaluate, generate, split
 from costbench.experiments.stages.entry import Stage, guarded
-from tests.pipelines.workplace import TINY, Changes, call_stage, make_workplace, write_profile
+from tests.pipelines.workplace import TINY, Changes, call, call_stage, make_workplace, write_profile
 
 pytestmark = pytest.mark.pipeline
 STAGES: dict[str, Stage] = {"generate": generate.run, "split": split.run, "evaluate": evaluate.run}
@@ -62,6 +64,77 @@ def test_parameters(
 ) -> None:
     params = write_profile(bare, "bad", {**TINY, **changes})
     assert message in _in_process(bare, stage, params, capsys)
+
+
+def _chip(folder: Path, field: str, value: str) -> Path:
+    """A TPU v2 with one line replaced, or left out."""
+    lines = (folder / "src" / "costbench" / "chips" / "tpu_v2.yaml").read_text().splitlines()
+    (place,) = [number for number, line in enumerate(lines) if line.startswith(f"  {field}:")]
+    lines[place : place + 1] = [f"  {field}: {value}"] if value else []
+    chip = folder / "chip.yaml"
+    chip.write_text("\n".join(lines).replace("name: tpu_v2", "name: own"))
+    return chip
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("clock_mhz", "", "architecture.clock_mhz: missing"),
+        ("hbm_gb_per_s", "-350", "architecture.hbm_gb_per_s: -350"),
+        ("launch_ns", ".nan", "timing.launch_ns"),
+        # Far less than a native tile of each operand.
+        ("scratchpad_bytes", "1000", "bytes of scratchpad (expected at most the 1000 bytes of own)"),
+    ],
+)
+def test_chips_of_your_own(
+    bare: Path, field: str, value: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chip = _chip(bare, field, value)
+    generate_one = {**TINY["generate"], "chips": [str(chip)], "programs": ["rnn_char_b64_infer_f32"]}
+    line = _in_process(
+        bare, "generate", write_profile(bare, "bad", {**TINY, "generate": generate_one}), capsys
+    )
+    assert message in line
+    if field == "scratchpad_bytes":
+        assert "generate: error: rnn_char_b64_infer_f32: kernel " in line
+    else:
+        assert str(chip) in line
+
+
+def test_chips_of_the_same_name(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chip = bare / "twin.yaml"
+    chip.write_bytes((bare / "src" / "costbench" / "chips" / "tpu_v2.yaml").read_bytes())
+    chips = {**TINY["generate"], "chips": ["tpu_v2", str(chip)]}
+    params = write_profile(bare, "bad", {**TINY, "generate": chips})
+    assert "chips of the same name: tpu_v2, tpu_v2" in _in_process(bare, "generate", params, capsys)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (generate.BackendFlags(backend="ray"), "backend is 'ray', must be loky or dask"),
+        (generate.BackendFlags(backend="dask"), "scheduler is empty"),
+        (generate.BackendFlags(jobs=0), "jobs is 0, must be at least 1"),
+    ],
+)
+def test_backends(
+    bare: Path, flags: generate.BackendFlags, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    params = bare / write_profile(bare, "bad", TINY)
+    assert guarded(lambda: generate.run(params, flags), "generate") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"generate: error: command line: {message}")
+
+
+def test_a_scheduler_that_does_not_answer(bare: Path) -> None:
+    """A port that nobody listens on."""
+    params = write_profile(bare, "bad", TINY)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+    done = call(bare, [sys.executable, "pipelines/generate.py", "--params", params, "--scheduler", address])
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"generate: error: {address}: no Dask scheduler answers")
 
 
 def test_a_missing_parameter_file(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
