@@ -32,10 +32,10 @@ def _tile(
     return path
 
 
-def _fusion(folder: Path, name: str, runs: Sequence[int], runtime: Sequence[int]) -> Path:
+def _fusion(folder: Path, name: str, runs: Sequence[int], runtime: Sequence[int], tried: int) -> Path:
     columns = fusion_columns(list(range(len(runs))), runs, runtime)
     path = folder / f"{name}.shard"
-    write_shard(path, columns, metadata("p", "A"), FUSION)
+    write_shard(path, columns, metadata("p", "A") | {"num_configs": tried}, FUSION)
     return path
 
 
@@ -62,10 +62,12 @@ def test_a_tile_card(tmp_path: Path) -> None:
 
 
 def test_a_fusion_card_of_parts(tmp_path: Path) -> None:
-    parts = (_fusion(tmp_path, "p.0", [1, 0], [4_999, 5_000]), _fusion(tmp_path, "p.1", [3], [10]))
+    parts = (_fusion(tmp_path, "p.0", [1, 0], [4_999, 5_000], 3), _fusion(tmp_path, "p.1", [3], [10], 7))
     card: dict[str, Any] = dataset_card({"p": parts})
     assert (card["programs"], card["kernels"], card["configs"], card["fast_kernels"]) == (1, 3, 3, 2)
     assert card["by_application"] == {"A": {"programs": 1, "kernels": 3, "configs": 3}}
+    # The second part ends after the seventh config, the first one after the third.
+    assert card["tried_configs"] == 7
     # Kernels that only other fusions make do not run in the program: one run, and three.
     assert sum(card["distributions"]["runs_per_program"]["counts"]) == 2
     assert card["distributions"]["runs_per_program"]["max"] == 3

@@ -50,6 +50,7 @@ def fusion_columns(
         "kernel_space_size": np.full(k, 5),
         "kernel_tile": np.zeros(k, np.int64),
         "kernel_runtime_ns": np.array(runtime_ns, np.int64),
+        "dropped_fingerprint": np.zeros((0, 16), np.uint8),
     }
 
 

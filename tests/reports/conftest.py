@@ -29,6 +29,7 @@ def make_row(**changes: object) -> MetricRow:
         "seed": 0,
         "application": "RNN",
         "program": "rnn_gru_b128_train_f32",
+        "kernels": "all",
         "metric": "tile_size_ape",
         "value": 1.0,
         "params_digest": "0123456789abcdef",
@@ -38,15 +39,30 @@ def make_row(**changes: object) -> MetricRow:
     return MetricRow(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def rows_of(split: str = "random", chip: str = "tpu_v2") -> list[MetricRow]:
+def rows_of(split: str = "random", chip: str = "tpu_v2", **changes: object) -> list[MetricRow]:
     """The scores above as rows."""
+    where = {"split": split, "chip": chip, **changes}
     return [
-        make_row(
-            split=split, chip=chip, model=model, application=a, program=p, metric=metric, value=values[i]
-        )
+        make_row(**where, model=model, application=a, program=p, metric=metric, value=values[i])
         for model, (ape, tau) in SCORES.items()
         for metric, values in (("tile_size_ape", ape), ("kendall_tau", tau))
         for i, (a, p) in enumerate(PROGRAMS)
+    ]
+
+
+def kind_rows(kinds: dict[str, list[tuple[float, float, float, float] | None]]) -> list[MetricRow]:
+    """Of the analytical model: group of kernels -> (APE, tau, kernels, best ns) of each program."""
+    return [
+        make_row(model=model, application=a, program=p, kernels=group, metric=metric, value=value)
+        for group, scores in kinds.items()
+        for (a, p), score in zip(PROGRAMS, scores, strict=True)
+        if score is not None
+        for model, metric, value in zip(
+            ("analytical", "analytical", "best", "best"),
+            ("tile_size_ape", "kendall_tau", "kernels", "runtime_ns"),
+            score,
+            strict=True,
+        )
     ]
 
 

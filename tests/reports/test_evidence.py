@@ -8,38 +8,43 @@ import pytest
 
 from costbench.artifacts import write_json, write_text
 from costbench.errors import DataError
-from costbench.reports.evidence import flat_numbers, read_audits, read_cards, read_history
-from tests.reports.evidence_files import CARD, LEAK, write_evidence
+from costbench.reports.evidence import flat_leaks, read_audits, read_counts, read_history
+from tests.reports.evidence_files import COUNTS, LEAK, write_evidence
 
 
-def test_audits_and_cards(tmp_path: Path) -> None:
-    audits_file, card_file, _ = write_evidence(tmp_path)
-    (audit,) = read_audits(audits_file)
-    assert (audit.split, audit.chip, audit.test.share_of_runtime) == ("random", "tpu_v2", 0.25)
-    cards = read_cards(card_file)
-    assert cards["tpu_v2"][0].configs == 600
-    assert flat_numbers((audit,), cards) == {
+def test_audits(tmp_path: Path) -> None:
+    files = write_evidence(tmp_path, ("layout", "fusion", "tile"))
+    tile, fusion = read_audits(files.audits)
+    assert (tile.task, tile.split, tile.chip, tile.test.share_of_runtime) == (
+        "tile",
+        "random",
+        "tpu_v2",
+        0.25,
+    )
+    assert fusion.task == "fusion"
+    assert flat_leaks((tile,)) == {
         "leakage/tile/random/tpu_v2/share_of_kernels": 0.1,
         "leakage/tile/random/tpu_v2/share_of_runtime": 0.25,
-        "dataset/tile/tpu_v2/programs": 3.0,
-        "dataset/tile/tpu_v2/applications": 3.0,
-        "dataset/tile/tpu_v2/kernels": 30.0,
-        "dataset/tile/tpu_v2/unique_kernels": 28.0,
-        "dataset/tile/tpu_v2/configs": 600.0,
-        "dataset/tile/tpu_v2/failed": 2.0,
     }
 
 
+def test_counts_of_sets(tmp_path: Path) -> None:
+    files = write_evidence(tmp_path, ("fusion", "tile"))
+    write_json(files.counts, {"tile": {"manual": {"tpu_v3": COUNTS}, "random": {"tpu_v2": COUNTS}}})
+    first, second = read_counts(files.counts)
+    assert (first.split, second.split, second.chip) == ("random", "manual", "tpu_v3")
+    assert first.sets["test"].samples == 150
+
+
 def test_histories_leave_out_epochs_without_a_value(tmp_path: Path) -> None:
-    _, _, history = write_evidence(tmp_path)
+    history = write_evidence(tmp_path).history
     assert read_history(history, "val_tau") == ((0.0, 0.25), (2.0, 0.5))
     assert len(read_history(history, "loss")) == 3
 
 
 def test_histories_without_the_column_are_refused(tmp_path: Path) -> None:
-    _, _, history = write_evidence(tmp_path)
     with pytest.raises(DataError, match="missing"):
-        read_history(history, "missing")
+        read_history(write_evidence(tmp_path).history, "missing")
 
 
 def test_histories_with_words_for_numbers_are_refused(tmp_path: Path) -> None:
@@ -48,15 +53,17 @@ def test_histories_with_words_for_numbers_are_refused(tmp_path: Path) -> None:
         read_history(tmp_path / "h.csv", "val_tau")
 
 
-@pytest.mark.parametrize("content", [[], {"random": []}, {"random": {"tpu_v2": {"test": LEAK}}}])
+@pytest.mark.parametrize(
+    "content", [[], {"tile": []}, {"tile": {"random": []}}, {"tile": {"random": {"tpu_v2": {"test": LEAK}}}}]
+)
 def test_other_json_is_no_audit(tmp_path: Path, content: object) -> None:
     write_json(tmp_path / "leakage.json", content)
     with pytest.raises(DataError, match=r"leakage\.json"):
         read_audits(tmp_path / "leakage.json")
 
 
-@pytest.mark.parametrize("change", [{"kernels": "many"}, {"surprise": 1}])
-def test_other_json_is_no_card(tmp_path: Path, change: dict[str, object]) -> None:
-    write_json(tmp_path / "card.json", {"tpu_v2": {**CARD, **change}})
-    with pytest.raises(DataError, match=next(iter(change))):
-        read_cards(tmp_path / "card.json")
+@pytest.mark.parametrize("sets", [{}, {**COUNTS, "more": {}}, {**COUNTS, "test": {"programs": "many"}}])
+def test_other_json_is_no_counts(tmp_path: Path, sets: object) -> None:
+    write_json(tmp_path / "counts.json", {"tile": {"random": {"tpu_v2": sets}}})
+    with pytest.raises(DataError, match=r"counts\.json: tile\.random\.tpu_v2"):
+        read_counts(tmp_path / "counts.json")

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costbench.reports.evidence import read_audits, read_cards
+from costbench.reports.dataset_card import read_cards
+from costbench.reports.evidence import read_audits
 from costbench.reports.evidence_tables import dataset_tables, leakage_table
 from tests.reports.evidence_files import write_evidence
 
 
 def test_tables_of_evidence(tmp_path: Path) -> None:
-    audits_file, card_file, _ = write_evidence(tmp_path)
-    leakage = leakage_table(read_audits(audits_file))
+    files = write_evidence(tmp_path, ("tile", "layout"))
+    leakage = leakage_table(read_audits(files.audits))
     assert leakage.rows == (
-        ("random", "tpu_v2", "rnn", 10, 1, 10.0, 25.0),
-        ("random", "tpu_v2", "all", 10, 1, 10.0, 25.0),
+        ("tile", "random", "tpu_v2", "rnn", 10, 1, 10.0, 25.0),
+        ("tile", "random", "tpu_v2", "all", 10, 1, 10.0, 25.0),
     )
-    counts, spread = dataset_tables(read_cards(card_file))
-    assert counts.rows == (("tpu_v2", 3, 3, 30, 28, 600, 2, 1.5),)
-    assert spread.rows[0] == ("tpu_v2", "tile sizes in a kernel's space", 2, 3, 20, 50, 99)
-    # What the card does not say is a dash, not a zero.
-    assert spread.rows[1][2:] == (None,) * 5
+    counts, spread = dataset_tables(read_cards(files.card))
+    assert counts.rows[0] == ("tile", "tpu_v2", 3, 2, 30, 28, 600, 2, 1.5)
+    # Only what a card says has a row.
+    assert [row[0] for row in spread.rows] == ["tile"] * 3 + ["layout"] * 3
+    assert spread.rows[0] == ("tile", "tpu_v2", "tile sizes in a kernel's space", 2, 3, 20, 50, 99, 25.5)
+    assert spread.text(0, 8) == "25.50"
+    assert spread.text(0, 7) == "99"

@@ -19,6 +19,21 @@ def test_seeds_of_a_model_are_averaged(make_cell: Callable[..., Cell]) -> None:
     assert cell.seeds == {"learned": (0, 7)}
 
 
+def test_groups_of_kernels_are_cells_of_their_own(tmp_path: Path) -> None:
+    unseen = make_row(kernels="unseen", value=9.0)
+    write_rows(tmp_path / "r.jsonl", [*rows_of(), unseen, make_row(model="best", metric="kernels")])
+    results = load_results(tmp_path / "r.jsonl")
+    (cell,) = results.cells
+    part = results.part(cell, "unseen")
+    assert part is not None
+    assert part.over_programs("learned", "tile_size_ape") == [9.0]
+    assert part.programs == (("RNN", "rnn_gru_b128_train_f32"),)
+    assert results.part(cell, "all") is cell
+    assert results.part(cell, "reduction") is None
+    # What depends on no model is no model.
+    assert cell.models == ("learned", "analytical", "random")
+
+
 def test_undefined_metrics_are_none_and_left_out(make_cell: Callable[..., Cell]) -> None:
     cell = make_cell([make_row(), make_row(program="other", metric="kendall_tau")])
     assert cell.score("learned", "kendall_tau", "rnn_gru_b128_train_f32") is None

@@ -31,6 +31,16 @@ def test_a_correlation_below_zero_has_no_geometric_mean(make_cell: Callable[...,
     assert random["tau_mean"] == pytest.approx(0.0)
 
 
+def test_unseen_kernels_have_keys_of_their_own(tmp_path: Path) -> None:
+    rows = [*rows_of(), *rows_of(kernels="unseen")[:2]]
+    write_rows(tmp_path / "r.jsonl", rows)
+    summary = summarise(load_results(tmp_path / "r.jsonl"), {})
+    # The first two programs of the learned model: APE 4 and 1.
+    assert summary["tile/random/tpu_v2/learned/unseen_ape_mean"] == pytest.approx(2.0)
+    assert summary["tile/random/tpu_v2/learned/unseen_ape_median"] == 2.5
+    assert "tile/random/tpu_v2/analytical/unseen_ape_mean" not in summary
+
+
 def test_keys_are_flat_and_sorted(tmp_path: Path) -> None:
     write_rows(tmp_path / "r.jsonl", rows_of())
     summary = summarise(load_results(tmp_path / "r.jsonl"), {"leakage/x": 0.5})

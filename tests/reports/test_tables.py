@@ -24,6 +24,23 @@ def test_texts(value: Value, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (7.0, "7"),
+        (7.25, "7.2"),
+        (12_345.6, "12,346"),
+        (999_999, "999,999"),
+        (1_000_000, "1.0M"),
+        (157_500_000, "157.5M"),
+    ],
+)
+def test_counts(value: Value, text: str) -> None:
+    assert Table("t", "T", (Column("n", "N", decimals=1, count=True),), ((value,),)).text(0, 0) == text
+
+
+@pytest.mark.parametrize(
     ("a", "b", "winners"),
     [(1.0, 2.0, [1]), (2.0, 1.0, [2]), (1.01, 1.04, [1, 2]), (1.0, None, []), (None, None, [])],
 )

@@ -30,21 +30,25 @@ def dataset_card(shards: ProgramShards) -> dict[str, object]:
 
     Returns:
         programs, applications, kernels, unique_kernels (by fingerprint), configs (samples), failed,
-        device_seconds, fast_kernels (fusion: runtime below 5 us), `by_application` (programs, kernels and
-        configs of each), and `distributions`: for each quantity of the task (see `QUANTITIES`) the minimum,
-        tenths, median, maximum and mean, and counts in logarithmic bins (see `LogHistogram.to_dict`).
+        device_seconds, fast_kernels (fusion: runtime below 5 us), tried_configs (fusion configurations that
+        kernels are from), `by_application` (programs, kernels and configs of each), and `distributions`: for
+        each quantity of the task (see `QUANTITIES`) the minimum, tenths, median, maximum and mean, and counts
+        in logarithmic bins (see `LogHistogram.to_dict`).
 
     Raises:
         DataError: if a shard is damaged, or of a task that has no card.
     """
-    totals = {"kernels": 0, "configs": 0, "failed": 0, "fast_kernels": 0}
+    totals = {"kernels": 0, "configs": 0, "failed": 0, "fast_kernels": 0, "tried_configs": 0}
     seconds = 0.0
     applications: dict[str, dict[str, int]] = {}
     histograms: dict[str, LogHistogram] = {}
     for program in shards.values():
+        tried = 0
         for part, path in enumerate(program):
             shard = Shard.open(path)
             counts = _counts(shard)
+            # Each part says how many there were up to its end.
+            tried = max(tried, int(shard.metadata.get("num_configs", 0)))
             seconds += float(shard.metadata.get("device_seconds", 0.0))
             own = applications.setdefault(str(shard.metadata.get("application", "")), {})
             for name, count in {"programs": int(part == 0), **counts}.items():
@@ -53,6 +57,7 @@ def dataset_card(shards: ProgramShards) -> dict[str, object]:
                 totals[name] += count
             for name, (bins, values) in QUANTITIES[shard.record.name].items():
                 histograms.setdefault(name, LogHistogram(bins)).add(values(shard))
+        totals["tried_configs"] += tried
     paths = [path for program in shards.values() for path in program]
     shown = ("programs", "kernels", "configs")
     return totals | {

@@ -76,8 +76,10 @@ def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tu
             axes.set_xlabel(panel.label)
             axes.set_ylabel(f"% of {panel.of}")
             axes.set_ylim(bottom=0.0)
-        handles, labels = grid[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+        named = [axes.get_legend_handles_labels() for axes in grid]
+        handles, labels = max(named, key=lambda pair: len(pair[1]))
+        if labels:
+            figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
         return save(figure, folder / f"dataset_{task}")
 
 

@@ -18,7 +18,6 @@ _INTRODUCTION = (
     "three times, with noise, the minimum kept. A test kernel that also occurs in training makes the test "
     "easier, so these are counted."
 )
-_SAMPLES = {"tile": "tile sizes", "fusion": "kernels", "layout": "layouts"}
 
 
 def data_section(
@@ -50,10 +49,8 @@ def data_section(
         drawn.append(PageFigure(svg, alt, caption))
         svg, _ = write_histogram_figure(task, own, figures)
         alt = f"Histograms of the {task} data; their quantiles are in the table below."
-        caption = (
-            f"How the {task} data are distributed: share of {_SAMPLES[task]} or kernels per bin of equal "
-        )
-        drawn.append(PageFigure(svg, alt, caption + "width on a logarithmic axis."))
+        caption = f"How the {task} data are distributed; bins have equal widths on a logarithmic axis."
+        drawn.append(PageFigure(svg, alt, caption))
     tables = (*corpus_tables(counts), *dataset_tables(cards), leakage_table(audits))
     shown = tuple(table for table in tables if table.rows)
     title = "Data set, splits and leakage audit"
@@ -85,9 +82,10 @@ def _fusion_words(card: Card) -> str:
     share = 100.0 * card.counts.fast_kernels / card.counts.kernels
     return (
         f"Fusion ({card.chip}): {card.counts.kernels:,} kernels ({card.counts.unique_kernels:,} different) "
-        f"from {card.counts.programs} programs; {_imbalance(card)}. {share:.0f}% take less than 5 µs "
-        f"({paper.paper}: about {100 * paper.fast_share:.0f}%). A kernel has {nodes.mean or 0:.0f} nodes on "
-        f"average, {nodes.min or 0:.0f} to {nodes.max or 0:,.0f} ({paper.paper}: {paper.nodes_mean or 0:.0f}, "
+        f"from {card.counts.tried_configs:,} fusion configurations of {card.counts.programs} programs; "
+        f"{_imbalance(card)}. {share:.0f}% take less than 5 µs ({paper.paper}: about "
+        f"{100 * paper.fast_share:.0f}%). A kernel has {nodes.mean or 0:.0f} nodes on average, "
+        f"{nodes.min or 0:.0f} to {nodes.max or 0:,.0f} ({paper.paper}: {paper.nodes_mean or 0:.0f}, "
         f"1 to {paper.nodes_max:,})."
     )
 

@@ -17,7 +17,10 @@ QUANTILES = ("min", "p10", "median", "p90", "max", "mean")
 
 @dataclass(frozen=True)
 class CardCounts:
-    """Counts of one task's samples of one chip; `fast_kernels` are fusion kernels faster than 5 us."""
+    """Counts of one task's samples of one chip.
+
+    `fast_kernels` are fusion kernels faster than 5 us, `tried_configs` the fusion configurations tried.
+    """
 
     programs: int
     applications: int
@@ -26,6 +29,7 @@ class CardCounts:
     configs: int
     failed: int
     fast_kernels: int
+    tried_configs: int
     device_seconds: float
 
 
