@@ -54,6 +54,36 @@ def test_sites_draw_different_bits_from_one_key() -> None:
     assert not jnp.array_equal(c.random_bits(8), c.random_bits(8))
 
 
+def test_tied_layers_have_the_weights_of_the_first() -> None:
+    def twice(c: Ctx) -> Any:
+        x, weights = c.input(1, 2), list[Any]()
+        for _ in range(2):
+            with c.tied(weights):
+                x = x @ c.weight(2, 2) + c.weight32(2)
+        return x * c.weight(2)
+
+    c = Ctx(1, train=False, dtype="f32")
+    jax.eval_shape(lambda: twice(c))
+    assert c.recorded().params == (
+        Abstract((2, 2), "float32"), Abstract((2,), "float32"), Abstract((2,), "float32")
+    )  # fmt: skip
+    given = [jnp.array([[0.0, 1.0], [2.0, 0.0]]), jnp.array([10.0, 20.0]), jnp.array([1.0, -1.0])]
+    # (1, 2) -> (4 + 10, 1 + 20) -> (42 + 10, 14 + 20)
+    assert twice(c.replay(given, [], [jnp.array([[1.0, 2.0]])], None)).tolist() == [[52.0, -34.0]]
+
+
+def test_tied_layers_cannot_ask_for_other_weights() -> None:
+    c = Ctx(1, train=False, dtype="f32")
+    weights: list[Any] = []
+    with c.tied(weights):
+        c.weight(2, 3)
+    with (
+        pytest.raises(ValueError, match=r"argument 0 is \(2, 3\) float32, asked for .*\(3, 2\)"),
+        c.tied(weights),
+    ):
+        c.weight(3, 2)
+
+
 def test_asking_for_something_else_on_the_second_run_is_an_error() -> None:
     tape = Tape([jnp.zeros((2, 3))])
     with pytest.raises(ValueError, match=r"argument 0 is \(2, 3\) float32, asked for .*\(3, 2\)"):

@@ -34,6 +34,15 @@ def test_momentum_adds_decay_to_the_gradient() -> None:
     assert weight == pytest.approx(2.0 - 0.1 * 1.4002)
 
 
+def test_lars_moves_in_proportion_to_the_weight() -> None:
+    # Trust 1e-3 * 2 / (5 + 1e-4 * 2); the gradient with decay is 5 + 2e-4, so the move is 10 * 1e-3 * 2.
+    weight, slots = one_step("lars", 2.0, 5.0, 0.0)
+    assert slots == pytest.approx([0.02])
+    assert weight == pytest.approx(1.98)
+    # A zero weight has no norm to be proportional to: trust 1.
+    assert one_step("lars", 0.0, 5.0, 1.0)[0] == pytest.approx(-(0.9 + 10.0 * 5.0))
+
+
 def test_rmsprop_divides_by_the_root_of_the_mean_square() -> None:
     weight, slots = one_step("rmsprop", 1.0, 2.0, 0.0, 0.0)
     move = 0.045 * 2.0 / math.sqrt(0.4 + 1e-3)

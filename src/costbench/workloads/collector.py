@@ -31,7 +31,8 @@ from costbench.workloads.manifest import (
     verify_program,
 )
 from costbench.workloads.normal_form import count_instructions, normalize
-from costbench.workloads.programs import SPECS, ProgramSpec, find_spec
+from costbench.workloads.programs import SPECS, find_spec
+from costbench.workloads.specs import ProgramSpec
 
 ZSTD_LEVEL = 19
 _PACKAGES = ("jax", "jaxlib", "keras", "zstandard")
@@ -144,7 +145,8 @@ def describe(spec: ProgramSpec, instructions: int, sha256: str) -> ProgramEntry:
     return ProgramEntry(
         name=spec.name, application=spec.application, builder=spec.builder, step=spec.step,
         batch=spec.batch, dtype=spec.dtype, optimizer=spec.optimizer, source=spec.source,
-        faithful=spec.faithful, instructions=instructions, sha256=sha256, file=f"{spec.name}.hlo.pb.zst",
+        faithful=spec.faithful, reference=spec.reference, instructions=instructions, sha256=sha256,
+        file=f"{spec.name}.hlo.pb.zst",
     )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ weight is ever initialised.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,19 @@ class Tape:
         if (value.shape, str(value.dtype)) != (want.shape, want.dtype):
             place = len(self.asked) - 1
             raise ValueError(f"argument {place} is {value.shape} {value.dtype}, asked for {want}")
+        return value
+
+
+class _Overheard(Tape):
+    """Asks another tape, and adds what that hands out to a list."""
+
+    def __init__(self, tape: Tape, heard: list[Array]) -> None:
+        super().__init__()
+        self._tape, self._heard = tape, heard
+
+    def take(self, shape: Sequence[int], dtype: str) -> Array:
+        value = self._tape.take(shape, dtype)
+        self._heard.append(value)
         return value
 
 
@@ -108,6 +122,22 @@ class Ctx:
     def weight32(self, *shape: int, dtype: str = "float32") -> Array:
         """A trainable weight in its own dtype: norms, and whatever is precision-sensitive."""
         return self._params.take(shape, dtype)
+
+    @contextmanager
+    def tied(self, weights: list[Array]) -> Iterator[None]:
+        """Within, the weights asked for are `weights`, in order: layers run again with the same weights.
+
+        An empty list is filled the first time instead, with the weights that were then new.
+
+        Raises:
+            ValueError: the layers ask for other weights than the first time.
+        """
+        own = self._params
+        self._params = Tape(tuple(weights)) if weights else _Overheard(own, weights)
+        try:
+            yield
+        finally:
+            self._params = own
 
     def state(self, *shape: int, dtype: str = "float32") -> Array:
         """An array that the step carries on but does not train, such as moving statistics."""

@@ -34,6 +34,7 @@ class ProgramEntry:
         optimizer: rule of the training step; empty for inference.
         source: `keras`, `jax` or `user`.
         faithful: where the layer sizes come from.
+        reference: text that describes the model, empty for a user's program.
         instructions: number of instructions in all computations (0 where not counted).
         sha256: of the uncompressed proto; empty for a user's program.
         file: file name relative to the programs folder.
@@ -48,6 +49,7 @@ class ProgramEntry:
     optimizer: str
     source: str
     faithful: str
+    reference: str
     instructions: int
     sha256: str
     file: str
@@ -176,6 +178,6 @@ def all_programs(folder: Path) -> tuple[ProgramEntry, ...]:
 def _user_entry(stem: str, file_name: str) -> ProgramEntry:
     return ProgramEntry(
         name=f"user_{stem}", application=f"user:{stem}", builder="", step="", batch=0, dtype="",
-        optimizer="", source="user", faithful="", instructions=0, sha256="",
+        optimizer="", source="user", faithful="", reference="", instructions=0, sha256="",
         file=f"{USER_FOLDER}/{file_name}",
     )  # fmt: skip

@@ -38,6 +38,17 @@ def _momentum(gradient: Array, weight: Array, slots: Slots, count: Array) -> Upd
     return weight - 0.1 * momentum, (momentum,)
 
 
+def _lars(gradient: Array, weight: Array, slots: Slots, count: Array) -> Updated:
+    """m = 0.9 m + lr 1e-3 |w| / (|g| + 1e-4 |w|) (g + 1e-4 w); w - m (You et al. 2017, algorithm 1)"""
+    import jax.numpy as jnp
+
+    weight_norm, gradient_norm = jnp.sqrt(jnp.sum(weight**2)), jnp.sqrt(jnp.sum(gradient**2))
+    there = (weight_norm > 0) & (gradient_norm > 0)
+    trust = jnp.where(there, 1e-3 * weight_norm / (gradient_norm + 1e-4 * weight_norm), 1.0)
+    momentum = 0.9 * slots[0] + 10.0 * trust * (gradient + 1e-4 * weight)
+    return weight - momentum, (momentum,)
+
+
 def _rmsprop(gradient: Array, weight: Array, slots: Slots, count: Array) -> Updated:
     """s = 0.9 s + 0.1 g^2; m = 0.9 m + lr g / sqrt(s + eps); w - m"""
     import jax.numpy as jnp
@@ -79,6 +90,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "sgd": Optimizer(0, _sgd),
     "sgd_clipped": Optimizer(0, _sgd, clip_norm=5.0),
     "momentum": Optimizer(1, _momentum),
+    "lars": Optimizer(1, _lars),
     "rmsprop": Optimizer(2, _rmsprop),
     "adam": Optimizer(2, _adam),
     "adam_clipped": Optimizer(2, _adam, clip_norm=1.0),

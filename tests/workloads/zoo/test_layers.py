@@ -98,6 +98,13 @@ def test_cross_entropies() -> None:
     assert float(layers.one_hot_cross_entropy(sure, labels, 0.1)) == pytest.approx(0.075 * 50, rel=1e-4)
 
 
+def test_binary_cross_entropy_is_the_negative_log_likelihood() -> None:
+    logits = jnp.array([0.0, 2.0, -3.0])
+    expected = [math.log(2), -math.log(1 / (1 + math.exp(-2.0))), -math.log(1 - 1 / (1 + math.exp(3.0)))]
+    found = layers.binary_cross_entropy(logits, jnp.array([0.5, 1.0, 0.0]))
+    assert found.tolist() == pytest.approx(expected, rel=1e-5)
+
+
 def test_lstm_and_gru_with_zero_weights() -> None:
     def sigmoid(x: float) -> float:
         return 1 / (1 + math.exp(-x))

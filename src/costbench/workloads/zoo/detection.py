@@ -68,37 +68,47 @@ def _multibox_loss(c: Ctx, boxes: Array, logits: Array) -> Array:
     return jnp.mean(per_image / jnp.maximum(found[:, 0], 1))
 
 
-def _decoded(c: Ctx, offsets: Array) -> Array:
-    """Corners (top, left, bottom, right) from offsets and anchors given as centre and size."""
+def decode_boxes(offsets: Array, anchors: Array, scales: tuple[float, float] = (0.1, 0.2)) -> Array:
+    """Corners (top, left, bottom, right) from offsets and anchors given as centre and size.
+
+    centre = scale_0 offset size + anchor centre; size = exp(scale_1 offset) anchor size.
+    """
     import jax.numpy as jnp
 
-    anchors = c.input(offsets.shape[1], 4, dtype="float32")
-    centre = offsets[..., :2] * 0.1 * anchors[:, 2:] + anchors[:, :2]
-    extent = jnp.exp(offsets[..., 2:] * 0.2) * anchors[:, 2:]
+    centre = offsets[..., :2] * scales[0] * anchors[..., 2:] + anchors[..., :2]
+    extent = jnp.exp(offsets[..., 2:] * scales[1]) * anchors[..., 2:]
     return jnp.concatenate([centre - extent / 2, centre + extent / 2], -1)
 
 
-def suppress_overlaps(boxes: Array, scores: Array) -> Array:
+def overlaps(boxes: Array, others: Array) -> Array:
+    """Intersection over union of every box [n, 4] with every other [m, 4], given as corners."""
+    import jax.numpy as jnp
+
+    area, other_area = (jnp.prod(one[:, 2:] - one[:, :2], -1) for one in (boxes, others))
+    low = jnp.maximum(boxes[:, None, :2], others[None, :, :2])
+    high = jnp.minimum(boxes[:, None, 2:], others[None, :, 2:])
+    shared = jnp.prod(jnp.maximum(high - low, 0.0), -1)
+    return shared / (area[:, None] + other_area[None] - shared)
+
+
+def suppress_overlaps(boxes: Array, scores: Array, limit: float = _OVERLAP) -> Array:
     """Greedy non-maximum suppression of one image: scores of suppressed boxes become 0.
 
     Args:
         boxes: corners [n, 4], best score first.
         scores: [n], descending.
+        limit: overlap up to which both boxes stay.
     """
     import jax.numpy as jnp
     from jax import lax
 
-    area = jnp.prod(boxes[:, 2:] - boxes[:, :2], -1)
-    low = jnp.maximum(boxes[:, None, :2], boxes[None, :, :2])
-    high = jnp.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
-    shared = jnp.prod(jnp.maximum(high - low, 0.0), -1)
-    overlap = shared / (area[:, None] + area[None] - shared)
+    overlap = overlaps(boxes, boxes)
     later = jnp.arange(scores.shape[0])
 
     def body(index: Array, kept: Array) -> Array:
         row = lax.dynamic_slice_in_dim(overlap, index, 1)[0]
         alive = lax.dynamic_slice_in_dim(kept, index, 1)[0] > 0
-        return jnp.where(alive & (row > _OVERLAP) & (later > index), 0.0, kept)
+        return jnp.where(alive & (row > limit) & (later > index), 0.0, kept)
 
     survivors: Array = lax.fori_loop(0, scores.shape[0], body, scores)
     return survivors
@@ -116,7 +126,8 @@ def ssd(c: Ctx, size: int = 300) -> Array | tuple[Array, Array, Array]:
     boxes, logits = _predictions(c, _feature_maps(c, size, tuple(extra)), anchors)
     if c.train:
         return _multibox_loss(c, boxes, logits)
-    corners, probabilities = _decoded(c, boxes), jax.nn.softmax(logits)[..., 1:]
+    anchor_boxes = c.input(boxes.shape[1], 4, dtype="float32")
+    corners, probabilities = decode_boxes(boxes, anchor_boxes), jax.nn.softmax(logits)[..., 1:]
     best, classes = jnp.max(probabilities, -1), jnp.argmax(probabilities, -1)
     scores, places = lax.top_k(best, _KEPT)
     corners = jnp.take_along_axis(corners, places[..., None], 1)

@@ -215,6 +215,13 @@ def one_hot_cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) 
     return -jnp.mean(jnp.sum(target * jax.nn.log_softmax(logits.astype("float32")), -1))
 
 
+def binary_cross_entropy(logits: Array, targets: Array | float) -> Array:
+    """-t log s(x) - (1 - t) log(1 - s(x)), elementwise."""
+    import jax
+
+    return jax.nn.softplus(logits) - targets * logits
+
+
 def classify(c: Ctx, features: Array, classes: int) -> Array:
     """Classification head: the loss on fed labels in training, class probabilities at inference."""
     import jax

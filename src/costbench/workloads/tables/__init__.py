@@ -1,0 +1,1 @@
+"""The corpus as tables of rows, one per field of application."""
