@@ -1,19 +1,28 @@
-"""What the stage adds to the library's splits: a user's programs are tested on, never trained on."""
+"""What the stage adds to the library's splits, and what it writes from shards and a manifest."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from costbench.datasets.splits import ProgramInfo
-from costbench.errors import ParamsError
+from costbench.artifacts import read_json
+from costbench.datasets.record_types import FUSION
+from costbench.datasets.splits import ProgramInfo, read_split
+from costbench.datasets.storage import write_shard
+from costbench.errors import DataError, ParamsError
+from costbench.experiments.identity import StageIdentity, write_identity
 from costbench.experiments.stages.split import (
     ManualSplitParams,
     RandomSplitParams,
     SplitParams,
     make_split,
+    run,
 )
+from costbench.workloads.manifest import ProgramEntry, save_manifest
+from tests.datasets.tile_columns import fusion_columns, metadata, tile_columns
 
 PROGRAMS = tuple(ProgramInfo(f"p{i}", f"application {i // 2}") for i in range(8))
 OWN = ProgramInfo("user_mine", "user:mine")
@@ -60,3 +69,107 @@ def test_impossible_splits_name_the_parameter() -> None:
 def test_splits_have_different_names() -> None:
     with pytest.raises(ValueError, match="different"):
         _params(names=("random", "random"))
+
+
+# Program -> application, builder, fingerprints of its kernels.
+_CORPUS = {
+    "a": ("Smart", "smart()", [1, 2, 3]),
+    "b": ("Other", "smart(size=2)", [2, 9]),
+    "c": ("Other", "other()", [3, 4, 5, 6]),
+    "d": ("Third", "third()", [7]),
+}
+
+
+def _entry(name: str, application: str, builder: str) -> ProgramEntry:
+    texts = dict.fromkeys(ProgramEntry.__annotations__, "")
+    values: dict[str, Any] = {
+        **texts,
+        "name": name,
+        "application": application,
+        "builder": builder,
+        "batch": 1,
+        "instructions": 1,
+        "file": f"{name}.pb",
+    }
+    return ProgramEntry(**values)
+
+
+@pytest.fixture
+def params(tmp_path: Path) -> Path:
+    """A parameter file beside a manifest and the shards of four programs, one of them with fusion data."""
+    entries = [_entry(name, application, builder) for name, (application, builder, _) in _CORPUS.items()]
+    (tmp_path / "programs").mkdir()
+    save_manifest(tmp_path / "programs", entries, {})
+    made = tmp_path / "out" / "generate"
+    for name, (application, _, fingerprints) in _CORPUS.items():
+        columns = tile_columns([2] * len(fingerprints), fingerprints=fingerprints)
+        write_shard(
+            made / "tile" / "tpu_v2" / f"{name}.shard", columns, metadata(name, application, "tpu_v2")
+        )
+    for name in ("a", "c"):
+        application, _, fingerprints = _CORPUS[name]
+        for part in (0, 1):
+            columns = fusion_columns(fingerprints, [1] * len(fingerprints), [10] * len(fingerprints))
+            path = made / "fusion" / "tpu_v2" / f"{name}.{part}.shard"
+            write_shard(path, columns, metadata(name, application, "tpu_v2"), FUSION)
+    write_identity(made, StageIdentity("p", "d"))
+    sections = {
+        "run": {
+            "name": "test",
+            "root": ".",
+            "params": "params.yaml",
+            "out": "out",
+            "reports": "reports",
+            "programs": "programs",
+            "jobs": 1,
+        },
+        "split": {
+            "names": ["random", "manual"],
+            "random": {"seed": 0, "num_validation": 1, "num_test": 1, "test_applications": ["Third"]},
+            "manual": {
+                "seed": 0,
+                "num_validation": 0,
+                "test_programs": ["a"],
+                "held_out_applications": ["Smart"],
+                "dropped": [],
+            },
+        },
+    }
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections))
+    return tmp_path / "params.yaml"
+
+
+def _read(params: Path, name: str) -> Any:
+    return read_json(params.parent / "out" / "split" / name)
+
+
+def test_the_stage_infers_relations_and_counts_each_task(params: Path) -> None:
+    run(params)
+    manual = read_split(params.parent / "out" / "split" / "manual.json")
+    assert (manual.train, manual.test, manual.dropped) == (("c", "d"), ("a",), ("b",))
+    assert manual.reasons == {"b": "built by smart, as is the held-out application Smart"}
+    leaks = _read(params, "leakage.json")
+    # Of 1, 2 and 3, only 3 is in c: 2 is in b alone, which is dropped.
+    assert leaks["tile"]["manual"]["tpu_v2"]["test"]["leaked_kernels"] == 1
+    # Two parts of a, each with the kernel that is in c.
+    fusion = leaks["fusion"]["manual"]["tpu_v2"]["test"]
+    assert (fusion["kernels"], fusion["leaked_kernels"], fusion["share_of_runtime"]) == (6, 2, 1 / 3)
+    counts = _read(params, "counts.json")
+    assert counts["tile"]["manual"]["tpu_v2"]["train"] == {"programs": 2, "kernels": 5, "samples": 10}
+    assert counts["fusion"]["manual"]["tpu_v2"]["train"] == {"programs": 1, "kernels": 8, "samples": 8}
+    card = _read(params, "card.json")
+    assert sorted(card) == ["fusion", "tile"]
+    assert (card["tile"]["tpu_v2"]["programs"], card["fusion"]["tpu_v2"]["programs"]) == (4, 2)
+
+
+def test_shards_of_a_program_that_is_gone(params: Path) -> None:
+    save_manifest(params.parent / "programs", [_entry("a", "Smart", "smart()")], {})
+    with pytest.raises(DataError, match="no program 'b', of which there are shards"):
+        run(params)
+
+
+def test_shards_must_be_there(params: Path) -> None:
+    for path in (params.parent / "out" / "generate").rglob("*.shard"):
+        path.unlink()
+    with pytest.raises(DataError, match="no shards"):
+        run(params)
