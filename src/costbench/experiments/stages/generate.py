@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import digest_files, read_json, remove_stale_temporaries, write_json
-from costbench.compiler.kernel import Kernel
-from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling import TileSpace
 from costbench.datasets.generation import Backend, Task, generate
-from costbench.datasets.tile_generation import FloatArray, Price, TileParams, TileTask
+from costbench.datasets.tile_generation import IntArray, Price, TileParams, TileTask
 from costbench.datasets.tile_kernels import compiled_program_path
 from costbench.errors import ChoiceError, CostbenchError, DataError, ParamsError, TargetError
 from costbench.experiments.identity import code_digest, identify, write_identity
@@ -111,19 +110,14 @@ def run(params: Path, flags: BackendFlags = BackendFlags()) -> None:
     write_identity(folder, identify(section, digest_files(shards, folder)[:16]))
 
 
-class _AnalyticalPrice:
-    """Travels to worker processes, which a closure would not."""
-
-    def __init__(self, architecture: Architecture) -> None:
-        self._model = AnalyticalModel(architecture)
-
-    def __call__(self, kernel: Kernel, tile_sizes: TileSizes) -> FloatArray:
-        return self._model.predict(kernel, tile_sizes)
-
-
 def analytical_price(architecture: Architecture) -> Price:
-    """The tile model of the compiler for a chip: it chooses the default tile."""
-    return _AnalyticalPrice(architecture)
+    """The tile model of the compiler for a chip: the tile that it likes best is the default one."""
+    return AnalyticalModel(architecture).predict
+
+
+def analytical_choice(architecture: Architecture) -> Callable[[TileSpace], IntArray]:
+    """The compiler's choice of a tile size on a chip, for kernels that are not tuned."""
+    return AnalyticalModel(architecture).choose
 
 
 @dataclass(frozen=True)
