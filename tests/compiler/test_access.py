@@ -8,6 +8,8 @@ from costbench.compiler.access import (
     Access,
     AxisMap,
     access_loops,
+    identity,
+    is_elementwise,
     operand_access,
     reshaped,
     result_access,
@@ -203,3 +205,21 @@ def test_two_uses_get_what_serves_both() -> None:
 def test_loops_of_an_access() -> None:
     assert access_loops((L2, WHOLE, AxisMap(loop=0, window_loop=5))) == (0, 2, 5)
     assert access_loops(whole(parse_shape("f32[2,2]"))) == ()
+
+
+def test_the_loops_of_an_anchor_follow_its_memory_order() -> None:
+    assert identity(parse_shape("f32[2,3]{1,0}")) == (L0, L1)
+    assert identity(parse_shape("f32[2,3,4]{0,2,1}")) == (L2, L0, L1)
+    assert identity(parse_shape("f32[]")) == ()
+
+
+def test_only_element_by_element_operations_keep_every_access() -> None:
+    b = ModuleBuilder()
+    x = b.parameter("f32[8,8]")
+    product, turned = b.op("tanh", x), b.op("transpose", x, shape="f32[8,8]", dimensions=(1, 0))
+    body = b.build(product, turned).entry_computation
+    shape = body.instructions[x].shape
+    assert is_elementwise(body.instructions[product], shape)
+    assert not is_elementwise(body.instructions[turned], shape)
+    assert not is_elementwise(body.instructions[product], parse_shape("f32[8]"))
+    assert not is_elementwise(body.instructions[body.root], body.instructions[body.root].shape)

@@ -16,7 +16,8 @@ def axes_of(kernel: Kernel) -> tuple[ContractionAxes, list[int]]:
     """The contraction's axes, with loop i over the result's i-th logical axis."""
     position = kernel.instructions[-1]
     rank = kernel.instruction(position).shape.rank
-    return contraction_axes(kernel, position, {axis: axis for axis in range(rank)}, rank), list(range(rank))
+    axes = contraction_axes(kernel.body, position, {axis: axis for axis in range(rank)}, rank)
+    return axes, list(range(rank))
 
 
 def test_a_convolution_sums_over_its_window_and_input_features() -> None:

@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from costbench.compiler.loop_nest import LoopNest, loop_nest, native_units
+from costbench.compiler import value_tables
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import LoopNest, Lowering, loop_nest
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.instruction import DotDimensions
-from costbench.hlo.notation import parse_shape
 from tests.compiler import small_kernels as small
+from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import finish
 
 
@@ -23,19 +27,6 @@ def reads(nest: LoopNest) -> list[tuple[int, ...]]:
 
 def writes(nest: LoopNest) -> list[tuple[int, ...]]:
     return [t.loops for t in nest.transfers if t.is_output]
-
-
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
-        ("f32[]", ()),
-        ("f32[5000]", (1024,)),
-        ("bf16[64,256]", (8, 128)),
-        ("pred[2,3,64,256]", (1, 1, 8, 128)),
-    ],
-)
-def test_native_units(shape: str, expected: tuple[int, ...]) -> None:
-    assert native_units(parse_shape(shape)) == expected
 
 
 def test_loops_walk_in_memory_order_major_first() -> None:
@@ -241,3 +232,51 @@ def test_elements_of_full_and_mean_tiles() -> None:
     assert full.tolist() == [[16, 256], [40, 384]]
     mean = np.stack(nest.mean_elements(extents), axis=1)
     assert mean == pytest.approx(np.array([[40 / 3, 192], [40, 384]]))
+
+
+def part(kernel: Kernel, positions: set[int]) -> Kernel:
+    """The kernel of some of a kernel's instructions."""
+    body = kernel.body
+    outside = {o for p in positions for o in body.instructions[p].operands} - positions
+    leaving = tuple(p for p in sorted(positions) if not body.users[p] or set(body.users[p]) - positions)
+    return Kernel(
+        kernel.module, kernel.computation, tuple(sorted(positions)), tuple(sorted(outside)), leaving
+    )
+
+
+def contents(nest: LoopNest) -> list[object]:
+    return [
+        *(nest.anchor, nest.anchor_shape, nest.contraction, nest.loops, nest.num_output_loops, nest.order),
+        *(nest.kernel_axes, nest.accesses, nest.transfers, nest.operand_accesses, nest.after_contraction),
+    ]
+
+
+@pytest.mark.parametrize("entries", [0, 64])
+@given(kernels(), st.data())
+def test_kernels_of_one_program_are_lowered_together_as_alone(
+    entries: int, kernel: Kernel, data: st.DataObject
+) -> None:
+    lowering = Lowering(kernel.module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(value_tables, "_ENTRIES_PER_INSTRUCTION", entries)
+        for _ in range(3):
+            other = part(kernel, data.draw(st.sets(st.sampled_from(kernel.instructions), min_size=1)))
+            assert contents(lowering.loop_nest(other)) == contents(loop_nest(other))
+
+
+def test_a_contraction_that_another_kernel_does_has_no_loops_here() -> None:
+    b = ModuleBuilder()
+    product = b.dot(b.parameter("f32[64,512]"), b.parameter("f32[512,384]"))
+    kernel = finish(b, b.reduce(product, (0,)))
+    reduction = part(kernel, {p for p in kernel.instructions if p != product})
+    lowering = Lowering(kernel.module)
+    assert units(lowering.loop_nest(kernel)) == [8, 3, 4]
+    nest = lowering.loop_nest(reduction)
+    assert nest.anchor == product
+    assert units(nest) == [8, 3]
+    assert nest.contraction is None
+
+
+def test_a_kernel_of_another_program_is_refused() -> None:
+    with pytest.raises(UnsupportedKernelError, match="another program"):
+        Lowering(small.dot().module).loop_nest(small.dot())

@@ -7,9 +7,8 @@ broadcast or transpose renames them, a window widens them, a reduction drops the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +22,7 @@ FloatArray = npt.NDArray[np.float64]
 NO_LOOP = -1
 
 
-@dataclass(frozen=True, slots=True)
-class AxisMap:
+class AxisMap(NamedTuple):
     """What part of an axis one tile touches.
 
     With e the elements that `loop` covers in a tile, the part has
@@ -75,6 +73,17 @@ def whole(shape: Shape) -> Access:
     return (WHOLE,) * shape.rank
 
 
+def loop_of_axis(shape: Shape) -> dict[int, int]:
+    """The loop over each logical axis of an anchor: one per axis, in memory order, major to minor."""
+    return {axis: loop for loop, axis in enumerate(reversed(shape.layout))}
+
+
+def identity(shape: Shape) -> Access:
+    """The access of an anchor: each loop moves its own axis."""
+    loops = loop_of_axis(shape)
+    return tuple(AxisMap(loop=loops[axis]) for axis in range(shape.rank))
+
+
 def array_shape(shape: Shape) -> Shape:
     """The shape itself, or the largest member of a tuple."""
     return max(shape.leaves(), key=lambda leaf: leaf.num_elements) if shape.is_tuple else shape
@@ -89,21 +98,20 @@ def through_window(axis: AxisMap, window: WindowDimension) -> AxisMap:
     """The map of a window's base axis, given the map of the result's axis."""
     if not axis.loops:
         return WHOLE
-    wider = replace(
-        axis,
+    wider = axis._replace(
         stride=axis.stride * window.stride,
         base_dilation=axis.base_dilation * window.base_dilation,
         padding=axis.padding * window.stride + window.padding_low + window.padding_high,
     )
     if axis.window_loop != NO_LOOP:
         # The window that a loop cuts keeps its pieces; the few elements of the second one do not matter.
-        return replace(wider, dilation=axis.dilation * window.stride)
+        return wider._replace(dilation=axis.dilation * window.stride)
     reach = (axis.window - 1) * axis.dilation * window.stride + window.dilated_size
-    return replace(wider, window=reach, dilation=1)
+    return wider._replace(window=reach, dilation=1)
 
 
 def _scaled(axis: AxisMap, ratio: float) -> AxisMap:
-    return axis if ratio == 1.0 or not axis.loops else replace(axis, scale=axis.scale * ratio)
+    return axis if ratio == 1.0 or not axis.loops else axis._replace(scale=axis.scale * ratio)
 
 
 def reshaped(source: Access, source_shape: Shape, target_shape: Shape) -> Access:
@@ -296,6 +304,12 @@ _BACKWARD: Mapping[Opcode, _Rule] = {
 }
 
 
+def is_elementwise(inst: Instruction, shape: Shape) -> bool:
+    """Whether value and operand (of `shape`) have one element for each other, in equal places."""
+    alike = inst.opcode not in _BACKWARD and shape.dimensions == inst.shape.dimensions
+    return alike and not (shape.is_tuple or inst.shape.is_tuple)
+
+
 # ---- forwards: where a user's value follows from its operand's -------------------------------------------
 
 
@@ -335,11 +349,6 @@ def result_access(body: HloComputation, inst: Instruction, place: int, access: A
     return access if source.dimensions == inst.shape.dimensions else None
 
 
-def moving_axes(access: Access) -> int:
-    """How many axes move with a loop: of two uses, the one with fewer needs more of the value."""
-    return sum(1 for axis in access if axis.loops)
-
-
 def wider(first: Access | None, second: Access) -> Access:
     """The access that serves both uses of a value: axes on which they differ are taken whole."""
     if first is None or first == second:
@@ -357,8 +366,3 @@ def _wider_axis(a: AxisMap, b: AxisMap) -> AxisMap:
 def tile_elements(shape: Shape, access: Access, elements: Sequence[FloatArray]) -> list[FloatArray | float]:
     """Elements of each axis of a value in a tile, logical order."""
     return [axis.extent(size, elements) for axis, size in zip(access, shape.dimensions, strict=True)]
-
-
-def is_point(shape: Shape) -> bool:
-    """Whether the value is a scalar or of one element, and so lives in a register."""
-    return math.prod(shape.dimensions) <= 1 and not shape.is_tuple

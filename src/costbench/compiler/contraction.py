@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costbench.compiler.access import NO_LOOP, Access, AxisMap
-from costbench.compiler.kernel import Kernel
 from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
@@ -29,19 +29,19 @@ class ContractionAxes:
 
 
 def contraction_axes(
-    kernel: Kernel, position: int, output_loop: dict[int, int], first_loop: int
+    body: HloComputation, position: int, output_loop: dict[int, int], first_loop: int
 ) -> ContractionAxes:
     """Derives the loops of a convolution or dot.
 
     Args:
-        kernel: the kernel that holds it.
+        body: the computation that holds it.
         position: the convolution or dot.
         output_loop: logical axis of the result -> loop that walks it.
         first_loop: number that the first summing loop gets.
     """
-    inst = kernel.instruction(position)
-    lhs = kernel.instruction(inst.operands[0]).shape
-    rhs = kernel.instruction(inst.operands[1]).shape
+    inst = body.instructions[position]
+    lhs = body.instructions[inst.operands[0]].shape
+    rhs = body.instructions[inst.operands[1]].shape
     tie = _tie_convolution if inst.opcode is Opcode.CONVOLUTION else _tie_dot
     left, right, summed = tie(inst, lhs, rhs, output_loop)
     loops: list[tuple[int, int]] = []
@@ -56,7 +56,7 @@ def contraction_axes(
         loops.append((rhs.dimensions[axis], unit))
         right[axis] = AxisMap(loop=loop)
         if window:
-            left[lhs_axis] = _with_window_loop(left[lhs_axis], loop)
+            left[lhs_axis] = left[lhs_axis]._replace(window_loop=loop)
         else:
             left[lhs_axis] = AxisMap(loop=loop)
     kernel_axes = []
@@ -72,19 +72,6 @@ def _units_by_axis(shape: Shape) -> dict[int, int]:
     if shape.rank == 1:
         return {0: 1024}
     return {axis: (128, 8)[place] if place < 2 else 1 for place, axis in enumerate(order)}
-
-
-def _with_window_loop(axis: AxisMap, loop: int) -> AxisMap:
-    return AxisMap(
-        loop=axis.loop,
-        scale=axis.scale,
-        window_loop=loop,
-        window=axis.window,
-        stride=axis.stride,
-        dilation=axis.dilation,
-        base_dilation=axis.base_dilation,
-        padding=axis.padding,
-    )
 
 
 _Tied = tuple[list[AxisMap], list[AxisMap], dict[int, tuple[int, bool]]]

@@ -8,68 +8,46 @@ follows from the nest and the tile size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.access import NO_LOOP, Access, access_loops, array_shape
-from costbench.compiler.contraction import CONTRACTIONS, ContractionAxes, contraction_axes
+from costbench.compiler.access import NO_LOOP, Access, access_loops
+from costbench.compiler.anchors import (
+    LANES,
+    SUBLANES,
+    KernelAxis,
+    Loop,
+    Walk,
+    anchor_of,
+    native_units,
+    walk_over,
+)
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.propagation import Propagation
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.transfers import Transfer, transfers_of
+from costbench.compiler.transfers import Transfer, reads_of_first_operand
+from costbench.compiler.value_tables import (
+    CONTRACTS,
+    FIXES_AXES,
+    READS_PART,
+    UNTILED,
+    WORKS,
+    Value,
+    ValueTables,
+)
 from costbench.errors import UnsupportedKernelError
-from costbench.hlo.opcode import Opcode
+from costbench.hlo.memo import Memo
+from costbench.hlo.module import HloModule
 from costbench.hlo.shape import Shape
 
-LANES = 128
-SUBLANES = 8
+__all__ = ["LANES", "SUBLANES", "KernelAxis", "Loop", "LoopNest", "Lowering", "loop_nest", "native_units"]
+
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-
-_REDUCTIONS = frozenset({Opcode.REDUCE})
-_UNTILED = frozenset(
-    {
-        Opcode.FFT,
-        Opcode.CHOLESKY,
-        Opcode.TRIANGULAR_SOLVE,
-        Opcode.CUSTOM_CALL,
-        Opcode.RNG_GET_AND_UPDATE_STATE,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """One loop of the nest.
-
-    Attributes:
-        extent: elements it walks over.
-        unit: elements of one native tile along it.
-        contraction: whether it sums (contraction and window loops) rather than walks over the result.
-        fixed: whether it cannot be cut (the sorted axis of a sort).
-    """
-
-    extent: int
-    unit: int
-    contraction: bool = False
-    fixed: bool = False
-
-    @property
-    def units(self) -> int:
-        """Native tiles along the loop: ceil(extent / unit), at least 1."""
-        return max(1, -(-self.extent // self.unit))
-
-
-@dataclass(frozen=True, slots=True)
-class KernelAxis:
-    """One axis of the right-hand side: which loop cuts it, its native tiles and elements per native tile."""
-
-    loop: int
-    units: int
-    unit: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,14 +84,17 @@ class LoopNest:
         A contraction walks over the columns of its right-hand side first, so that weights stay while rows
         pass. Everywhere, loops that only sum run inside those that move a result.
         """
-        columns: set[int] = set()
-        kept = {loop for t in self.transfers if t.is_output for loop in t.loops}
-        if self.contraction is not None:
-            kept = set(range(self.num_output_loops))
-            left, right = self.operand_accesses
-            columns = (set(access_loops(right)) - set(access_loops(left))) & kept
-        return tuple(
-            sorted(range(len(self.loops)), key=lambda loop: (loop not in columns, loop not in kept, loop))
+        loops = range(len(self.loops))
+        if self.contraction is None:
+            kept = {loop for t in self.transfers if t.is_output for loop in t.loops}
+            return (*(loop for loop in loops if loop in kept), *(loop for loop in loops if loop not in kept))
+        left, right = self.operand_accesses
+        results, sums = loops[: self.num_output_loops], loops[self.num_output_loops :]
+        columns = set(access_loops(right)).difference(access_loops(left))
+        return (
+            *(loop for loop in results if loop in columns),
+            *(loop for loop in results if loop not in columns),
+            *sums,
         )
 
     @cached_property
@@ -132,10 +113,12 @@ class LoopNest:
         if self.contraction is None:
             return frozenset()
         reached = {self.contraction}
+        instructions = self.kernel.body.instructions
         for position in self.kernel.instructions:
-            if reached.intersection(self.kernel.instruction(position).operands):
+            if not reached.isdisjoint(instructions[position].operands):
                 reached.add(position)
-        return frozenset(reached - {self.contraction})
+        reached.discard(self.contraction)
+        return frozenset(reached)
 
     def extents(self, tile_sizes: TileSizes) -> IntArray:
         """Native tiles that each loop advances per iteration, int64 [n, num_loops].
@@ -205,100 +188,86 @@ class LoopNest:
         return [loop.units * loop.unit / trips[:, i] for i, loop in enumerate(self.loops)]
 
 
+class Lowering:
+    """Lowers kernels of one program; what they share is worked out once.
+
+    What is kept grows with the program, not with the number of kernels.
+
+    Args:
+        module: the program, layouts assigned.
+    """
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+        self._bodies: Memo[int, tuple[ValueTables, Memo[tuple[int, bool], Walk]]] = Memo(self._body)
+
+    def loop_nest(self, kernel: Kernel) -> LoopNest:
+        """As `loop_nest`, for a kernel of the program.
+
+        Raises:
+            UnsupportedKernelError: if it holds more than one contraction, or belongs to another program.
+        """
+        if kernel.module is not self._module:
+            raise UnsupportedKernelError(
+                "a kernel of another program", where=kernel.module.name, expected=self._module.name
+            )
+        tables, walks = self._bodies[kernel.computation]
+        if tables.is_full:
+            tables, walks = self._bodies[kernel.computation] = self._body(kernel.computation)
+        values = [tables[position] for position in kernel.instructions]
+        traits = 0
+        for value in values:
+            traits |= value.traits
+        hero = _contraction(kernel, values) if traits & CONTRACTS else None
+        anchor = anchor_of(kernel, tables) if hero is None else hero
+        shape = anchor.shape
+        is_tiled = bool(shape.dimensions) and traits & WORKS and not traits & UNTILED
+        walk = walks[anchor.position, hero is not None] if is_tiled else Walk(anchor.whole)
+        if traits & FIXES_AXES:
+            walk = walk.with_fixed_axes(shape, values)
+        numbers = Propagation(tables, kernel, values, anchor, walk.access).run()
+        named = tables.accesses
+        accesses = {position: named[number] for position, number in numbers.items()}
+        in_part = {value.inst.operands[0] for value in values if value.traits & READS_PART}
+        transfers: list[Transfer] = []
+        for position in kernel.inputs:
+            if position in in_part:
+                transfers += reads_of_first_operand(kernel, accesses, position)
+            else:
+                transfers.append(tables.read[position, numbers[position]])
+        for position in kernel.outputs:
+            transfers += tables.writes[position, numbers[tables[position].source]]
+        return LoopNest(
+            kernel=kernel,
+            anchor=anchor.position,
+            anchor_shape=shape,
+            contraction=None if hero is None else hero.position,
+            loops=walk.loops,
+            num_output_loops=walk.num_output_loops,
+            kernel_axes=walk.kernel_axes,
+            accesses=accesses,
+            transfers=tuple(transfers),
+            operand_accesses=walk.operand_accesses,
+        )
+
+    def _body(self, computation: int) -> tuple[ValueTables, Memo[tuple[int, bool], Walk]]:
+        tables = ValueTables(self._module.computations[computation])
+        return tables, Memo(partial(walk_over, tables))
+
+
 def loop_nest(kernel: Kernel) -> LoopNest:
-    """Lowers a kernel to loops.
+    """Lowers a kernel to loops; `Lowering` is faster where a program has many.
 
     Raises:
-        UnsupportedKernelError: if it holds more than one contraction, or nothing to compute.
+        UnsupportedKernelError: if it holds more than one contraction.
     """
-    hero = _contraction(kernel)
-    anchor, anchor_shape = _anchor(kernel, hero)
-    untiled = anchor_shape.rank == 0 or _is_untiled(kernel)
-    loops = [] if untiled else _output_loops(kernel, anchor, anchor_shape)
-    num_output_loops = len(loops)
-    axes: ContractionAxes | None = None
-    kernel_axes: tuple[KernelAxis, ...] = ()
-    if hero is not None and not untiled:
-        output_loop = {axis: i for i, axis in enumerate(reversed(anchor_shape.layout))}
-        axes = contraction_axes(kernel, hero, output_loop, num_output_loops)
-        loops += [Loop(extent, unit, contraction=True) for extent, unit in axes.loops]
-        kernel_axes = tuple(KernelAxis(*axis) for axis in axes.kernel_axes)
-    fixed = {} if axes is None else {(anchor, place): access for place, access in enumerate(axes.operands)}
-    accesses = Propagation(kernel, anchor, anchor_shape, num_output_loops, fixed).run()
-    return LoopNest(
-        kernel=kernel,
-        anchor=anchor,
-        anchor_shape=anchor_shape,
-        contraction=hero,
-        loops=tuple(loops),
-        num_output_loops=num_output_loops,
-        kernel_axes=kernel_axes,
-        accesses=accesses,
-        transfers=transfers_of(kernel, accesses),
-        operand_accesses=axes.operands if axes is not None else ((), ()),
-    )
+    return Lowering(kernel.module).loop_nest(kernel)
 
 
-def native_units(shape: Shape) -> tuple[int, ...]:
-    """Elements of one native tile along each physical axis, major to minor: ..., 1, 1, 8, 128; or 1,024."""
-    if shape.rank == 1:
-        return (LANES * SUBLANES,)
-    return (1,) * (shape.rank - 2) + (SUBLANES, LANES) if shape.rank else ()
-
-
-def _contraction(kernel: Kernel) -> int | None:
-    found = [p for p in kernel.instructions if kernel.instruction(p).opcode in CONTRACTIONS]
+def _contraction(kernel: Kernel, values: Sequence[Value]) -> Value:
+    found = [value for value in values if value.traits & CONTRACTS]
     if len(found) > 1:
         raise UnsupportedKernelError(
             f"{len(found)} contractions in one kernel", where=kernel.module.name, expected="at most one"
         )
-    return found[0] if found else None
-
-
-def _anchor(kernel: Kernel, hero: int | None) -> tuple[int, Shape]:
-    """The value to iterate over: the contraction, a reduction's operand, an update, or the largest output."""
-    if hero is not None:
-        return hero, kernel.instruction(hero).shape
-    candidates = []
-    for position in kernel.outputs or kernel.instructions[-1:]:
-        inst = kernel.instruction(position)
-        if inst.opcode is Opcode.GET_TUPLE_ELEMENT and inst.operands[0] in kernel.members:
-            position = inst.operands[0]
-            inst = kernel.instruction(position)
-        source = position
-        if inst.opcode in _REDUCTIONS:
-            source = inst.operands[0]
-        elif inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE:
-            source = inst.operands[1]
-        elif inst.opcode is Opcode.SCATTER:
-            source = inst.operands[-1]
-        candidates.append((source, array_shape(kernel.instruction(source).shape)))
-    return max(candidates, key=lambda item: item[1].num_elements)
-
-
-def _is_untiled(kernel: Kernel) -> bool:
-    work = [kernel.instruction(p) for p in kernel.instructions]
-    if any(inst.opcode in _UNTILED for inst in work):
-        return True
-    # A lone reshape that moves data is one fixed routine.
-    return all(inst.opcode in (Opcode.RESHAPE, Opcode.BITCAST) for inst in work)
-
-
-def _output_loops(kernel: Kernel, anchor: int, shape: Shape) -> list[Loop]:
-    fixed = _fixed_axes(kernel, anchor, shape)
-    units = native_units(shape)
-    order = tuple(reversed(shape.layout))
-    return [
-        Loop(shape.dimensions[axis], units[place], fixed=axis in fixed) for place, axis in enumerate(order)
-    ]
-
-
-def _fixed_axes(kernel: Kernel, anchor: int, shape: Shape) -> frozenset[int]:
-    fixed: set[int] = set()
-    for position in kernel.instructions:
-        inst = kernel.instruction(position)
-        if inst.opcode in (Opcode.SORT, Opcode.TOPK) and array_shape(inst.shape).rank == shape.rank:
-            fixed.update(inst.dimensions or (shape.rank - 1,))
-        elif inst.opcode is Opcode.RNG_BIT_GENERATOR and inst.shape.is_tuple:
-            continue
-    return frozenset(fixed)
+    return found[0]

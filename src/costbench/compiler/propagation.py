@@ -7,144 +7,132 @@ only, until nothing else is left. Values with several uses end up with what serv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from costbench.compiler.access import (
-    Access,
-    AxisMap,
-    array_shape,
-    operand_access,
-    result_access,
-    scatter_index_access,
-    whole,
-    wider,
-)
 from costbench.compiler.kernel import Kernel
-from costbench.hlo.instruction import Instruction
+from costbench.compiler.value_tables import Value, ValueTables
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.shape import Shape
 
-_GAINS_AXES_FORWARDS = frozenset({Opcode.BROADCAST})
-_GAINS_AXES_BACKWARDS = frozenset({Opcode.REDUCE})
+_OUTSIDE = -1
+_BROADCAST, _REDUCE, _SCATTER = Opcode.BROADCAST, Opcode.REDUCE, Opcode.SCATTER
 
 
 class Propagation:
-    """The state of one kernel's search for accesses.
+    """The state of one kernel's search for accesses, all of them numbers of `tables`.
 
     Args:
+        tables: of the kernel's computation.
         kernel: whose values are wanted.
-        anchor: position of the value that the loops walk over.
-        shape: of the anchor.
-        num_output_loops: loops over the anchor, in physical order; 0 for a kernel without tiles.
-        fixed_operands: accesses that a contraction prescribes for its operands, by (instruction, place).
+        values: its instructions.
+        anchor: the value that the loops walk over.
+        access: of the anchor.
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        anchor: int,
-        shape: Shape,
-        num_output_loops: int,
-        fixed_operands: Mapping[tuple[int, int], Access],
+        self, tables: ValueTables, kernel: Kernel, values: list[Value], anchor: Value, access: int
     ) -> None:
-        self._kernel = kernel
+        self._tables = tables
+        self._inputs = kernel.inputs
+        self._values = values
         self._anchor = anchor
-        self._anchor_shape = shape
-        self._fixed = fixed_operands
-        self._identity = _identity(shape, num_output_loops)
-        self._known: dict[int, Access] = {anchor: self._identity}
+        self._access = access
+        self._known: dict[int, int | None] = dict.fromkeys(kernel.inputs + kernel.instructions)
+        self._known[anchor.position] = access
+        # Instructions that may still wait for an access, and those whose operands may, last first.
+        self._unreached = values
+        self._unspread = values[::-1]
 
-    def run(self) -> dict[int, Access]:
+    def run(self) -> dict[int, int]:
         """Access of every instruction and input."""
         self._settle()
-        self._adopt_alike()
-        for position in self._kernel.instructions:
-            self._forwards(position, lossless=False)
-        self._settle()
+        if self._unreached:
+            self._adopt_alike()
+            self._forwards(lossless=False)
+            self._settle()
         return self._serve_all_uses()
 
     def _settle(self) -> None:
         """Carries maps forwards and backwards until nothing new is reached."""
-        before = -1
-        while before != len(self._known):
-            before = len(self._known)
-            for position in self._kernel.instructions:
-                self._forwards(position, lossless=True)
-            for position in reversed(self._kernel.instructions):
-                self._backwards(position)
+        while self._forwards(lossless=True) | self._backwards():
+            pass
 
-    def _forwards(self, position: int, *, lossless: bool) -> None:
-        inst = self._kernel.instruction(position)
-        if position in self._known or (lossless and inst.opcode in _GAINS_AXES_FORWARDS):
-            return
-        for place, operand in enumerate(inst.operands):
-            source = self._known.get(operand)
-            result = None if source is None else result_access(self._kernel.body, inst, place, source)
-            if result is not None:
-                self._known[position] = result
-                return
+    def _forwards(self, *, lossless: bool) -> bool:
+        """Carries maps to users once; whether that reached anything."""
+        known = self._known
+        waiting, self._unreached = self._unreached, []
+        found = False
+        for value in waiting:
+            if known[value.position] is not None:
+                continue
+            result = None
+            if not (lossless and value.inst.opcode is _BROADCAST):
+                for operand, results in value.results:
+                    source = known.get(operand)
+                    if source is not None and (result := results[source]) is not None:
+                        break
+            if result is None:
+                self._unreached.append(value)
+            else:
+                known[value.position] = result
+                found = True
+        return found
 
-    def _backwards(self, position: int) -> None:
-        access = self._known.get(position)
-        inst = self._kernel.instruction(position)
-        if access is None or inst.opcode in _GAINS_AXES_BACKWARDS:
-            return
-        for place, operand in enumerate(inst.operands):
-            if operand not in self._known and (
-                operand in self._kernel.members or operand in self._kernel.inputs
-            ):
-                self._known[operand] = self._wanted(position, inst, place, access)
+    def _backwards(self) -> bool:
+        """Carries maps to operands once; whether that reached anything."""
+        known = self._known
+        waiting, self._unspread = self._unspread, []
+        found = False
+        for value in waiting:
+            access, opcode = known[value.position], value.inst.opcode
+            if access is None:
+                self._unspread.append(value)
+            elif opcode is not _REDUCE:
+                reads = value.wanted if opcode is not _SCATTER else self._of_scatter(value, access)
+                for operand, wanted in reads:
+                    if known.get(operand, _OUTSIDE) is None:
+                        known[operand] = wanted[access]
+                        found = True
+        return found
+
+    def _of_scatter(self, scatter: Value, access: int) -> Sequence[tuple[int, Mapping[int, int]]]:
+        """Its `wanted`, but that the indices follow the updates where these are known."""
+        updates = self._known.get(scatter.inst.operands[-1])
+        if updates is None:
+            return scatter.wanted
+        indices = scatter.inst.operands[1], {access: self._tables.scatter_indices(scatter, updates)}
+        return scatter.wanted[0], indices, *scatter.wanted[2:]
 
     def _adopt_alike(self) -> None:
         """Values of the anchor's sizes and memory order that nothing links to it run in the same loops."""
-        for position in self._kernel.instructions:
-            shape = array_shape(self._kernel.instruction(position).shape)
-            same = (
-                shape.dimensions == self._anchor_shape.dimensions
-                and shape.layout == self._anchor_shape.layout
-            )
-            if same and position not in self._known:
-                self._known[position] = self._identity
+        anchor = self._anchor.shape
+        for value in self._unreached:
+            shape = value.shape
+            if shape.dimensions == anchor.dimensions and shape.layout == anchor.layout:
+                self._known[value.position] = self._access
 
-    def _serve_all_uses(self) -> dict[int, Access]:
+    def _serve_all_uses(self) -> dict[int, int]:
         """Final accesses: instructions keep theirs, inputs get what all their users need together."""
-        needed: dict[int, Access] = {}
-        result: dict[int, Access] = {}
-        for position in reversed(self._kernel.instructions):
-            inst = self._kernel.instruction(position)
-            access = self._known.get(position, needed.get(position))
-            result[position] = whole(array_shape(inst.shape)) if access is None else access
-            for place, operand in enumerate(inst.operands):
-                wanted = self._wanted(position, inst, place, result[position])
-                if inst.opcode in _GAINS_AXES_BACKWARDS:
-                    wanted = self._known.get(operand, wanted)
-                needed[operand] = wider(needed.get(operand), wanted)
-        for position in self._kernel.inputs:
-            shape = array_shape(self._kernel.instruction(position).shape)
-            result[position] = needed.get(position, whole(shape))
-        result[self._anchor] = self._identity
+        known, tables = self._known, self._tables
+        needed: dict[int, int | None] = dict.fromkeys(self._inputs)
+        needed.update((value.position, None) for value in self._unreached)
+        result: dict[int, int] = {}
+        for value in reversed(self._values):
+            access = known[value.position]
+            if access is None:
+                access = needed[value.position]
+                if access is None:
+                    access = value.whole
+            result[value.position] = access
+            opcode = value.inst.opcode
+            reads = value.wanted if opcode is not _SCATTER else self._of_scatter(value, access)
+            for operand, wanted in reads:
+                if operand in needed:
+                    use = known[operand] if opcode is _REDUCE else None
+                    use = wanted[access] if use is None else use
+                    other = needed[operand]
+                    needed[operand] = use if other is None or other == use else tables.wider[other, use]
+        for position in self._inputs:
+            use = needed[position]
+            result[position] = tables[position].whole if use is None else use
+        result[self._anchor.position] = self._access
         return result
-
-    def _wanted(self, position: int, inst: Instruction, place: int, access: Access) -> Access:
-        """What operand `place` must provide for a tile of the instruction's value."""
-        fixed = self._fixed.get((position, place))
-        if fixed is not None:
-            return fixed
-        operand = self._kernel.instruction(inst.operands[place]).shape
-        shape = array_shape(operand)
-        updates = self._known.get(inst.operands[-1]) if inst.opcode is Opcode.SCATTER else None
-        if updates is not None and place == 1:
-            return scatter_index_access(inst, updates, shape)
-        alike = shape.dimensions == array_shape(inst.shape).dimensions
-        if alike and (inst.shape.is_tuple or operand.is_tuple):
-            return access
-        wanted = operand_access(self._kernel.body, inst, place, access)
-        return wanted if len(wanted) == shape.rank else whole(shape)
-
-
-def _identity(shape: Shape, num_output_loops: int) -> Access:
-    identity = [AxisMap()] * shape.rank
-    for loop, axis in enumerate(reversed(shape.layout)):
-        if loop < num_output_loops:
-            identity[axis] = AxisMap(loop=loop)
-    return tuple(identity)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-
-import numpy as np
 
 from costbench.compiler.access import Access, access_loops, array_shape, whole
 from costbench.compiler.kernel import Kernel
 from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
+
+_CUTS = frozenset({Opcode.SLICE, Opcode.DYNAMIC_SLICE})
+_ADDRESSES = frozenset({Opcode.GATHER, Opcode.SCATTER})
+READS_IN_PART = _CUTS | _ADDRESSES | {Opcode.DYNAMIC_UPDATE_SLICE}
+"""Instructions that need not have their first operand copied as a whole."""
 
 
 @dataclass(frozen=True)
@@ -38,76 +44,75 @@ class Transfer:
         return access_loops(self.access)
 
 
-def transfers_of(kernel: Kernel, accesses: dict[int, Access]) -> tuple[Transfer, ...]:
-    """All copies of a kernel: what its inputs need, then what its outputs write."""
-    reads = [t for position in kernel.inputs for t in _reads(kernel, accesses, position)]
-    writes = [t for position in kernel.outputs for t in _writes(kernel, accesses, position)]
-    return tuple(reads + writes)
+def read(body: HloComputation, position: int, access: Access) -> Transfer:
+    """The copy of a value that is read as it is."""
+    return Transfer(position, array_shape(body.instructions[position].shape), access, is_output=False)
 
 
-def _reads(kernel: Kernel, accesses: dict[int, Access], position: int) -> list[Transfer]:
-    users = [u for u in kernel.body.users[position] if u in kernel.members]
-    if users and all(_aliases(kernel, u, position) for u in users):
-        return []
-    if users and all(_addressed(kernel, u, position) for u in users):
-        return [_addressed_read(kernel, accesses, position, users[0])]
-    if users and all(_cuts(kernel, u, position) for u in users):
-        # Of a sliced value only the slices are copied.
-        return [Transfer(position, kernel.instruction(u).shape, accesses[u], is_output=False) for u in users]
-    shape = array_shape(kernel.instruction(position).shape)
-    return [Transfer(position, shape, accesses[position], is_output=False)]
+def reads_of_first_operand(
+    kernel: Kernel, accesses: Mapping[int, Access], position: int
+) -> tuple[Transfer, ...]:
+    """The copies of an input that is the first operand of one of `READS_IN_PART`.
+
+    Args:
+        kernel: that reads it.
+        accesses: of all values of the kernel.
+        position: of the input.
+    """
+    body = kernel.body
+    users = [u for u in body.users[position] if u in kernel.members]
+    using = [body.instructions[u] for u in users]
+    if all(inst.operands[0] == position for inst in using):
+        opcodes = {inst.opcode for inst in using}
+        if opcodes == {Opcode.DYNAMIC_UPDATE_SLICE}:
+            return ()
+        if opcodes <= _ADDRESSES:
+            return (_addressed_read(body, accesses, position, users[0]),)
+        # What a strided slice steps over lies in the same native tiles and is copied with the rest.
+        if opcodes <= _CUTS and all(s.stride == 1 for inst in using for s in inst.slices):
+            return tuple(
+                Transfer(position, inst.shape, accesses[u], is_output=False)
+                for u, inst in zip(users, using, strict=True)
+            )
+    return (read(body, position, accesses[position]),)
 
 
-def _addressed_read(kernel: Kernel, accesses: dict[int, Access], position: int, user: int) -> Transfer:
-    inst = kernel.instruction(user)
+def _addressed_read(
+    body: HloComputation, accesses: Mapping[int, Access], position: int, user: int
+) -> Transfer:
+    inst = body.instructions[user]
     if inst.opcode is Opcode.GATHER:
         assert inst.gather is not None
-        rows = int(np.prod(inst.gather.slice_sizes))
-        return Transfer(position, inst.shape, accesses[user], is_output=False, row_elements=max(1, rows))
+        rows = max(1, math.prod(inst.gather.slice_sizes))
+        return Transfer(position, inst.shape, accesses[user], is_output=False, row_elements=rows)
     updates = inst.operands[-1]
-    return Transfer(
-        position,
-        array_shape(kernel.instruction(updates).shape),
-        accesses[updates],
-        is_output=False,
-        row_elements=scatter_row_elements(kernel, inst),
-    )
+    shape = array_shape(body.instructions[updates].shape)
+    rows = _scatter_row_elements(inst, shape)
+    return Transfer(position, shape, accesses[updates], is_output=False, row_elements=rows)
 
 
-def _cuts(kernel: Kernel, user: int, position: int) -> bool:
-    inst = kernel.instruction(user)
-    # What a strided slice steps over lies in the same native tiles and is copied with the rest.
-    gapless = all(s.stride == 1 for s in inst.slices)
-    return inst.opcode in (Opcode.SLICE, Opcode.DYNAMIC_SLICE) and inst.operands[0] == position and gapless
-
-
-def _addressed(kernel: Kernel, user: int, position: int) -> bool:
-    inst = kernel.instruction(user)
-    return inst.opcode in (Opcode.GATHER, Opcode.SCATTER) and inst.operands[0] == position
-
-
-def _aliases(kernel: Kernel, user: int, position: int) -> bool:
-    inst = kernel.instruction(user)
-    return inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE and inst.operands[0] == position
-
-
-def scatter_row_elements(kernel: Kernel, inst: Instruction) -> int:
+def _scatter_row_elements(inst: Instruction, updates: Shape) -> int:
     """Contiguous elements that one index of a scatter updates."""
     assert inst.scatter is not None
-    updates = array_shape(kernel.instruction(inst.operands[-1]).shape)
-    return max(1, int(np.prod([updates.dimensions[a] for a in inst.scatter.update_window_dims])))
+    return max(1, math.prod(updates.dimensions[axis] for axis in inst.scatter.update_window_dims))
 
 
-def _writes(kernel: Kernel, accesses: dict[int, Access], position: int) -> list[Transfer]:
-    inst = kernel.instruction(position)
-    if inst.opcode in (Opcode.DYNAMIC_UPDATE_SLICE, Opcode.SCATTER):
-        update = inst.operands[1 if inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE else -1]
-        shape = array_shape(kernel.instruction(update).shape)
-        rows = scatter_row_elements(kernel, inst) if inst.opcode is Opcode.SCATTER else 0
-        return [Transfer(position, shape, accesses[update], is_output=True, row_elements=rows)]
-    access = accesses[position]
-    leaves = inst.shape.leaves()
-    return [
+def written_value(inst: Instruction, position: int) -> int:
+    """The value whose tiles are written where `position` is an output: an update in place, or itself."""
+    if inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE:
+        return inst.operands[1]
+    return inst.operands[-1] if inst.opcode is Opcode.SCATTER else position
+
+
+def writes(body: HloComputation, position: int, access: Access) -> tuple[Transfer, ...]:
+    """The copies of an output, given the access of its `written_value`."""
+    inst = body.instructions[position]
+    source = written_value(inst, position)
+    if source != position:
+        shape = array_shape(body.instructions[source].shape)
+        rows = _scatter_row_elements(inst, shape) if inst.opcode is Opcode.SCATTER else 0
+        return (Transfer(position, shape, access, is_output=True, row_elements=rows),)
+    return tuple(
         Transfer(position, leaf, access if leaf.rank == len(access) else whole(leaf), is_output=True)
-        for leaf in leaves
-    ]
+        for leaf in inst.shape.leaves()
+    )
