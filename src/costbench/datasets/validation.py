@@ -136,7 +136,7 @@ def common_fingerprints(watched: Iterable[Path], training: Iterable[Path]) -> Fi
     Raises:
         DataError: if a shard is damaged or holds no kernels.
     """
-    parts = [np.unique(fingerprints(Shard.open(path))) for path in watched]
+    parts = [fingerprints(Shard.open(path)) for path in watched]
     mine = np.unique(np.concatenate([np.empty(0, "S16"), *parts]))
     seen = np.zeros(len(mine), bool)
     for path in training if len(mine) else ():
