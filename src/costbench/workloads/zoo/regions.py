@@ -127,6 +127,8 @@ def align_regions(levels: list[Array], boxes: Array, side: int) -> Array:
     starts = np.concatenate([[0], np.cumsum(extents**2)[:-1]])
     b, features = boxes.shape[0], levels[0].shape[-1]
     flat = jnp.concatenate([level.reshape(b, -1, features) for level in levels], 1)
+    image = flat.shape[1] * jnp.arange(b)[:, None]
+    flat = flat.reshape(-1, features)
     size = jnp.maximum(boxes[..., 2:] - boxes[..., :2], 1.0)
     level = jnp.floor(4.0 + jnp.log2(jnp.sqrt(jnp.prod(size, -1)) / 224.0))
     which = jnp.clip(level, _FINEST, _FINEST + len(levels) - 1).astype("int32") - _FINEST
@@ -139,12 +141,13 @@ def align_regions(levels: list[Array], boxes: Array, side: int) -> Array:
         low = jnp.floor(at)
         corners.append([jnp.clip(low.astype("int32") + one, 0, extent - 1) for one in (0, 1)])
         weights.append([1.0 - (at - low), at - low])
-    start = jnp.asarray(starts, "int32")[which][..., None, None]
+    start = (image + jnp.asarray(starts, "int32")[which])[..., None, None]
     total = jnp.zeros((), flat.dtype)
     for row, down in zip(corners[0], weights[0], strict=True):
         for column, across in zip(corners[1], weights[1], strict=True):
             index = start + row[..., :, None] * extent[..., None] + column[..., None, :]
-            found = jnp.take_along_axis(flat, index.reshape(b, -1, 1), 1).reshape(*index.shape, features)
+            # One gather of rows of all images, whose places are within them by construction.
+            found = flat.at[index.reshape(-1)].get(mode="promise_in_bounds")
             weight = (down[..., :, None] * across[..., None, :]).astype(flat.dtype)
-            total = total + found * weight[..., None]
+            total = total + found * weight.reshape(-1, 1)
     return jnp.mean(total.reshape(b, -1, side, 2, side, 2, features), (3, 5))
