@@ -3,28 +3,29 @@
 Arguments of the program come in their compact order, convolutions and dots have wishes, and orders spread
 from there through every instruction that keeps them, forwards and backwards. Values that one buffer holds
 (loop state, tuple members) have one order. Where at the end an instruction needs another order than its
-operand has, a `copy` is put between them, as XLA does; transposes never move data themselves: they become
-free, and a copy moves what has to move. The program's results stay in the order they are made in.
+operand has, a `copy` is put between them (`layout_copies`), as XLA does; transposes never move data
+themselves: they become free, and a copy moves what has to move. The program's results stay in the order they
+are made in.
 
 The search spreads breadth-first from one seed after another: arguments, then convolutions, then dots and the
 operands of batched ones, then what reads by index, then reshapes that have to move data (in row-major order,
 as the recorded ones do), then whatever is left, in program order. Nothing else decides, so equal programs get
 equal orders.
+
+A layout config takes part through `Choices`: a class of values that is pinned gets the pinned order whenever
+its turn comes, and everything that follows from it follows from that. With the default's own orders as pins
+the search therefore takes the same course as without any.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from costbench.compiler.layout_rules import (
-    backward,
-    forward,
-    preferred_dot_operand,
-    preferred_layout,
-    required_layouts,
-)
+from costbench.compiler.layout_choices import NO_CHOICES, Choices, NodeLayouts
+from costbench.compiler.layout_copies import PlacedComputation, Requirements, place_computation
+from costbench.compiler.layout_rules import backward, forward, preferred_dot_operand, preferred_layout
 from costbench.compiler.tiled_memory import (
     MinorToMajor,
     compact_layout,
@@ -36,11 +37,11 @@ from costbench.compiler.tiled_memory import (
 )
 from costbench.compiler.value_classes import ALIASES, ValueClasses
 from costbench.hlo.instruction import Instruction
-from costbench.hlo.module import HloComputation, HloModule
+from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
-__all__ = ["assign_layouts", "is_bitcast", "native_tile", "padded_bytes", "padded_elements"]
+__all__ = ["LayoutAssigner", "assign_layouts", "is_bitcast", "native_tile", "padded_bytes", "padded_elements"]
 
 _SEEDS = (
     (Opcode.CONVOLUTION,),
@@ -48,7 +49,6 @@ _SEEDS = (
     (Opcode.GATHER, Opcode.SCATTER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT),
     (Opcode.RESHAPE,),
 )
-_REMADE = frozenset({Opcode.CONSTANT, Opcode.IOTA, Opcode.BROADCAST})
 
 
 def assign_layouts(module: HloModule) -> HloModule:
@@ -56,111 +56,104 @@ def assign_layouts(module: HloModule) -> HloModule:
 
     Computations keep their positions; instructions move by the copies before them.
     """
-    classes = ValueClasses(module)
-    orders = _Orders(classes)
-    orders.seed_together(
-        {leaf: compact_layout(classes.shapes[leaf].dimensions) for leaf in _entry_arguments(module, classes)}
-    )
-    for opcodes in _SEEDS:
-        for leaf, inst in _leaves_of(module, classes, opcodes):
-            orders.seed_wishes(classes.owner[leaf][0], inst, leaf)
-        if Opcode.DOT in opcodes:
-            for leaf, inst in _leaves_of(module, classes, opcodes):
-                orders.seed_operands(classes.owner[leaf][0], inst)
-    for leaf, shape in enumerate(classes.shapes):
-        if shape.rank > 1:
-            orders.seed(leaf, compact_layout(shape.dimensions))
-    computations = tuple(_Emitter(module, c, classes, orders).emit() for c in range(len(module.computations)))
-    return replace(module, computations=computations).verify()
+    assigner = LayoutAssigner(module)
+    return assigner.place(assigner.orders()).verify()
 
 
-def _entry_arguments(module: HloModule, classes: ValueClasses) -> Iterable[int]:
-    for position in module.entry_computation.parameters:
-        for leaf in classes.leaves(module.entry, position):
-            if classes.shapes[leaf].rank > 1:
-                yield leaf
+@dataclass(frozen=True, slots=True)
+class _Seed:
+    """A leaf from which orders spread, and the instruction that makes it."""
+
+    computation: int
+    position: int
+    inst: Instruction
+    leaf: int
 
 
-def _leaves_of(
-    module: HloModule, classes: ValueClasses, opcodes: tuple[Opcode, ...]
-) -> Iterable[tuple[int, Instruction]]:
-    for c, computation in enumerate(module.computations):
-        for p, inst in enumerate(computation.instructions):
-            if inst.opcode in opcodes:
-                for leaf in classes.leaves(c, p):
-                    if classes.shapes[leaf].rank > 1:
-                        yield leaf, inst
+class LayoutAssigner:
+    """Assigns orders to one program, again and again: what does not depend on choices is found once.
 
+    Attributes:
+        module: the program.
+        classes: its values that share buffers.
+        requirements: what its instructions need of their operands.
+    """
 
-class _Orders:
-    """The memory order of every class, filled by spreading from seeds."""
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.classes = ValueClasses(module)
+        self.requirements = Requirements(self.classes)
+        self.members = self.classes.members()
+        self.arguments = {
+            leaf: compact_layout(self.classes.shapes[leaf].dimensions)
+            for position in module.entry_computation.parameters
+            for leaf in self.classes.leaves(module.entry, position)
+            if self.classes.shapes[leaf].rank > 1
+        }
+        self._stages = [(opcodes, list(self._seeds(opcodes))) for opcodes in _SEEDS]
+        self._left = [
+            (leaf, compact_layout(shape.dimensions))
+            for leaf, shape in enumerate(self.classes.shapes)
+            if shape.rank > 1
+        ]
+        self._following: dict[int, tuple[_Step, ...]] = {}
 
-    def __init__(self, classes: ValueClasses) -> None:
-        self._classes = classes
-        self._module = classes.module
-        self._members = classes.members()
-        self._order: dict[int, MinorToMajor] = {}
+    def orders(self, choices: Choices = NO_CHOICES) -> dict[int, MinorToMajor]:
+        """The order of every class of arrays of rank two or more."""
+        found = _Orders(self, choices)
+        found.seed_together(self.arguments)
+        for opcodes, seeds in self._stages:
+            for seed in seeds:
+                found.seed_wishes(seed)
+            if choices.changed:
+                for seed in seeds:
+                    found.seed_chosen_operands(seed)
+            if Opcode.DOT in opcodes:
+                for seed in seeds:
+                    found.seed_operands(seed)
+        for leaf, order in self._left:
+            found.seed(leaf, order)
+        return found.order
 
-    def of(self, leaf: int) -> Shape:
-        """The leaf's shape in its order (scalars and vectors have only one)."""
-        shape = self._classes.shapes[leaf]
-        if shape.rank < 2:
-            return shape.with_layout((0,) if shape.rank else ())
-        return shape.with_layout(self._order[self._classes.find(leaf)])
+    def place(self, orders: Mapping[int, MinorToMajor], choices: Choices = NO_CHOICES) -> HloModule:
+        """The program in these orders, copies between what does not fit."""
+        computations = tuple(
+            self.place_computation(c, orders, choices).computation
+            for c in range(len(self.module.computations))
+        )
+        return replace(self.module, computations=computations)
 
-    def seed(self, leaf: int, order: MinorToMajor) -> None:
-        """Gives a leaf's class an order, unless it has one, and all that follows from it."""
-        self.seed_together({leaf: order})
+    def place_computation(
+        self, computation: int, orders: Mapping[int, MinorToMajor], choices: Choices = NO_CHOICES
+    ) -> PlacedComputation:
+        """One computation of it."""
+        return place_computation(self.requirements, computation, orders, choices)
 
-    def seed_together(self, wishes: Mapping[int, MinorToMajor]) -> None:
-        """Seeds of which none may follow from another."""
-        queue: deque[int] = deque()
-        for leaf, order in wishes.items():
-            self._set(leaf, order, queue)
-        while queue:
-            for member in self._members[queue.popleft()]:
-                self._spread(member, queue)
+    def following(self, leaf: int) -> tuple[_Step, ...]:
+        """Where an order may go from a leaf: first to operands, then to users."""
+        steps = self._following.get(leaf)
+        if steps is None:
+            steps = self._following[leaf] = tuple(self._steps(leaf))
+        return steps
 
-    def seed_wishes(self, computation: int, inst: Instruction, leaf: int) -> None:
-        """Gives the result of an instruction, and of a reshape its operand, the order it would choose."""
-        shapes = self._classes.shapes
-        operands = [self._classes.leaf(computation, operand) for operand in inst.operands]
-        wish = preferred_layout(inst, [shapes[o] for o in operands], shapes[leaf])
-        if wish is None:
-            return
-        self.seed(leaf, wish)
-        if inst.opcode is Opcode.RESHAPE and shapes[operands[0]].rank > 1:
-            self.seed(operands[0], packed_row_major(shapes[operands[0]].dimensions))
+    def _seeds(self, opcodes: tuple[Opcode, ...]) -> Iterator[_Seed]:
+        for c, computation in enumerate(self.module.computations):
+            for p, inst in enumerate(computation.instructions):
+                if inst.opcode in opcodes:
+                    for leaf in self.classes.leaves(c, p):
+                        if self.classes.shapes[leaf].rank > 1:
+                            yield _Seed(c, p, inst, leaf)
 
-    def seed_operands(self, computation: int, inst: Instruction) -> None:
-        """Gives operands of a batched dot the order that it wants, so that loop state is kept in it."""
-        if inst.dot is None or not inst.dot.lhs_batch:
-            return
-        for place, operand in enumerate(inst.operands):
-            leaf = self._classes.leaf(computation, operand)
-            if self._unset(leaf):
-                self.seed(leaf, preferred_dot_operand(inst, place, self._classes.shapes[leaf]))
-
-    def _set(self, leaf: int, order: MinorToMajor | None, queue: deque[int]) -> None:
-        root = self._classes.find(leaf)
-        if order is not None and root not in self._order:
-            self._order[root] = order
-            queue.append(root)
-
-    def _unset(self, leaf: int) -> bool:
-        return self._classes.shapes[leaf].rank > 1 and self._classes.find(leaf) not in self._order
-
-    def _spread(self, leaf: int, queue: deque[int]) -> None:
-        classes = self._classes
+    def _steps(self, leaf: int) -> Iterator[_Step]:
+        classes = self.classes
         c, p = classes.owner[leaf]
-        computation = self._module.computations[c]
+        computation = self.module.computations[c]
         inst = computation.instructions[p]
-        own = self.of(leaf)
         if inst.opcode not in ALIASES:
             for place, operand in enumerate(inst.operands):
                 target = classes.leaf(c, operand)
-                if self._unset(target):
-                    self._set(target, backward(inst, place, classes.shapes[target], own), queue)
+                if classes.shapes[target].rank > 1:
+                    yield _Step(classes, leaf, target, inst, place, goes_back=True)
         if inst.shape.is_tuple:
             return
         for user in computation.users[p]:
@@ -168,70 +161,117 @@ class _Orders:
             if follower.opcode in ALIASES:
                 continue
             target = classes.leaf(c, user)
-            if self._unset(target):
+            if classes.shapes[target].rank > 1:
                 place = follower.operands.index(p)
-                self._set(target, forward(follower, place, own, classes.shapes[target]), queue)
+                yield _Step(classes, leaf, target, follower, place, goes_back=False)
 
 
-class _Emitter:
-    """Rewrites one computation: orders set on shapes, copies between what does not fit."""
+class _Step:
+    """One way that an order can go, and what becomes of each order on it."""
 
-    def __init__(self, module: HloModule, c: int, classes: ValueClasses, orders: _Orders) -> None:
-        self._computation = module.computations[c]
-        self._c = c
-        self._classes = classes
-        self._orders = orders
-        self._flat: list[Instruction] = []
-        self._place: list[int] = []
-        self._copies: dict[tuple[int, MinorToMajor], int] = {}
+    __slots__ = ("_known", "_own", "_place", "_result", "_rule", "inst", "target_class")
 
-    def emit(self) -> HloComputation:
-        """The computation with layouts and copies."""
-        for position, inst in enumerate(self._computation.instructions):
-            self._place.append(self._emit_instruction(position, inst))
-        return HloComputation(self._computation.name, tuple(self._flat), self._place[self._computation.root])
+    def __init__(
+        self,
+        classes: ValueClasses,
+        leaf: int,
+        target: int,
+        inst: Instruction,
+        place: int,
+        *,
+        goes_back: bool,
+    ) -> None:
+        self.inst = inst
+        self.target_class = classes.find(target)
+        self._own, self._result = classes.shapes[leaf], classes.shapes[target]
+        self._place = place
+        self._rule = self._backward if goes_back else self._forward
+        self._known: dict[MinorToMajor, MinorToMajor | None] = {}
 
-    def _shape(self, position: int, shape: Shape) -> Shape:
-        leaves = iter(self._classes.leaves(self._c, position))
-        return self._ordered(shape, leaves)
+    def order(self, own: MinorToMajor) -> MinorToMajor | None:
+        """The target's order, if it follows from the leaf's."""
+        if own not in self._known:
+            self._known[own] = self._rule(self._own.with_layout(own))
+        return self._known[own]
 
-    def _ordered(self, shape: Shape, leaves: Iterable[int]) -> Shape:
-        iterator = iter(leaves)
-        if not shape.is_tuple:
-            return self._orders.of(next(iterator))
-        return replace(shape, tuple_shapes=tuple(self._ordered(m, iterator) for m in shape.tuple_shapes))
+    def _backward(self, own: Shape) -> MinorToMajor | None:
+        return backward(self.inst, self._place, self._result, own)
 
-    def _emit_instruction(self, position: int, inst: Instruction) -> int:
-        shape = self._shape(position, inst.shape)
-        operands = [self._place[operand] for operand in inst.operands]
-        natural = shape
-        if inst.opcode not in ALIASES and operands:
-            result = shape.leaves()[0] if shape.is_tuple else shape
-            given = [self._flat[operand].shape for operand in operands]
-            needs, order = required_layouts(inst, given, result)
-            operands = [self._in_order(o, need) for o, need in zip(operands, needs, strict=True)]
-            natural = shape if shape.is_tuple else shape.with_layout(order)
-        controls = tuple(self._place[c] for c in inst.control_predecessors)
-        self._flat.append(
-            replace(inst, shape=natural, operands=tuple(operands), control_predecessors=controls)
-        )
-        return self._in_order(len(self._flat) - 1, shape.minor_to_major)
+    def _forward(self, own: Shape) -> MinorToMajor | None:
+        return forward(self.inst, self._place, own, self._result)
 
-    def _in_order(self, value: int, order: MinorToMajor) -> int:
-        """The value in another memory order: itself, the same broadcast made anew, or a copy."""
-        shape = self._flat[value].shape
-        if shape.is_tuple or shape.rank < 2 or shape.layout == order:
-            return value
-        copy = self._copies.get((value, order))
-        if copy is None:
-            self._flat.append(self._turned(value, shape.with_layout(order)))
-            copy = self._copies[value, order] = len(self._flat) - 1
-        return copy
 
-    def _turned(self, value: int, shape: Shape) -> Instruction:
-        inst = self._flat[value]
-        name = f"{inst.name}.copy{len(self._flat)}"
-        remade = inst.opcode in _REMADE and all(self._flat[o].shape.rank < 2 for o in inst.operands)
-        if remade:
-            return replace(inst, name=name, shape=shape)
-        return Instruction(name=name, opcode=Opcode.COPY, shape=shape, operands=(value,))
+class _Orders:
+    """The memory order of every class, filled by spreading from seeds."""
+
+    def __init__(self, assigner: LayoutAssigner, choices: Choices) -> None:
+        self._assigner = assigner
+        self._classes = assigner.classes
+        self._choices = choices
+        self.order: dict[int, MinorToMajor] = {}
+
+    def seed(self, leaf: int, order: MinorToMajor) -> None:
+        """Gives a leaf's class an order, unless it has one, and all that follows from it."""
+        if self._unset(leaf):
+            self.seed_together({leaf: order})
+
+    def seed_together(self, wishes: Mapping[int, MinorToMajor]) -> None:
+        """Seeds of which none may follow from another."""
+        queue: deque[int] = deque()
+        for leaf, order in wishes.items():
+            self._set(self._classes.find(leaf), order, queue)
+        order_of, following = self.order, self._assigner.following
+        while queue:
+            root = queue.popleft()
+            own = order_of[root]
+            for member in self._assigner.members[root]:
+                for step in following(member):
+                    if step.target_class not in order_of:
+                        follows = step.order(own)
+                        if follows is not None:
+                            self._set(step.target_class, follows, queue)
+
+    def seed_wishes(self, seed: _Seed) -> None:
+        """Gives the result of an instruction, and of a reshape its operand, the order it would choose."""
+        shapes = self._classes.shapes
+        operands = [self._classes.leaf(seed.computation, operand) for operand in seed.inst.operands]
+        wish = preferred_layout(seed.inst, [shapes[o] for o in operands], shapes[seed.leaf])
+        chosen = self._changed(seed)
+        if chosen is not None:
+            wish = chosen.output
+        if wish is None:
+            return
+        self.seed(seed.leaf, wish)
+        if seed.inst.opcode is Opcode.RESHAPE and shapes[operands[0]].rank > 1 and chosen is None:
+            self.seed(operands[0], packed_row_major(shapes[operands[0]].dimensions))
+
+    def seed_chosen_operands(self, seed: _Seed) -> None:
+        """Gives operands that nothing has decided on yet the order chosen for them."""
+        chosen = self._changed(seed)
+        if chosen is None:
+            return
+        for operand, order in zip(seed.inst.operands, chosen.operands, strict=True):
+            leaf = self._classes.leaf(seed.computation, operand)
+            if self._classes.shapes[leaf].rank > 1:
+                self.seed(leaf, order)
+
+    def seed_operands(self, seed: _Seed) -> None:
+        """Gives operands of a batched dot the order that it wants, so that loop state is kept in it."""
+        if seed.inst.dot is None or not seed.inst.dot.lhs_batch:
+            return
+        for place, operand in enumerate(seed.inst.operands):
+            leaf = self._classes.leaf(seed.computation, operand)
+            if self._unset(leaf):
+                self.seed(leaf, preferred_dot_operand(seed.inst, place, self._classes.shapes[leaf]))
+
+    def _changed(self, seed: _Seed) -> NodeLayouts | None:
+        node = seed.computation, seed.position
+        return self._choices.layouts[node] if node in self._choices.changed else None
+
+    def _set(self, root: int, order: MinorToMajor, queue: deque[int]) -> None:
+        if root not in self.order:
+            self.order[root] = self._choices.pins.get(root, order)
+            queue.append(root)
+
+    def _unset(self, leaf: int) -> bool:
+        return self._classes.shapes[leaf].rank > 1 and self._classes.find(leaf) not in self.order

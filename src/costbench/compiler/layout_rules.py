@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from costbench.compiler.layout_choices import NodeLayouts
 from costbench.compiler.tiled_memory import (
     MinorToMajor,
     bitcast_layout,
@@ -235,12 +236,23 @@ def _tight(operand: Shape, wish: MinorToMajor) -> bool:
 
 
 def required_layouts(
-    inst: Instruction, operands: Sequence[Shape], result: Shape
+    inst: Instruction, operands: Sequence[Shape], result: Shape, chosen: NodeLayouts | None = None
 ) -> tuple[list[MinorToMajor], MinorToMajor]:
     """The order each operand must have, and the order in which the result then comes.
 
-    Where the latter differs from the result's assigned order, a copy must follow.
+    Where the latter differs from the result's assigned order, a copy must follow. Orders `chosen` for a
+    reshape are its orders. A convolution or dot makes its result in the chosen one, but takes an operand
+    as it comes if it can: on the real machine operands' orders make no difference.
     """
+    if chosen is not None and inst.opcode is Opcode.RESHAPE:
+        return list(chosen.operands), chosen.output
+    if chosen is not None:
+        needs, _ = required_layouts(inst, operands, result)
+        taken = [
+            need if operand.layout == need else wish
+            for operand, need, wish in zip(operands, needs, chosen.operands, strict=True)
+        ]
+        return taken, chosen.output
     if inst.opcode is Opcode.RESHAPE:
         return _reshape_layouts(operands[0], result)
     if inst.opcode is Opcode.TRANSPOSE:

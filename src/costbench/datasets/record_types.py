@@ -8,6 +8,7 @@ offsets column of one more entry says where each begins and ends.
 
 from __future__ import annotations
 
+from costbench.datasets.layout_columns import LAYOUT
 from costbench.datasets.records import Column, RecordType
 
 TILE_GENERATOR_VERSION = 1
@@ -166,4 +167,4 @@ FUSION = RecordType(
     runtime="kernel_runtime_ns",
 )
 
-RECORD_TYPES = {record.name: record for record in (TILE, FUSION)}
+RECORD_TYPES = {record.name: record for record in (TILE, FUSION, LAYOUT)}

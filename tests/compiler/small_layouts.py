@@ -1,0 +1,32 @@
+"""Small programs whose layouts can be worked out by hand."""
+
+from __future__ import annotations
+
+from costbench.compiler.layout_space import LayoutSpace, layout_space
+from costbench.hlo.builder import ModuleBuilder
+from costbench.hlo.instruction import WindowDimension
+from costbench.hlo.module import HloModule
+
+SAME = (WindowDimension(3, padding_low=1, padding_high=1),) * 2
+
+
+def dot_and_add() -> HloModule:
+    """A product of matrices, to which an argument is added: f32[64,512]."""
+    b = ModuleBuilder("dot_and_add")
+    product = b.dot(b.parameter("f32[64,256]"), b.parameter("f32[256,512]"))
+    return b.build(b.op("add", product, b.parameter("f32[64,512]")))
+
+
+def two_convolutions() -> HloModule:
+    """Two alike convolutions of 32 images, 8 x 8, 128 features, with rectifiers; then made flat."""
+    b = ModuleBuilder("two_convolutions")
+    value = b.parameter("f32[32,8,8,128]")
+    for _ in range(2):
+        value = b.convolution(value, b.parameter("f32[3,3,128,128]"), windows=SAME)
+        value = b.op("maximum", value, b.broadcast(b.constant("f32[]"), "f32[32,8,8,128]"))
+    return b.build(b.reshape(value, "f32[32,64,128]"))
+
+
+def space_of(module: HloModule) -> LayoutSpace:
+    """The layout configs of a program."""
+    return layout_space(module)
