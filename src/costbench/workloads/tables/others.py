@@ -73,7 +73,7 @@ OTHERS: tuple[ProgramSpec, ...] = (
         model("gcn_arxiv_b16384_train_f32", "adam", gcn),
     ),
     *family(
-        "GNN", "Velickovic et al. 2017, arXiv:1710.10903",
+        "GNN", "Veličković et al. 2017, arXiv:1710.10903",
         model("gat_b4096_train_f32", "adam", gat),
     ),
     *family(
