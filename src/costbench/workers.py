@@ -2,7 +2,7 @@
 
 On this machine joblib's loky starts the processes (`joblib.parallel_config` puts another of its backends in
 their place). On several machines a Dask scheduler hands the pieces out; that goes through Dask's own client,
-since joblib's Dask backend (1.5) waits for ever once Dask gives a piece up.
+since joblib's Dask backend (1.6) waits for ever once Dask gives a piece up.
 """
 
 from __future__ import annotations
