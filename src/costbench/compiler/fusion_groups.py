@@ -58,11 +58,14 @@ class KernelGroups:
 
     def __init__(self, graph: ReadGraph, start: KernelGroups | None = None) -> None:
         self.graph = graph
+        self.reads: GroupReads
+        self.extents: tuple[Extent, ...]
         self.groups: Groups
+        self.shaping: Shaping
         if start is not None:
             self.reads, self.extents = start.reads, start.extents
             self.groups = copy_groups(start.groups)
-            self.shaping = Shaping(*(array.copy() for array in start.shaping))
+            self.shaping = Shaping._make(array.copy() for array in start.shaping)
             return
         self.reads, self.extents = group_reads(graph)
         self.groups = new_groups([{read.source for read in reads} for reads in graph.reads])
@@ -92,7 +95,7 @@ class KernelGroups:
 
     def extent(self, group: int) -> Extent:
         """What the group's loops run over."""
-        return self.extents[self.shaping.extent[group]]
+        return self.extents[int(self.shaping.extent[group])]
 
     def rank(self, group: int) -> int:
         """Place in an order in which all kernels can run."""

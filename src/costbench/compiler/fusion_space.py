@@ -88,6 +88,11 @@ class FusionSpace:
         name: under which it is known.
         defaults: the heuristic's groups for every computation that runs.
         counts: how often each computation runs.
+
+    Attributes:
+        module: the program.
+        name: of the program.
+        fingerprints: of the program's kernels.
     """
 
     def __init__(
@@ -96,9 +101,9 @@ class FusionSpace:
         self.module = module
         self.name = name
         self._counts = tuple(counts)
-        fingerprints = ModuleFingerprints(module)
+        self.fingerprints = ModuleFingerprints(module)
         self._parts = [
-            _computation_edges(index, counts[index], groups, fingerprints)
+            _computation_edges(index, counts[index], groups, self.fingerprints)
             for index, groups in sorted(defaults.items())
         ]
         sizes = [len(part.sources) for part in self._parts]
@@ -220,4 +225,5 @@ def _computation_edges(
 def _fused_in(groups: KernelGroups, part: ComputationEdges) -> ChoiceArray:
     """Which edges lie inside a group, int16 [e]."""
     group = groups.groups.group
-    return (group[part.sources] == group[part.users]).astype(np.int16)
+    fused: ChoiceArray = (group[part.sources] == group[part.users]).astype(np.int16)
+    return fused
