@@ -104,6 +104,20 @@ class TileSpace:
         result: npt.NDArray[np.bool_] = needed <= self.architecture.scratchpad_bytes
         return result
 
+    def number(self, extents: IntArray) -> int:
+        """Number of the tile size with these loop extents, [num_loops], each one of its loop's candidates."""
+        identifier = 0
+        for candidates, extent in zip(self.candidates, extents, strict=True):
+            identifier = identifier * len(candidates) + int(np.searchsorted(candidates, extent))
+        return identifier
+
+    @property
+    def has_legal_tile(self) -> bool:
+        """Whether any tile size fits the scratchpad."""
+        smallest = np.zeros(1, dtype=np.int64)
+        # Smaller tiles need less but for corner cases, in which all are looked at.
+        return bool(self.legal(smallest)[0]) or len(self.sample(np.random.default_rng(0), 1)) > 0
+
     def legal_ids(self) -> IntArray:
         """Numbers of all legal tile sizes, ascending; for spaces that are to be enumerated."""
         found = [
