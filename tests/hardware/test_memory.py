@@ -1,25 +1,27 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from costbench.compiler.footprint import TileGrid
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
-from costbench.hardware.memory import CopyShape, copy_shape
+from costbench.compiler.packed import BOX
+from costbench.hardware.machine import machine_numbers
+from costbench.hardware.memory import CopyShape, box_shape, copy_ns, copy_shape
 from tests.compiler import small_kernels as small
+from tests.compiler.laid_out import laid_out
 from tests.hardware.machines import machine
 
 
-def copies(kernel: Kernel, *extents: tuple[int, ...], transfer: int = 0) -> CopyShape:
-    grid = TileGrid(loop_nest(kernel), np.array(extents, dtype=np.int64))
-    return copy_shape(grid, grid.nest.transfers[transfer])
+def copies(kernel: Kernel, extents: tuple[int, ...], transfer: int = 0) -> CopyShape:
+    packed, tile, _ = laid_out(kernel, extents)
+    box = box_shape(packed, tile, int(packed.transfers[transfer, BOX]))
+    return CopyShape(*copy_shape(packed, tile, transfer, box))
 
 
 def test_bytes_are_those_of_whole_native_tiles_with_edges_cut() -> None:
     # 13 x 3 native tiles of 4 KiB in parts of 5 x 2: three and two parts.
-    shape = copies(small.unary("f32[100,300]"), (5, 2), (13, 3))
-    assert shape.num_bytes == pytest.approx([13 / 3 * 3 / 2 * 4096, 39 * 4096])
+    kernel = small.unary("f32[100,300]")
+    assert copies(kernel, (5, 2)).num_bytes == pytest.approx(13 / 3 * 3 / 2 * 4096)
+    assert copies(kernel, (13, 3)).num_bytes == 39 * 4096
 
 
 @pytest.mark.parametrize(
@@ -39,14 +41,14 @@ def test_bytes_are_those_of_whole_native_tiles_with_edges_cut() -> None:
 )
 def test_pieces_and_descriptors(tile: tuple[int, ...], pieces: int, descriptors: int) -> None:
     shape = copies(small.unary("f32[16,64,512]"), tile)
-    assert shape.pieces + 1 == pytest.approx([pieces])
-    assert shape.descriptors + 1 == pytest.approx([descriptors])
+    assert shape.pieces + 1 == pytest.approx(pieces)
+    assert shape.descriptors + 1 == pytest.approx(descriptors)
 
 
 def test_axes_of_one_native_tile_make_no_pieces() -> None:
     # 16 x 1 x 1 native tiles: 5 rows of 8 sublanes, 100 of 128 lanes.
     shape = copies(small.unary("f32[16,5,100]"), (4, 1, 1))
-    assert shape.pieces.tolist() == shape.descriptors.tolist() == [0]
+    assert shape.pieces == shape.descriptors == 0
 
 
 @pytest.mark.parametrize(
@@ -62,14 +64,14 @@ def test_axes_of_one_native_tile_make_no_pieces() -> None:
     ],
 )
 def test_narrow_tiles_at_powers_of_two_share_banks(text: str, columns: int, conflicts: int) -> None:
-    assert copies(small.unary(text), (32, columns)).conflicts.tolist() == [conflicts]
+    assert copies(small.unary(text), (32, columns)).conflicts == conflicts
 
 
 def test_rows_are_fetched_one_by_one() -> None:
     # 512 rows of 1 KiB, 64 at a time.
     shape = copies(small.gather(), (8, 2))
-    assert shape.rows.tolist() == [64]
-    assert shape.num_bytes.tolist() == [64 * 1024]
+    assert shape.rows == 64
+    assert shape.num_bytes == 64 * 1024
 
 
 def test_short_rows_cost_a_whole_burst() -> None:
@@ -78,28 +80,29 @@ def test_short_rows_cost_a_whole_burst() -> None:
     table, indices = b.parameter("f32[10000]"), b.parameter("s32[2048,1]")
     kernel = small.finish(b, b.op("gather", table, indices, shape="f32[2048]", gather=numbers))
     shape = copies(kernel, (1,))
-    assert shape.rows.tolist() == [1024]
-    assert shape.num_bytes.tolist() == [1024 * 512]
+    assert shape.rows == 1024
+    assert shape.num_bytes == 1024 * 512
 
 
 def test_a_scalar_is_four_bytes() -> None:
     shape = copies(small.dynamic_slice(), (8, 2), transfer=1)
-    assert shape.num_bytes.tolist() == [4]
+    assert shape.num_bytes == 4
 
 
 def test_the_time_of_a_copy_is_the_sum_of_its_parts() -> None:
-    one = np.ones(1)
-    shape = CopyShape(1000 * one, 2 * one, 3 * one, 5 * one, 7 * one)
-    timing = machine(
-        read_gb_per_s=10.0,
-        write_gb_per_s=5.0,
-        chunk_ns=1.0,
-        descriptor_ns=10.0,
-        bank_ns=100.0,
-        row_address_ns=1000.0,
-        transfer_ns=1e9,
-    ).timing
+    shape = CopyShape(1000.0, 2.0, 3.0, 5.0, 7.0)
+    numbers = machine_numbers(
+        machine(
+            read_gb_per_s=10.0,
+            write_gb_per_s=5.0,
+            chunk_ns=1.0,
+            descriptor_ns=10.0,
+            bank_ns=100.0,
+            row_address_ns=1000.0,
+            transfer_ns=1e9,
+        )
+    )
     parts = 2 * 1 + 3 * 10 + 5 * 100 + 7 * 1000
     # Issuing it is the core's work.
-    assert shape.time_ns(timing, is_output=False).tolist() == [100 + parts]
-    assert shape.time_ns(timing, is_output=True).tolist() == [200 + parts]
+    assert copy_ns(shape, numbers, False) == 100 + parts
+    assert copy_ns(shape, numbers, True) == 200 + parts

@@ -7,178 +7,255 @@ order is not the one that the loops walk in, it touches one native tile more tha
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.access import NO_LOOP, Access, AxisMap
-from costbench.compiler.loop_nest import LoopNest, native_units
-from costbench.hlo.shape import Shape
+from costbench.compiled import compiled, compiled_step
+from costbench.compiler.access import NO_LOOP
+from costbench.compiler.loop_nest import LoopNest
+from costbench.compiler.packed import (
+    ALIGNED_STEP,
+    BASE_DILATION,
+    BOX,
+    DILATION,
+    EXTENT,
+    FIRST_AXIS,
+    IS_WINDOW,
+    LIMIT,
+    LOOP,
+    MASK,
+    NATIVE,
+    NATIVE_BYTES,
+    NUM_COPIED_BOXES,
+    NUM_OUTPUT_LOOPS,
+    PADDING,
+    RESULT_BOX,
+    RESULT_TILE_BYTES,
+    SCALE,
+    SIZE,
+    STEP,
+    STRIDE,
+    UNIT,
+    UNITS,
+    WINDOW,
+    WINDOW_LOOP,
+    PackedNest,
+    pack,
+)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Span = FloatArray | float
-"""Native tiles along one axis: one number per tile size, [n], or a single one where all agree."""
-_Axis = tuple[AxisMap, int, int]
 
-ACCUMULATOR_BYTES = 4
 _ROUNDING = 1e-9
+_ENDLESS = 2.0**62
 
 
+@dataclass(frozen=True, eq=False)
 class TileGrid:
-    """`n` tile sizes of a loop nest, laid over the native tiles of any of its values.
+    """`n` tile sizes of a loop nest.
 
-    Args:
+    Attributes:
         nest: the lowered kernel.
         extents: int64 [n, num_loops], native tiles that each loop advances.
     """
 
-    def __init__(self, nest: LoopNest, extents: IntArray) -> None:
-        self.nest = nest
-        self.extents = extents
-        self.count = len(extents)
-        self.trips = nest.trips(extents)
-        self._covered: dict[_Axis, Span] = {}
-        self._copied: dict[_Axis, Span] = {}
+    nest: LoopNest
+    extents: IntArray
 
     @cached_property
-    def full(self) -> list[FloatArray]:
-        """Elements of a full tile along each loop, each [n]."""
-        return self.nest.full_elements(self.extents)
+    def packed(self) -> PackedNest:
+        """The nest as compiled code reads it."""
+        return pack(self.nest)
 
-    @cached_property
-    def _mean(self) -> list[FloatArray]:
-        return [loop.extent / self.trips[:, i] for i, loop in enumerate(self.nest.loops)]
-
-    def covered(self, shape: Shape, access: Access) -> list[Span]:
-        """Whole native tiles that the scratchpad holds and the compute runs over, per physical axis."""
-        return _spans(shape, access, self._covered, self._covered_axis)
-
-    def copied(self, shape: Shape, access: Access) -> list[Span]:
-        """Native tiles that copies move, averaged over the tiles of the nest: those at the edge are cut."""
-        return _spans(shape, access, self._copied, self._copied_axis)
-
-    def registers(self, shape: Shape, access: Access) -> FloatArray:
-        """Vector registers of 8 x 128 elements that a full tile fills, [n]; 0 for a scalar."""
-        return self.product(self.covered(shape, access)) if shape.rank else np.zeros(self.count)
-
-    def product(self, spans: Sequence[Span]) -> FloatArray:
-        """Native tiles of a box, [n]."""
-        scale = 1.0
-        result: FloatArray | None = None
-        for span in spans:
-            if isinstance(span, float):
-                scale *= span
-            else:
-                result = span if result is None else result * span
-        return np.full(self.count, scale) if result is None else result * scale
-
-    def moves(self, loops: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Whether any of the loops takes more than one step, bool [n]."""
-        moving = np.zeros(self.count, dtype=bool)
-        for loop in loops:
-            moving |= self.trips[:, loop] > 1
-        return moving
-
-    def _covered_axis(self, axis: AxisMap, size: int, unit: int) -> Span:
-        limit = _whole_units(size, unit)
-        if not axis.loops:
-            return limit
-        step = self._aligned_step(axis, unit)
-        if step is not None and not axis.is_window:
-            tiles: FloatArray = np.minimum(self.extents[:, axis.loop] * float(step), limit)
-            return tiles
-        elements = axis.extent(size, self.full) + self._offsets(axis, unit)[1]
-        result: FloatArray = np.clip(np.ceil(elements / unit - _ROUNDING), 1.0, limit)
-        return result
-
-    def _copied_axis(self, axis: AxisMap, size: int, unit: int) -> Span:
-        limit = _whole_units(size, unit)
-        if not axis.loops:
-            return limit
-        if not axis.is_window and axis.loop != NO_LOOP:
-            # Tiles part the axis among them; a cut inside a native tile makes both sides copy it.
-            trips = self.trips[:, axis.loop]
-            touched: FloatArray | float = limit
-            if self._aligned_step(axis, unit) is None:
-                touched = limit + (trips - 1) - (trips - 1) * self._grain(axis, unit) // unit
-            return np.maximum(touched / trips, 1.0)
-        elements = self._mean_window(axis, size)
-        if unit == 1:
-            return np.maximum(elements, 1.0)
-        first, last = self._offsets(axis, unit)
-        grain = unit - (last - first)
-        mean = (np.ceil((first + elements) / grain - _ROUNDING) * grain + last - first) / unit
-        result: FloatArray = np.clip(mean, 1.0, limit)
-        return result
-
-    def _mean_window(self, axis: AxisMap, size: int) -> FloatArray:
-        """Elements under the windows of a tile, without the padding: only what is in memory is copied."""
-        elements = np.asarray(axis.extent(2**62, self._mean))
-        if axis.padding > 0 and axis.loop != NO_LOOP:
-            # Padding is met once per pass over the axis; a window that is cut meets it in some passes.
-            passes = self.trips[:, axis.loop].astype(np.float64)
-            if axis.window_loop != NO_LOOP:
-                passes = passes * self.trips[:, axis.window_loop]
-            elements = elements - axis.padding / axis.base_dilation / passes
-        result: FloatArray = np.minimum(elements, float(size))
-        return result
-
-    def _step(self, axis: AxisMap) -> float:
-        """Elements between the starts of two tiles, for each native tile that the loop advances."""
-        return self.nest.loops[axis.loop].unit * axis.scale * axis.stride / axis.base_dilation
-
-    def _aligned_step(self, axis: AxisMap, unit: int) -> int | None:
-        """Native tiles between the starts of two tiles, likewise; None where they may start inside one."""
-        if axis.loop == NO_LOOP:
-            return None
-        step = self._step(axis) / unit
-        return int(step) if step >= 1.0 and step.is_integer() else None
-
-    def _grain(self, axis: AxisMap, unit: int) -> IntArray:
-        """Greatest common divisor of a native tile and the distance between the starts of two tiles."""
-        step = self.extents[:, axis.loop] * self._step(axis)
-        whole = np.rint(step).astype(np.int64)
-        return np.where(np.abs(step - whole) < _ROUNDING * unit, np.gcd(whole, unit), 1)
-
-    def _offsets(self, axis: AxisMap, unit: int) -> tuple[FloatArray | float, FloatArray | float]:
-        """How far into a native tile tiles start: least and most, in elements."""
-        if unit == 1 or axis.loop == NO_LOOP:
-            return 0.0, 0.0
-        if self._aligned_step(axis, unit) is not None and axis.padding == 0:
-            return 0.0, 0.0
-        grain = self._grain(axis, unit)
-        several = self.trips[:, axis.loop] > 1
-        first = np.where(several, (-(axis.padding // 2)) % grain, 0).astype(np.float64)
-        return first, first + np.where(several, unit - grain, 0)
+    @property
+    def count(self) -> int:
+        """n."""
+        return len(self.extents)
 
 
-def _spans(
-    shape: Shape, access: Access, known: dict[_Axis, Span], work_out: Callable[[AxisMap, int, int], Span]
-) -> list[Span]:
-    """Spans of all axes, physical order from major to minor; each distinct axis is worked out once."""
-    spans = []
-    for axis, unit in zip(reversed(shape.layout), native_units(shape), strict=True):
-        key = (access[axis], shape.dimensions[axis], unit)
-        span = known.get(key)
-        if span is None:
-            span = known[key] = work_out(*key)
-        spans.append(span)
-    return spans
+class Tile(NamedTuple):
+    """One tile size: room that is filled anew for each row.
+
+    Attributes:
+        extents: [num_loops], native tiles that each loop advances.
+        trips: [num_loops], iterations of each loop.
+        full: [num_loops], elements that the compute runs over, whole native tiles.
+        mean: [num_loops], elements averaged over the tiles of the loop: those at the edge are cut.
+        sizes: [num_boxes], native tiles that the scratchpad holds of each box; 0 for a scalar.
+    """
+
+    extents: FloatArray
+    trips: FloatArray
+    full: FloatArray
+    mean: FloatArray
+    sizes: FloatArray
 
 
-def _whole_units(size: int, unit: int) -> float:
-    return float(max(1, -(-size // unit)))
+@compiled
+def new_tile(nest: PackedNest) -> Tile:
+    """Room for a tile size of a nest."""
+    loops = len(nest.loops)
+    return Tile(
+        np.empty(loops), np.empty(loops), np.empty(loops), np.empty(loops), np.zeros(len(nest.boxes) - 1)
+    )
 
 
-def native_tile_bytes(shape: Shape) -> float:
-    """Bytes of one native tile: 8 x 128 (or 1,024) elements; of the value itself for a scalar."""
-    if shape.rank == 0:
-        return shape.element_type.bits / 8
-    return 1024 * shape.element_type.bits / 8
+@compiled_step
+def set_tile(nest: PackedNest, extents: IntArray, tile: Tile) -> int:
+    """Fills in all but the sizes, for loop extents [num_loops]; the bit set of loops that take steps."""
+    moving = 0
+    for loop in range(len(nest.loops)):
+        units, unit = nest.loops[loop, UNITS], nest.loops[loop, UNIT]
+        extent = float(extents[loop])
+        trips = np.ceil(units / extent)
+        tile.extents[loop] = extent
+        tile.trips[loop] = trips
+        tile.full[loop] = min(extent, units) * unit
+        tile.mean[loop] = nest.loops[loop, EXTENT] / trips
+        if trips > 1.0:
+            moving |= 1 << loop
+    return moving
+
+
+@compiled_step
+def set_sizes(nest: PackedNest, tile: Tile, num_boxes: int) -> None:
+    """Fills in the sizes of the first boxes."""
+    for box in range(num_boxes):
+        first, end = nest.boxes[box, FIRST_AXIS], nest.boxes[box + 1, FIRST_AXIS]
+        size = 1.0 if end > first else 0.0
+        for axis in range(first, end):
+            size *= covered(nest.axes[axis], tile)
+        tile.sizes[box] = size
+
+
+@compiled_step
+def covered(axis: FloatArray, tile: Tile) -> float:
+    """Whole native tiles along an axis that the scratchpad holds and the compute runs over."""
+    limit = axis[LIMIT]
+    loop = int(axis[LOOP])
+    if axis[ALIGNED_STEP] > 0.0 and axis[IS_WINDOW] == 0.0:
+        return float(min(tile.extents[loop] * axis[ALIGNED_STEP], limit))
+    if loop == NO_LOOP and int(axis[WINDOW_LOOP]) == NO_LOOP:
+        return float(limit)
+    elements = _extent(axis, tile.full, axis[SIZE]) + _offsets(axis, tile)[1]
+    return float(min(max(np.ceil(elements / axis[NATIVE] - _ROUNDING), 1.0), limit))
+
+
+@compiled_step
+def copied(axis: FloatArray, tile: Tile) -> float:
+    """Native tiles along an axis that copies move, averaged over the tiles of the nest."""
+    limit = axis[LIMIT]
+    loop = int(axis[LOOP])
+    if loop == NO_LOOP and int(axis[WINDOW_LOOP]) == NO_LOOP:
+        return float(limit)
+    native = axis[NATIVE]
+    if axis[IS_WINDOW] == 0.0:
+        # Tiles part the axis among them; a cut inside a native tile makes both sides copy it.
+        cuts = tile.trips[loop] - 1.0
+        touched = limit
+        if axis[ALIGNED_STEP] == 0.0:
+            touched = limit + cuts - np.floor(cuts * _grain(axis, tile) / native)
+        return float(max(touched / tile.trips[loop], 1.0))
+    elements = _mean_window(axis, tile)
+    if native == 1.0:
+        return max(elements, 1.0)
+    first, last = _offsets(axis, tile)
+    grain = native - (last - first)
+    mean = (np.ceil((first + elements) / grain - _ROUNDING) * grain + last - first) / native
+    return float(min(max(mean, 1.0), limit))
+
+
+@compiled_step
+def _extent(axis: FloatArray, elements: FloatArray, size: float) -> float:
+    """`AxisMap.extent` for one tile size: elements of an axis of `size`, given those of each loop."""
+    loop, window_loop = int(axis[LOOP]), int(axis[WINDOW_LOOP])
+    length = elements[loop] * axis[SCALE] if loop != NO_LOOP else 1.0
+    if axis[IS_WINDOW] != 0.0:
+        window = elements[window_loop] if window_loop != NO_LOOP else axis[WINDOW]
+        reach = (length - 1.0) * axis[STRIDE] + (window - 1.0) * axis[DILATION] + 1.0
+        length = max(reach, 1.0) / axis[BASE_DILATION]
+    return min(length, size)
+
+
+@compiled_step
+def mean_extent(axis: FloatArray, elements: FloatArray) -> float:
+    """Elements of an axis in a tile, given those of each loop: all of them where no loop moves it."""
+    if int(axis[LOOP]) == NO_LOOP and int(axis[WINDOW_LOOP]) == NO_LOOP:
+        return float(axis[SIZE])
+    return _extent(axis, elements, axis[SIZE])
+
+
+@compiled_step
+def _mean_window(axis: FloatArray, tile: Tile) -> float:
+    """Elements under the windows of a tile, without the padding: only what is in memory is copied."""
+    elements = _extent(axis, tile.mean, _ENDLESS)
+    loop, window_loop = int(axis[LOOP]), int(axis[WINDOW_LOOP])
+    if axis[PADDING] > 0.0 and loop != NO_LOOP:
+        # Padding is met once per pass over the axis; a window that is cut meets it in some passes.
+        passes = tile.trips[loop]
+        if window_loop != NO_LOOP:
+            passes *= tile.trips[window_loop]
+        elements -= axis[PADDING] / axis[BASE_DILATION] / passes
+    return float(min(elements, axis[SIZE]))
+
+
+@compiled_step
+def _grain(axis: FloatArray, tile: Tile) -> float:
+    """Greatest common divisor of a native tile and the distance between the starts of two tiles."""
+    step = tile.extents[int(axis[LOOP])] * axis[STEP]
+    whole = np.rint(step)
+    if abs(step - whole) >= _ROUNDING * axis[NATIVE]:
+        return 1.0
+    grain = axis[NATIVE]
+    while whole % grain != 0.0:
+        grain /= 2.0  # native tiles are powers of two
+    return float(grain)
+
+
+@compiled_step
+def _offsets(axis: FloatArray, tile: Tile) -> tuple[float, float]:
+    """How far into a native tile tiles start: least and most, in elements."""
+    loop = int(axis[LOOP])
+    aligned = axis[ALIGNED_STEP] > 0.0 and axis[PADDING] == 0.0
+    if axis[NATIVE] == 1.0 or loop == NO_LOOP or aligned or tile.trips[loop] == 1.0:
+        return 0.0, 0.0
+    grain = _grain(axis, tile)
+    first = (-np.floor(axis[PADDING] / 2.0)) % grain
+    return first, first + axis[NATIVE] - grain
+
+
+@compiled_step
+def needed_bytes(nest: PackedNest, tile: Tile, moving: int) -> float:
+    """Scratchpad that a tile size needs, once its sizes are known; see `scratchpad_bytes`."""
+    total = 0.0
+    for t in range(len(nest.transfers)):
+        box = int(nest.transfers[t, BOX])
+        buffers = 2.0 if nest.boxes[box, MASK] & moving else 1.0
+        total += buffers * tile.sizes[box] * nest.transfers[t, NATIVE_BYTES]
+    if nest.head[RESULT_BOX] >= 0 and moving >> nest.head[NUM_OUTPUT_LOOPS]:
+        total += tile.sizes[nest.head[RESULT_BOX]] * RESULT_TILE_BYTES
+    return total
+
+
+@compiled_step
+def row_bytes(nest: PackedNest, extents: IntArray, tile: Tile) -> float:
+    """The same from loop extents [num_loops]."""
+    moving = set_tile(nest, extents, tile)
+    set_sizes(nest, tile, nest.head[NUM_COPIED_BOXES])
+    return needed_bytes(nest, tile, moving)
+
+
+@compiled
+def _all_bytes(nest: PackedNest, extents: IntArray) -> FloatArray:
+    result = np.empty(len(extents))
+    tile = new_tile(nest)
+    for row in range(len(extents)):
+        result[row] = row_bytes(nest, extents[row], tile)
+    return result
 
 
 def scratchpad_bytes(nest: LoopNest, extents: IntArray) -> FloatArray:
@@ -188,37 +265,9 @@ def scratchpad_bytes(nest: LoopNest, extents: IntArray) -> FloatArray:
     that is cut needs its result tile once more as float32 accumulator. Operands addressed by indices stay
     in main memory but for the rows in flight.
     """
-    return grid_scratchpad_bytes(TileGrid(nest, extents))
-
-
-def grid_scratchpad_bytes(grid: TileGrid) -> FloatArray:
-    """The same for tile sizes that are laid out already."""
-    nest = grid.nest
-    total = np.zeros(grid.count)
-    for transfer in nest.transfers:
-        if transfer.shape.rank == 0:
-            continue
-        size = grid.product(grid.covered(transfer.shape, transfer.access))
-        buffers = np.where(grid.moves(transfer.loops), 2.0, 1.0)
-        total += buffers * size * native_tile_bytes(transfer.shape)
-    if nest.contraction is not None and nest.is_tiled:
-        cut = grid.moves(range(nest.num_output_loops, len(nest.loops)))
-        sums = grid.registers(nest.anchor_shape, nest.accesses[nest.contraction])
-        total += cut * sums * (1024 * ACCUMULATOR_BYTES)
-    return total
+    return _all_bytes(pack(nest), np.ascontiguousarray(extents))
 
 
 def scratchpad_bound(nest: LoopNest) -> float:
     """Scratchpad that no tile size exceeds, bytes: everything whole, twice, and the sums."""
-    total = 0.0
-    for transfer in nest.transfers:
-        if transfer.shape.rank:
-            total += 2.0 * _whole_tiles(transfer.shape) * native_tile_bytes(transfer.shape)
-    if nest.contraction is not None and nest.is_tiled:
-        total += _whole_tiles(nest.anchor_shape) * 1024 * ACCUMULATOR_BYTES
-    return total
-
-
-def _whole_tiles(shape: Shape) -> float:
-    pairs = zip(shape.physical_dimensions, native_units(shape), strict=True)
-    return math.prod(_whole_units(size, unit) for size, unit in pairs)
+    return pack(nest).bound_bytes

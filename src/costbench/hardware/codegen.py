@@ -9,63 +9,91 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
+from costbench.compiled import compiled, compiled_step
 from costbench.compiler.loop_nest import LoopNest
+from costbench.compiler.packed import NUM_OUTPUT_LOOPS, PackedNest
+from costbench.hardware.normal import normal_quantile
 from costbench.target import Target
 
 FloatArray = npt.NDArray[np.float64]
-_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+Key = TypeVar("Key", np.uint64, npt.NDArray[np.uint64])
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_11, _27, _30, _31, _32 = (np.uint64(bits) for bits in (11, 27, 30, 31, 32))
+_LOW = np.uint64(2**32 - 1)
 _UNROLL_LIMIT = 8
+_NUM_STRUCTURES = (_UNROLL_LIMIT + 1) ** 2
+COMPUTE, TRANSFER = range(2)
+"""Rows of a table of factors."""
 
 
 def structure_key(nest: LoopNest, chip: str) -> int:
     """64-bit key of a kernel's mix of operations: opcodes with counts rounded to powers of two."""
-    counts = Counter(nest.kernel.instruction(p).opcode for p in nest.kernel.instructions)
-    text = chip + "".join(f",{int(op)}:{count.bit_length()}" for op, count in sorted(counts.items()))
+    instructions = nest.kernel.body.instructions
+    counts = Counter([instructions[position].opcode for position in nest.kernel.instructions])
+    text = chip + "".join([f",{int(op)}:{count.bit_length()}" for op, count in sorted(counts.items())])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def codegen_factors(
-    nest: LoopNest, extents: npt.NDArray[np.int64], target: Target
-) -> tuple[FloatArray | float, FloatArray | float]:
-    """Factors of compute and of transfers.
+def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
+    """Factors of compute and of transfers for every structure of inner loops, [2, num_structures].
 
-    exp(sd * z) with z standard normal per (operation mix, two innermost output extents up to 8), each [n].
+    exp(sd * z) with z standard normal per (operation mix, two innermost output extents up to 8).
     """
     deviations = (target.timing.codegen_compute_sd, target.timing.codegen_transfer_sd)
+    # A kernel without loops is one fixed routine.
     if not any(deviations) or not nest.is_tiled:
-        return 1.0, 1.0
-    first = max(0, nest.num_output_loops - 2)
-    unroll = np.minimum(extents[:, first : nest.num_output_loops], _UNROLL_LIMIT)
-    structure = unroll[:, 0] * (_UNROLL_LIMIT + 1) + unroll[:, -1]
-    # The few structures that occur are mixed once each.
-    table = np.arange((_UNROLL_LIMIT + 1) ** 2, dtype=np.uint64) * _MIX[0]
-    compute, transfer = halves(mix(table ^ np.uint64(structure_key(nest, target.name))))
-    return np.exp(deviations[0] * ndtri(compute))[structure], np.exp(deviations[1] * ndtri(transfer))[
-        structure
-    ]
+        return _factors(0, (0.0, 0.0))
+    return _factors(structure_key(nest, target.name), deviations)
 
 
-def mix(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finaliser: a bijection that spreads every bit."""
-    key = key + _MIX[0]
-    key = (key ^ (key >> np.uint64(30))) * _MIX[1]
-    key = (key ^ (key >> np.uint64(27))) * _MIX[2]
-    return key ^ (key >> np.uint64(31))
+@lru_cache(maxsize=4096)
+def _factors(key: int, deviations: tuple[float, float]) -> FloatArray:
+    return _factor_table(np.uint64(key), *deviations)
 
 
-def uniform(key: npt.NDArray[np.uint64]) -> FloatArray:
+@compiled
+def _factor_table(key: np.uint64, compute_sd: float, transfer_sd: float) -> FloatArray:
+    table = np.empty((2, _NUM_STRUCTURES))
+    for structure in range(_NUM_STRUCTURES):
+        compute, transfer = halves(mix((np.uint64(structure) * _STEP) ^ key))
+        table[COMPUTE, structure] = np.exp(compute_sd * normal_quantile(compute))
+        table[TRANSFER, structure] = np.exp(transfer_sd * normal_quantile(transfer))
+    return table
+
+
+@compiled_step
+def structure_of(nest: PackedNest, extents: npt.NDArray[np.int64]) -> int:
+    """Number of the structure that a tile size [num_loops] gives the inner loops."""
+    last = nest.head[NUM_OUTPUT_LOOPS] - 1
+    if last < 0:
+        return 0
+    outer = min(extents[max(0, last - 1)], _UNROLL_LIMIT)
+    return int(outer * (_UNROLL_LIMIT + 1) + min(extents[last], _UNROLL_LIMIT))
+
+
+@compiled
+def mix(key: Key) -> Key:
+    """SplitMix64's finaliser: a bijection that spreads every bit, of one uint64 or of each of an array."""
+    key = key + _STEP
+    key = (key ^ (key >> _30)) * _FIRST
+    key = (key ^ (key >> _27)) * _SECOND
+    return key ^ (key >> _31)
+
+
+@compiled
+def uniform(key: Any) -> Any:
     """Numbers in (0, 1) from mixed keys, 53 bits each."""
-    result: FloatArray = ((key >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
-    return result
+    return ((key >> _11) * 1.0 + 0.5) / 2.0**53
 
 
-def halves(key: npt.NDArray[np.uint64]) -> tuple[FloatArray, FloatArray]:
+@compiled
+def halves(key: Any) -> Any:
     """Two independent numbers in (0, 1) from each mixed key, 32 bits each."""
-    high = (key >> np.uint64(32)).astype(np.float64)
-    low = (key & np.uint64(2**32 - 1)).astype(np.float64)
-    return (high + 0.5) / 2.0**32, (low + 0.5) / 2.0**32
+    return ((key >> _32) * 1.0 + 0.5) / 2.0**32, ((key & _LOW) * 1.0 + 0.5) / 2.0**32

@@ -6,22 +6,36 @@ epilogue) runs once per result tile, everything else in every iteration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.footprint import TileGrid
-from costbench.hardware.matrix_unit import matrix_time
-from costbench.hardware.vector_unit import vector_work
-from costbench.target import Target
+from costbench.compiled import compiled_step
+from costbench.compiler.footprint import Tile
+from costbench.compiler.loop_nest import LoopNest
+from costbench.compiler.packed import PackedNest, pack
+from costbench.compiler.packed_work import EVERY_ITERATION, EVERY_RESULT
+from costbench.hardware.matrix_unit import Contraction, matrix_time, pack_contraction
+from costbench.hardware.vector_unit import VectorRates, vector_ns, vector_work
 
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class ComputeTime:
-    """Nanoseconds, each [n].
+class KernelWork(NamedTuple):
+    """What a kernel computes, before any tile size or machine timing.
+
+    Attributes:
+        contraction: its convolution or dot.
+        vector: `VectorAmounts` per box, [2, num_boxes, 8].
+    """
+
+    contraction: Contraction
+    vector: FloatArray
+
+
+class ComputeTime(NamedTuple):
+    """Nanoseconds for one tile size.
 
     Attributes:
         matrix_ns: matrix unit, per iteration.
@@ -29,20 +43,32 @@ class ComputeTime:
         epilogue_ns: vector unit, per result tile of a contraction.
     """
 
-    matrix_ns: FloatArray
-    vector_ns: FloatArray
-    epilogue_ns: FloatArray
+    matrix_ns: float
+    vector_ns: float
+    epilogue_ns: float
 
 
-def compute_time(grid: TileGrid, target: Target) -> ComputeTime:
-    """Prices the work of one full tile.
+def kernel_work(nest: LoopNest) -> KernelWork:
+    """What a kernel computes; worked out once and kept with the nest, like its own cached properties.
 
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
     """
-    every, after = vector_work(grid.nest, target.timing)
-    matrix, vector = np.zeros(grid.count), every.time_ns(grid, target)
-    if grid.nest.contraction is not None:
-        contraction = matrix_time(grid, target)
-        matrix, vector = contraction.matrix_ns, vector + contraction.vector_ns
-    return ComputeTime(matrix, vector, after.time_ns(grid, target))
+    known: KernelWork | None = vars(nest).get("kernel_work")
+    if known is None:
+        known = KernelWork(pack_contraction(nest), vector_work(pack(nest), nest.kernel))
+        vars(nest)["kernel_work"] = known
+    return known
+
+
+@compiled_step
+def compute_time(
+    nest: PackedNest, work: KernelWork, rates: VectorRates, tile: Tile, moving: int, machine: FloatArray
+) -> ComputeTime:
+    """Prices the work of one full tile, whose sizes are known."""
+    contraction = matrix_time(nest, work.contraction, tile, moving, machine)
+    return ComputeTime(
+        contraction.matrix_ns,
+        contraction.vector_ns + vector_ns(rates, EVERY_ITERATION, tile),
+        vector_ns(rates, EVERY_RESULT, tile),
+    )

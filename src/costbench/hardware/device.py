@@ -6,23 +6,35 @@ and failures depend on what is measured and on the seed alone, never on the orde
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
-from costbench.compiler.footprint import TileGrid, grid_scratchpad_bytes, scratchpad_bound
+from costbench.compiled import compiled, compiled_step
+from costbench.compiler.footprint import scratchpad_bytes
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, loop_nest
+from costbench.compiler.packed import UNITS, pack
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.hardware.codegen import halves, mix, uniform
-from costbench.hardware.simulator import simulate_grid
+from costbench.hardware.machine import (
+    FAILURE_FLOOR,
+    FAILURE_RATE,
+    NOISE_SD,
+    NOISE_SHORT_NS,
+    SCRATCHPAD_BYTES,
+    machine_numbers,
+)
+from costbench.hardware.normal import normal_quantile
+from costbench.hardware.simulator import NUM_PARTS, price, run_of
 from costbench.rng import stream_key
 from costbench.target import Target
 
 NUM_RUNS = 3
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +48,7 @@ class Measurement:
         run_seconds: float64 [n], what of it each tile size took; 0 where the compile failed.
     """
 
-    runtime_ns: npt.NDArray[np.int64]
+    runtime_ns: IntArray
     failed: npt.NDArray[np.bool_]
     seconds: float
     run_seconds: FloatArray
@@ -59,54 +71,120 @@ class Device:
         nest = loop_nest(kernel)
         return self.measure_nest(nest, nest.extents(tile_sizes))
 
-    def measure_nest(self, nest: LoopNest, extents: npt.NDArray[np.int64]) -> Measurement:
+    def measure_nest(self, nest: LoopNest, extents: IntArray) -> Measurement:
         """The same for a lowered kernel and loop extents [n, num_loops]."""
-        grid = TileGrid(nest, extents)
-        runtime = simulate_grid(grid, self.target).runtime_ns
-        if not np.isfinite(runtime).all() or (runtime <= 0).any():
-            raise FloatingPointError(
-                f"{nest.kernel.module.name}: the machine priced a kernel at {runtime.min()} ns"
-            )
-        key = self._keys(nest, extents)
-        failed = self._failures(grid, key)
-        timed = self._noisy(runtime, key)
-        measured = np.where(failed, 0, np.maximum(np.rint(timed.min(axis=0)), 1.0)).astype(np.int64)
-        run_seconds = np.where(failed, 0.0, timed.sum(axis=0) * 1e-9)
-        return Measurement(measured, failed, float(run_seconds.sum()), run_seconds)
+        return _measurement(self._timed(nest, extents, nest.kernel.fingerprint))
+
+    def measure_kernels(
+        self, nests: Sequence[LoopNest], extents: Sequence[IntArray], fingerprints: Sequence[str]
+    ) -> Measurement:
+        """One tile size of each of n kernels, given as loop extents [num_loops] and kernel fingerprints."""
+        timed = np.empty((2, len(nests)))
+        for place, (nest, one, fingerprint) in enumerate(zip(nests, extents, fingerprints, strict=True)):
+            timed[:, place] = self._timed(nest, one.reshape(1, -1), fingerprint)[:, 0]
+        return _measurement(timed)
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
         """The device as a cost model: measured runtime in nanoseconds, infinite where the compile failed."""
         measurement = self.measure(kernel, decisions)
         return np.where(measurement.failed, np.inf, measurement.runtime_ns.astype(np.float64))
 
-    def _keys(self, nest: LoopNest, extents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """A mixed key for each tile size; different ones in all spaces of fewer than 2^64 tiles."""
-        start = stream_key(self.seed, "device", self.target.name, nest.kernel.fingerprint)
-        number = np.zeros(len(extents), dtype=np.uint64)
-        for loop in range(extents.shape[1]):
-            number = number * np.uint64(nest.loops[loop].units + 1) + extents[:, loop].astype(np.uint64)
-        return mix(number ^ np.uint64(start & (2**64 - 1)))
+    def _timed(self, nest: LoopNest, extents: IntArray, fingerprint: str) -> FloatArray:
+        """[2, n]: nanoseconds of the fastest run, and of all runs together; 0 where the compile failed."""
+        extents = np.ascontiguousarray(extents)
+        columns = np.empty((NUM_PARTS + 2, len(extents)))
+        price(run_of(nest, self.target), extents, columns)
+        packed, needed = pack(nest), _NOTHING
+        limit = self.target.timing.failure_floor * self.target.architecture.scratchpad_bytes
+        if nest.is_tiled and packed.bound_bytes > limit:
+            needed = scratchpad_bytes(nest, extents)
+        start = np.uint64(stream_key(self.seed, "device", self.target.name, fingerprint) & (2**64 - 1))
+        wrong = _run(columns, packed.loops, extents, needed, start, machine_numbers(self.target))
+        if wrong >= 0:
+            raise FloatingPointError(
+                f"{nest.kernel.module.name}: the machine priced a kernel at {columns[_FASTEST, wrong]} ns"
+            )
+        return columns[_FASTEST:]
 
-    def _noisy(self, runtime: FloatArray, key: npt.NDArray[np.uint64]) -> FloatArray:
-        """Every run of every tile size, [runs, n]."""
-        timing = self.target.timing
-        runs = np.arange(1, NUM_RUNS + 1, dtype=np.uint64)[:, None]
-        relative, absolute = halves(mix(key + runs))
-        noise = 1.0 + timing.noise_sd * ndtri(relative)
-        result: FloatArray = runtime * noise + timing.noise_short_ns * np.abs(ndtri(absolute))
-        return result
 
-    def _failures(self, grid: TileGrid, key: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Failed compiles: from `failure_floor` of the scratchpad on, more and more, up to `failure_rate`.
+_FASTEST, _TOTAL = NUM_PARTS, NUM_PARTS + 1
+_NOTHING = np.zeros(0)
 
-        The smallest tile never fails, so that every kernel can run.
-        """
-        timing, size = self.target.timing, self.target.architecture.scratchpad_bytes
-        unlikely = scratchpad_bound(grid.nest) <= timing.failure_floor * size
-        if unlikely or not grid.nest.is_tiled or timing.failure_rate == 0.0:
-            return np.zeros(grid.count, dtype=bool)
-        share = grid_scratchpad_bytes(grid) / size
-        above = np.clip((share - timing.failure_floor) / (1.0 - timing.failure_floor), 0.0, 1.0)
-        smallest = (grid.extents == 1).all(axis=1)
-        failed: npt.NDArray[np.bool_] = (uniform(mix(key)) < above * timing.failure_rate) & ~smallest
-        return failed
+
+def _measurement(timed: FloatArray) -> Measurement:
+    runtime_ns = timed[0].astype(np.int64)
+    run_seconds = timed[1] * 1e-9
+    return Measurement(runtime_ns, runtime_ns == 0, float(run_seconds.sum()), run_seconds)
+
+
+@compiled
+def _run(
+    columns: FloatArray,
+    loops: FloatArray,
+    extents: IntArray,
+    needed: FloatArray,
+    start: np.uint64,
+    machine: FloatArray,
+) -> int:
+    """Runs what was priced in the first rows of [9, n]: fills in the last two, fastest and all runs.
+
+    Args:
+        columns: the parts of the runtime, and room for the result.
+        loops: of the nest, see `PackedNest`.
+        extents: [n, num_loops].
+        needed: bytes of scratchpad, [n]; [0] where no compile can fail.
+        start: key of the kernel.
+        machine: see `machine_numbers`.
+
+    Returns:
+        the first row whose price is no time, or -1.
+    """
+    for i in range(len(extents)):
+        runtime = 0.0
+        for part in range(NUM_PARTS):
+            runtime += columns[part, i]
+        columns[_FASTEST, i], columns[_TOTAL, i] = runtime, 0.0
+        if not 0.0 < runtime < np.inf:
+            return i
+        key = _key(loops, extents[i], start)
+        if len(needed) and _fails(extents[i], needed[i], key, machine):
+            columns[_FASTEST, i] = 0.0
+        else:
+            columns[_FASTEST, i], columns[_TOTAL, i] = _noisy(runtime, key, machine)
+    return -1
+
+
+@compiled_step
+def _key(loops: FloatArray, extents: IntArray, start: np.uint64) -> np.uint64:
+    """A mixed key of a tile size; different ones in all spaces of fewer than 2^64 tiles."""
+    number = np.uint64(0)
+    for loop in range(len(extents)):
+        number = number * np.uint64(loops[loop, UNITS] + 1.0) + np.uint64(extents[loop])
+    return mix(number ^ start)
+
+
+@compiled_step
+def _noisy(runtime: float, key: np.uint64, machine: FloatArray) -> tuple[float, float]:
+    """The fastest run in whole nanoseconds, at least 1, and the sum of all."""
+    fastest, total = np.inf, 0.0
+    for number in range(1, NUM_RUNS + 1):
+        relative, absolute = halves(mix(key + np.uint64(number)))
+        noise = 1.0 + machine[NOISE_SD] * normal_quantile(relative)
+        timed = runtime * noise + machine[NOISE_SHORT_NS] * abs(normal_quantile(absolute))
+        fastest = min(fastest, timed)
+        total += timed
+    return max(np.rint(fastest), 1.0), total
+
+
+@compiled_step
+def _fails(extents: IntArray, needed: float, key: np.uint64, machine: FloatArray) -> bool:
+    """Failed compiles: from `failure_floor` of the scratchpad on, more and more, up to `failure_rate`.
+
+    The smallest tile never fails, so that every kernel can run.
+    """
+    share = needed / machine[SCRATCHPAD_BYTES]
+    above = min(max((share - machine[FAILURE_FLOOR]) / (1.0 - machine[FAILURE_FLOOR]), 0.0), 1.0)
+    largest = 1
+    for loop in range(len(extents)):
+        largest = max(largest, extents[loop])
+    return largest > 1 and uniform(mix(key)) < above * machine[FAILURE_RATE]

@@ -7,19 +7,43 @@ depth (K), taps of a window and batch is read off the loops of the nest.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.footprint import TileGrid
+from costbench.compiled import compiled_step
+from costbench.compiler.footprint import Tile
 from costbench.compiler.loop_nest import LANES, SUBLANES, LoopNest
+from costbench.compiler.packed import NUM_OUTPUT_LOOPS, RESULT_BOX, PackedNest
+from costbench.hardware.machine import (
+    ACCUMULATE_CYCLES,
+    CONVOLUTION_DRAIN_NS,
+    CYCLE_NS,
+    DOT_DRAIN_NS,
+    MXU_SIZE,
+    NUM_MXUS,
+    ROW_MOVE_CYCLES,
+    VECTOR_CYCLES,
+    WEIGHT_LOAD_CYCLES,
+)
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
-from costbench.target import Target, Timing
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+# Bits of `Contraction.roles`, and entries of `Contraction.numbers`.
+_ROWS, _COLUMNS, _DEPTH, _TAPS, _BATCH = range(5)
+(
+    _NUM_GROUPS,
+    _GROUP_DEPTH,
+    _GROUP_COLUMNS,
+    _SKIPPED,
+    _WINDOW_IN_SUBLANES,
+    _CUTS_DEPTH,
+    _IS_SPATIAL,
+) = range(7)
 _SHIFT_SHARE = 0.25
 """Moves of a row per tap of a window in the sublanes: four of five taps reuse what was shifted before."""
 
@@ -107,79 +131,110 @@ def _convolution_roles(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class MatrixTime:
-    """One tile of a contraction, nanoseconds, each [n].
+class Contraction(NamedTuple):
+    """A contraction in numbers.
+
+    Attributes:
+        roles: int64 [num_loops], bit set of the roles that each loop plays.
+        numbers: float64 [7], see the constants of this module; empty without a contraction.
+    """
+
+    roles: IntArray
+    numbers: FloatArray
+
+
+class MatrixTime(NamedTuple):
+    """One tile of a contraction, nanoseconds.
 
     Attributes:
         matrix_ns: passes through the matrix units and draining them; 0 where the vector unit does the work.
         vector_ns: rows shifted under a window, partial sums added, or products made on the vector unit.
     """
 
-    matrix_ns: FloatArray
-    vector_ns: FloatArray
+    matrix_ns: float
+    vector_ns: float
 
 
-def matrix_time(grid: TileGrid, target: Target) -> MatrixTime:
+_NO_CONTRACTION = Contraction(np.zeros(0, dtype=np.int64), np.zeros(0))
+
+
+def pack_contraction(nest: LoopNest) -> Contraction:
+    """The numbers of a nest's contraction, if it has one."""
+    if nest.contraction is None:
+        return _NO_CONTRACTION
+    roles = contraction_roles(nest)
+    played = np.zeros(len(nest.loops), dtype=np.int64)
+    for role, loops in enumerate((roles.rows, roles.columns, roles.depth, roles.taps, roles.batch)):
+        for loop in loops:
+            played[loop] |= 1 << role
+    inst = nest.kernel.instruction(nest.contraction)
+    spatial = inst.convolution is not None and bool(inst.convolution.output_spatial)
+    numbers = (
+        roles.num_groups,
+        roles.group_depth,
+        roles.group_columns,
+        roles.skipped,
+        roles.window_in_sublanes,
+        bool(roles.depth),
+        spatial,
+    )
+    return Contraction(played, np.array(numbers, dtype=np.float64))
+
+
+@compiled_step
+def matrix_time(
+    nest: PackedNest, contraction: Contraction, tile: Tile, moving: int, machine: FloatArray
+) -> MatrixTime:
     """Prices one tile of the nest's contraction: on the matrix units or, for groups, the faster way.
 
     passes = groups * taps * ceil(K/128) * ceil(N/128), each the larger of streaming M rows and loading 128
-    weights, shared by the matrix units.
+    weights, shared by the matrix units. The tile's sizes must be known.
     """
-    nest, timing = grid.nest, target.timing
-    assert nest.contraction is not None
-    inst = nest.kernel.instruction(nest.contraction)
-    roles = contraction_roles(nest)
-    cycle = target.architecture.cycle_ns
-    taps = np.maximum(_product(grid, roles.taps) / roles.skipped, 1.0)
-    registers = grid.registers(nest.anchor_shape, nest.accesses[nest.contraction])
-    passes, shifts = _matrix_cycles(grid, roles, taps, target)
-    cut = grid.moves(range(nest.num_output_loops, len(nest.loops)))
-    sums = cut * registers * timing.accumulate_cycles
-    matrix = passes * cycle + _drain_ns(inst, timing)
-    vector = (shifts + sums) * cycle
-    if roles.num_groups == 1:
-        return MatrixTime(matrix, vector)
-    direct = _direct_cycles(grid, roles, taps) * timing.vector_cycles * cycle
-    slower = direct < passes * cycle
-    return MatrixTime(np.where(slower, 0.0, matrix), np.where(slower, direct + sums * cycle, vector))
+    numbers = contraction.numbers
+    if len(numbers) == 0:
+        return MatrixTime(0.0, 0.0)
+    cycle = machine[CYCLE_NS]
+    taps = max(_product(contraction, tile, _TAPS) / numbers[_SKIPPED], 1.0)
+    depth = _product(contraction, tile, _DEPTH) if numbers[_CUTS_DEPTH] else numbers[_GROUP_DEPTH]
+    cycles, shifts = _matrix_cycles(contraction, tile, taps, depth, machine)
+    sums = 0.0
+    if moving >> nest.head[NUM_OUTPUT_LOOPS]:
+        sums = tile.sizes[nest.head[RESULT_BOX]] * machine[ACCUMULATE_CYCLES]
+    if numbers[_NUM_GROUPS] > 1.0:
+        # A multiply and an add per product, features in lanes; rows (or, where they are summed, batches) fill
+        # the sublanes: how depthwise convolutions run.
+        positions = _product(contraction, tile, _ROWS) * taps * depth
+        columns = np.ceil(_product(contraction, tile, _COLUMNS) / LANES)
+        direct = 2.0 * np.ceil(positions / SUBLANES) * columns * machine[VECTOR_CYCLES]
+        if direct < cycles:
+            return MatrixTime(0.0, (direct + sums) * cycle)
+    drain = machine[CONVOLUTION_DRAIN_NS if numbers[_IS_SPATIAL] else DOT_DRAIN_NS]
+    return MatrixTime(cycles * cycle + drain, (shifts + sums) * cycle)
 
 
+@compiled_step
 def _matrix_cycles(
-    grid: TileGrid, roles: ContractionRoles, taps: FloatArray, target: Target
-) -> tuple[FloatArray, FloatArray]:
-    size, timing = target.architecture.mxu_size, target.timing
-    rows = np.ceil(_product(grid, roles.rows) / SUBLANES) * SUBLANES
-    depth = _product(grid, roles.depth) if roles.depth else np.full(grid.count, float(roles.group_depth))
-    columns = _product(grid, roles.columns)
-    groups = np.maximum(columns / roles.group_columns, 1.0) if roles.num_groups > 1 else 1.0
-    blocks = np.ceil(depth / size) * np.ceil(np.minimum(columns, roles.group_columns) / size)
-    passes = groups * taps * blocks * _product(grid, roles.batch)
-    cycles = passes * np.maximum(rows, timing.weight_load_cycles) / target.architecture.num_mxus
-    shifts = np.zeros(grid.count)
-    if roles.window_in_sublanes:
-        shifts = (taps - 1.0) * rows * np.ceil(depth / size) * _SHIFT_SHARE * timing.row_move_cycles
+    contraction: Contraction, tile: Tile, taps: float, depth: float, machine: FloatArray
+) -> tuple[float, float]:
+    """Cycles of the matrix units, and of shifting rows under a window."""
+    numbers, size = contraction.numbers, machine[MXU_SIZE]
+    rows = np.ceil(_product(contraction, tile, _ROWS) / SUBLANES) * SUBLANES
+    columns = _product(contraction, tile, _COLUMNS)
+    groups = max(columns / numbers[_GROUP_COLUMNS], 1.0) if numbers[_NUM_GROUPS] > 1.0 else 1.0
+    blocks = np.ceil(depth / size) * np.ceil(min(columns, numbers[_GROUP_COLUMNS]) / size)
+    passes = groups * taps * blocks * _product(contraction, tile, _BATCH)
+    cycles = passes * max(rows, machine[WEIGHT_LOAD_CYCLES]) / machine[NUM_MXUS]
+    shifts = 0.0
+    if numbers[_WINDOW_IN_SUBLANES]:
+        shifts = (taps - 1.0) * rows * np.ceil(depth / size) * _SHIFT_SHARE * machine[ROW_MOVE_CYCLES]
     return cycles, shifts
 
 
-def _direct_cycles(grid: TileGrid, roles: ContractionRoles, taps: FloatArray) -> FloatArray:
-    """Operations on the vector unit, a multiply and an add per product: how depthwise convolutions run.
-
-    Features lie in lanes; rows (or, where they are summed, batches) fill the sublanes.
-    """
-    depth = _product(grid, roles.depth) if roles.depth else float(roles.group_depth)
-    positions = _product(grid, roles.rows) * taps * depth
-    return 2.0 * np.ceil(positions / SUBLANES) * np.ceil(_product(grid, roles.columns) / LANES)
-
-
-def _product(grid: TileGrid, loops: Sequence[int]) -> FloatArray:
-    """Elements that some loops cover together in a full tile, [n]."""
-    result = np.ones(grid.count)
-    for loop in loops:
-        result = result * grid.full[loop]
+@compiled_step
+def _product(contraction: Contraction, tile: Tile, role: int) -> float:
+    """Elements that the loops of a role cover together in a full tile."""
+    result = 1.0
+    for loop in range(len(contraction.roles)):
+        if contraction.roles[loop] >> role & 1:
+            result *= tile.full[loop]
     return result
-
-
-def _drain_ns(inst: Instruction, timing: Timing) -> float:
-    spatial = inst.convolution is not None and bool(inst.convolution.output_spatial)
-    return timing.convolution_drain_ns if spatial else timing.dot_drain_ns

@@ -8,28 +8,59 @@ lane-unit wide whose pitch is a power of two of 64 KiB or more hit the same memo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.footprint import Span, TileGrid, native_tile_bytes
-from costbench.compiler.loop_nest import native_units
-from costbench.compiler.transfers import Transfer
-from costbench.hlo.shape import Shape
-from costbench.target import Timing
+from costbench.compiled import compiled_step
+from costbench.compiler.footprint import Tile, copied
+from costbench.compiler.packed import (
+    BOX,
+    ELEMENT_BYTES,
+    FIRST_AXIS,
+    IS_OUTPUT,
+    LIMIT,
+    MASK,
+    NATIVE_BYTES,
+    NUM_ELEMENTS,
+    ROW_ELEMENTS,
+    PackedNest,
+)
+from costbench.hardware.machine import (
+    BANK_NS,
+    CHUNK_NS,
+    DESCRIPTOR_NS,
+    READ_GB_PER_S,
+    ROW_ADDRESS_NS,
+    WRITE_GB_PER_S,
+)
 
 FloatArray = npt.NDArray[np.float64]
 _BANK_PITCH_BYTES = 64 * 1024
-_PIECE_BYTES = 4096
-_MIN_ROW_BYTES = 512
+_PIECE_BYTES = 4096.0
+_MIN_ROW_BYTES = 512.0
 _WHOLE = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
-class CopyShape:
-    """What one copy of a tile looks like, every array [n], averaged over the tiles of the kernel.
+class BoxShape(NamedTuple):
+    """What one copy of a box looks like, averaged over the tiles of the kernel.
+
+    Attributes:
+        native_tiles: moved.
+        pieces: contiguous pieces, at least 1.
+        descriptors: strided descriptors, at least 1.
+        is_narrow: whether pieces are one native tile wide.
+    """
+
+    native_tiles: float
+    pieces: float
+    descriptors: float
+    is_narrow: bool
+
+
+class CopyShape(NamedTuple):
+    """What one copy of a transfer's tile looks like.
 
     Attributes:
         num_bytes: bytes moved.
@@ -39,80 +70,95 @@ class CopyShape:
         rows: rows addressed one by one.
     """
 
-    num_bytes: FloatArray
-    pieces: FloatArray
-    descriptors: FloatArray
-    conflicts: FloatArray
-    rows: FloatArray
-
-    def time_ns(self, timing: Timing, *, is_output: bool) -> FloatArray:
-        """bytes / bandwidth + pieces, descriptors, conflicts and rows at their price, [n].
-
-        Issuing the copy is the core's work and no part of it.
-        """
-        bandwidth = timing.write_gb_per_s if is_output else timing.read_gb_per_s
-        return (
-            self.num_bytes / bandwidth
-            + self.pieces * timing.chunk_ns
-            + self.descriptors * timing.descriptor_ns
-            + self.conflicts * timing.bank_ns
-            + self.rows * timing.row_address_ns
-        )
+    num_bytes: float
+    pieces: float
+    descriptors: float
+    conflicts: float
+    rows: float
 
 
-def copy_shape(grid: TileGrid, transfer: Transfer) -> CopyShape:
-    """The copy of one transfer for each tile size."""
-    zero = np.zeros(grid.count)
-    shape = transfer.shape
-    if shape.rank == 0:
-        return CopyShape(np.full(grid.count, native_tile_bytes(shape)), zero, zero, zero, zero)
-    if transfer.row_elements:
-        return _rows(grid, transfer)
-    spans = grid.copied(shape, transfer.access)
-    limits = [max(1, -(-d // u)) for d, u in zip(shape.physical_dimensions, native_units(shape), strict=True)]
-    num_bytes = grid.product(spans) * native_tile_bytes(shape)
-    pieces, descriptors = _pieces(spans, limits, grid.count)
-    return CopyShape(
-        num_bytes, pieces - 1.0, descriptors - 1.0, _conflicts(shape, spans, limits, num_bytes), zero
+@compiled_step
+def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
+    """The copy of a box of at least one axis for one tile size."""
+    native_tiles, pieces, descriptors, narrow = 1.0, 1.0, 1.0, 0.0
+    apart = False  # an axis so far was covered in part, so that what follows comes in pieces
+    uneven = False  # pieces so far have a second distance, so that what follows needs descriptors of its own
+    first, end = nest.boxes[box, FIRST_AXIS], nest.boxes[box + 1, FIRST_AXIS]
+    for axis in range(end - 1, first - 1, -1):
+        limit = nest.axes[axis, LIMIT]
+        span = copied(nest.axes[axis], tile)
+        native_tiles *= span
+        if axis == end - 1:
+            narrow = span
+        if limit == 1.0:
+            continue
+        if apart:
+            pieces *= span
+        if uneven:
+            descriptors *= span
+        if span < limit - _WHOLE:
+            uneven |= apart and pieces > 1.0 + _WHOLE
+            apart = True
+    return BoxShape(native_tiles, pieces, descriptors, narrow < 1.0 + _WHOLE)
+
+
+@compiled_step
+def copy_shape(nest: PackedNest, tile: Tile, transfer: int, box: BoxShape) -> CopyShape:
+    """The copy of a transfer, given that of its box."""
+    item = nest.transfers[transfer]
+    number = int(item[BOX])
+    last = nest.boxes[number + 1, FIRST_AXIS] - 1
+    if last < nest.boxes[number, FIRST_AXIS]:
+        return CopyShape(item[NATIVE_BYTES], 0.0, 0.0, 0.0, 0.0)
+    if item[ROW_ELEMENTS] > 0.0:
+        rows = max(_moved_elements(nest, tile, transfer) / item[ROW_ELEMENTS], 1.0)
+        row_bytes = max(item[ROW_ELEMENTS] * item[ELEMENT_BYTES], _MIN_ROW_BYTES)
+        return CopyShape(rows * row_bytes, 0.0, 0.0, 0.0, rows)
+    num_bytes = box.native_tiles * item[NATIVE_BYTES]
+    conflicts = 0.0
+    if box.is_narrow and last > nest.boxes[number, FIRST_AXIS]:
+        pitch = int(nest.axes[last, LIMIT] * item[NATIVE_BYTES])
+        if pitch >= _BANK_PITCH_BYTES and pitch & (pitch - 1) == 0:
+            conflicts = num_bytes / _PIECE_BYTES
+    return CopyShape(num_bytes, box.pieces - 1.0, box.descriptors - 1.0, conflicts, 0.0)
+
+
+@compiled_step
+def _moved_elements(nest: PackedNest, tile: Tile, transfer: int) -> float:
+    """Elements of a value in one tile, where rows are picked one by one."""
+    moved = nest.transfers[transfer, NUM_ELEMENTS]
+    mask = nest.boxes[int(nest.transfers[transfer, BOX]), MASK]
+    for loop in range(len(nest.loops)):
+        if mask >> loop & 1:
+            moved /= tile.trips[loop]
+    return float(moved)
+
+
+@compiled_step
+def copy_ns(copy: CopyShape, machine: FloatArray, is_output: bool) -> float:
+    """bytes / bandwidth + pieces, descriptors, conflicts and rows at their price.
+
+    Issuing the copy is the core's work and no part of it.
+    """
+    return float(
+        copy.num_bytes / machine[WRITE_GB_PER_S if is_output else READ_GB_PER_S]
+        + copy.pieces * machine[CHUNK_NS]
+        + copy.descriptors * machine[DESCRIPTOR_NS]
+        + copy.conflicts * machine[BANK_NS]
+        + copy.rows * machine[ROW_ADDRESS_NS]
     )
 
 
-def _rows(grid: TileGrid, transfer: Transfer) -> CopyShape:
-    """Rows that indices select, each of 512 bytes at least."""
-    zero = np.zeros(grid.count)
-    moved = np.full(grid.count, float(transfer.shape.num_elements))
-    for loop in transfer.loops:
-        moved = moved / grid.trips[:, loop]
-    rows = np.maximum(moved / transfer.row_elements, 1.0)
-    row_bytes = max(transfer.row_elements * transfer.shape.element_type.bits / 8, _MIN_ROW_BYTES)
-    return CopyShape(rows * row_bytes, zero, zero, zero, rows)
-
-
-def _pieces(spans: Sequence[Span], limits: Sequence[int], count: int) -> tuple[FloatArray, FloatArray]:
-    """Contiguous pieces of a box in a row-major grid, and strided descriptors for them, both [n] >= 1."""
-    pieces = np.ones(count)
-    descriptors = np.ones(count)
-    apart = np.zeros(count, dtype=bool)
-    """Whether an axis so far was covered in part, so that what follows comes in pieces."""
-    uneven = np.zeros(count, dtype=bool)
-    """Whether pieces so far have a second distance, so that what follows needs descriptors of its own."""
-    for span, limit in zip(reversed(spans), reversed(limits), strict=True):
-        if limit == 1:
-            continue
-        pieces = np.where(apart, pieces * span, pieces)
-        descriptors = np.where(uneven, descriptors * span, descriptors)
-        if not isinstance(span, float):
-            partial = span < limit - _WHOLE
-            uneven |= apart & partial & (pieces > 1.0 + _WHOLE)
-            apart |= partial
-    return pieces, descriptors
-
-
-def _conflicts(
-    shape: Shape, spans: Sequence[Span], limits: Sequence[int], num_bytes: FloatArray
-) -> FloatArray:
-    pitch = int(limits[-1] * native_tile_bytes(shape))
-    power_of_two = pitch & (pitch - 1) == 0
-    if shape.rank < 2 or not power_of_two or pitch < _BANK_PITCH_BYTES:
-        return np.zeros_like(num_bytes)
-    return np.where(np.asarray(spans[-1]) < 1.0 + _WHOLE, num_bytes / _PIECE_BYTES, 0.0)
+@compiled_step
+def set_copy_times(
+    nest: PackedNest, tile: Tile, machine: FloatArray, factor: float, times: FloatArray
+) -> None:
+    """Nanoseconds of each transfer's copy, [num_transfers]; values that are cut alike are looked at once."""
+    known = -1
+    shape = BoxShape(0.0, 1.0, 1.0, False)
+    for transfer in range(len(nest.transfers)):
+        box = int(nest.transfers[transfer, BOX])
+        if box != known:
+            shape, known = box_shape(nest, tile, box), box
+        copy = copy_shape(nest, tile, transfer, shape)
+        times[transfer] = factor * copy_ns(copy, machine, nest.transfers[transfer, IS_OUTPUT] != 0.0)

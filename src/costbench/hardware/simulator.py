@@ -1,4 +1,4 @@
-"""Runtime of a kernel on the simulated TPU, for many tile sizes at once, with a breakdown that adds up.
+"""Runtime of a kernel on the simulated TPU, for many tile sizes, with a breakdown that adds up.
 
 The nest runs prod(n_l) iterations. Between two iterations the values whose tile index changes are copied;
 copying, computing and writing back overlap, softly: (transfer^q + compute^q)^(1/q). Issuing the copies is
@@ -13,23 +13,35 @@ where fill is the first copy-in, last the final iteration's compute and control,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.footprint import TileGrid
+from costbench.compiled import compiled, compiled_step
+from costbench.compiler.footprint import Tile, TileGrid, new_tile, set_sizes, set_tile
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, loop_nest
+from costbench.compiler.packed import BOX, IS_OUTPUT, MASK, NUM_OUTPUT_LOOPS, PackedNest, pack
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.transfers import Transfer
-from costbench.hardware.codegen import codegen_factors
-from costbench.hardware.compute import compute_time
-from costbench.hardware.memory import copy_shape
-from costbench.target import Target, Timing
+from costbench.hardware.codegen import COMPUTE, TRANSFER, codegen_factors, structure_of
+from costbench.hardware.compute import ComputeTime, KernelWork, compute_time, kernel_work
+from costbench.hardware.machine import (
+    ITERATION_NS,
+    LAUNCH_NS,
+    OVERLAP_EXPONENT,
+    TRANSFER_NS,
+    machine_numbers,
+)
+from costbench.hardware.memory import set_copy_times
+from costbench.hardware.vector_unit import VectorRates, vector_rates
+from costbench.target import Target
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+NUM_PARTS = 7
+_LAUNCH, _FILL, _MATRIX, _VECTOR, _EXPOSED, _ITERATION, _DRAIN = range(NUM_PARTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +80,38 @@ class Breakdown:
         )
 
 
+class Run(NamedTuple):
+    """All that a kernel's runtime depends on but the tile size.
+
+    Attributes:
+        nest: the lowered kernel.
+        work: what it computes.
+        factors: of generated code, [2, num_structures].
+        machine: the chip, see `machine_numbers`.
+    """
+
+    nest: PackedNest
+    work: KernelWork
+    factors: FloatArray
+    machine: FloatArray
+
+
+class Room(NamedTuple):
+    """What is worked out anew for each tile size.
+
+    Attributes:
+        tile: the tile size.
+        times: [num_transfers], nanoseconds of each copy.
+        starts_over: [num_transfers], whether a loop further in moves the value.
+        rates: of vector work; the same for all tile sizes.
+    """
+
+    tile: Tile
+    times: FloatArray
+    starts_over: npt.NDArray[np.bool_]
+    rates: VectorRates
+
+
 def simulate(kernel: Kernel, tile_sizes: TileSizes, target: Target) -> Breakdown:
     """Prices tile sizes of a kernel.
 
@@ -78,105 +122,123 @@ def simulate(kernel: Kernel, tile_sizes: TileSizes, target: Target) -> Breakdown
     return simulate_nest(nest, nest.extents(tile_sizes), target)
 
 
-def simulate_nest(nest: LoopNest, extents: npt.NDArray[np.int64], target: Target) -> Breakdown:
+def simulate_nest(nest: LoopNest, extents: IntArray, target: Target) -> Breakdown:
     """The same for a lowered kernel and loop extents [n, num_loops]."""
     return simulate_grid(TileGrid(nest, extents), target)
 
 
 def simulate_grid(grid: TileGrid, target: Target) -> Breakdown:
     """The same for tile sizes that are laid out already."""
-    timing, nest = target.timing, grid.nest
-    factor, transfer_factor = codegen_factors(nest, grid.extents, target)
-    copies = [
-        (t, transfer_factor * copy_shape(grid, t).time_ns(timing, is_output=t.is_output))
-        for t in nest.transfers
-    ]
-    compute = compute_time(grid, target)
-    matrix, vector = compute.matrix_ns * factor, compute.vector_ns * factor
-    epilogue = compute.epilogue_ns * factor
+    parts = np.empty((NUM_PARTS, grid.count))
+    price(run_of(grid.nest, target), np.ascontiguousarray(grid.extents), parts)
+    return Breakdown(*parts)
 
-    exposed, issue = np.zeros(grid.count), np.zeros(grid.count)
-    for level in _levels(grid, copies):
-        busy = matrix + vector + level.copies * timing.transfer_ns
-        if level.loop < nest.num_output_loops:
-            busy = busy + epilogue
-        hidden = soft_maximum(level.transfer_ns, busy, timing.overlap_exponent) - busy
-        exposed += level.count * hidden
-        issue += level.count * level.copies * timing.transfer_ns
-    iterations = grid.trips.prod(axis=1)
-    results = grid.trips[:, : nest.num_output_loops].prod(axis=1)
-    return Breakdown(
-        launch_ns=np.full(grid.count, timing.launch_ns),
-        fill_ns=_together(copies, timing, grid.count, is_output=False),
-        matrix_ns=matrix * iterations,
-        vector_ns=vector * iterations + epilogue * results,
-        exposed_transfer_ns=exposed,
-        iteration_ns=timing.iteration_ns * iterations + issue,
-        drain_ns=_together(copies, timing, grid.count, is_output=True),
+
+def run_of(nest: LoopNest, target: Target) -> Run:
+    """The inputs of compiled code.
+
+    Raises:
+        UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
+    """
+    work = kernel_work(nest)
+    return Run(pack(nest), work, codegen_factors(nest, target), machine_numbers(target))
+
+
+@compiled
+def _new_room(run: Run) -> Room:
+    """Room to price tile sizes."""
+    transfers = len(run.nest.transfers)
+    return Room(
+        new_tile(run.nest),
+        np.empty(transfers),
+        np.empty(transfers, dtype=np.bool_),
+        vector_rates(run.work.vector, run.machine),
     )
 
 
-_Copies = list[tuple[Transfer, FloatArray]]
+@compiled
+def price(run: Run, extents: IntArray, parts: FloatArray) -> None:
+    """Fills in the first rows of [7 or more, n], in the order of `Breakdown`, for extents [n, num_loops]."""
+    room = _new_room(run)
+    for i in range(len(extents)):
+        _price_tile(run, room, extents[i], parts[:, i])
 
 
-def _together(copies: _Copies, timing: Timing, count: int, *, is_output: bool) -> FloatArray:
-    """All first copies in, or all last copies out, one after the other."""
-    total = np.zeros(count)
-    for transfer, time in copies:
-        if transfer.is_output is is_output:
-            total += time + timing.transfer_ns
-    return total
+@compiled_step
+def _price_tile(run: Run, room: Room, extents: IntArray, parts: FloatArray) -> None:
+    """Fills in the parts [7] of one tile size, using the room."""
+    nest, machine, tile = run.nest, run.machine, room.tile
+    moving = set_tile(nest, extents, tile)
+    set_sizes(nest, tile, len(tile.sizes))
+    structure = structure_of(nest, extents)
+    factor = run.factors[COMPUTE, structure]
+    set_copy_times(nest, tile, machine, run.factors[TRANSFER, structure], room.times)
+    plain = compute_time(nest, run.work, room.rates, tile, moving, machine)
+    compute = ComputeTime(plain.matrix_ns * factor, plain.vector_ns * factor, plain.epilogue_ns * factor)
+    exposed, issue, iterations, results = _between_iterations(nest, room, compute, machine)
+    parts[_LAUNCH] = machine[LAUNCH_NS]
+    parts[_FILL], parts[_DRAIN] = 0.0, 0.0
+    for transfer in range(len(nest.transfers)):
+        part = _DRAIN if nest.transfers[transfer, IS_OUTPUT] else _FILL
+        parts[part] += room.times[transfer] + machine[TRANSFER_NS]
+    parts[_MATRIX] = compute.matrix_ns * iterations
+    parts[_VECTOR] = compute.vector_ns * iterations + compute.epilogue_ns * results
+    parts[_EXPOSED] = exposed
+    parts[_ITERATION] = machine[ITERATION_NS] * iterations + issue
 
 
-@dataclass(frozen=True, eq=False)
-class _Level:
-    """Transitions at which one loop advances and all loops inside it start over.
+@compiled_step
+def _between_iterations(
+    nest: PackedNest, room: Room, compute: ComputeTime, machine: FloatArray
+) -> tuple[float, float, float, float]:
+    """Transfer that compute does not hide, issue of copies, iterations, and tiles of the result.
 
-    Attributes:
-        loop: the loop.
-        count: how many there are, [n].
-        transfer_ns: copies that each of them needs, [n].
-        copies: number of these copies, [n].
+    A value's tile changes where a loop that moves it advances, or starts over after more than one step. So
+    going from the innermost loop outwards, each advance costs the copies of all values that this loop or one
+    further in moves.
     """
-
-    loop: int
-    count: FloatArray
-    transfer_ns: FloatArray
-    copies: FloatArray
-
-
-def _levels(grid: TileGrid, copies: _Copies) -> Iterator[_Level]:
-    """The levels at which anything happens, innermost first.
-
-    A value's tile changes where a loop that moves it advances, or starts over after more than one step.
-    """
-    nest = grid.nest
-    order = [loop for loop in nest.order if nest.loops[loop].units > 1]
-    outer = np.ones(grid.count)
-    counts: list[FloatArray] = []
-    for loop in order:
-        counts.append((grid.trips[:, loop] - 1.0) * outer)
-        outer = outer * grid.trips[:, loop]
-    starts_over: list[npt.NDArray[np.bool_] | None] = [None] * len(copies)
-    for loop, count in zip(reversed(order), reversed(counts), strict=True):
-        transfer_ns, number = np.zeros(grid.count), np.zeros(grid.count)
-        steps = grid.trips[:, loop] > 1
-        for place, (transfer, time) in enumerate(copies):
-            again = starts_over[place]
-            if loop in transfer.loops:
-                transfer_ns += time
-                number += 1.0
-                starts_over[place] = steps if again is None else again | steps
-            elif again is not None:
-                transfer_ns += time * again
-                number += again
-        yield _Level(loop, count, transfer_ns, number)
+    exposed, issue = 0.0, 0.0
+    iterations, results = 1.0, 1.0
+    for place in range(len(nest.order)):
+        loop = nest.order[place]
+        iterations *= room.tile.trips[loop]
+        if loop < nest.head[NUM_OUTPUT_LOOPS]:
+            results *= room.tile.trips[loop]
+    outer = iterations
+    room.starts_over[:] = False
+    for place in range(len(nest.order) - 1, -1, -1):
+        loop = nest.order[place]
+        trips = room.tile.trips[loop]
+        if trips == 1.0:
+            continue
+        outer /= trips
+        transfer_ns, copies = _copies_at(nest, room, loop)
+        busy = compute.matrix_ns + compute.vector_ns + copies * machine[TRANSFER_NS]
+        if loop < nest.head[NUM_OUTPUT_LOOPS]:
+            busy += compute.epilogue_ns
+        count = (trips - 1.0) * outer
+        exposed += count * (soft_maximum(transfer_ns, busy, machine[OVERLAP_EXPONENT]) - busy)
+        issue += count * copies * machine[TRANSFER_NS]
+    return exposed, issue, iterations, results
 
 
-def soft_maximum(a: FloatArray, b: FloatArray, exponent: float) -> FloatArray:
+@compiled_step
+def _copies_at(nest: PackedNest, room: Room, loop: int) -> tuple[float, float]:
+    """Nanoseconds and number of the copies needed when a loop advances and all inside it start over."""
+    transfer_ns, copies = 0.0, 0.0
+    for transfer in range(len(nest.transfers)):
+        if nest.boxes[int(nest.transfers[transfer, BOX]), MASK] >> loop & 1:
+            room.starts_over[transfer] = True
+        if room.starts_over[transfer]:
+            transfer_ns += room.times[transfer]
+            copies += 1.0
+    return transfer_ns, copies
+
+
+@compiled_step
+def soft_maximum(a: float, b: float, exponent: float) -> float:
     """(a^q + b^q)^(1/q): the larger of the two, and up to 2^(1/q) of it when they are equal."""
-    larger = np.maximum(a, b)
-    smaller = np.minimum(a, b)
-    ratio = np.divide(smaller, larger, out=np.zeros_like(larger), where=larger > 0.0)
-    result: FloatArray = larger * (1.0 + ratio**exponent) ** (1.0 / exponent)
-    return result
+    larger, smaller = max(a, b), min(a, b)
+    if smaller <= 0.0:
+        return larger
+    return float(larger * (1.0 + (smaller / larger) ** exponent) ** (1.0 / exponent))

@@ -1,26 +1,39 @@
 """What the vector unit does for one tile: cycles in proportion to registers, and latencies per iteration.
 
 All vector work is linear in the registers of some value's tile, so it is summed once per kernel into one
-coefficient per distinct tile, whatever the number of instructions, and priced for all tile sizes at once.
+coefficient per distinct tile, whatever the number of instructions.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.access import Access, array_shape, whole
-from costbench.compiler.footprint import TileGrid
-from costbench.compiler.loop_nest import SUBLANES, LoopNest
+from costbench.compiled import compiled, compiled_step
+from costbench.compiler.access import array_shape
+from costbench.compiler.footprint import Tile
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import SUBLANES
+from costbench.compiler.packed import PackedNest
+from costbench.compiler.packed_work import WorkTable, work_per_box, work_table
+from costbench.hardware.machine import (
+    CROSS_LANE_NS,
+    CROSS_SUBLANE_NS,
+    CYCLE_NS,
+    PACKED_MOVE_FACTOR,
+    RANDOM_CYCLES,
+    ROW_MOVE_CYCLES,
+    TRANSCENDENTAL_CYCLES,
+    UNROLL_REGISTERS,
+    VECTOR_CYCLES,
+)
 from costbench.hardware.row_moves import moved_rows
 from costbench.hardware.vector_work import vector_cost
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.shape import ElementType, Shape
-from costbench.target import Target, Timing
 
 FloatArray = npt.NDArray[np.float64]
 _SORT_OPS = 6.0
@@ -28,96 +41,128 @@ _WINDOW_OPS = 1.5
 _SCATTER_OPS = 3.0
 
 
-@dataclass(eq=False)
-class VectorWork:
-    """Work that runs together: in every iteration, or once per result tile.
+class VectorAmounts(NamedTuple):
+    """What one instruction asks of the vector unit, on the tile of one value.
 
     Attributes:
-        per_register: (shape, access) of a value -> cycles for each register of its tile.
-        fixed_cycles: independent of the tile.
-        crosses_lanes: whether anything is reduced over lanes.
-        crosses_sublanes: whether anything is reduced over sublanes or moved between them.
+        simple: operations per register.
+        transcendental: the same, on the transcendental unit.
+        random: registers of random bits, per register.
+        rows: rows moved between sublanes, per register.
+        packed_rows: the same of 16-bit values or smaller.
+        prologue: operations lost at the ends of its loop, per run and register of the unrolled loop.
+        crosses_lanes: above 0 where anything is reduced over lanes.
+        crosses_sublanes: above 0 where anything is reduced over sublanes or moved between them.
     """
 
-    per_register: dict[tuple[Shape, Access], float] = field(default_factory=dict)
-    fixed_cycles: float = 0.0
-    crosses_lanes: bool = False
-    crosses_sublanes: bool = False
-
-    def time_ns(self, grid: TileGrid, target: Target) -> FloatArray:
-        """Nanoseconds for each tile size, [n].
-
-        The cross-lane unit's latencies overlap where it has several things to do, so each kind counts once.
-        """
-        timing = target.timing
-        cycles = np.full(grid.count, self.fixed_cycles)
-        for (shape, access), cost in self.per_register.items():
-            cycles += cost * grid.registers(shape, access)
-        latency = self.crosses_lanes * timing.cross_lane_ns + self.crosses_sublanes * timing.cross_sublane_ns
-        return cycles * target.architecture.cycle_ns + latency
+    simple: float = 0.0
+    transcendental: float = 0.0
+    random: float = 0.0
+    rows: float = 0.0
+    packed_rows: float = 0.0
+    prologue: float = 0.0
+    crosses_lanes: float = 0.0
+    crosses_sublanes: float = 0.0
 
 
-def vector_work(nest: LoopNest, timing: Timing) -> tuple[VectorWork, VectorWork]:
-    """Work of every iteration, and work that needs the finished sums of a contraction.
+_SIMPLE, _TRANSCENDENTAL, _RANDOM, _ROWS, _PACKED_ROWS, _PROLOGUE, _LANES, _SUBLANES = range(8)
+
+
+class VectorRates(NamedTuple):
+    """Vector work of a kernel on a machine; first what runs every iteration, then once per result tile.
+
+    Attributes:
+        register_ns: [2, num_boxes], nanoseconds for each register of a box.
+        fixed_ns: [2], prologues, and latencies of the cross-lane unit, which overlap: each kind counts once.
+    """
+
+    register_ns: FloatArray
+    fixed_ns: FloatArray
+
+
+def vector_work(packed: PackedNest, kernel: Kernel) -> FloatArray:
+    """`VectorAmounts` per box, [2, num_boxes, 8]; see `work_per_box`.
 
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
     """
-    works = (VectorWork(), VectorWork())
-    for position in nest.kernel.instructions:
-        inst = nest.kernel.instruction(position)
-        work = works[position in nest.after_contraction]
-        moves = moved_rows(nest.kernel, inst)
-        for subject, per_register, fixed in _instruction_work(nest, position, moves, timing):
-            key = _tile_of(nest, subject)
-            work.per_register[key] = work.per_register.get(key, 0.0) + per_register
-            work.fixed_cycles += fixed
-        work.crosses_sublanes |= moves > 0.0
-        if inst.opcode is Opcode.REDUCE:
-            source = array_shape(nest.kernel.instruction(inst.operands[0]).shape)
-            if source.rank > 1:
-                work.crosses_lanes |= source.layout[0] in inst.dimensions
-                work.crosses_sublanes |= source.layout[1] in inst.dimensions
-    return works
+    return work_per_box(packed, kernel, _table(kernel))
 
 
-def _tile_of(nest: LoopNest, position: int) -> tuple[Shape, Access]:
-    shape = array_shape(nest.kernel.instruction(position).shape)
-    access = nest.accesses.get(position, ())
-    if len(access) != shape.rank:
-        # Without maps that fit, everything is worked on in one go, as a vector.
-        flat = Shape(ElementType.F32, (max(1, shape.num_elements),))
-        return flat, whole(flat)
-    # Registers do not depend on the element type, so values that differ in nothing else are one.
-    return Shape(ElementType.F32, shape.dimensions, shape.layout), access
+def _table(kernel: Kernel) -> WorkTable:
+    return work_table(kernel, "vector unit", len(VectorAmounts._fields), _describe)
 
 
-_Item = tuple[int, float, float]
-"""Value whose tile is worked on, cycles per register of it, cycles per run."""
+@compiled
+def vector_rates(amounts: FloatArray, machine: FloatArray) -> VectorRates:
+    """Prices the work of a kernel."""
+    num_boxes = amounts.shape[1]
+    rates = VectorRates(np.zeros((2, num_boxes)), np.zeros(2))
+    for when in range(2):
+        prologue, lanes, sublanes = 0.0, 0.0, 0.0
+        for box in range(num_boxes):
+            work = amounts[when, box]
+            cycles = (
+                work[_SIMPLE] * machine[VECTOR_CYCLES]
+                + work[_TRANSCENDENTAL] * machine[TRANSCENDENTAL_CYCLES]
+                + work[_RANDOM] * machine[RANDOM_CYCLES]
+                + work[_ROWS] * machine[ROW_MOVE_CYCLES]
+                + work[_PACKED_ROWS] * machine[ROW_MOVE_CYCLES] * machine[PACKED_MOVE_FACTOR]
+            )
+            rates.register_ns[when, box] = cycles * machine[CYCLE_NS]
+            prologue += work[_PROLOGUE]
+            lanes += work[_LANES]
+            sublanes += work[_SUBLANES]
+        fixed = prologue * machine[UNROLL_REGISTERS] * machine[VECTOR_CYCLES] * machine[CYCLE_NS]
+        fixed += machine[CROSS_LANE_NS] if lanes > 0.0 else 0.0
+        fixed += machine[CROSS_SUBLANE_NS] if sublanes > 0.0 else 0.0
+        rates.fixed_ns[when] = fixed
+    return rates
 
 
-def _instruction_work(nest: LoopNest, position: int, moves: float, timing: Timing) -> list[_Item]:
-    inst = nest.kernel.instruction(position)
+@compiled_step
+def vector_ns(rates: VectorRates, when: int, tile: Tile) -> float:
+    """Nanoseconds that the vector unit works on one tile, every iteration or every result."""
+    total = rates.fixed_ns[when]
+    for box in range(len(tile.sizes)):
+        total += rates.register_ns[when, box] * tile.sizes[box]
+    return float(total)
+
+
+def _describe(kernel: Kernel, position: int) -> list[tuple[int, VectorAmounts]]:
+    inst = kernel.instruction(position)
     cost = vector_cost(inst.opcode)
-    special = _special_operations(nest, position, inst)
+    special = _special_operations(kernel, position, inst)
     if special is not None:
-        return [(subject, count * timing.vector_cycles, 0.0) for subject, count in special]
-    items: list[_Item] = []
-    subject = _worked_on(inst, position)
+        lanes, sublanes = _crossings(kernel, inst)
+        return [
+            (subject, VectorAmounts(simple=count, crosses_lanes=lanes, crosses_sublanes=sublanes))
+            for subject, count in special
+        ]
+    moves = moved_rows(kernel, inst)
     is_array = bool(inst.shape.rank) or inst.shape.is_tuple
-    if is_array and (cost.simple or cost.transcendental or cost.random):
-        per_register = (
-            cost.simple * timing.vector_cycles
-            + cost.transcendental * timing.transcendental_cycles
-            + cost.random * timing.random_cycles
-        )
-        prologue = cost.simple * timing.unroll_registers * timing.vector_cycles
-        items.append((subject, per_register, prologue))
-    if moves:
-        packed = 0 < array_shape(inst.shape).element_type.bits <= 16
-        per_row = timing.row_move_cycles * (timing.packed_move_factor if packed else 1.0)
-        items.append((subject, moves * SUBLANES * per_row, 0.0))
-    return items
+    works = cost if is_array else vector_cost(Opcode.PARAMETER)
+    packed = 0 < array_shape(inst.shape).element_type.bits <= 16
+    amounts = VectorAmounts(
+        simple=works.simple,
+        transcendental=works.transcendental,
+        random=works.random,
+        rows=0.0 if packed else moves * SUBLANES,
+        packed_rows=moves * SUBLANES if packed else 0.0,
+        prologue=works.simple,
+        crosses_sublanes=moves,
+    )
+    return [(_worked_on(inst, position), amounts)] if any(amounts) else []
+
+
+def _crossings(kernel: Kernel, inst: Instruction) -> tuple[float, float]:
+    """Whether a reduction runs over lanes, and over sublanes."""
+    if inst.opcode is not Opcode.REDUCE:
+        return 0.0, 0.0
+    source = array_shape(kernel.instruction(inst.operands[0]).shape)
+    if source.rank < 2:
+        return 0.0, 0.0
+    return float(source.layout[0] in inst.dimensions), float(source.layout[1] in inst.dimensions)
 
 
 def _worked_on(inst: Instruction, position: int) -> int:
@@ -127,7 +172,7 @@ def _worked_on(inst: Instruction, position: int) -> int:
     return inst.operands[-1] if inst.opcode is Opcode.SCATTER else position
 
 
-def _special_operations(nest: LoopNest, position: int, inst: Instruction) -> list[tuple[int, float]] | None:
+def _special_operations(kernel: Kernel, position: int, inst: Instruction) -> list[tuple[int, float]] | None:
     """(value, simple operations per register of it) where the work is not one pass over the result."""
     window = float(math.prod(w.size for w in inst.window))
     if inst.opcode is Opcode.REDUCE:
@@ -137,7 +182,7 @@ def _special_operations(nest: LoopNest, position: int, inst: Instruction) -> lis
     if inst.opcode is Opcode.SELECT_AND_SCATTER:
         return [(inst.operands[1], window * _SCATTER_OPS), (position, 1.0)]
     if inst.opcode in (Opcode.SORT, Opcode.TOPK):
-        source = array_shape(nest.kernel.instruction(inst.operands[0]).shape)
+        source = array_shape(kernel.instruction(inst.operands[0]).shape)
         axis = inst.dimensions[0] if inst.dimensions else source.rank - 1
         steps = math.log2(max(2, source.dimensions[axis] if source.rank else 2))
         exchanges = steps * (steps + 1) / 2 if inst.opcode is Opcode.SORT else steps
@@ -148,5 +193,5 @@ def _special_operations(nest: LoopNest, position: int, inst: Instruction) -> lis
         depth = math.log2(max(2, size)) if inst.opcode is Opcode.FFT else size / SUBLANES
         return [(position, depth * _SORT_OPS)]
     if inst.opcode is Opcode.MAP:
-        return [(position, float(len(nest.kernel.module.computations[inst.called[0]].instructions)))]
+        return [(position, float(len(kernel.module.computations[inst.called[0]].instructions)))]
     return None
