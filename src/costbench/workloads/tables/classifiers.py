@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from costbench.workloads.specs import STAND_IN, ProgramSpec, family, keras, model
 from costbench.workloads.zoo.convnets import alexnet, resnet, resnet_cifar
-from costbench.workloads.zoo.mixers import mlp_mixer
-from costbench.workloads.zoo.transformers import vision_transformer
+from costbench.workloads.zoo.transformers import mlp_mixer, vision_transformer
 
 # fmt: off
 CLASSIFIERS: tuple[ProgramSpec, ...] = (

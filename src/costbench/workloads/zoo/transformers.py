@@ -1,8 +1,9 @@
-"""Transformers that read and write text, and the vision Transformer.
+"""Transformers that read and write text, the vision Transformer, and the MLP-Mixer.
 
 Sizes: base 6 + 6 layers of 512 with 8 heads and 2048 hidden, big 1024/16/4096, the IWSLT form with 4
-heads and 1024 hidden; GPT-2 small 12 layers of 768; ViT-S/16 and B/16. Translation decodes with beam
-search over cached keys and values until every beam has ended, so its trip count depends on the data.
+heads and 1024 hidden; GPT-2 small 12 layers of 768; ViT-S/16 and B/16; Mixer-S/32 and B/16. Translation
+decodes with beam search over cached keys and values until every beam has ended, so its trip count depends
+on the data.
 """
 
 from __future__ import annotations
@@ -115,6 +116,19 @@ def vision_transformer(c: Ctx, layers: int, features: int) -> Array:
     for _ in range(layers):
         x = pre_norm_block(c, x, features // 64, 4 * features)
     return classify(c, layer_norm(c, x)[:, 0], 1000)
+
+
+def mlp_mixer(c: Ctx, layers: int, features: int, patch: int) -> Array:
+    """Dense layers across patches, half as wide as the features, then across channels, four times as wide."""
+    import jax.numpy as jnp
+
+    x = bias(c, conv(c, c.input(c.batch, 224, 224, 3), features, patch, patch, "VALID"))
+    x = x.reshape(c.batch, -1, features)
+    for _ in range(layers):
+        across = feed_forward(c, jnp.swapaxes(layer_norm(c, x), 1, 2), features // 2)
+        x = x + jnp.swapaxes(across, 1, 2)
+        x = x + feed_forward(c, layer_norm(c, x), 4 * features)
+    return classify(c, jnp.mean(layer_norm(c, x), 1), 1000)
 
 
 class _DecoderLayer:
