@@ -17,7 +17,7 @@ from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
-from tests.compiler.small_layouts import dot_and_add, space_of, two_convolutions
+from tests.compiler.small_layouts import SAME, dot_and_add, space_of, two_convolutions
 
 
 def config_of(space: LayoutSpace, *wanted: NodeLayouts | None) -> ChoiceArray:
@@ -54,6 +54,17 @@ def test_operands_are_taken_either_way_round_without_a_copy() -> None:
     space = space_of(dot_and_add())
     config = config_of(space, NodeLayouts((1, 0), ((0, 1), (0, 1))))
     assert copies(compile_with_layouts(space, config, "p")) == []
+
+
+def test_nothing_is_made_with_two_numbers_in_the_lanes() -> None:
+    b = ModuleBuilder()
+    image = b.op("negate", b.broadcast(b.parameter("f32[128]"), "f32[2,64,64,128]", (3,)))
+    b.convolution(image, b.parameter("f32[3,3,128,128]"), windows=SAME)
+    space = space_of(b.build())
+    default = space.nodes[0].options[0]
+    wished = NodeLayouts(default.output, ((0, 3, 2, 1), default.operands[1]))
+    program = compile_with_layouts(space, config_of(space, wished), "p")
+    assert program.module == compile_with_layouts(space, space.default, "p").module
 
 
 def test_neighbours_follow_a_convolution() -> None:

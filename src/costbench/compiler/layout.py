@@ -25,7 +25,13 @@ from dataclasses import dataclass, replace
 
 from costbench.compiler.layout_choices import NO_CHOICES, Choices, NodeLayouts
 from costbench.compiler.layout_copies import PlacedComputation, Requirements, place_computation
-from costbench.compiler.layout_rules import backward, forward, preferred_dot_operand, preferred_layout
+from costbench.compiler.layout_rules import (
+    backward,
+    fills_lanes,
+    forward,
+    preferred_dot_operand,
+    preferred_layout,
+)
 from costbench.compiler.tiled_memory import (
     MinorToMajor,
     compact_layout,
@@ -252,7 +258,8 @@ class _Orders:
             return
         for operand, order in zip(seed.inst.operands, chosen.operands, strict=True):
             leaf = self._classes.leaf(seed.computation, operand)
-            if self._classes.shapes[leaf].rank > 1:
+            shape = self._classes.shapes[leaf]
+            if shape.rank > 1 and fills_lanes(shape, order):
                 self.seed(leaf, order)
 
     def seed_operands(self, seed: _Seed) -> None:

@@ -9,8 +9,9 @@ What may be chosen follows the recorded runs of the real compiler (a 3-D U-Net w
 - a reshape has any order of its three fastest axes, with the order of its input in which it is free; where it
   has to move data, row-major on both sides.
 
-Axes of one or two elements never come into the lanes (the recorded runs have 3 and 4 there, a batch of 2
-never). Option 0 is the compiler's default.
+Results never have an axis of one or two elements in the lanes: the recorded runs have 4 features there, a
+batch of 2 never. They name it for the lanes of operands, without effect; so it can be chosen for these, but
+nothing is made in such an order. Option 0 is the compiler's default.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 
 from costbench.compiler.layout_choices import NodeLayouts
+from costbench.compiler.layout_rules import fills_lanes
 from costbench.compiler.tiled_memory import MinorToMajor, bitcast_layout, packed_row_major
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
 CONFIGURABLE = frozenset({Opcode.CONVOLUTION, Opcode.DOT, Opcode.RESHAPE})
-MIN_IN_LANES = 3
 _PERMUTED = 3
 
 
@@ -46,8 +47,9 @@ def node_options(
         shapes = (result, *operands)
         orders = (default.output, *default.operands)
         pairs = _convolution_pairs(inst) if inst.convolution is not None else (None, None, None)
-        tensors = [_pair_orders(*tensor) for tensor in zip(shapes, orders, pairs, strict=True)]
-        found = (NodeLayouts(first, tuple(others)) for first, *others in product(*tensors))
+        results, *sources = (_pair_orders(*tensor) for tensor in zip(shapes, orders, pairs, strict=True))
+        results = [order for order in results if order == default.output or fills_lanes(result, order)]
+        found = (NodeLayouts(first, tuple(others)) for first, *others in product(results, *sources))
     return tuple(dict.fromkeys((default, *found)))
 
 
@@ -69,11 +71,7 @@ def _pair_orders(shape: Shape, default: MinorToMajor, pair: tuple[int, int] | No
         pair = (default[0], default[1])
     rest = tuple(axis for axis in default if axis not in pair)
     wanted = [(*sequence, *rest) for sequence in (pair, pair[::-1])]
-    return [default, *(order for order in wanted if order != default and _fills_lanes(shape, order))]
-
-
-def _fills_lanes(shape: Shape, order: MinorToMajor) -> bool:
-    return shape.dimensions[order[0]] >= MIN_IN_LANES
+    return [default, *(order for order in wanted if order != default)]
 
 
 def _reshape_options(operand: Shape, result: Shape, default: NodeLayouts) -> Iterator[NodeLayouts]:
@@ -86,7 +84,7 @@ def _reshape_options(operand: Shape, result: Shape, default: NodeLayouts) -> Ite
     yield packed
     for chosen in permutations(fast):
         output = (*chosen, *rest)
-        if len(output) < 2 or not _fills_lanes(result, output):
+        if len(output) < 2 or not fills_lanes(result, output):
             continue
         source = bitcast_layout(result.with_layout(output), operand.dimensions)
         if source is not None:

@@ -27,6 +27,8 @@ from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
 MIN_BATCH_IN_SUBLANES = 8
+MIN_IN_LANES = 3
+"""Elements of an axis that may be chosen for the lanes."""
 LEAVE_LANES_GAIN = 4
 """Features leave the lanes where that makes an activation this many times smaller (3 channels, say)."""
 ACCEPTED_WASTE = 4
@@ -55,6 +57,11 @@ def ties(inst: Instruction, place: int, operand: Shape, result: Shape) -> bool:
     if inst.opcode in _FIRST_OPERAND_TIED:
         return place == 0
     return inst.opcode not in (Opcode.BROADCAST, Opcode.REDUCE, Opcode.TRANSPOSE, Opcode.RESHAPE)
+
+
+def fills_lanes(shape: Shape, order: MinorToMajor) -> bool:
+    """Whether an order has more than one or two elements in the lanes."""
+    return shape.rank < 2 or shape.dimensions[order[0]] >= MIN_IN_LANES
 
 
 def forward(inst: Instruction, place: int, operand: Shape, result: Shape) -> MinorToMajor | None:
@@ -249,7 +256,7 @@ def required_layouts(
     if chosen is not None:
         needs, _ = required_layouts(inst, operands, result)
         taken = [
-            need if operand.layout == need else wish
+            wish if operand.layout != need and fills_lanes(operand, wish) else need
             for operand, need, wish in zip(operands, needs, chosen.operands, strict=True)
         ]
         return taken, chosen.output
