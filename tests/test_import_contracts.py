@@ -30,6 +30,8 @@ ALLOWED = {
     "params": "import costbench.errors",
     "artifacts": "import costbench.errors",
     "rng": "",
+    "compiled": "import numba",
+    "workers": "import joblib, costbench.artifacts",
     "errors": "",
 }
 

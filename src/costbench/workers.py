@@ -8,10 +8,13 @@ since joblib's Dask backend (1.6) waits for ever once Dask gives a piece up.
 from __future__ import annotations
 
 import importlib
+import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -164,13 +167,13 @@ def _opened(backend: Backend) -> Iterator[Any]:
 
 
 def _connect(scheduler: str) -> Any:
-    distributed = _distributed()
+    start = partial(_distributed().Client, timeout=_CONNECT_S, set_as_default=False)
     address = _address(scheduler)
     try:
-        client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
+        client = _in_time(lambda: start(address))
     except Exception as error:  # whatever is said by what answers there, if anything does
         raise ParamsError(
-            f"no Dask scheduler answers: {error}",
+            f"no Dask scheduler answers: {str(error) or type(error).__name__}",
             where=scheduler,
             expected="one started by `dask scheduler`, as tcp://host:port or its scheduler file",
         ) from error
@@ -184,6 +187,24 @@ def _connect(scheduler: str) -> Any:
             expected="some started by `dask worker ADDRESS --nthreads 1`",
         ) from error
     return client
+
+
+def _in_time(connect: Callable[[], _R]) -> _R:
+    """What `connect` gives, in a thread that is left behind if it hangs: another server's port never answers.
+
+    Raises:
+        TimeoutError: after a little more than the time that Dask takes to give up by itself.
+    """
+    found: Future[_R] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(connect())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return found.result(timeout=_CONNECT_S + 2)
 
 
 def _address(scheduler: str) -> str:

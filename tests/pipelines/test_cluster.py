@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -143,3 +144,11 @@ def test_schedulers_that_are_none(scheduler: str, message: str, tmp_path: Path) 
     backend = Backend("dask", scheduler=scheduler.format(folder=tmp_path))
     with pytest.raises((ParamsError, DataError), match=message):
         run_each(_fail, {"a": "here"}, backend, lambda name, result: None)
+
+
+def test_another_server_on_that_port() -> None:
+    """It takes the connection and says nothing, as a web server does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        backend = Backend("dask", scheduler=f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(ParamsError, match="no Dask scheduler answers"):
+            run_each(_fail, {"a": "here"}, backend, lambda name, result: None)
