@@ -1,18 +1,29 @@
 """Functions compiled to machine code: the same arithmetic as Python's, without its overhead.
 
-Compiled code is kept on disk beside the module (or in the user's cache folder where that is read-only), so
-only the first run after a change compiles. No fast-math and no threads: results depend neither
-on the load of the machine nor on how many processes run.
+Compiled code is kept on disk, so only the first run after a change compiles. No fast-math and no threads:
+results depend neither on the load of the machine nor on how many processes run.
+
+Numba looks for changes in the file of a function alone, but code compiled from it holds the functions and
+constants of other files too. So the folder it is kept in is named after all of these.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
+from numba.core import config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PACKAGE = Path(__file__).parent
+_IMPORTED = re.compile(rb"^from costbench\.([\w.]+) import", re.MULTILINE)
 
 
 def compiled(function: Function) -> Function:
@@ -27,3 +38,46 @@ def compiled_step(function: Function) -> Function:
     """
     options: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "_nrt": False}
     return cast(Function, njit(cache=True, **options)(function))
+
+
+def source_digest(package: Path) -> str:
+    """16 digits over the modules that compile functions and those that they import from."""
+    sources: dict[Path, bytes] = {}
+    for file in sorted(package.rglob("*.py")):
+        text = file.read_bytes()
+        if b"from costbench.compiled import" in text:
+            sources[file] = text
+    for text in list(sources.values()):
+        for name in _IMPORTED.findall(text):
+            file = package.joinpath(*name.decode().split(".")).with_suffix(".py")
+            if file.exists():
+                sources[file] = file.read_bytes()
+    digest = hashlib.sha256()
+    for file, text in sorted(sources.items()):
+        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + text + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def cache_folder(places: list[Path], name: str) -> Path:
+    """A folder of that name in the first place that can be written to."""
+    for place in places:
+        folder = place / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    return Path(tempfile.mkdtemp(prefix=name))
+
+
+def _places() -> list[Path]:
+    chosen = config.CACHE_DIR  # type: ignore[attr-defined]
+    users = [os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME")]
+    return [Path(place) for place in (chosen, _PACKAGE / "__pycache__", *users) if place]
+
+
+# Numba asks for the folder when it decorates a function: it has to be set before the first one is.
+config.CACHE_DIR = str(  # type: ignore[attr-defined]
+    cache_folder(_places(), f".costbench-{source_digest(_PACKAGE)}")
+)

@@ -7,12 +7,13 @@ import numpy as np
 from costbench.compiler.footprint import Tile, new_tile, set_sizes, set_tile
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import loop_nest
-from costbench.compiler.packed import BOX, FIRST_AXIS, PackedNest, pack
+from costbench.compiler.packed import BOX, FIRST_AXIS, PackedNest, pack, unpacked
 
 
 def laid_out(kernel: Kernel, extents: tuple[int, ...]) -> tuple[PackedNest, Tile, int]:
     """The packed nest, the tile with its sizes, and the bit set of loops that take steps."""
-    packed = pack(loop_nest(kernel))
+    arrays = pack(loop_nest(kernel))
+    packed = unpacked(arrays.ints, arrays.floats)
     tile = new_tile(packed)
     moving = set_tile(packed, np.array(extents, dtype=np.int64), tile)
     set_sizes(packed, tile, len(tile.sizes))

@@ -5,7 +5,7 @@ import pytest
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import loop_nest
-from costbench.compiler.packed import pack
+from costbench.compiler.packed import pack, unpacked
 from costbench.hardware.codegen import (
     codegen_factors,
     halves,
@@ -25,7 +25,8 @@ KEYS = mix(np.arange(100_000, dtype=np.uint64))
 
 def factors(kernel: Kernel, *extents: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     nest = loop_nest(kernel)
-    places = [structure_of(pack(nest), np.array(one, dtype=np.int64)) for one in extents]
+    packed = unpacked(pack(nest).ints, pack(nest).floats)
+    places = [structure_of(packed, np.array(one, dtype=np.int64)) for one in extents]
     compute, transfer = codegen_factors(nest, VARIED)
     return compute[places], transfer[places]
 

@@ -18,7 +18,7 @@ def compute(kernel: Kernel, extents: tuple[int, ...], **timing: float) -> Comput
     numbers = machine_numbers(machine(**timing))
     packed, tile, moving = laid_out(kernel, extents)
     work = kernel_work(loop_nest(kernel))
-    return compute_time(packed, work, vector_rates(work.vector, numbers), tile, moving, numbers)
+    return compute_time(packed, work.contraction, vector_rates(work.vector, numbers), tile, moving, numbers)
 
 
 def test_a_dot_with_prologue_and_epilogue() -> None:

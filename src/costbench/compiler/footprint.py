@@ -8,7 +8,6 @@ order is not the one that the loops walk in, it touches one native tile more tha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +44,7 @@ from costbench.compiler.packed import (
     WINDOW_LOOP,
     PackedNest,
     pack,
+    unpacked,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -65,11 +65,6 @@ class TileGrid:
 
     nest: LoopNest
     extents: IntArray
-
-    @cached_property
-    def packed(self) -> PackedNest:
-        """The nest as compiled code reads it."""
-        return pack(self.nest)
 
     @property
     def count(self) -> int:
@@ -210,10 +205,10 @@ def _grain(axis: FloatArray, tile: Tile) -> float:
     whole = np.rint(step)
     if abs(step - whole) >= _ROUNDING * axis[NATIVE]:
         return 1.0
-    grain = axis[NATIVE]
-    while whole % grain != 0.0:
-        grain /= 2.0  # native tiles are powers of two
-    return float(grain)
+    # Native tiles are powers of two, so the lowest bit that is set divides both.
+    number = int(whole)
+    lowest = number & -number
+    return float(min(lowest, axis[NATIVE])) if lowest > 0 else float(axis[NATIVE])
 
 
 @compiled_step
@@ -224,7 +219,8 @@ def _offsets(axis: FloatArray, tile: Tile) -> tuple[float, float]:
     if axis[NATIVE] == 1.0 or loop == NO_LOOP or aligned or tile.trips[loop] == 1.0:
         return 0.0, 0.0
     grain = _grain(axis, tile)
-    first = (-np.floor(axis[PADDING] / 2.0)) % grain
+    before = np.floor(axis[PADDING] / 2.0)
+    first = np.ceil(before / grain) * grain - before
     return first, first + axis[NATIVE] - grain
 
 
@@ -250,7 +246,8 @@ def row_bytes(nest: PackedNest, extents: IntArray, tile: Tile) -> float:
 
 
 @compiled
-def _all_bytes(nest: PackedNest, extents: IntArray) -> FloatArray:
+def _all_bytes(ints: IntArray, floats: FloatArray, extents: IntArray) -> FloatArray:
+    nest = unpacked(ints, floats)
     result = np.empty(len(extents))
     tile = new_tile(nest)
     for row in range(len(extents)):
@@ -265,7 +262,8 @@ def scratchpad_bytes(nest: LoopNest, extents: IntArray) -> FloatArray:
     that is cut needs its result tile once more as float32 accumulator. Operands addressed by indices stay
     in main memory but for the rows in flight.
     """
-    return _all_bytes(pack(nest), np.ascontiguousarray(extents))
+    packed = pack(nest)
+    return _all_bytes(packed.ints, packed.floats, np.ascontiguousarray(extents))
 
 
 def scratchpad_bound(nest: LoopNest) -> float:

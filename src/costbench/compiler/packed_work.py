@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from costbench.compiled import compiled
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.packed import AFTER_CONTRACTION, INPUT, KIND, NODE_BOX, POSITION, PackedNest
+from costbench.compiler.packed import AFTER_CONTRACTION, INPUT, KIND, NODE_BOX, POSITION, Packed, unpacked
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -61,22 +61,25 @@ def work_table(kernel: Kernel, name: str, num_amounts: int, describe: Describe) 
     return table
 
 
-def work_per_box(packed: PackedNest, kernel: Kernel, table: WorkTable) -> FloatArray:
+def work_per_box(packed: Packed, kernel: Kernel, table: WorkTable) -> FloatArray:
     """Amounts of work summed over a kernel's instructions, [2, num_boxes, num_amounts].
 
     First what runs in every iteration, then what needs the finished sums of a contraction.
     """
-    result = np.zeros((2, len(packed.boxes) - 1, table.amounts.shape[2]))
-    if not _add_up(packed.nodes, table.subjects, table.amounts, result):
+    result = np.zeros((2, packed.num_boxes, table.amounts.shape[2]))
+    if not _add_up(packed.ints, packed.floats, table.subjects, table.amounts, result):
         table.complete(kernel)
         result[:] = 0.0
-        _add_up(packed.nodes, table.subjects, table.amounts, result)
+        _add_up(packed.ints, packed.floats, table.subjects, table.amounts, result)
     return result
 
 
 @compiled
-def _add_up(nodes: IntArray, subjects: IntArray, amounts: FloatArray, result: FloatArray) -> bool:
+def _add_up(
+    ints: IntArray, floats: FloatArray, subjects: IntArray, amounts: FloatArray, result: FloatArray
+) -> bool:
     """Adds to `result`; False where the table lacks an instruction."""
+    nodes = unpacked(ints, floats).nodes
     for node in range(len(nodes)):
         if nodes[node, KIND] == INPUT:
             continue

@@ -9,33 +9,54 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.footprint import scratchpad_bound, scratchpad_bytes
+from costbench.compiled import compiled, compiled_step
+from costbench.compiler.footprint import new_tile, row_bytes
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, loop_nest
+from costbench.compiler.packed import pack, unpacked
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.errors import UnsupportedKernelError
 from costbench.target import Architecture
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 _CHUNK = 1 << 18
 _MAX_SIZE = 1 << 62
 _MAX_LISTED = 1 << 22
-_LISTED_PER_DRAWN = 8
-_SAMPLING_ROUNDS = 8
+_FEW_DRAWS, _MANY_DRAWS = (2, 16), 64
+"""Draws for each sample that is wanted, before giving up."""
+_EMPTY = np.int64(-1)
 
 
+@lru_cache(maxsize=4096)
 def balanced_splits(units: int) -> IntArray:
-    """Distinct values of ceil(units / n) for n = 1..units, ascending.
+    """Distinct values of ceil(units / n) for n = 1..units, ascending; not to be changed.
 
     >>> balanced_splits(26).tolist()
     [1, 2, 3, 4, 5, 6, 7, 9, 13, 26]
     """
-    return np.unique(-(-units // np.arange(1, units + 1, dtype=np.int64)))
+    splits = np.unique(-(-units // np.arange(1, units + 1, dtype=np.int64)))
+    splits.flags.writeable = False
+    return splits
+
+
+class Candidates(NamedTuple):
+    """Extents that each loop may take, loops end to end.
+
+    Attributes:
+        values: int64, ascending for each loop.
+        offsets: int64 [num_loops + 1], where each loop's begin.
+    """
+
+    values: IntArray
+    offsets: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +78,30 @@ class TileSpace:
         """Candidates per loop."""
         return tuple(len(c) for c in self.candidates)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Tile sizes before the scratchpad is looked at; 1 for a kernel without loops."""
         return math.prod(self.radices)
 
+    @cached_property
+    def packed(self) -> Candidates:
+        """The candidates as compiled code reads them."""
+        offsets = [0]
+        for radix in self.radices:
+            offsets.append(offsets[-1] + radix)
+        values = np.concatenate(self.candidates) if self.candidates else np.zeros(0, dtype=np.int64)
+        return Candidates(values, np.array(offsets, dtype=np.int64))
+
+    @property
+    def limit_bytes(self) -> float:
+        """Scratchpad that a tile may take; infinite where all tiles fit, so that nothing need be checked."""
+        available = float(self.architecture.scratchpad_bytes)
+        everything_fits = not self.candidates or pack(self.nest).bound_bytes <= available
+        return math.inf if everything_fits else available
+
     def extents(self, ids: IntArray) -> IntArray:
         """Loop extents of numbered tile sizes, int64 [n, num_loops]."""
-        if not self.candidates:
-            return np.zeros((len(ids), 0), dtype=np.int64)
-        digits = np.unravel_index(ids, self.radices)
-        return np.stack([c[d] for c, d in zip(self.candidates, digits, strict=True)], axis=1)
+        return _extents(self.packed, np.ascontiguousarray(ids))
 
     def decode(self, ids: IntArray) -> TileSizes:
         """Numbered tile sizes as the bounds a compiler records."""
@@ -96,13 +130,13 @@ class TileSpace:
             digits.append(digit)
         return np.ravel_multi_index(tuple(digits), self.radices).astype(np.int64)
 
-    def legal(self, ids: IntArray) -> npt.NDArray[np.bool_]:
+    def legal(self, ids: IntArray) -> BoolArray:
         """Whether the tiles fit the scratchpad; the one tile of a kernel without loops always does."""
-        if not self.candidates or scratchpad_bound(self.nest) <= self.architecture.scratchpad_bytes:
+        limit = self.limit_bytes
+        if limit == math.inf:
             return np.ones(len(ids), dtype=bool)
-        needed = scratchpad_bytes(self.nest, self.extents(ids))
-        result: npt.NDArray[np.bool_] = needed <= self.architecture.scratchpad_bytes
-        return result
+        packed = pack(self.nest)
+        return _legal(packed.ints, packed.floats, self.packed, np.ascontiguousarray(ids), limit)
 
     def number(self, extents: IntArray) -> int:
         """Number of the tile size with these loop extents, [num_loops], each one of its loop's candidates."""
@@ -129,19 +163,17 @@ class TileSpace:
 
     def sample(self, rng: np.random.Generator, count: int) -> IntArray:
         """Up to `count` distinct legal numbers, ascending, drawn uniformly."""
-        found = np.zeros(0, dtype=np.int64)
-        # Drawing is cheaper than listing where few of many are wanted, unless hardly anything is legal.
-        rounds = _SAMPLING_ROUNDS if self.size <= _MAX_LISTED else 8 * _SAMPLING_ROUNDS
-        if self.size <= _LISTED_PER_DRAWN * count:
-            rounds = 0
-        for _ in range(rounds):
-            drawn = rng.integers(self.size, size=2 * count, dtype=np.int64)
-            fresh = np.setdiff1d(drawn, found)
-            found = np.concatenate([found, rng.permutation(fresh[self.legal(fresh)])])
-            if len(found) >= count:
-                return np.sort(found[:count])
-        if self.size > _MAX_LISTED:
-            return np.sort(found)
+        if self.size <= count:
+            return self.legal_ids()
+        nest, candidates, limit = pack(self.nest), self.packed, self.limit_bytes
+        # Where hardly anything is legal, listing is cheaper than drawing on.
+        tries = _FEW_DRAWS if self.size <= _MAX_LISTED else (*_FEW_DRAWS, _MANY_DRAWS)
+        for per_sample in tries:
+            draws = min(self.size, per_sample * count)
+            raw = rng.integers(2**64, size=draws, dtype=np.uint64)
+            found = _drawn(nest.ints, nest.floats, candidates, raw, limit, count)
+            if len(found) == count or draws == self.size or per_sample == _MANY_DRAWS:
+                return found
         ids = self.legal_ids()
         return ids if len(ids) <= count else np.sort(rng.choice(ids, count, replace=False))
 
@@ -184,3 +216,84 @@ def nest_tile_space(nest: LoopNest, architecture: Architecture) -> TileSpace:
             f"{space.size} tile sizes", where=nest.kernel.module.name, expected=f"fewer than {_MAX_SIZE}"
         )
     return space
+
+
+@compiled_step
+def set_extents(candidates: Candidates, number: int, extents: IntArray) -> None:
+    """Fills in the loop extents [num_loops] of a numbered tile size."""
+    for loop in range(len(extents) - 1, -1, -1):
+        radix = candidates.offsets[loop + 1] - candidates.offsets[loop]
+        rest = number // radix
+        extents[loop] = candidates.values[candidates.offsets[loop] + number - rest * radix]
+        number = rest
+
+
+@compiled
+def _extents(candidates: Candidates, ids: IntArray) -> IntArray:
+    result = np.empty((len(ids), len(candidates.offsets) - 1), dtype=np.int64)
+    for i in range(len(ids)):
+        set_extents(candidates, ids[i], result[i])
+    return result
+
+
+@compiled
+def _legal(
+    ints: IntArray, floats: FloatArray, candidates: Candidates, ids: IntArray, limit_bytes: float
+) -> BoolArray:
+    nest = unpacked(ints, floats)
+    result = np.empty(len(ids), dtype=np.bool_)
+    extents, tile = np.empty(len(nest.loops), dtype=np.int64), new_tile(nest)
+    for i in range(len(ids)):
+        set_extents(candidates, ids[i], extents)
+        result[i] = row_bytes(nest, extents, tile) <= limit_bytes
+    return result
+
+
+@compiled
+def _drawn(
+    ints: IntArray,
+    floats: FloatArray,
+    candidates: Candidates,
+    raw: npt.NDArray[np.uint64],
+    limit_bytes: float,
+    count: int,
+) -> IntArray:
+    """Up to `count` legal numbers, ascending, from as many draws without replacement as there are raw bits.
+
+    The first places of a random permutation (Fisher and Yates), of which only the numbers that have moved are
+    kept, in a hash table. Numbers of a space of N are equally likely to N / 2^64.
+    """
+    nest = unpacked(ints, floats)
+    size = 1
+    for loop in range(len(nest.loops)):
+        size *= candidates.offsets[loop + 1] - candidates.offsets[loop]
+    slots = 4
+    while slots < 4 * len(raw):
+        slots *= 2
+    places, moved = np.full(slots, _EMPTY), np.empty(slots, dtype=np.int64)
+    extents, tile = np.empty(len(nest.loops), dtype=np.int64), new_tile(nest)
+    found = np.empty(count, dtype=np.int64)
+    num_found = 0
+    for i in range(len(raw)):
+        place = i + int(raw[i] % np.uint64(size - i))
+        at_place, at_front = _slot(places, place), _slot(places, i)
+        number = int(moved[at_place]) if places[at_place] == place else place
+        places[at_place] = place
+        moved[at_place] = moved[at_front] if places[at_front] == i else i
+        set_extents(candidates, number, extents)
+        if limit_bytes == np.inf or row_bytes(nest, extents, tile) <= limit_bytes:
+            found[num_found] = number
+            num_found += 1
+            if num_found == count:
+                break
+    return np.sort(found[:num_found])
+
+
+@compiled_step
+def _slot(places: IntArray, place: int) -> int:
+    """Where a place is kept in an open table, or would be."""
+    mask = len(places) - 1
+    slot = (place * 0x9E3779B1) & mask
+    while places[slot] != _EMPTY and places[slot] != place:
+        slot = (slot + 1) & mask
+    return slot

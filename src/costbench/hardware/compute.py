@@ -16,7 +16,7 @@ from costbench.compiler.footprint import Tile
 from costbench.compiler.loop_nest import LoopNest
 from costbench.compiler.packed import PackedNest, pack
 from costbench.compiler.packed_work import EVERY_ITERATION, EVERY_RESULT
-from costbench.hardware.matrix_unit import Contraction, matrix_time, pack_contraction
+from costbench.hardware.matrix_unit import matrix_time, pack_contraction
 from costbench.hardware.vector_unit import VectorRates, vector_ns, vector_work
 
 FloatArray = npt.NDArray[np.float64]
@@ -26,11 +26,11 @@ class KernelWork(NamedTuple):
     """What a kernel computes, before any tile size or machine timing.
 
     Attributes:
-        contraction: its convolution or dot.
+        contraction: its convolution or dot, see `pack_contraction`.
         vector: `VectorAmounts` per box, [2, num_boxes, 8].
     """
 
-    contraction: Contraction
+    contraction: FloatArray
     vector: FloatArray
 
 
@@ -63,12 +63,17 @@ def kernel_work(nest: LoopNest) -> KernelWork:
 
 @compiled_step
 def compute_time(
-    nest: PackedNest, work: KernelWork, rates: VectorRates, tile: Tile, moving: int, machine: FloatArray
+    nest: PackedNest,
+    contraction: FloatArray,
+    rates: VectorRates,
+    tile: Tile,
+    moving: int,
+    machine: FloatArray,
 ) -> ComputeTime:
     """Prices the work of one full tile, whose sizes are known."""
-    contraction = matrix_time(nest, work.contraction, tile, moving, machine)
+    matrix = matrix_time(nest, contraction, tile, moving, machine)
     return ComputeTime(
-        contraction.matrix_ns,
-        contraction.vector_ns + vector_ns(rates, EVERY_ITERATION, tile),
+        matrix.matrix_ns,
+        matrix.vector_ns + vector_ns(rates, EVERY_ITERATION, tile),
         vector_ns(rates, EVERY_RESULT, tile),
     )

@@ -16,7 +16,7 @@ from costbench.compiled import compiled, compiled_step
 from costbench.compiler.footprint import scratchpad_bytes
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, loop_nest
-from costbench.compiler.packed import UNITS, pack
+from costbench.compiler.packed import loop_units, pack
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.hardware.codegen import halves, mix, uniform
 from costbench.hardware.machine import (
@@ -99,7 +99,7 @@ class Device:
         if nest.is_tiled and packed.bound_bytes > limit:
             needed = scratchpad_bytes(nest, extents)
         start = np.uint64(stream_key(self.seed, "device", self.target.name, fingerprint) & (2**64 - 1))
-        wrong = _run(columns, packed.loops, extents, needed, start, machine_numbers(self.target))
+        wrong = _run(columns, packed.floats, extents, needed, start, machine_numbers(self.target))
         if wrong >= 0:
             raise FloatingPointError(
                 f"{nest.kernel.module.name}: the machine priced a kernel at {columns[_FASTEST, wrong]} ns"
@@ -120,7 +120,7 @@ def _measurement(timed: FloatArray) -> Measurement:
 @compiled
 def _run(
     columns: FloatArray,
-    loops: FloatArray,
+    floats: FloatArray,
     extents: IntArray,
     needed: FloatArray,
     start: np.uint64,
@@ -130,7 +130,7 @@ def _run(
 
     Args:
         columns: the parts of the runtime, and room for the result.
-        loops: of the nest, see `PackedNest`.
+        floats: of the packed nest.
         extents: [n, num_loops].
         needed: bytes of scratchpad, [n]; [0] where no compile can fail.
         start: key of the kernel.
@@ -146,7 +146,7 @@ def _run(
         columns[_FASTEST, i], columns[_TOTAL, i] = runtime, 0.0
         if not 0.0 < runtime < np.inf:
             return i
-        key = _key(loops, extents[i], start)
+        key = _key(floats, extents[i], start)
         if len(needed) and _fails(extents[i], needed[i], key, machine):
             columns[_FASTEST, i] = 0.0
         else:
@@ -155,11 +155,11 @@ def _run(
 
 
 @compiled_step
-def _key(loops: FloatArray, extents: IntArray, start: np.uint64) -> np.uint64:
+def _key(floats: FloatArray, extents: IntArray, start: np.uint64) -> np.uint64:
     """A mixed key of a tile size; different ones in all spaces of fewer than 2^64 tiles."""
     number = np.uint64(0)
     for loop in range(len(extents)):
-        number = number * np.uint64(loops[loop, UNITS] + 1.0) + np.uint64(extents[loop])
+        number = number * np.uint64(loop_units(floats, loop) + 1.0) + np.uint64(extents[loop])
     return mix(number ^ start)
 
 

@@ -32,8 +32,7 @@ from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-# Bits of `Contraction.roles`, and entries of `Contraction.numbers`.
+# Bits of a loop's roles, and entries of a packed contraction.
 _ROWS, _COLUMNS, _DEPTH, _TAPS, _BATCH = range(5)
 (
     _NUM_GROUPS,
@@ -43,7 +42,8 @@ _ROWS, _COLUMNS, _DEPTH, _TAPS, _BATCH = range(5)
     _WINDOW_IN_SUBLANES,
     _CUTS_DEPTH,
     _IS_SPATIAL,
-) = range(7)
+    _FIRST_ROLES,
+) = range(8)
 _SHIFT_SHARE = 0.25
 """Moves of a row per tap of a window in the sublanes: four of five taps reuse what was shifted before."""
 
@@ -131,18 +131,6 @@ def _convolution_roles(
     )
 
 
-class Contraction(NamedTuple):
-    """A contraction in numbers.
-
-    Attributes:
-        roles: int64 [num_loops], bit set of the roles that each loop plays.
-        numbers: float64 [7], see the constants of this module; empty without a contraction.
-    """
-
-    roles: IntArray
-    numbers: FloatArray
-
-
 class MatrixTime(NamedTuple):
     """One tile of a contraction, nanoseconds.
 
@@ -155,15 +143,18 @@ class MatrixTime(NamedTuple):
     vector_ns: float
 
 
-_NO_CONTRACTION = Contraction(np.zeros(0, dtype=np.int64), np.zeros(0))
+_NO_CONTRACTION = np.zeros(0)
 
 
-def pack_contraction(nest: LoopNest) -> Contraction:
-    """The numbers of a nest's contraction, if it has one."""
+def pack_contraction(nest: LoopNest) -> FloatArray:
+    """A nest's contraction as the numbers that this module names; empty where there is none.
+
+    After those, for each loop the bit set of the roles that it plays.
+    """
     if nest.contraction is None:
         return _NO_CONTRACTION
     roles = contraction_roles(nest)
-    played = np.zeros(len(nest.loops), dtype=np.int64)
+    played = [0] * len(nest.loops)
     for role, loops in enumerate((roles.rows, roles.columns, roles.depth, roles.taps, roles.batch)):
         for loop in loops:
             played[loop] |= 1 << role
@@ -178,29 +169,28 @@ def pack_contraction(nest: LoopNest) -> Contraction:
         bool(roles.depth),
         spatial,
     )
-    return Contraction(played, np.array(numbers, dtype=np.float64))
+    return np.array([*numbers, *played], dtype=np.float64)
 
 
 @compiled_step
 def matrix_time(
-    nest: PackedNest, contraction: Contraction, tile: Tile, moving: int, machine: FloatArray
+    nest: PackedNest, contraction: FloatArray, tile: Tile, moving: int, machine: FloatArray
 ) -> MatrixTime:
     """Prices one tile of the nest's contraction: on the matrix units or, for groups, the faster way.
 
     passes = groups * taps * ceil(K/128) * ceil(N/128), each the larger of streaming M rows and loading 128
     weights, shared by the matrix units. The tile's sizes must be known.
     """
-    numbers = contraction.numbers
-    if len(numbers) == 0:
+    if len(contraction) == 0:
         return MatrixTime(0.0, 0.0)
     cycle = machine[CYCLE_NS]
-    taps = max(_product(contraction, tile, _TAPS) / numbers[_SKIPPED], 1.0)
-    depth = _product(contraction, tile, _DEPTH) if numbers[_CUTS_DEPTH] else numbers[_GROUP_DEPTH]
+    taps = max(_product(contraction, tile, _TAPS) / contraction[_SKIPPED], 1.0)
+    depth = _product(contraction, tile, _DEPTH) if contraction[_CUTS_DEPTH] else contraction[_GROUP_DEPTH]
     cycles, shifts = _matrix_cycles(contraction, tile, taps, depth, machine)
     sums = 0.0
     if moving >> nest.head[NUM_OUTPUT_LOOPS]:
         sums = tile.sizes[nest.head[RESULT_BOX]] * machine[ACCUMULATE_CYCLES]
-    if numbers[_NUM_GROUPS] > 1.0:
+    if contraction[_NUM_GROUPS] > 1.0:
         # A multiply and an add per product, features in lanes; rows (or, where they are summed, batches) fill
         # the sublanes: how depthwise convolutions run.
         positions = _product(contraction, tile, _ROWS) * taps * depth
@@ -208,33 +198,33 @@ def matrix_time(
         direct = 2.0 * np.ceil(positions / SUBLANES) * columns * machine[VECTOR_CYCLES]
         if direct < cycles:
             return MatrixTime(0.0, (direct + sums) * cycle)
-    drain = machine[CONVOLUTION_DRAIN_NS if numbers[_IS_SPATIAL] else DOT_DRAIN_NS]
+    drain = machine[CONVOLUTION_DRAIN_NS if contraction[_IS_SPATIAL] else DOT_DRAIN_NS]
     return MatrixTime(cycles * cycle + drain, (shifts + sums) * cycle)
 
 
 @compiled_step
 def _matrix_cycles(
-    contraction: Contraction, tile: Tile, taps: float, depth: float, machine: FloatArray
+    contraction: FloatArray, tile: Tile, taps: float, depth: float, machine: FloatArray
 ) -> tuple[float, float]:
     """Cycles of the matrix units, and of shifting rows under a window."""
-    numbers, size = contraction.numbers, machine[MXU_SIZE]
+    size = machine[MXU_SIZE]
     rows = np.ceil(_product(contraction, tile, _ROWS) / SUBLANES) * SUBLANES
     columns = _product(contraction, tile, _COLUMNS)
-    groups = max(columns / numbers[_GROUP_COLUMNS], 1.0) if numbers[_NUM_GROUPS] > 1.0 else 1.0
-    blocks = np.ceil(depth / size) * np.ceil(min(columns, numbers[_GROUP_COLUMNS]) / size)
+    groups = max(columns / contraction[_GROUP_COLUMNS], 1.0) if contraction[_NUM_GROUPS] > 1.0 else 1.0
+    blocks = np.ceil(depth / size) * np.ceil(min(columns, contraction[_GROUP_COLUMNS]) / size)
     passes = groups * taps * blocks * _product(contraction, tile, _BATCH)
     cycles = passes * max(rows, machine[WEIGHT_LOAD_CYCLES]) / machine[NUM_MXUS]
     shifts = 0.0
-    if numbers[_WINDOW_IN_SUBLANES]:
+    if contraction[_WINDOW_IN_SUBLANES]:
         shifts = (taps - 1.0) * rows * np.ceil(depth / size) * _SHIFT_SHARE * machine[ROW_MOVE_CYCLES]
     return cycles, shifts
 
 
 @compiled_step
-def _product(contraction: Contraction, tile: Tile, role: int) -> float:
+def _product(contraction: FloatArray, tile: Tile, role: int) -> float:
     """Elements that the loops of a role cover together in a full tile."""
     result = 1.0
-    for loop in range(len(contraction.roles)):
-        if contraction.roles[loop] >> role & 1:
+    for loop in range(len(tile.full)):
+        if int(contraction[_FIRST_ROLES + loop]) >> role & 1:
             result *= tile.full[loop]
     return result

@@ -23,10 +23,10 @@ from costbench.compiled import compiled, compiled_step
 from costbench.compiler.footprint import Tile, TileGrid, new_tile, set_sizes, set_tile
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, loop_nest
-from costbench.compiler.packed import BOX, IS_OUTPUT, MASK, NUM_OUTPUT_LOOPS, PackedNest, pack
+from costbench.compiler.packed import BOX, IS_OUTPUT, MASK, NUM_OUTPUT_LOOPS, PackedNest, pack, unpacked
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.hardware.codegen import COMPUTE, TRANSFER, codegen_factors, structure_of
-from costbench.hardware.compute import ComputeTime, KernelWork, compute_time, kernel_work
+from costbench.hardware.compute import ComputeTime, compute_time, kernel_work
 from costbench.hardware.machine import (
     ITERATION_NS,
     LAUNCH_NS,
@@ -84,14 +84,18 @@ class Run(NamedTuple):
     """All that a kernel's runtime depends on but the tile size.
 
     Attributes:
-        nest: the lowered kernel.
-        work: what it computes.
+        ints: of the packed nest.
+        floats: of the packed nest.
+        contraction: see `KernelWork`.
+        vector: see `KernelWork`.
         factors: of generated code, [2, num_structures].
         machine: the chip, see `machine_numbers`.
     """
 
-    nest: PackedNest
-    work: KernelWork
+    ints: IntArray
+    floats: FloatArray
+    contraction: FloatArray
+    vector: FloatArray
     factors: FloatArray
     machine: FloatArray
 
@@ -100,14 +104,18 @@ class Room(NamedTuple):
     """What is worked out anew for each tile size.
 
     Attributes:
+        nest: the lowered kernel; the same for all tile sizes.
         tile: the tile size.
         times: [num_transfers], nanoseconds of each copy.
+        masks: int64 [num_transfers], bit sets of the loops that move each value; the same for all tile sizes.
         starts_over: [num_transfers], whether a loop further in moves the value.
         rates: of vector work; the same for all tile sizes.
     """
 
+    nest: PackedNest
     tile: Tile
     times: FloatArray
+    masks: IntArray
     starts_over: npt.NDArray[np.bool_]
     rates: VectorRates
 
@@ -140,19 +148,26 @@ def run_of(nest: LoopNest, target: Target) -> Run:
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
     """
-    work = kernel_work(nest)
-    return Run(pack(nest), work, codegen_factors(nest, target), machine_numbers(target))
+    packed, work = pack(nest), kernel_work(nest)
+    factors, machine = codegen_factors(nest, target), machine_numbers(target)
+    return Run(packed.ints, packed.floats, work.contraction, work.vector, factors, machine)
 
 
 @compiled
 def _new_room(run: Run) -> Room:
     """Room to price tile sizes."""
-    transfers = len(run.nest.transfers)
+    nest = unpacked(run.ints, run.floats)
+    transfers = len(nest.transfers)
+    masks = np.empty(transfers, dtype=np.int64)
+    for transfer in range(transfers):
+        masks[transfer] = nest.boxes[int(nest.transfers[transfer, BOX]), MASK]
     return Room(
-        new_tile(run.nest),
+        nest,
+        new_tile(nest),
         np.empty(transfers),
+        masks,
         np.empty(transfers, dtype=np.bool_),
-        vector_rates(run.work.vector, run.machine),
+        vector_rates(run.vector, run.machine),
     )
 
 
@@ -167,15 +182,15 @@ def price(run: Run, extents: IntArray, parts: FloatArray) -> None:
 @compiled_step
 def _price_tile(run: Run, room: Room, extents: IntArray, parts: FloatArray) -> None:
     """Fills in the parts [7] of one tile size, using the room."""
-    nest, machine, tile = run.nest, run.machine, room.tile
+    nest, machine, tile = room.nest, run.machine, room.tile
     moving = set_tile(nest, extents, tile)
     set_sizes(nest, tile, len(tile.sizes))
     structure = structure_of(nest, extents)
     factor = run.factors[COMPUTE, structure]
     set_copy_times(nest, tile, machine, run.factors[TRANSFER, structure], room.times)
-    plain = compute_time(nest, run.work, room.rates, tile, moving, machine)
+    plain = compute_time(nest, run.contraction, room.rates, tile, moving, machine)
     compute = ComputeTime(plain.matrix_ns * factor, plain.vector_ns * factor, plain.epilogue_ns * factor)
-    exposed, issue, iterations, results = _between_iterations(nest, room, compute, machine)
+    exposed, issue, iterations, results = _between_iterations(room, compute, machine)
     parts[_LAUNCH] = machine[LAUNCH_NS]
     parts[_FILL], parts[_DRAIN] = 0.0, 0.0
     for transfer in range(len(nest.transfers)):
@@ -189,7 +204,7 @@ def _price_tile(run: Run, room: Room, extents: IntArray, parts: FloatArray) -> N
 
 @compiled_step
 def _between_iterations(
-    nest: PackedNest, room: Room, compute: ComputeTime, machine: FloatArray
+    room: Room, compute: ComputeTime, machine: FloatArray
 ) -> tuple[float, float, float, float]:
     """Transfer that compute does not hide, issue of copies, iterations, and tiles of the result.
 
@@ -197,6 +212,7 @@ def _between_iterations(
     going from the innermost loop outwards, each advance costs the copies of all values that this loop or one
     further in moves.
     """
+    nest = room.nest
     exposed, issue = 0.0, 0.0
     iterations, results = 1.0, 1.0
     for place in range(len(nest.order)):
@@ -205,29 +221,36 @@ def _between_iterations(
         if loop < nest.head[NUM_OUTPUT_LOOPS]:
             results *= room.tile.trips[loop]
     outer = iterations
-    room.starts_over[:] = False
+    transfer_ns, copies = 0.0, 0.0
+    exposed_ns, known_ns, known_busy_ns = 0.0, -1.0, -1.0
+    for transfer in range(len(room.starts_over)):
+        room.starts_over[transfer] = False
     for place in range(len(nest.order) - 1, -1, -1):
         loop = nest.order[place]
         trips = room.tile.trips[loop]
         if trips == 1.0:
             continue
         outer /= trips
-        transfer_ns, copies = _copies_at(nest, room, loop)
+        if copies < len(room.times):
+            transfer_ns, copies = _copies_at(room, loop)
         busy = compute.matrix_ns + compute.vector_ns + copies * machine[TRANSFER_NS]
         if loop < nest.head[NUM_OUTPUT_LOOPS]:
             busy += compute.epilogue_ns
+        if transfer_ns != known_ns or busy != known_busy_ns:
+            exposed_ns = soft_maximum(transfer_ns, busy, machine[OVERLAP_EXPONENT]) - busy
+            known_ns, known_busy_ns = transfer_ns, busy
         count = (trips - 1.0) * outer
-        exposed += count * (soft_maximum(transfer_ns, busy, machine[OVERLAP_EXPONENT]) - busy)
+        exposed += count * exposed_ns
         issue += count * copies * machine[TRANSFER_NS]
     return exposed, issue, iterations, results
 
 
 @compiled_step
-def _copies_at(nest: PackedNest, room: Room, loop: int) -> tuple[float, float]:
+def _copies_at(room: Room, loop: int) -> tuple[float, float]:
     """Nanoseconds and number of the copies needed when a loop advances and all inside it start over."""
     transfer_ns, copies = 0.0, 0.0
-    for transfer in range(len(nest.transfers)):
-        if nest.boxes[int(nest.transfers[transfer, BOX]), MASK] >> loop & 1:
+    for transfer in range(len(room.times)):
+        if room.masks[transfer] >> loop & 1:
             room.starts_over[transfer] = True
         if room.starts_over[transfer]:
             transfer_ns += room.times[transfer]

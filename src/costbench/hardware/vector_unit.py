@@ -17,7 +17,7 @@ from costbench.compiler.access import array_shape
 from costbench.compiler.footprint import Tile
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import SUBLANES
-from costbench.compiler.packed import PackedNest
+from costbench.compiler.packed import Packed
 from costbench.compiler.packed_work import WorkTable, work_per_box, work_table
 from costbench.hardware.machine import (
     CROSS_LANE_NS,
@@ -80,7 +80,7 @@ class VectorRates(NamedTuple):
     fixed_ns: FloatArray
 
 
-def vector_work(packed: PackedNest, kernel: Kernel) -> FloatArray:
+def vector_work(packed: Packed, kernel: Kernel) -> FloatArray:
     """`VectorAmounts` per box, [2, num_boxes, 8]; see `work_per_box`.
 
     Raises:

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.compiled import cache_folder, compiled, compiled_step, source_digest
+
+
+@compiled_step
+def ratio(numbers: np.ndarray, place: int) -> float:
+    return float(numbers[place] / numbers[place + 1])
+
+
+@compiled
+def ratios(numbers: np.ndarray) -> np.ndarray:
+    result = np.empty(len(numbers) - 1)
+    for place in range(len(result)):
+        result[place] = ratio(numbers, place)
+    return result
+
+
+def test_steps_are_parts_of_a_loop_and_divide_as_numpy_does() -> None:
+    assert ratios(np.array([6.0, 3.0, 0.0, 1.0])).tolist() == [2.0, np.inf, 0.0]
+
+
+def package(folder: Path, **modules: str) -> Path:
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text, "utf-8")
+    return folder
+
+
+def test_the_digest_covers_what_is_compiled_and_what_that_imports(tmp_path: Path) -> None:
+    user = "from costbench.compiled import compiled\nfrom costbench.sizes import LANES\n"
+    before = source_digest(package(tmp_path, user=user, sizes="LANES = 128\n", other="A = 1\n"))
+    assert source_digest(package(tmp_path, other="A = 2\n")) == before
+    constant = source_digest(package(tmp_path, sizes="LANES = 256\n"))
+    assert constant != before
+    assert source_digest(package(tmp_path, user=user + "B = 1\n")) not in (before, constant)
+
+
+def test_code_is_kept_in_the_first_place_that_can_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("", "utf-8")
+    found = cache_folder([blocked, tmp_path / "second", tmp_path / "third"], "code")
+    assert found == tmp_path / "second" / "code"
+    assert found.is_dir()
+    assert cache_folder([blocked], "code").is_dir()
+
+
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "HOME"])
+def test_a_folder_that_does_not_exist_stops_nobody(tmp_path: Path, variable: str) -> None:
+    script = "from costbench.hardware.codegen import mix; import numpy as np; print(mix(np.uint64(1)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, variable: str(tmp_path / "new")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # SplitMix64's first number from seed 1.
+    assert int(done.stdout) == 0x910A2DEC89025CC1
