@@ -30,12 +30,14 @@ from types import ModuleType
 from unittest.mock import patch
 
 from costbench.artifacts import digest_bytes, write_bytes
+from costbench.compiler.loop_nest import Lowering
+from costbench.compiler.tiling import TileSpace
 from costbench.datasets import tile_generation
 from costbench.datasets.fusion_generation import FusionParams, FusionTask
 from costbench.datasets.generation import Backend, Task, generate
 from costbench.datasets.tile_generation import TileParams, TileTask
-from costbench.experiments.stages.generate import analytical_choice, analytical_price
 from costbench.hardware.device import Device
+from costbench.models.analytical import AnalyticalModel
 from costbench.target import Target, load_target
 from costbench.workloads.manifest import ProgramEntry, load_manifest, read_program_bytes
 
@@ -55,8 +57,7 @@ STEPS = {
     "read": "module_from_bytes",
     "compile": "compile_program",
     "unique": "unique_kernels",
-    "enumerate": "tile_space",
-    "sample": "_ids_with_default",
+    "enumerate": "nest_tile_space",
     "write": "write_shard",
     "write program": "write_compiled_program",
 }
@@ -187,7 +188,7 @@ def tile_task(target: Target, tiles: int) -> TaskOf:
 
     def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> Task:
         params = TileParams(max_tiles_per_kernel=tiles, seed=number)
-        return TileTask(entry.name, entry.application, data, target, params, folder, analytical_price)
+        return TileTask(entry.name, entry.application, data, (target,), params, folder, AnalyticalModel)
 
     return task_of
 
@@ -197,7 +198,7 @@ def fusion_task(targets: tuple[Target, ...], configs: int) -> TaskOf:
 
     def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> Task:
         params = FusionParams(max_configs=configs, seed=number)
-        return FusionTask(entry.name, entry.application, data, targets, params, folder, analytical_choice)
+        return FusionTask(entry.name, entry.application, data, targets, params, folder, AnalyticalModel)
 
     return task_of
 
@@ -209,6 +210,9 @@ def step_seconds(entries: Sequence[ProgramEntry], task_of: TaskOf) -> dict[str, 
         for step, name in STEPS.items():
             stack.enter_context(_timed(tile_generation, name, step, spent))
         stack.enter_context(_timed(Device, "measure_nest", "measure", spent))
+        stack.enter_context(_timed(TileSpace, "sample", "sample", spent))
+        stack.enter_context(_timed(AnalyticalModel, "choose", "choose", spent))
+        stack.enter_context(_timed(Lowering, "loop_nest", "lower", spent))
         start = time.perf_counter()
         for entry in entries:
             task_of(entry, read_program_bytes(FOLDER, entry), 0, Path(folder)).make()

@@ -16,9 +16,9 @@ from costbench.datasets.fusion_shards import fusion_part_path
 from costbench.datasets.storage import Shard, verify_shard
 from costbench.datasets.tile_kernels import compiled_program_path
 from costbench.errors import DataError
-from costbench.experiments.stages.generate import analytical_choice
 from costbench.hardware.device import Device
 from costbench.hlo.reader import module_from_bytes, read_module
+from costbench.models.analytical import AnalyticalModel
 from costbench.target import load_target
 
 NAME = "nmt_b32_infer_f32"
@@ -34,7 +34,7 @@ def task(folder: Path, **params: float) -> FusionTask:
         tuple(load_target(chip) for chip in CHIPS),
         FusionParams(**{"max_configs": 6, **params}),  # type: ignore[arg-type]
         folder,
-        analytical_choice,
+        AnalyticalModel,
     )
 
 
@@ -95,7 +95,7 @@ def test_rows_name_kernels_that_have_their_fingerprint_tile_and_runtime(made: Pa
 def test_the_tile_is_what_the_compiler_would_choose(made: Path) -> None:
     (shard,) = parts(made)
     architecture = load_target("tpu_v3").architecture
-    choose = analytical_choice(architecture)
+    choose = AnalyticalModel(architecture).choose
     for k, kernel in list(enumerate(rows(shard, made)))[5::13]:
         space = tile_space(kernel, architecture)
         assert space.number(choose(space)) == shard["kernel_tile"][k]

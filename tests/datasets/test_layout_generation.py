@@ -10,7 +10,7 @@ from costbench.compiler.layout_space import layout_features, layout_space
 from costbench.compiler.spaces import IntArray
 from costbench.compiler.tiling import TileSpace
 from costbench.datasets.layout_generation import LayoutParams, LayoutTask
-from costbench.datasets.layout_pricing import Choose, ProgramPricer
+from costbench.datasets.layout_pricing import ProgramPricer
 from costbench.datasets.layout_programs import config_features, open_layout_shard, read_layout_program
 from costbench.datasets.storage import verify_shard
 from costbench.errors import UnsupportedKernelError
@@ -20,6 +20,7 @@ from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
+from costbench.models.analytical import AnalyticalModel
 from costbench.target import Architecture, load_target
 from tests.compiler.small_layouts import space_of, two_convolutions
 
@@ -35,8 +36,13 @@ def largest_tile(space: TileSpace) -> IntArray:
     return extents
 
 
-def choose_on(_: Architecture) -> Choose:
-    return largest_tile
+class LargestTile:
+    """A compiler that takes the legal tile with the highest number."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        self._model = AnalyticalModel(architecture)
+        self.predict = self._model.predict
+        self.choose = largest_tile
 
 
 def task(folder: Path, module: HloModule | None = None, **params: object) -> LayoutTask:
@@ -47,7 +53,7 @@ def task(folder: Path, module: HloModule | None = None, **params: object) -> Lay
         target=TARGET,
         params=LayoutParams(**{"max_configs": 24, **params}),  # type: ignore[arg-type]
         folder=folder,
-        choose_on=choose_on,
+        model_on=LargestTile,
     )
 
 

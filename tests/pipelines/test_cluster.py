@@ -18,7 +18,7 @@ from costbench.datasets.generation import Backend, ShardSummary, Task, generate
 from costbench.datasets.storage import verify_shard
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import DataError, ParamsError
-from costbench.experiments.stages.generate import analytical_price
+from costbench.models.analytical import AnalyticalModel
 from costbench.target import load_target
 from costbench.workers import run_each
 from tests.pipelines.workplace import PROGRAMS, environment
@@ -29,11 +29,11 @@ TILES = 30
 
 
 def _tasks(repository: Path, folder: Path) -> list[Task]:
-    target = load_target("tpu_v3")
+    targets = (load_target("tpu_v3"),)
     tasks: list[Task] = []
     for name in PROGRAMS:
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
-        tasks.append(TileTask(name, "Any", program, target, TileParams(TILES), folder, analytical_price))
+        tasks.append(TileTask(name, "Any", program, targets, TileParams(TILES), folder, AnalyticalModel))
     return tasks
 
 

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from costbench.datasets.tile_generation import Price, TileParams, TileTask
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.datasets.tile_kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
 from costbench.features.config import tile_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.models.analytical import AnalyticalModel
-from costbench.target import Architecture, load_target
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
+from costbench.models.net_spec import NetSpec
+from costbench.target import load_target
+from costbench.training.batch_sampler import BatchSpec
+from costbench.training.fit import FitResult, TrainSpec, fit
 from costbench.training.tile_source import TileSource
 
 PROGRAMS = ("wavernn_3_b1_infer_bf16", "rnn_char_b64_infer_f32")
@@ -25,12 +31,8 @@ def data(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     for name in PROGRAMS:
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
         application = name.split("_")[0]
-        TileTask(name, application, program, TARGET, TileParams(12, 5), folder, price_on).make()
+        TileTask(name, application, program, (TARGET,), TileParams(12, 5), folder, AnalyticalModel).make()
     return folder
-
-
-def price_on(architecture: Architecture) -> Price:
-    return AnalyticalModel(architecture).predict
 
 
 def source(data: Path, cache_bytes: int = 1 << 20) -> TileSource:
@@ -72,6 +74,58 @@ def test_kernels_used_last_are_kept(data: Path) -> None:
     little[1]
     assert little[0] is not first
     np.testing.assert_array_equal(little[0].runtime_ns, first.runtime_ns)
+
+
+def traced_bytes(found: TileSource, scaling: FeatureScaling) -> int:
+    """What a source and a collator have come to hold once every kernel has been in a batch."""
+    collator = Collator(scaling, 20)
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    for index in range(len(found)):
+        collator([found[index]])
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0] - before
+
+
+def test_memory_is_that_of_the_budget(data: Path) -> None:
+    scaling = FeatureScaling.fit(source(data)[index] for index in range(4))
+    tracemalloc.start()
+    try:
+        # With a budget of nothing, what is held anyway: programs, and the last kernel.
+        _, fixed, everything = (traced_bytes(source(data, budget), scaling) for budget in (1, 1, 1 << 30))
+        budget = (everything - fixed) // 2
+        held = traced_bytes(source(data, budget), scaling) - fixed
+    finally:
+        tracemalloc.stop()
+    assert 0.3 * budget < held <= budget
+
+
+@pytest.mark.slow
+def test_training_resumed_with_another_budget_ends_with_the_same_bytes(data: Path, tmp_path: Path) -> None:
+    spec = TrainSpec(
+        net=NetSpec(hidden=8, opcode_embedding=4, encoder_layers=1, dropout=0.1),
+        batch=BatchSpec(kernels=4, configs=8, per_epoch=6),
+        epochs=3,
+    )
+
+    class Stopping(TileSource):
+        def __getitem__(self, index: int) -> KernelSamples:
+            self.reads = getattr(self, "reads", 0) + 1
+            # The scaler reads all, then batches of four: this is within the second epoch.
+            if self.reads > len(self) + 4 * 8:
+                raise InterruptedError
+            return super().__getitem__(index)
+
+    whole = fit(spec, source(data), source(data), tmp_path / "whole")
+    with pytest.raises(InterruptedError):
+        fit(spec, Stopping(data, PROGRAMS, "tpu_v3", TARGET.architecture), source(data), tmp_path / "parts")
+    resumed = fit(spec, source(data, cache_bytes=1), source(data, cache_bytes=1), tmp_path / "parts")
+    assert outcome(resumed) == outcome(whole)
+
+
+def outcome(result: FitResult) -> tuple[float, int, int, dict[str, bytes]]:
+    files = {path.name: path.read_bytes() for path in result.checkpoint.iterdir()}
+    return result.best_metric, result.best_epoch, result.steps, files
 
 
 def test_a_missing_shard_is_named(data: Path) -> None:

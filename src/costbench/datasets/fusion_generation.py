@@ -18,7 +18,7 @@ from pathlib import Path
 from costbench.artifacts import digest_bytes
 from costbench.compiler.fusion_space import CutKernels, FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
-from costbench.datasets.fusion_pricing import ChooseOn, FusionPricing, PricedKernels
+from costbench.datasets.fusion_pricing import FusionPricing, PricedKernels
 from costbench.datasets.fusion_shards import (
     finished_parts,
     fusion_part_path,
@@ -28,6 +28,7 @@ from costbench.datasets.fusion_shards import (
 from costbench.datasets.generation import ShardSummary, write_compiled_program
 from costbench.datasets.record_types import FUSION_GENERATOR_VERSION
 from costbench.datasets.tile_kernels import compiled_program_path
+from costbench.datasets.tile_model import TileModelOn
 from costbench.hlo.reader import module_from_bytes
 from costbench.params import digest
 from costbench.rng import stream
@@ -72,7 +73,7 @@ class FusionTask:
         targets: the chips, which share the kernels and differ in their prices.
         params: of the fusion task.
         folder: that the data set is written to.
-        choose_on: the compiler's choice of a tile size on a chip.
+        model_on: the compiler's tile model for a chip; kernels run at the tile size that it chooses.
     """
 
     name: str
@@ -81,7 +82,7 @@ class FusionTask:
     targets: tuple[Target, ...]
     params: FusionParams
     folder: Path
-    choose_on: ChooseOn
+    model_on: TileModelOn
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -170,7 +171,7 @@ class _Search:
     def make_part(self) -> None:
         """Tries configs until a part is full or the search ends, and writes it."""
         task = self._task
-        pricing = FusionPricing(self._space.module, task.targets, task.choose_on, task.params.seed)
+        pricing = FusionPricing(self._space.module, task.targets, task.model_on, task.params.seed)
         while not self._is_over() and pricing.num_kernels < KERNELS_PER_PART:
             self._try(self._config, pricing)
             self._config += 1

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, Lowering
-from costbench.compiler.tiling import TileSpace, nest_tile_space
+from costbench.compiler.tiling import nest_tile_space
 from costbench.datasets.kernel_columns import digests_of, kernel_columns
 from costbench.datasets.records import AnyArray
+from costbench.datasets.tile_model import TileModel, TileModelOn
 from costbench.hardware.device import Device
 from costbench.hlo.module import HloModule
-from costbench.target import Architecture, Target
-
-IntArray = npt.NDArray[np.int64]
-Choose = Callable[[TileSpace], IntArray]
-"""The compiler's choice of a tile size: loop extents, [num_loops]."""
-ChooseOn = Callable[[Architecture], Choose]
-"""That choice for a chip; it travels to worker processes."""
+from costbench.target import Target
 
 _BATCH = 512
 
@@ -49,17 +43,19 @@ class FusionPricing:
     Args:
         module: the program that the kernels are views of.
         targets: the chips.
-        choose_on: the compiler's choice of a tile size on a chip.
+        model_on: the compiler's tile model for a chip, which chooses.
         seed: of the devices' noise.
 
     Attributes:
         num_kernels: kernels that were added.
     """
 
-    def __init__(self, module: HloModule, targets: Sequence[Target], choose_on: ChooseOn, seed: int) -> None:
+    def __init__(
+        self, module: HloModule, targets: Sequence[Target], model_on: TileModelOn, seed: int
+    ) -> None:
         self._lowering = Lowering(module)
         self._devices = [Device(target, seed) for target in targets]
-        self._choices = [choose_on(target.architecture) for target in targets]
+        self._models = [model_on(target.architecture) for target in targets]
         self._priced = [PricedKernels() for _ in targets]
         self._kernels: list[Kernel] = []
         self._names: list[str] = []
@@ -82,17 +78,17 @@ class FusionPricing:
 
     def _flush(self) -> None:
         nests = [self._lowering.loop_nest(kernel) for kernel in self._kernels]
-        for device, choose, priced in zip(self._devices, self._choices, self._priced, strict=True):
-            self._price(nests, device, choose, priced)
+        for device, model, priced in zip(self._devices, self._models, self._priced, strict=True):
+            self._price(nests, device, model, priced)
         self._kernels, self._names, self._runs = [], [], []
 
     def _price(
-        self, nests: Sequence[LoopNest], device: Device, choose: Choose, priced: PricedKernels
+        self, nests: Sequence[LoopNest], device: Device, model: TileModel, priced: PricedKernels
     ) -> None:
         spaces = [nest_tile_space(nest, device.target.architecture) for nest in nests]
         fitting = [place for place, space in enumerate(spaces) if space.has_legal_tile]
         priced.num_too_large += len(spaces) - len(fitting)
-        extents = [choose(spaces[place]) for place in fitting]
+        extents = [model.choose(spaces[place]) for place in fitting]
         names = [self._names[place] for place in fitting]
         measured = device.measure_kernels([nests[place] for place in fitting], extents, names)
         ran = np.flatnonzero(~measured.failed)

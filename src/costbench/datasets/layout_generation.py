@@ -18,10 +18,11 @@ from costbench.artifacts import digest_bytes
 from costbench.compiler.layout_space import LayoutSpace, layout_space, option_features
 from costbench.datasets.generation import ShardSummary
 from costbench.datasets.layout_columns import LAYOUT, LAYOUT_GENERATOR_VERSION
-from costbench.datasets.layout_pricing import ChooseOn, ProgramPricer
+from costbench.datasets.layout_pricing import ProgramPricer
 from costbench.datasets.layout_search import GeneticParams, Trials, search_genetically, search_randomly
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
+from costbench.datasets.tile_model import TileModelOn
 from costbench.errors import DataError
 from costbench.hardware.device import NUM_RUNS, Device
 from costbench.hlo.module import HloModule
@@ -42,6 +43,7 @@ class LayoutParams:
         max_configs: per program, the default and failed ones among them.
         strategy: `random`, `genetic`, or `both`, half each.
         genetic: the genetic search.
+        max_instructions: larger programs are left out; 0 for none.
         memory_gib: main memory of a core; configs that need more fail, unless the default does, too.
         seed: of the search and of the device's noise.
     """
@@ -49,6 +51,7 @@ class LayoutParams:
     max_configs: int = 1000
     strategy: Literal["random", "genetic", "both"] = "both"
     genetic: GeneticParams = field(default_factory=GeneticParams)
+    max_instructions: int = 0
     memory_gib: float = 16.0
     seed: int = 0
 
@@ -57,6 +60,8 @@ class LayoutParams:
             raise ValueError("max_configs: at least 2 are needed to compare")
         if self.strategy not in ("random", "genetic", "both"):
             raise ValueError(f"strategy is {self.strategy!r}, must be random, genetic or both")
+        if self.max_instructions < 0:
+            raise ValueError("max_instructions: at least 0")
         if self.memory_gib <= 0:
             raise ValueError("memory_gib: more than 0")
 
@@ -77,7 +82,7 @@ class LayoutTask:
         target: the chip.
         params: of the layout task.
         folder: that the data set is written to.
-        choose_on: the compiler's choice of tiles on a chip.
+        model_on: the compiler's tile model for a chip; kernels run at the tile sizes that it chooses.
     """
 
     name: str
@@ -86,7 +91,7 @@ class LayoutTask:
     target: Target
     params: LayoutParams
     folder: Path
-    choose_on: ChooseOn
+    model_on: TileModelOn
 
     @property
     def path(self) -> Path:
@@ -131,9 +136,8 @@ class LayoutTask:
         """
         space = layout_space(module_from_bytes(self.program, where=self.name))
         device = Device(self.target, self.params.seed)
-        pricer = ProgramPricer(
-            space, device, self.choose_on(self.target.architecture), self.params.memory_gib
-        )
+        model = self.model_on(self.target.architecture)
+        pricer = ProgramPricer(space, device, model.choose, self.params.memory_gib)
         trials = _search(space, pricer, self.params, self.name)
         columns = {**_space_columns(space), **trials.columns()}
         write_shard(self.path, columns, _metadata(self, pricer, trials, columns), LAYOUT)

@@ -23,14 +23,11 @@ from costbench.compiler.tiling import TileSpace, tile_space
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.device import Device
 from costbench.rng import stream
-from costbench.target import Architecture
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 Choose = Callable[[TileSpace], IntArray]
 """The compiler's choice of tile: extents of all loops of a kernel."""
-ChooseOn = Callable[[Architecture], Choose]
-"""That choice on a chip; it travels to worker processes."""
 
 ATTEMPTS = 3
 """Tiles that the compiler tries for a kernel before it gives the program up."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from costbench.datasets.layout_columns import LAYOUT
 from costbench.datasets.records import Column, RecordType
 
-TILE_GENERATOR_VERSION = 1
+TILE_GENERATOR_VERSION = 2
 FUSION_GENERATOR_VERSION = 1
 """Raise them when the same inputs would give other samples."""
 

@@ -1,12 +1,13 @@
 """Making tile shards: a program compiled, its kernels' tiles enumerated, sampled and measured.
 
-A shard is one program on one chip. It depends on nothing but the program, the chip and the parameters.
+A shard is one program on one chip. It depends on nothing but the program, the chip and the parameters; a
+program is compiled once for all chips.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,31 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.artifacts import digest_bytes
-from costbench.compiler.footprint import scratchpad_bytes
-from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import LoopNest, Lowering
 from costbench.compiler.program import UniqueKernel, compile_program, unique_kernels
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import TileSpace, tile_space
+from costbench.compiler.tiling import nest_tile_space
 from costbench.datasets.generation import ShardSummary, write_compiled_program
 from costbench.datasets.kernel_columns import kernel_columns, offsets_of
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tile_kernels import compiled_program_path, shard_path
-from costbench.errors import DataError, UnsupportedKernelError
+from costbench.datasets.tile_model import TileModel, TileModelOn
+from costbench.errors import DataError
 from costbench.hardware.device import Device
 from costbench.hlo.reader import module_from_bytes
 from costbench.params import digest
 from costbench.rng import stream
-from costbench.target import Architecture, Target
+from costbench.target import Target
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Price = Callable[[Kernel, TileSizes], FloatArray]
-"""A compiler's own tile model: cost of each tile size of a kernel, lower is better."""
-PriceOn = Callable[[Architecture], Price]
-"""That model for a chip; it travels to worker processes."""
-
-_MAX_DEFAULT_CANDIDATES = 20_000
 
 
 @dataclass(frozen=True)
@@ -64,89 +57,93 @@ class TileParams:
 
 @dataclass(frozen=True)
 class TileTask:
-    """One tile shard to make; a `Task` of `costbench.datasets.generation`.
+    """The tile shards of one program; a `Task` of `costbench.datasets.generation`.
 
     Attributes:
         name: of the program.
         application: that the program belongs to.
         program: bytes of its HLO module, plain or zstd.
-        target: the chip.
+        targets: the chips, one shard each.
         params: of the tile task.
         folder: that the data set is written to.
-        price_on: the compiler's tile model for a chip; its best tile is the default decision.
+        model_on: the compiler's tile model for a chip; its choice is the default decision.
     """
 
     name: str
     application: str
     program: bytes
-    target: Target
+    targets: tuple[Target, ...]
     params: TileParams
     folder: Path
-    price_on: PriceOn
-
-    @property
-    def path(self) -> Path:
-        """Where the shard is written."""
-        return shard_path(self.folder, self.target.name, self.name)
+    model_on: TileModelOn
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The one shard."""
-        return (self.path,)
+        """Where the shards are written, by chip."""
+        return tuple(shard_path(self.folder, target.name, self.name) for target in self.targets)
 
     @property
     def weight(self) -> int:
         """Larger programs take longer."""
         return len(self.program)
 
-    @property
-    def key(self) -> str:
+    def key(self, target: Target) -> str:
         """Digest of all inputs: a shard that carries it need not be made again."""
-        parts = (digest_bytes(self.program), digest(self.target), digest(self.params), TILE_GENERATOR_VERSION)
+        parts = (digest_bytes(self.program), digest(target), digest(self.params), TILE_GENERATOR_VERSION)
         return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
 
     def is_done(self) -> bool:
-        """Whether the shard is there, whole, and of the same inputs."""
+        """Whether the shards are there, whole, and of the same inputs."""
+        compiled = compiled_program_path(self.folder, self.name)
+        return compiled.exists() and all(map(self._is_made, self.targets))
+
+    def _is_made(self, target: Target) -> bool:
         try:
-            compiled = compiled_program_path(self.folder, self.name)
-            return compiled.exists() and Shard.open(self.path).metadata.get("key") == self.key
+            shard = Shard.open(shard_path(self.folder, target.name, self.name))
         except DataError:
             return False
+        return bool(shard.metadata.get("key") == self.key(target))
 
     def make(self) -> None:
-        """Compiles, enumerates, samples, measures and writes the shard.
+        """Compiles once; enumerates, samples, measures and writes for every chip.
 
         Raises:
             HloError: if the program cannot be read.
-            UnsupportedKernelError: for a kernel that cannot be lowered or priced; none is skipped silently.
+            UnsupportedKernelError: for a kernel that cannot be lowered or priced, or of which no tile fits
+                the scratchpad; none is skipped silently.
             DataError: if a file cannot be written.
         """
         compiled = compile_program(module_from_bytes(self.program, where=self.name), self.name)
         write_compiled_program(compiled_program_path(self.folder, self.name), compiled.module)
-        device = Device(self.target, self.params.seed)
-        price = self.price_on(self.target.architecture)
-        samples = [
-            sample
-            for unique in unique_kernels(compiled)
-            if (sample := _sample_kernel(unique, device, price, self)) is not None
-        ]
+        lowering = Lowering(compiled.module)
+        kernels = [(unique, lowering.loop_nest(unique.kernel)) for unique in unique_kernels(compiled)]
+        for target in self.targets:
+            if not self._is_made(target):
+                self._make_shard(target, kernels)
+
+    def _make_shard(self, target: Target, kernels: Sequence[tuple[UniqueKernel, LoopNest]]) -> None:
+        device, model = Device(target, self.params.seed), self.model_on(target.architecture)
+        found = (_sample_kernel(unique, nest, device, model, self.params) for unique, nest in kernels)
+        samples = [sample for sample in found if sample is not None]
         samples = _most_important(samples, self.params.max_kernels_per_program)
-        write_shard(self.path, _columns(samples), _metadata(self, samples), TILE)
+        path = shard_path(self.folder, target.name, self.name)
+        write_shard(path, _columns(samples), _metadata(self, target, samples), TILE)
 
     def summaries(self) -> tuple[ShardSummary, ...]:
-        """What the finished shard holds."""
-        shard = Shard.open(self.path)
-        return (
-            ShardSummary(
-                task="tile",
-                name=self.name,
-                chip=self.target.name,
-                num_kernels=len(shard["kernel_runs"]),
-                num_samples=len(shard["config_tile"]),
-                num_failed=int(str(shard.metadata["num_failed"])),
-                device_seconds=float(str(shard.metadata["device_seconds"])),
-            ),
-        )
+        """What the finished shards hold."""
+        return tuple(_summary(Shard.open(path)) for path in self.paths)
+
+
+def _summary(shard: Shard) -> ShardSummary:
+    return ShardSummary(
+        task="tile",
+        name=str(shard.metadata["program"]),
+        chip=str(shard.metadata["chip"]),
+        num_kernels=shard.num_kernels,
+        num_samples=shard.num_configs,
+        num_failed=int(str(shard.metadata["num_failed"])),
+        device_seconds=float(str(shard.metadata["device_seconds"])),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,63 +158,35 @@ class _KernelSample:
 
 
 def _sample_kernel(
-    unique: UniqueKernel, device: Device, price: Price, task: TileTask
+    unique: UniqueKernel, nest: LoopNest, device: Device, model: TileModel, params: TileParams
 ) -> _KernelSample | None:
     """Measured tiles of a kernel, the default among them; None where there is nothing to choose."""
-    kernel, params = unique.kernel, task.params
-    space = tile_space(kernel, device.target.architecture)
+    space = nest_tile_space(nest, device.target.architecture)
     if space.size < 2:
         return None
+    default = space.number(model.choose(space))
     rng = stream(params.seed, "tiles", unique.fingerprint)
-    ids, default = _ids_with_default(space, kernel, price, rng, params.max_tiles_per_kernel)
-    if len(ids) == 0:
-        _check_smallest(space, task)
-    if len(ids) < 2:
-        return None
+    ids = _with_default(space.sample(rng, params.max_tiles_per_kernel), default, rng, params)
     measured = device.measure_nest(space.nest, space.extents(ids))
     kept = ~measured.failed
     if kept.sum() < 2:
         return None
     ids, runtime = ids[kept], measured.runtime_ns[kept]
-    # Where the default fails, the compiler falls back to its next choice among what runs.
-    at_default = ids == default
-    default_ns = (
-        int(runtime[at_default][0]) if at_default.any() else _best_priced(space, kernel, price, ids, runtime)
-    )
+    at_default = np.flatnonzero(ids == default)
+    if len(at_default) == 0:
+        # Where the default fails, the compiler falls back to its next choice among what runs.
+        at_default = np.argmin(model.predict(unique.kernel, space.decode(ids)), keepdims=True)
+    default_ns = int(runtime[at_default[0]])
     return _KernelSample(
         unique, space.size, default_ns, ids, runtime, int(measured.failed.sum()), measured.seconds
     )
 
 
-def _check_smallest(space: TileSpace, task: TileTask) -> None:
-    """Raises UnsupportedKernelError for a kernel of which no tile fits the scratchpad."""
-    kernel, available = space.nest.kernel, task.target.architecture.scratchpad_bytes
-    # Footprints grow with every extent, so the first tile is the smallest.
-    needed = int(scratchpad_bytes(space.nest, space.extents(np.zeros(1, dtype=np.int64)))[0])
-    if needed > available:
-        raise UnsupportedKernelError(
-            f"even its smallest tile needs {needed} bytes of scratchpad",
-            where=task.name,
-            field=f"kernel {kernel.instruction(kernel.outputs[-1]).name} of {kernel.body.name}",
-            expected=f"at most the {available} bytes of {task.target.name}",
-        )
-
-
-def _ids_with_default(
-    space: TileSpace, kernel: Kernel, price: Price, rng: np.random.Generator, count: int
-) -> tuple[IntArray, int]:
-    candidates = space.sample(rng, max(count, _MAX_DEFAULT_CANDIDATES))
-    if len(candidates) == 0:
-        return candidates, -1
-    default = int(candidates[np.argmin(price(kernel, space.decode(candidates)))])
-    if len(candidates) <= count:
-        return candidates, default
-    chosen = rng.choice(candidates, count - 1, replace=False)
-    return np.union1d(chosen, np.array([default])), default
-
-
-def _best_priced(space: TileSpace, kernel: Kernel, price: Price, ids: IntArray, runtime: IntArray) -> int:
-    return int(runtime[np.argmin(price(kernel, space.decode(ids)))])
+def _with_default(ids: IntArray, default: int, rng: np.random.Generator, params: TileParams) -> IntArray:
+    """The default among what was drawn, in place of another tile where there are enough."""
+    if len(ids) >= params.max_tiles_per_kernel and default not in ids:
+        ids = np.delete(ids, rng.integers(len(ids)))
+    return np.union1d(ids, np.array([default], dtype=np.int64))
 
 
 def _most_important(samples: list[_KernelSample], limit: int) -> list[_KernelSample]:
@@ -245,14 +214,14 @@ def _joined(arrays: Sequence[IntArray]) -> IntArray:
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
 
 
-def _metadata(task: TileTask, samples: Sequence[_KernelSample]) -> dict[str, object]:
+def _metadata(task: TileTask, target: Target, samples: Sequence[_KernelSample]) -> dict[str, object]:
     return {
-        "key": task.key,
+        "key": task.key(target),
         "task": "tile",
         "program": task.name,
         "application": task.application,
         "program_sha256": digest_bytes(task.program),
-        "chip": task.target.name,
+        "chip": target.name,
         "generator_version": TILE_GENERATOR_VERSION,
         "params": asdict(task.params),
         "num_failed": sum(s.num_failed for s in samples),

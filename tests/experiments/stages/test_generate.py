@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from costbench.datasets.fusion_generation import FusionParams
+from costbench.datasets.layout_generation import LayoutParams
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.datasets.tile_kernels import compiled_program_path
 from costbench.errors import ChoiceError, DataError
@@ -14,15 +16,15 @@ from costbench.experiments.stages.generate import (
     GenerateParams,
     _chosen,
     _clear,
-    analytical_price,
 )
+from costbench.models.analytical import AnalyticalModel
 from costbench.target import load_target
 from costbench.workers import Backend
 from costbench.workloads.manifest import load_manifest
 
 
 def _task(folder: Path, name: str) -> TileTask:
-    return TileTask(name, "Own", b"", load_target("tpu_v2"), TileParams(), folder, analytical_price)
+    return TileTask(name, "Own", b"", (load_target("tpu_v2"),), TileParams(), folder, AnalyticalModel)
 
 
 def _compiled(task: TileTask) -> Path:
@@ -38,23 +40,23 @@ def test_what_is_not_asked_for_is_removed(tmp_path: Path) -> None:
     kept, dropped = _task(tmp_path, "kept"), _task(tmp_path, "dropped")
     _clear(tmp_path, [kept])
     for task in (kept, dropped):
-        _touch(task.path)
+        _touch(task.paths[0])
         _touch(_compiled(task))
-    other_chip = kept.path.parent.parent / "tpu_v3" / kept.path.name
+    other_chip = kept.paths[0].parent.parent / "tpu_v3" / kept.paths[0].name
     _touch(other_chip)
     _clear(tmp_path, [kept])
-    assert kept.path.exists()
+    assert kept.paths[0].exists()
     assert _compiled(kept).exists()
-    assert not any(path.exists() for path in (dropped.path, _compiled(dropped), other_chip))
+    assert not any(path.exists() for path in (dropped.paths[0], _compiled(dropped), other_chip))
 
 
 def test_what_other_code_made_is_removed(tmp_path: Path) -> None:
     task = _task(tmp_path, "kept")
     _clear(tmp_path, [task])
-    _touch(task.path)
+    _touch(task.paths[0])
     (tmp_path / "code.json").write_text('{"code": "an older one"}')
     _clear(tmp_path, [task])
-    assert not task.path.exists()
+    assert not task.paths[0].exists()
 
 
 def test_programs_are_chosen_by_name(repository: Path) -> None:
@@ -71,7 +73,7 @@ def test_programs_are_chosen_by_name(repository: Path) -> None:
 
 def test_chips_are_different_ones() -> None:
     with pytest.raises(ValueError, match="chips"):
-        GenerateParams(("tile",), ("tpu_v2", "tpu_v2"), (), TileParams())
+        GenerateParams(("tile",), ("tpu_v2", "tpu_v2"), (), TileParams(), FusionParams(), LayoutParams())
 
 
 def test_flags_win_over_the_parameter_file() -> None:

@@ -1,4 +1,4 @@
-"""Stage `generate`: compile every program, measure tile sizes of its kernels on every chip."""
+"""Stage `generate`: compile every program; measure tile sizes, fusions and layouts on every chip."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import digest_files, read_json, remove_stale_temporaries, write_json
-from costbench.compiler.tiling import TileSpace
+from costbench.datasets.fusion_generation import FusionParams, FusionTask
 from costbench.datasets.generation import Backend, Task, generate
-from costbench.datasets.tile_generation import IntArray, Price, TileParams, TileTask
+from costbench.datasets.layout_generation import LayoutParams, LayoutTask
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.datasets.tile_kernels import compiled_program_path
 from costbench.errors import ChoiceError, CostbenchError, DataError, ParamsError, TargetError
 from costbench.experiments.identity import code_digest, identify, write_identity
@@ -18,20 +19,29 @@ from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.models.analytical import AnalyticalModel
 from costbench.params import load_section
-from costbench.target import Architecture, Target, load_target
+from costbench.target import Target, load_target
 from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes
 
 _CODE = (
     "hlo",
     "compiler",
     "hardware",
+    "datasets/fusion_generation",
+    "datasets/fusion_pricing",
+    "datasets/fusion_shards",
     "datasets/generation",
+    "datasets/kernel_columns",
+    "datasets/layout_columns",
+    "datasets/layout_generation",
+    "datasets/layout_pricing",
+    "datasets/layout_search",
     "datasets/record_types",
     "datasets/records",
     "datasets/storage",
     "datasets/tile_generation",
     "models/analytical",
     "chips",
+    "compiled",
     "target",
     "rng",
 )
@@ -48,12 +58,16 @@ class GenerateParams:
         chips: names of chips, or YAML files.
         programs: names of programs; all of the corpus and the user's own when empty.
         tile: how many tiles of how many kernels.
+        fusion: how many fusion configs.
+        layout: how many layout configs.
     """
 
-    tasks: tuple[Literal["tile"], ...]
+    tasks: tuple[Literal["tile", "fusion", "layout"], ...]
     chips: tuple[str, ...]
     programs: tuple[str, ...]
     tile: TileParams
+    fusion: FusionParams
+    layout: LayoutParams
 
     def __post_init__(self) -> None:
         for name in ("tasks", "chips"):
@@ -102,22 +116,16 @@ def run(params: Path, flags: BackendFlags = BackendFlags()) -> None:
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
     _clear(folder, tasks)
-    programs = {task.name for task in tasks}
-    with ShardProgress(len(programs) * len(section.tasks) * len(section.chips)) as progress:
+    with ShardProgress(_num_wanted(tasks)) as progress:
         summaries = generate(tasks, backend, progress.made, progress.kept)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
     shards = [path for task in tasks for path in task.paths]
     write_identity(folder, identify(section, digest_files(shards, folder)[:16]))
 
 
-def analytical_price(architecture: Architecture) -> Price:
-    """The tile model of the compiler for a chip: the tile that it likes best is the default one."""
-    return AnalyticalModel(architecture).predict
-
-
-def analytical_choice(architecture: Architecture) -> Callable[[TileSpace], IntArray]:
-    """The compiler's choice of a tile size on a chip, for kernels that are not tuned."""
-    return AnalyticalModel(architecture).choose
+def _num_wanted(tasks: Sequence[Task]) -> int:
+    """Tasks x programs x chips; a task says by its first paths which chips it is for."""
+    return sum(len({path.parent for path in task.paths}) for task in tasks)
 
 
 @dataclass(frozen=True)
@@ -130,23 +138,34 @@ class _Program:
     folder: Path
 
 
-def _tile_tasks(program: _Program, section: GenerateParams) -> list[Task]:
-    entry = program.entry
+def _tile_tasks(p: _Program, section: GenerateParams) -> list[Task]:
+    entry = p.entry
     return [
-        TileTask(
-            entry.name,
-            entry.application,
-            program.data,
-            target,
-            section.tile,
-            program.folder,
-            analytical_price,
-        )
-        for target in program.targets
+        TileTask(entry.name, entry.application, p.data, p.targets, section.tile, p.folder, AnalyticalModel)
     ]
 
 
-_TASKS: dict[str, Callable[[_Program, GenerateParams], list[Task]]] = {"tile": _tile_tasks}
+def _fusion_tasks(p: _Program, section: GenerateParams) -> list[Task]:
+    entry = p.entry
+    params = section.fusion
+    return [FusionTask(entry.name, entry.application, p.data, p.targets, params, p.folder, AnalyticalModel)]
+
+
+def _layout_tasks(p: _Program, section: GenerateParams) -> list[Task]:
+    entry = p.entry
+    if 0 < section.layout.max_instructions < entry.instructions:
+        return []
+    return [
+        LayoutTask(entry.name, entry.application, p.data, target, section.layout, p.folder, AnalyticalModel)
+        for target in p.targets
+    ]
+
+
+_TASKS: dict[str, Callable[[_Program, GenerateParams], list[Task]]] = {
+    "tile": _tile_tasks,
+    "fusion": _fusion_tasks,
+    "layout": _layout_tasks,
+}
 
 
 def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
