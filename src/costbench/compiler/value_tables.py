@@ -99,7 +99,17 @@ class ValueTables(Memo[int, Value]):
         writes: what is copied for an output, by its position and the access of its `source`.
     """
 
-    __slots__ = ("_num_entries", "_numbers", "_same", "accesses", "body", "read", "wider", "writes")
+    __slots__ = (
+        "_num_entries",
+        "_numbers",
+        "_same",
+        "_same_result",
+        "accesses",
+        "body",
+        "read",
+        "wider",
+        "writes",
+    )
 
     def __init__(self, body: HloComputation) -> None:
         super().__init__(self._value)
@@ -111,6 +121,7 @@ class ValueTables(Memo[int, Value]):
         self._numbers: dict[Access, int] = {}
         self._num_entries = 0
         self._same: Memo[int, int] = Memo(lambda access: access)
+        self._same_result: Memo[int, int | None] = Memo(lambda access: access)
 
     @property
     def is_full(self) -> bool:
@@ -133,10 +144,11 @@ class ValueTables(Memo[int, Value]):
     def _value(self, position: int) -> Value:
         inst = self.body.instructions[position]
         shape = array_shape(inst.shape)
-        results, wanted = [], []
+        results: list[tuple[int, Memo[int, int | None]]] = []
+        wanted: list[tuple[int, Memo[int, int]]] = []
         for place, operand in enumerate(inst.operands):
             if is_elementwise(inst, self.body.instructions[operand].shape):
-                results.append((operand, self._same))
+                results.append((operand, self._same_result))
                 wanted.append((operand, self._same))
             else:
                 results.append((operand, Memo(partial(self._result, inst, place))))

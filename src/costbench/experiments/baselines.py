@@ -36,7 +36,8 @@ class RandomModel:
         bounds = np.concatenate([decisions.kernel_bounds, decisions.output_bounds], axis=1)
         for column in bounds.T.astype(np.uint64):
             key = mix(key ^ column)
-        return uniform(mix(key))
+        result: FloatArray = uniform(mix(key))
+        return result
 
 
 @dataclass(frozen=True)
