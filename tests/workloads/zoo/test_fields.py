@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,10 +33,15 @@ def test_frequencies_double() -> None:
 
 
 def test_finer_samples_lie_where_the_weight_is() -> None:
-    c = Ctx(3, train=True, dtype="f32").replay([], [], [], jnp.arange(4, dtype="uint32"))
     depths = jnp.broadcast_to(jnp.arange(64.0), (3, 64))
     weights = jnp.zeros((3, 64)).at[0, 10].set(1.0).at[1, 40].set(1.0).at[2, 20].set(0.5).at[2, 50].set(0.5)
-    drawn = np.asarray(fields._finer_depths(c, depths, weights))
+
+    @jax.jit
+    def finer(key: Any) -> Any:
+        c = Ctx(3, train=True, dtype="f32").replay([], [], [], key)
+        return fields._finer_depths(c, depths, weights)
+
+    drawn = np.asarray(finer(jnp.arange(4, dtype="uint32")))
     assert drawn.shape == (3, 128)
     # Sample k stands for depths from k - 1/2 to k + 1/2.
     assert np.mean(np.abs(drawn[0] - 10.0) <= 0.5) > 0.95

@@ -32,12 +32,12 @@ def test_targets_are_discounted_sums_of_clipped_errors() -> None:
             carried = carried * discounts[:, time] * rho[:, time]
     following = np.concatenate([targets[:, 1:], values[:, -1:]], 1)
     advantages = rho * (rewards + discounts * following - values[:, :-1])
-    found = vtrace(*(jnp.asarray(one) for one in (ratios, values, rewards, discounts)))
+    found = jax.jit(vtrace)(*(jnp.asarray(one) for one in (ratios, values, rewards, discounts)))
     np.testing.assert_allclose(found[0], targets, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found[1], advantages, rtol=1e-5, atol=1e-6)
 
 
 def test_on_policy_without_discount_errors_are_sums_of_rewards() -> None:
     ones, rewards = jnp.ones((1, 3)), jnp.array([[1.0, 2.0, 4.0]])
-    targets, _ = vtrace(ones, jnp.zeros((1, 4)), rewards, ones)
+    targets, _ = jax.jit(vtrace)(ones, jnp.zeros((1, 4)), rewards, ones)
     assert targets.ravel().tolist() == [7.0, 6.0, 4.0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,21 +44,27 @@ def test_boxes_of_different_classes_do_not_suppress_each_other() -> None:
 def test_proposals_are_the_best_that_do_not_overlap() -> None:
     one, near, far = [0.0, 0.0, 10.0, 10.0], [0.0, 1.0, 10.0, 10.0], [20.0, 20.0, 30.0, 30.0]
     corners, scores = jnp.array([[near, far, one]]), jnp.array([[0.8, 0.3, 0.9]])
-    boxes, left = regions.propose(corners, scores, [2, 1], kept=3)
+    boxes, left = jax.jit(lambda *given: regions.propose(*given, [2, 1], kept=3))(corners, scores)
     assert boxes[0, :2].tolist() == [one, far]
     assert left[0].tolist() == pytest.approx([0.9, 0.3, 0.0])
 
 
 def test_sampled_regions_on_objects_come_first_with_their_class() -> None:
-    c = Ctx(1, train=True, dtype="f32").replay([], [], [], jnp.arange(4, dtype="uint32"))
     truth = jnp.array([[[0.0, 0.0, 10.0, 10.0], [40.0, 40.0, 60.0, 60.0]]])
     boxes = jnp.array([[[0.0, 1.0, 10.0, 10.0], [80.0, 80.0, 90.0, 90.0], [70.0, 0.0, 90.0, 9.0]]])
-    sample = regions.sample_regions(c, boxes, truth, jnp.array([[3, 7]]), (3, 2))
+
+    @jax.jit
+    def sampled(key: Any) -> Any:
+        c = Ctx(1, train=True, dtype="f32").replay([], [], [], key)
+        sample = regions.sample_regions(c, boxes, truth, jnp.array([[3, 7]]), (3, 2))
+        return sample.labels, sample.truth
+
+    labels, matches = sampled(jnp.arange(4, dtype="uint32"))
     # The two true boxes and the one near the first are on objects, the others on none.
-    assert sorted(sample.labels[0, :3].tolist()) == [3, 3, 7]
-    assert sample.labels[0, 3:].tolist() == [0, 0]
+    assert sorted(labels[0, :3].tolist()) == [3, 3, 7]
+    assert labels[0, 3:].tolist() == [0, 0]
     matched = {7: [40.0, 40.0, 60.0, 60.0], 3: [0.0, 0.0, 10.0, 10.0]}
-    for label, box in zip(sample.labels[0, :3].tolist(), sample.truth[0, :3].tolist(), strict=True):
+    for label, box in zip(labels[0, :3].tolist(), matches[0, :3].tolist(), strict=True):
         assert box == matched[label]
 
 
@@ -73,7 +81,8 @@ def test_aligned_cells_are_means_over_their_part_of_the_box(box: tuple[float, ..
     levels = [
         jnp.asarray(one if index == level else np.full_like(one, -1.0)) for index, one in enumerate(planes)
     ]
-    cells = regions.align_regions(levels, jnp.array([[box]]), 4)[0, 0, :, :, 0]
+    align = jax.jit(regions.align_regions, static_argnums=2)
+    cells = align(levels, jnp.array([[box]]), 4)[0, 0, :, :, 0]
     # The mean of a linear function over a cell is its value at the cell's centre.
     steps = (np.arange(4) + 0.5) / 4
     rows, columns = (box[axis] + steps * (box[axis + 2] - box[axis]) for axis in range(2))

@@ -25,9 +25,8 @@ def test_relative_attention_against_the_sum_over_distances() -> None:
     jax.eval_shape(lambda: speech._relative_attention(c, jnp.asarray(x), heads=1))
     shapes = [one.shape for one in c.recorded().params]
     given = [random.normal(size=shape).astype(np.float32) for shape in shapes]
-    out = speech._relative_attention(
-        c.replay([jnp.asarray(one) for one in given], [], [], None), jnp.asarray(x), 1
-    )
+    attend = jax.jit(lambda *params: speech._relative_attention(c.replay(params, [], [], None), x, heads=1))
+    out = attend(*(jnp.asarray(one) for one in given))
 
     (wq, bq, wk, bk, wv, bv, places, content_offset, place_offset, merge, merge_bias) = given
     query, key, value = (
