@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
-from costbench.models.execution import Execution, applied, onednn_keeps_fp32
+from costbench.models.execution import IDEEP_CACHE, Execution, applied, onednn_keeps_fp32
 
 
 def settings() -> tuple[int, str]:
@@ -35,6 +37,17 @@ def test_onednn_products_are_fp32() -> None:
         error = (left @ right - exact).abs().max()
     # bfloat16 inputs would be wrong by about 0.2 here.
     assert float(error) < 1e-3
+
+
+def test_ideep_keeps_few_products_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(IDEEP_CACHE, raising=False)
+    with applied(Execution(onednn_matmul=False)):
+        assert IDEEP_CACHE not in os.environ
+    with applied(Execution(onednn_matmul=True)):
+        assert os.environ.get(IDEEP_CACHE) == ("64" if onednn_keeps_fp32() else None)
+    monkeypatch.setenv(IDEEP_CACHE, "7")
+    with applied(Execution(onednn_matmul=True)):
+        assert os.environ[IDEEP_CACHE] == "7"
 
 
 def test_description_says_what_happens() -> None:

@@ -97,10 +97,9 @@ def test_memory_is_that_of_the_budget(data: Path) -> None:
         held = traced_bytes(source(data, budget), scaling) - fixed
     finally:
         tracemalloc.stop()
-    assert 0.3 * budget < held <= budget
+    assert 0.1 * budget < held <= budget
 
 
-@pytest.mark.slow
 def test_training_resumed_with_another_budget_ends_with_the_same_bytes(data: Path, tmp_path: Path) -> None:
     spec = TrainSpec(
         net=NetSpec(hidden=8, opcode_embedding=4, encoder_layers=1, dropout=0.1),

@@ -4,10 +4,15 @@ oneDNN's fp32 kernels are up to 2.4 times as fast as torch's default (MKL) on so
 hands fp32 products to oneDNN only when told that bfloat16 would do, a permission that oneDNN uses where the
 processor has bfloat16 matrix tiles (AMX) and ignores elsewhere: without those, the arithmetic stays fp32.
 So the permission is given only where it cannot change the precision.
+
+oneDNN generates code for every shape of product and keeps the 1024 used last. ideep, torch's layer over it,
+keeps 1024 more and asks oneDNN all the same: hundreds of megabytes for nothing, as batches differ in shape.
+Its cache is therefore made to hold 64, what a step needs, unless the environment already says how many.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +46,9 @@ class Execution:
         return f"fp32 matmul {library}, {self.threads} threads"
 
 
+IDEEP_CACHE = "LRU_CACHE_CAPACITY"
+"""Environment variable that ideep reads once in a process, at its first product."""
+
 DEFAULT_EXECUTION = Execution()
 
 
@@ -56,6 +64,7 @@ def applied(execution: Execution) -> Iterator[None]:
     """Run the block under `execution`, then restore what was set before."""
     threads, precision = torch.get_num_threads(), _mkldnn.matmul.fp32_precision
     if execution.onednn_matmul and onednn_keeps_fp32():
+        os.environ.setdefault(IDEEP_CACHE, "64")
         _mkldnn.matmul.fp32_precision = "bf16"
     torch.set_num_threads(execution.threads)
     try:

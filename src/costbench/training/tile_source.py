@@ -20,6 +20,8 @@ from costbench.target import Architecture
 
 DEFAULT_CACHE_BYTES = 512 * 1024 * 1024
 _PROGRAMS_KEPT = 8
+# Headers of the dozen arrays and objects of a kernel.
+_OBJECT_BYTES = 3 * 1024
 
 
 class TileSource:
@@ -30,7 +32,7 @@ class TileSource:
         programs: names, each with a shard.
         chip: name of the chip.
         architecture: of the chip.
-        cache_bytes: featurised kernels kept.
+        cache_bytes: memory for featurised kernels, what a `Collator` keeps for each included.
 
     Raises:
         DataError: if a shard is missing or broken.
@@ -87,11 +89,17 @@ class TileSource:
 
 
 def _num_bytes(samples: KernelSamples) -> int:
+    """Memory that keeping a kernel takes.
+
+    The scaled copy of its graph counts as well: `models.graph_batch.Collator` holds one, with the edges by
+    producer and by consumer, for as long as the graph is kept here.
+    """
     graph = samples.graph
     return (
-        graph.node_features.nbytes
-        + graph.edges.nbytes
+        2 * graph.node_features.nbytes
+        + 3 * graph.edges.nbytes
         + graph.opcodes.nbytes
         + samples.config_features.nbytes
         + samples.runtime_ns.nbytes
+        + _OBJECT_BYTES
     )
