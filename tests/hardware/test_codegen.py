@@ -15,6 +15,7 @@ from costbench.hardware.codegen import (
     uniform,
 )
 from costbench.hlo.builder import ModuleBuilder
+from costbench.target import load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.small_kernels import finish
 from tests.hardware.machines import machine
@@ -74,8 +75,14 @@ def test_the_mix_of_operations_decides_not_the_kernel() -> None:
 
 
 def test_chips_generate_different_code() -> None:
-    nest = loop_nest(small.unary())
-    assert structure_key(nest, "tpu_v2") != structure_key(nest, "tpu_v3")
+    v2, v3 = (codegen_factors(loop_nest(small.unary()), load_target(chip)) for chip in ("tpu_v2", "tpu_v3"))
+    assert (v2 != v3).mean() > 0.9
+
+
+def test_counts_are_rounded_to_powers_of_two() -> None:
+    assert structure_key((3, 3, 7), "tpu_v3") == structure_key((3, 7, 3, 3), "tpu_v3")
+    assert structure_key((3, 3, 7), "tpu_v3") != structure_key((3, 3, 3, 3, 7), "tpu_v3")
+    assert structure_key((3, 3, 7), "tpu_v3") != structure_key((3, 3, 8), "tpu_v3")
 
 
 def test_the_spread_is_log_normal() -> None:

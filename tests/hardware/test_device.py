@@ -14,6 +14,7 @@ from costbench.hardware.simulator import simulate
 from costbench.target import load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.random_kernels import kernels
+from tests.compiler.small_kernels import KERNELS
 from tests.hardware.machines import changed, machine
 
 V3 = load_target("tpu_v3")
@@ -150,3 +151,24 @@ def test_runtimes_are_whole_nanoseconds_from_one_on() -> None:
     measurement = Device(free).measure(small.elementwise(), all_tiles(small.elementwise())[:1])
     assert measurement.runtime_ns.dtype == np.int64
     assert (measurement.runtime_ns >= 1).all()
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+def test_one_tile_of_many_kernels_is_measured_as_each_alone(rate: float) -> None:
+    device = Device(changed(V3, failure_rate=rate, failure_floor=1e-3), seed=5)
+    spaces = [tile_space(make(), V3.architecture) for make in KERNELS.values()]
+    chosen = [space.extents(space.legal_ids()[-1:])[0] for space in spaces]
+    fingerprints = [space.nest.kernel.fingerprint for space in spaces]
+    together = device.measure_kernels([space.nest for space in spaces], chosen, fingerprints)
+    alone = [device.measure_nest(space.nest, one[None]) for space, one in zip(spaces, chosen, strict=True)]
+    assert together.runtime_ns.tolist() == [int(m.runtime_ns[0]) for m in alone]
+    assert together.failed.tolist() == [bool(m.failed[0]) for m in alone]
+    assert together.run_seconds.tolist() == [float(m.run_seconds[0]) for m in alone]
+    if rate == 1.0:
+        assert together.failed.any()
+
+
+def test_a_machine_that_prices_nonsense_is_found_out() -> None:
+    endless = machine(launch_ns=float("inf"))
+    with pytest.raises(FloatingPointError, match="priced a kernel at inf ns"):
+        Device(endless).measure(small.elementwise(), all_tiles(small.elementwise())[:1])

@@ -3,20 +3,23 @@ from __future__ import annotations
 import ast
 import inspect
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import loop_nest
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import tile_space
 from costbench.datasets.tpugraphs import read_tile_tuning
+from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import DotDimensions
 from costbench.hlo.reader import module_from_bytes
 from costbench.metrics.ranking import kendall_tau
-from costbench.models import analytical
+from costbench.models import analytical, analytical_cost
 from costbench.models.analytical import AnalyticalModel
 from costbench.models.cost_model import CostModel
 from costbench.target import Architecture
@@ -36,7 +39,7 @@ ARCHITECTURE = Architecture(
 )
 FAST_MEMORY = Architecture(**{**vars(ARCHITECTURE), "hbm_gb_per_s": 1e12})
 MODEL = AnalyticalModel(ARCHITECTURE)
-HALF = analytical.HALF_EFFICIENCY_BYTES
+HALF = analytical_cost.HALF_EFFICIENCY_BYTES
 
 
 def tiles_of(kernel: Kernel, *extents: tuple[int, ...]) -> TileSizes:
@@ -103,8 +106,9 @@ def test_windows_have_a_halo() -> None:
     assert halves - whole == pytest.approx(8 * 2 * (2 * 10 - 16) * 4096 + 2 * HALF + 100)
 
 
-def test_it_reads_the_architecture_only() -> None:
-    tree = ast.parse(inspect.getsource(analytical))
+@pytest.mark.parametrize("module", [analytical, analytical_cost])
+def test_it_reads_the_architecture_only(module: ModuleType) -> None:
+    tree = ast.parse(inspect.getsource(module))
     modules = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert not any(module and module.startswith("costbench.hardware") for module in modules)
     from_target = [
@@ -176,3 +180,52 @@ def test_it_ranks_the_real_machines_tiles(shared_data: Path) -> None:
             taus.append(kendall_tau(predicted, recorded.runtime_ns.astype(np.float64)))
     assert len(taus) == 5
     assert np.mean(taus) > 0.6
+
+
+# ---- the tile that the compiler chooses ------------------------------------------------------------------
+
+
+def cost_of(kernel: Kernel, extents: np.ndarray) -> float:
+    nest = loop_nest(kernel)
+    return float(MODEL.predict(kernel, nest.tile_sizes(extents[None]))[0])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_chosen_tile_of_small_kernels_is_nearly_the_best(name: str) -> None:
+    space = tile_space(KERNELS[name](), ARCHITECTURE)
+    chosen = MODEL.choose(space)
+    ids = space.legal_ids()
+    best = MODEL.predict(space.nest.kernel, space.decode(ids)).min()
+    assert space.legal(space.encode(space.nest.tile_sizes(chosen[None]))).all()
+    assert best <= cost_of(space.nest.kernel, chosen) <= 1.05 * best
+
+
+def test_the_chosen_tile_by_hand() -> None:
+    # Everything fits, so one iteration that copies everything once is cheapest.
+    space = tile_space(small.elementwise(), ARCHITECTURE)
+    assert MODEL.choose(space).tolist() == [32, 4]
+    assert MODEL.choose(tile_space(small.fft(), ARCHITECTURE)).tolist() == []
+    # Three arrays of 1024 x 8 native tiles do not fit; the largest tile has the fewest copies and iterations.
+    space = tile_space(small.elementwise("f32[8192,1024]"), ARCHITECTURE)
+    rows, columns = MODEL.choose(space).tolist()
+    most = space.extents(space.legal_ids()).prod(axis=1).max()
+    assert rows * columns == most
+
+
+@given(kernels())
+def test_no_neighbour_is_better_than_the_chosen_tile(kernel: Kernel) -> None:
+    space = tile_space(kernel, ARCHITECTURE)
+    chosen = MODEL.choose(space)
+    assert chosen.tolist() == MODEL.choose(tile_space(kernel, ARCHITECTURE)).tolist()
+    here = int(space.encode(space.nest.tile_sizes(chosen[None]))[0])
+    around = space.neighbours(here)
+    assert space.legal(np.array([here])).all()
+    assert (MODEL.predict(kernel, space.decode(around)) >= cost_of(kernel, chosen) * (1 - 1e-12)).all()
+
+
+def test_a_kernel_that_never_fits_is_named() -> None:
+    tight = Architecture(**{**vars(ARCHITECTURE), "scratchpad_bytes": 10_000})
+    kernel = small.elementwise("f32[8192,1024]")
+    # Three native tiles of 4 KiB, double-buffered.
+    with pytest.raises(UnsupportedKernelError, match=f"{kernel.fingerprint}.*24576 bytes.*10000 bytes"):
+        AnalyticalModel(tight).choose(tile_space(kernel, tight))

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled, compiled_step
-from costbench.compiler.access import NO_LOOP, Access, AxisMap, array_shape, whole
-from costbench.compiler.loop_nest import LANES, SUBLANES, LoopNest
+from costbench.compiler.access import NO_LOOP, Access, array_shape, whole
+from costbench.compiler.loop_nest import LANES, SUBLANES, LoopNest, native_units
 from costbench.hlo.shape import ElementType, Shape
 
 FloatArray = npt.NDArray[np.float64]
@@ -174,29 +174,12 @@ class _Boxes:
     def _add(self, shape: Shape, access: Access, *, is_unmapped: int) -> None:
         self.rows += (self.num_axes, 0, is_unmapped)
         dimensions = shape.dimensions
-        rank = len(dimensions)
-        self.num_axes += rank
-        if rank == 1:
-            self.axes += _axis(access[0], dimensions[0], LANES * SUBLANES)
-            return
-        for place, axis in enumerate(reversed(shape.minor_to_major or shape.layout), 1 - rank):
-            native = LANES if place == 0 else SUBLANES if place == -1 else 1
-            self.axes += _axis(access[axis], dimensions[axis], native)
-
-
-def _axis(m: AxisMap, size: int, native: int) -> tuple[float, ...]:
-    return (
-        m.loop,
-        m.scale,
-        m.window_loop,
-        m.window,
-        m.stride,
-        m.dilation,
-        m.base_dilation,
-        m.padding,
-        size,
-        native,
-    )
+        self.num_axes += len(dimensions)
+        order = reversed(shape.minor_to_major or shape.layout)
+        for axis, native in zip(order, native_units(shape), strict=True):
+            # The fields of a map are the first columns.
+            self.axes += access[axis]
+            self.axes += (dimensions[axis], native)
 
 
 def _pack(nest: LoopNest) -> Packed:

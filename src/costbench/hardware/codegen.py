@@ -29,15 +29,15 @@ _11, _27, _30, _31, _32 = (np.uint64(bits) for bits in (11, 27, 30, 31, 32))
 _LOW = np.uint64(2**32 - 1)
 _UNROLL_LIMIT = 8
 _NUM_STRUCTURES = (_UNROLL_LIMIT + 1) ** 2
+_REGULAR = np.ones((2, _NUM_STRUCTURES))
 COMPUTE, TRANSFER = range(2)
 """Rows of a table of factors."""
 
 
-def structure_key(nest: LoopNest, chip: str) -> int:
+def structure_key(opcodes: tuple[int, ...], chip: str) -> int:
     """64-bit key of a kernel's mix of operations: opcodes with counts rounded to powers of two."""
-    instructions = nest.kernel.body.instructions
-    counts = Counter([instructions[position].opcode for position in nest.kernel.instructions])
-    text = chip + "".join([f",{int(op)}:{count.bit_length()}" for op, count in sorted(counts.items())])
+    counts = sorted(Counter(opcodes).items())
+    text = chip + "".join(f",{opcode}:{count.bit_length()}" for opcode, count in counts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
@@ -49,13 +49,18 @@ def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
     deviations = (target.timing.codegen_compute_sd, target.timing.codegen_transfer_sd)
     # A kernel without loops is one fixed routine.
     if not any(deviations) or not nest.is_tiled:
-        return _factors(0, (0.0, 0.0))
-    return _factors(structure_key(nest, target.name), deviations)
+        return _REGULAR
+    body = nest.kernel.body
+    opcodes: list[int] | None = vars(body).get("opcodes")
+    if opcodes is None:
+        opcodes = vars(body)["opcodes"] = [int(inst.opcode) for inst in body.instructions]
+    operations = tuple(sorted([opcodes[position] for position in nest.kernel.instructions]))
+    return _factors(operations, target.name, deviations)
 
 
 @lru_cache(maxsize=4096)
-def _factors(key: int, deviations: tuple[float, float]) -> FloatArray:
-    return _factor_table(np.uint64(key), *deviations)
+def _factors(opcodes: tuple[int, ...], chip: str, deviations: tuple[float, float]) -> FloatArray:
+    return _factor_table(np.uint64(structure_key(opcodes, chip)), *deviations)
 
 
 @compiled

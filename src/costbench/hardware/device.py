@@ -25,7 +25,6 @@ from costbench.hardware.machine import (
     NOISE_SD,
     NOISE_SHORT_NS,
     SCRATCHPAD_BYTES,
-    machine_numbers,
 )
 from costbench.hardware.normal import normal_quantile
 from costbench.hardware.simulator import NUM_PARTS, price, run_of
@@ -93,13 +92,14 @@ class Device:
         """[2, n]: nanoseconds of the fastest run, and of all runs together; 0 where the compile failed."""
         extents = np.ascontiguousarray(extents)
         columns = np.empty((NUM_PARTS + 2, len(extents)))
-        price(run_of(nest, self.target), extents, columns)
+        run = run_of(nest, self.target)
+        price(run, extents, columns)
         packed, needed = pack(nest), _NOTHING
         limit = self.target.timing.failure_floor * self.target.architecture.scratchpad_bytes
         if nest.is_tiled and packed.bound_bytes > limit:
             needed = scratchpad_bytes(nest, extents)
         start = np.uint64(stream_key(self.seed, "device", self.target.name, fingerprint) & (2**64 - 1))
-        wrong = _run(columns, packed.floats, extents, needed, start, machine_numbers(self.target))
+        wrong = _run(columns, run.floats, extents, needed, start, run.machine)
         if wrong >= 0:
             raise FloatingPointError(
                 f"{nest.kernel.module.name}: the machine priced a kernel at {columns[_FASTEST, wrong]} ns"

@@ -1,66 +1,38 @@
-"""The compiler's hand-written tile-size model: transfers against compute, the larger of the two per
-iteration.
+"""The compiler's hand-written tile-size model, and the tile size that it chooses.
 
-It is the baseline of lpm2021 (section 2.3 and appendix A), rebuilt from what such a model may know before
-code is generated: how often a tile is fetched again, window halos, nominal bandwidth and peak with padding to
-the matrix unit, some 100 ns of control per iteration, and that small transfers reach less of the bandwidth.
-It takes only a chip's public `Architecture`; the rest of the machine is for learned models to find out.
+It is the baseline of lpm2021 (section 2.3 and appendix A); `analytical_cost` holds its formula.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.access import array_shape, tile_elements
+from costbench.compiled import compiled, compiled_step
+from costbench.compiler.footprint import needed_bytes, scratchpad_bytes, set_sizes, set_tile
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import LoopNest, loop_nest
+from costbench.compiler.loop_nest import loop_nest
+from costbench.compiler.packed import NUM_COPIED_BOXES
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.transfers import Transfer
-from costbench.hlo.opcode import Opcode
-from costbench.hlo.shape import Shape
+from costbench.compiler.tiling import Candidates, TileSpace
+from costbench.errors import UnsupportedKernelError
+from costbench.models.analytical_cost import (
+    CostRoom,
+    Estimate,
+    chip_numbers,
+    estimate_of,
+    new_cost_room,
+    tile_cost,
+    tile_costs,
+)
 from costbench.target import Architecture
 
 FloatArray = npt.NDArray[np.float64]
-ITERATION_NS = 100.0
-"""Control and latency of one iteration."""
-HALF_EFFICIENCY_BYTES = 16 * 1024
-"""Size at which a transfer reaches half of the nominal bandwidth."""
-OPERATIONS_PER_CYCLE = 2.0
-"""Vector registers that the vector unit is taken to process per cycle."""
-
-_WITHOUT_WORK = frozenset(
-    {
-        Opcode.PARAMETER,
-        Opcode.CONSTANT,
-        Opcode.TUPLE,
-        Opcode.GET_TUPLE_ELEMENT,
-        Opcode.BITCAST,
-        Opcode.RESHAPE,
-        Opcode.BROADCAST,
-        Opcode.CONVOLUTION,
-        Opcode.DOT,
-    }
-)
-_WORKS_ON_OPERAND = {Opcode.REDUCE: 0, Opcode.DYNAMIC_UPDATE_SLICE: 1, Opcode.SCATTER: -1}
-_EXPENSIVE = {
-    Opcode.EXPONENTIAL: 6.0,
-    Opcode.LOG: 6.0,
-    Opcode.TANH: 6.0,
-    Opcode.LOGISTIC: 8.0,
-    Opcode.RSQRT: 6.0,
-    Opcode.SQRT: 6.0,
-    Opcode.DIVIDE: 6.0,
-    Opcode.POWER: 12.0,
-    Opcode.SINE: 12.0,
-    Opcode.COSINE: 12.0,
-    Opcode.ERF: 12.0,
-    Opcode.SORT: 64.0,
-}
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -73,100 +45,176 @@ class AnalyticalModel:
 
     architecture: Architecture
 
+    @cached_property
+    def _chip(self) -> FloatArray:
+        return chip_numbers(self.architecture)
+
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
         """Estimated nanoseconds, float64 [n]:
 
         iterations * (max(transfer, compute) + 100 ns), with transfer and compute averaged per iteration.
         """
         nest = loop_nest(kernel)
-        extents = nest.extents(decisions)
-        trips = nest.trips(extents).astype(np.float64)
-        iterations = trips.prod(axis=1)
-        elements = nest.mean_elements(extents)
-        transfer = np.zeros(len(extents))
-        for item in nest.transfers:
-            transfer += _fetches(nest, item, trips) * self._transfer_ns(item, elements, len(extents))
-        compute = self._compute_ns(nest, elements, trips)
-        result: FloatArray = np.maximum(transfer, compute) + iterations * ITERATION_NS
-        return result
+        return tile_costs(estimate_of(nest, self._chip), nest.extents(decisions))
 
-    def _transfer_ns(self, item: Transfer, elements: Sequence[FloatArray], count: int) -> FloatArray:
-        num_bytes = _padded(item.shape, tile_elements(item.shape, item.access, elements), count)
-        num_bytes = num_bytes * (item.shape.element_type.bits / 8)
-        # bytes / (bandwidth * bytes / (bytes + half)) = (bytes + half) / bandwidth
-        result: FloatArray = (num_bytes + HALF_EFFICIENCY_BYTES) / self.architecture.hbm_gb_per_s
-        return result
+    def choose(self, space: TileSpace) -> IntArray:
+        """The compiler's tile size as loop extents, int64 [num_loops].
 
-    def _compute_ns(self, nest: LoopNest, elements: Sequence[FloatArray], trips: FloatArray) -> FloatArray:
-        """Matrix and vector work of the whole kernel, perfectly scheduled side by side."""
-        iterations = trips.prod(axis=1)
-        results = trips[:, : nest.num_output_loops].prod(axis=1)
-        count = len(trips)
-        vector = np.zeros(count)
-        for position in nest.kernel.instructions:
-            inst = nest.kernel.instruction(position)
-            if inst.opcode in _WITHOUT_WORK:
+        A coarse grid over the candidates of all loops, then steepest descent: one loop moves by 1, 2, 4, ...
+        candidates, or where that does not help, one loop grows and another shrinks. Legal tiles only.
+
+        Raises:
+            UnsupportedKernelError: if no tile size fits the scratchpad.
+        """
+        nest = space.nest
+        found = _search(estimate_of(nest, self._chip), space.packed, space.limit_bytes)
+        if found.min(initial=1) < 1:
+            needed = scratchpad_bytes(nest, np.ones((1, len(found)), dtype=np.int64))[0]
+            raise UnsupportedKernelError(
+                f"no tile of kernel {nest.kernel.fingerprint} fits, the smallest takes {needed:.0f} bytes",
+                where=nest.kernel.module.name,
+                field="tile size",
+                expected=f"at most {space.architecture.scratchpad_bytes} bytes of scratchpad",
+            )
+        return found
+
+
+_GRID_POINTS = 64
+_DISTANCES = 7
+"""Powers of two that one loop moves by, up to 64 candidates: hardly any loop has more than 200."""
+_PAIR_DISTANCES = 2
+_GRID, _ONE_LOOP, _TWO_LOOPS = range(3)
+
+
+class _Search(NamedTuple):
+    """A search over the candidates of each loop.
+
+    Attributes:
+        estimate: inputs of the cost.
+        candidates: of each loop.
+        limit_bytes: scratchpad that a tile may take.
+        room: to work out costs.
+        picks: [num_loops], points of the grid along each loop.
+        best: [num_loops], places of the best candidates so far.
+        tried: [num_loops], those of the tile that is looked at.
+        extents: [num_loops], of that tile.
+    """
+
+    estimate: Estimate
+    candidates: Candidates
+    limit_bytes: float
+    room: CostRoom
+    picks: IntArray
+    best: IntArray
+    tried: IntArray
+    extents: IntArray
+
+
+@compiled
+def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> IntArray:
+    """Extents of the tile that is found; zeros if no tile is legal."""
+    num_loops = len(candidates.offsets) - 1
+    places = np.zeros((4, num_loops), dtype=np.int64)
+    room, following = new_cost_room(estimate), np.zeros(num_loops, dtype=np.int64)
+    s = _Search(estimate, candidates, limit_bytes, room, places[0], places[1], places[2], places[3])
+    points = _lay_grid(s)
+    cost, phase = np.inf, _GRID
+    while True:
+        moves = points + 1
+        if phase != _GRID:
+            moves = 2 * _DISTANCES * num_loops if phase == _ONE_LOOP else num_loops**2 * _PAIR_DISTANCES**2
+        lowest = cost
+        for move in range(moves):
+            if not _propose(s, phase, move):
                 continue
-            # A reduction works on what it reads, an update in place on what it writes.
-            place = _WORKS_ON_OPERAND.get(inst.opcode)
-            subject = position if place is None else inst.operands[place]
-            shape = array_shape(nest.kernel.instruction(subject).shape)
-            access = nest.accesses.get(subject, ())
-            if len(access) != shape.rank:
-                continue
-            window = math.prod(w.size for w in inst.window)
-            work = _padded(shape, tile_elements(shape, access, elements), count) / 1024.0
-            runs = results if position in nest.after_contraction else iterations
-            vector += runs * work * window * _EXPENSIVE.get(inst.opcode, 1.0)
-        matrix = iterations * self._matrix_cycles(nest, elements, count)
-        cycles: FloatArray = np.maximum(vector / OPERATIONS_PER_CYCLE, matrix)
-        return cycles * self.architecture.cycle_ns
-
-    def _matrix_cycles(self, nest: LoopNest, elements: Sequence[FloatArray], count: int) -> FloatArray:
-        """Multiply-adds of one tile over the peak, both sides of the matrix unit padded to its size."""
-        if nest.contraction is None or not nest.is_tiled:
-            return np.zeros(count)
-        left, right = nest.operand_accesses
-        inst = nest.kernel.instruction(nest.contraction)
-        moved_by_left = {loop for axis in left for loop in axis.loops}
-        moved_by_right = {loop for axis in right for loop in axis.loops}
-        size = float(self.architecture.mxu_size)
-        work = np.ones(count)
-        depth = np.ones(count)
-        for loop in range(len(nest.loops)):
-            in_left, in_right = loop in moved_by_left, loop in moved_by_right
-            window = any(axis.window_loop == loop for axis in left)
-            if in_right and not in_left:
-                work = work * np.ceil(elements[loop] / size) * size
-            elif in_left and in_right and loop >= nest.num_output_loops and not window:
-                depth = depth * elements[loop]
-            else:
-                work = work * elements[loop]
-        dilation = math.prod(w.base_dilation for w in inst.window)
-        peak = self.architecture.num_mxus * size * size
-        result: FloatArray = work * np.ceil(depth / size) * size / dilation / peak
-        if max(inst.feature_group_count, inst.batch_group_count) > 1:
-            # Groups leave the matrix unit nearly empty, so their products run on the vector unit.
-            result = work * depth / dilation * 2.0 / 1024.0 / OPERATIONS_PER_CYCLE
-        return result
+            found = _cost_of_tried(s)
+            if found < lowest:
+                lowest = found
+                following[:] = s.tried
+        if lowest < cost:
+            s.best[:], cost, phase = following, lowest, _ONE_LOOP
+        elif phase == _TWO_LOOPS or cost == np.inf:
+            break
+        else:
+            phase = _TWO_LOOPS
+    for loop in range(num_loops):
+        place = s.candidates.offsets[loop] + s.best[loop]
+        s.extents[loop] = s.candidates.values[place] if cost < np.inf else 0
+    return s.extents.copy()
 
 
-def _padded(shape: Shape, logical: Sequence[FloatArray | float], count: int) -> FloatArray:
-    """Elements of a tile padded to 8 sublanes and 128 lanes."""
-    total = np.ones(count)
-    for place, axis in enumerate(shape.layout):
-        unit = (128.0, 8.0)[place] if place < 2 and shape.rank > 1 else 1.0
-        total = total * np.ceil(np.asarray(logical[axis]) / unit) * unit
-    return total
+@compiled_step
+def _radix(s: _Search, loop: int) -> int:
+    return int(s.candidates.offsets[loop + 1] - s.candidates.offsets[loop])
 
 
-def _fetches(nest: LoopNest, item: Transfer, trips: FloatArray) -> FloatArray:
-    """How often a tile is copied: the trips of every loop down to the innermost one that moves it."""
-    moving = set(item.loops)
-    fetches = np.ones(len(trips))
-    so_far = np.ones(len(trips))
-    for loop in nest.order:
-        so_far = so_far * trips[:, loop]
-        if loop in moving:
-            fetches = np.where(trips[:, loop] > 1, so_far, fetches)
-    return fetches
+@compiled_step
+def _lay_grid(s: _Search) -> int:
+    """Spreads the points of the grid over the loops, and counts them."""
+    points, grows = 1, True
+    for loop in range(len(s.picks)):
+        s.picks[loop] = 1
+    while grows:
+        grows = False
+        for loop in range(len(s.picks)):
+            more = points // s.picks[loop] * (s.picks[loop] + 1)
+            if s.picks[loop] < _radix(s, loop) and more <= _GRID_POINTS:
+                points, grows = more, True
+                s.picks[loop] += 1
+    return points
+
+
+@compiled_step
+def _propose(s: _Search, phase: int, move: int) -> bool:
+    """Sets the tile to look at; False if there is no such move."""
+    for loop in range(len(s.best)):
+        s.tried[loop] = s.best[loop]
+    if phase == _GRID:
+        _propose_grid_point(s, move)
+        return True
+    if phase == _ONE_LOOP:
+        loop, rest = move // (2 * _DISTANCES), move % (2 * _DISTANCES)
+        distance = 1 << (rest // 2)
+        return _moved(s, loop, distance if rest % 2 else -distance)
+    pair, rest = move // _PAIR_DISTANCES**2, move % _PAIR_DISTANCES**2
+    grows, shrinks = pair // len(s.best), pair % len(s.best)
+    if grows == shrinks:
+        return False
+    if not _moved(s, grows, 1 + rest // _PAIR_DISTANCES):
+        return False
+    return _moved(s, shrinks, -1 - rest % _PAIR_DISTANCES)
+
+
+@compiled_step
+def _propose_grid_point(s: _Search, point: int) -> None:
+    """The points end with the smallest tile: if that is not legal, none is."""
+    for loop in range(len(s.tried)):
+        picks, last = s.picks[loop], _radix(s, loop) - 1
+        s.tried[loop] = (point % picks) * last // (picks - 1) if picks > 1 else last
+        point //= picks
+    if point > 0:
+        for loop in range(len(s.tried)):
+            s.tried[loop] = 0
+
+
+@compiled_step
+def _moved(s: _Search, loop: int, distance: int) -> bool:
+    place = s.tried[loop] + distance
+    if place < 0 or place >= _radix(s, loop):
+        return False
+    s.tried[loop] = place
+    return True
+
+
+@compiled_step
+def _cost_of_tried(s: _Search) -> float:
+    """Nanoseconds; infinite for a tile that does not fit."""
+    nest, tile = s.room.nest, s.room.tile
+    for loop in range(len(s.tried)):
+        s.extents[loop] = s.candidates.values[s.candidates.offsets[loop] + s.tried[loop]]
+    moving = set_tile(nest, s.extents, tile)
+    if s.limit_bytes < np.inf:
+        set_sizes(nest, tile, nest.head[NUM_COPIED_BOXES])
+        if needed_bytes(nest, tile, moving) > s.limit_bytes:
+            return np.inf
+    return tile_cost(s.estimate, s.room)
