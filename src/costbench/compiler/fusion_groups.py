@@ -162,6 +162,15 @@ def reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
 
 
 @compiled
+def _reads(reads: GroupReads, source: int, user: int) -> bool:
+    """Whether an instruction reads the value of another."""
+    for i in range(reads.offsets[source], reads.offsets[source + 1]):
+        if reads.user[i] == user:
+            return True
+    return False
+
+
+@compiled
 def _fits(g: Groups, shaping: Shaping, first: int, second: int) -> bool:
     if shaping.anchor[first] != NOWHERE and shaping.anchor[second] != NOWHERE:
         return False
@@ -266,7 +275,7 @@ def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: IntArra
                 continue
             done = False
             if tried[edge] < max(version[first], version[second]):
-                if reads_any(g, reads, first, second):
+                if _reads(reads, sources[edge], users[edge]) or reads_any(g, reads, first, second):
                     done = fuse(g, reads, shaping, first, second)
                 elif reads_any(g, reads, second, first):
                     done = fuse(g, reads, shaping, second, first)

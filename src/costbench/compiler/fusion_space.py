@@ -30,7 +30,7 @@ from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution
 from costbench.hlo.fingerprint import ModuleFingerprints
 from costbench.hlo.module import HloModule
 
-_FEWEST_CHANGES = 0.01
+_FEWEST_CHANGES = 0.05
 _MOST_CHANGES = 0.5
 
 
