@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from costbench.datasets.record_types import RECORD_TYPES
@@ -18,3 +20,14 @@ def test_every_column_is_documented_and_little_endian() -> None:
             assert column.key.endswith("_offsets") == (column.offsets_into is not None)
             assert column.key.endswith("_ns") == (column.unit == "ns")
         assert record.column(record.runtime).unit == "ns"
+
+
+def test_the_data_dictionary_lists_every_column(repository: Path) -> None:
+    page = (repository / "docs" / "data.md").read_text()
+    for record in RECORD_TYPES.values():
+        for column in record.columns:
+            shape = f"`[{', '.join(column.shape)}]`"
+            row = (
+                f"| `{column.key}` | {column.dtype.lstrip('<|')} {shape} | {column.unit} | {column.meaning} |"
+            )
+            assert row in page
