@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import platform
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from costbench.training.callbacks import BestModel, EpochReport, Patience, resumable
+from costbench.training.callbacks import BestModel, EpochReport, FreedMemory, Patience, resumable
 
 
 def trainer(value: float, epoch: int) -> Any:
@@ -88,6 +90,22 @@ def test_every_epoch_is_reported_by_its_last_step() -> None:
     rows = Rows()
     EpochReport(rows).on_train_epoch_end(trainer(0.5, 1), SimpleNamespace())  # type: ignore[arg-type]
     assert rows == [(20, {"metric": 0.5, "other": 2.0})]
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_holes_of_the_heap_go_back_to_the_system() -> None:
+    # Blocks of the heap, not mapped one by one; every tenth stays, so nothing is freed at the end.
+    blocks = [bytearray(b"x" * 100_000) for _ in range(1000)]
+    kept = blocks[::10]
+    del blocks
+    before = resident_bytes()
+    FreedMemory().on_train_epoch_end(trainer(0.5, 1), SimpleNamespace())  # type: ignore[arg-type]
+    assert before - resident_bytes() > 50_000_000
+    assert len(kept) == 100
 
 
 def test_a_damaged_resume_point_is_put_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

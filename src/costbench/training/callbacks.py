@@ -7,9 +7,11 @@ where an uninterrupted one would have.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -94,6 +96,18 @@ class Patience(pl.Callback):
     def _check(self, trainer: pl.Trainer, last_epoch: int) -> None:
         if self._best.best is not None and last_epoch - self._best.epoch >= self._epochs:
             trainer.should_stop = True
+
+
+class FreedMemory(pl.Callback):
+    """Gives memory that was freed back to the system after every epoch, where the C library is glibc.
+
+    Batches differ in size, so the heap of a long training is full of holes, and would grow for epochs.
+    """
+
+    def on_train_epoch_end(self, _trainer: pl.Trainer, _module: pl.LightningModule) -> None:
+        # Other C libraries have no such function, and Windows not even a handle of the process.
+        with suppress(AttributeError, OSError, TypeError):
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 class ResumePoint(pl.Callback):

@@ -29,6 +29,7 @@ from costbench.training.batch_sampler import BatchSampler, BatchSpec, SampleSour
 from costbench.training.callbacks import (
     BestModel,
     EpochReport,
+    FreedMemory,
     MetricLogger,
     Patience,
     ResumePoint,
@@ -185,6 +186,7 @@ def _trainer(spec: TrainSpec, callbacks: list[pl.Callback], resume: Path, *, pro
     callbacks = [
         *callbacks,
         *([TQDMProgressBar(refresh_rate=max(1, spec.batch.per_epoch // 20))] if progress else []),
+        FreedMemory(),
         ResumePoint(resume),
     ]
     return pl.Trainer(
