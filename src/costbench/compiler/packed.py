@@ -233,7 +233,8 @@ def _completed(ints: IntArray, given: FloatArray) -> FloatArray:
     first = 1 + 3 * ints[_NUM_LOOPS] + 6 * ints[_NUM_TRANSFERS]
     num_axes = (len(given) - first) // _GIVEN_AXIS_COLUMNS
     floats = np.zeros(first + num_axes * _AXIS_COLUMNS)
-    floats[:first] = given[:first]
+    for place in range(first):
+        floats[place] = given[place]
     nest = unpacked(ints, floats)
     for a in range(num_axes):
         for column in range(_GIVEN_AXIS_COLUMNS):
@@ -241,10 +242,11 @@ def _completed(ints: IntArray, given: FloatArray) -> FloatArray:
         _complete_axis(nest, a)
     for box in range(ints[_NUM_BOXES]):
         for a in range(nest.boxes[box, FIRST_AXIS], nest.boxes[box + 1, FIRST_AXIS]):
-            for column in (LOOP, WINDOW_LOOP):
-                loop = int(nest.axes[a, column])
-                if loop != NO_LOOP:
-                    nest.boxes[box, MASK] |= 1 << loop
+            loop, window_loop = int(nest.axes[a, LOOP]), int(nest.axes[a, WINDOW_LOOP])
+            if loop != NO_LOOP:
+                nest.boxes[box, MASK] |= 1 << loop
+            if window_loop != NO_LOOP:
+                nest.boxes[box, MASK] |= 1 << window_loop
     floats[0] = _bound_bytes(nest)
     return floats
 

@@ -94,5 +94,6 @@ def _add_up(
             other = node
             while nodes[other, POSITION] != subject:
                 other = other - 1 if other else len(nodes) - 1
-            result[when, nodes[other, NODE_BOX]] += amounts[position, place]
+            for kind in range(amounts.shape[2]):
+                result[when, nodes[other, NODE_BOX], kind] += amounts[position, place, kind]
     return True

@@ -171,7 +171,7 @@ class TileSpace:
         for per_sample in tries:
             draws = min(self.size, per_sample * count)
             raw = rng.integers(2**64, size=draws, dtype=np.uint64)
-            found = _drawn(nest.ints, nest.floats, candidates, raw, limit, count)
+            found = np.sort(_drawn(nest.ints, nest.floats, candidates, raw, limit, count))
             if len(found) == count or draws == self.size or per_sample == _MANY_DRAWS:
                 return found
         ids = self.legal_ids()
@@ -258,7 +258,7 @@ def _drawn(
     limit_bytes: float,
     count: int,
 ) -> IntArray:
-    """Up to `count` legal numbers, ascending, from as many draws without replacement as there are raw bits.
+    """Up to `count` legal numbers from as many draws without replacement as there are raw bits.
 
     The first places of a random permutation (Fisher and Yates), of which only the numbers that have moved are
     kept, in a hash table. Numbers of a space of N are equally likely to N / 2^64.
@@ -286,7 +286,7 @@ def _drawn(
             num_found += 1
             if num_found == count:
                 break
-    return np.sort(found[:num_found])
+    return found[:num_found].copy()
 
 
 @compiled_step

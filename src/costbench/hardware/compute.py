@@ -15,7 +15,6 @@ from costbench.compiled import compiled_step
 from costbench.compiler.footprint import Tile
 from costbench.compiler.loop_nest import LoopNest
 from costbench.compiler.packed import PackedNest, pack
-from costbench.compiler.packed_work import EVERY_ITERATION, EVERY_RESULT
 from costbench.hardware.matrix_unit import matrix_time, pack_contraction
 from costbench.hardware.vector_unit import VectorRates, vector_ns, vector_work
 
@@ -72,8 +71,5 @@ def compute_time(
 ) -> ComputeTime:
     """Prices the work of one full tile, whose sizes are known."""
     matrix = matrix_time(nest, contraction, tile, moving, machine)
-    return ComputeTime(
-        matrix.matrix_ns,
-        matrix.vector_ns + vector_ns(rates, EVERY_ITERATION, tile),
-        vector_ns(rates, EVERY_RESULT, tile),
-    )
+    every, after = vector_ns(rates, tile)
+    return ComputeTime(matrix.matrix_ns, matrix.vector_ns + every, after)

@@ -184,47 +184,61 @@ def matrix_time(
     if len(contraction) == 0:
         return MatrixTime(0.0, 0.0)
     cycle = machine[CYCLE_NS]
-    taps = max(_product(contraction, tile, _TAPS) / contraction[_SKIPPED], 1.0)
-    depth = _product(contraction, tile, _DEPTH) if contraction[_CUTS_DEPTH] else contraction[_GROUP_DEPTH]
-    cycles, shifts = _matrix_cycles(contraction, tile, taps, depth, machine)
+    size = _product_size(contraction, tile)
+    cycles, shifts = _matrix_cycles(contraction, size, machine)
     sums = 0.0
     if moving >> nest.head[NUM_OUTPUT_LOOPS]:
         sums = tile.sizes[nest.head[RESULT_BOX]] * machine[ACCUMULATE_CYCLES]
     if contraction[_NUM_GROUPS] > 1.0:
         # A multiply and an add per product, features in lanes; rows (or, where they are summed, batches) fill
         # the sublanes: how depthwise convolutions run.
-        positions = _product(contraction, tile, _ROWS) * taps * depth
-        columns = np.ceil(_product(contraction, tile, _COLUMNS) / LANES)
-        direct = 2.0 * np.ceil(positions / SUBLANES) * columns * machine[VECTOR_CYCLES]
+        registers = np.ceil(size.rows * size.taps * size.depth / SUBLANES) * np.ceil(size.columns / LANES)
+        direct = 2.0 * registers * machine[VECTOR_CYCLES]
         if direct < cycles:
             return MatrixTime(0.0, (direct + sums) * cycle)
     drain = machine[CONVOLUTION_DRAIN_NS if contraction[_IS_SPATIAL] else DOT_DRAIN_NS]
     return MatrixTime(cycles * cycle + drain, (shifts + sums) * cycle)
 
 
+class ProductSize(NamedTuple):
+    """Elements of a full tile along the loops of each role, see `ContractionRoles`."""
+
+    rows: float
+    columns: float
+    depth: float
+    taps: float
+    batch: float
+
+
 @compiled_step
-def _matrix_cycles(
-    contraction: FloatArray, tile: Tile, taps: float, depth: float, machine: FloatArray
-) -> tuple[float, float]:
+def _product_size(contraction: FloatArray, tile: Tile) -> ProductSize:
+    rows, columns, depth, taps, batch = 1.0, 1.0, 1.0, 1.0, 1.0
+    for loop in range(len(tile.full)):
+        roles, elements = int(contraction[_FIRST_ROLES + loop]), tile.full[loop]
+        rows *= elements if roles >> _ROWS & 1 else 1.0
+        columns *= elements if roles >> _COLUMNS & 1 else 1.0
+        depth *= elements if roles >> _DEPTH & 1 else 1.0
+        taps *= elements if roles >> _TAPS & 1 else 1.0
+        batch *= elements if roles >> _BATCH & 1 else 1.0
+    if not contraction[_CUTS_DEPTH]:
+        depth = contraction[_GROUP_DEPTH]
+    return ProductSize(rows, columns, depth, max(taps / contraction[_SKIPPED], 1.0), batch)
+
+
+@compiled_step
+def _matrix_cycles(contraction: FloatArray, product: ProductSize, machine: FloatArray) -> tuple[float, float]:
     """Cycles of the matrix units, and of shifting rows under a window."""
     size = machine[MXU_SIZE]
-    rows = np.ceil(_product(contraction, tile, _ROWS) / SUBLANES) * SUBLANES
-    columns = _product(contraction, tile, _COLUMNS)
-    groups = max(columns / contraction[_GROUP_COLUMNS], 1.0) if contraction[_NUM_GROUPS] > 1.0 else 1.0
-    blocks = np.ceil(depth / size) * np.ceil(min(columns, contraction[_GROUP_COLUMNS]) / size)
-    passes = groups * taps * blocks * _product(contraction, tile, _BATCH)
+    rows = np.ceil(product.rows / SUBLANES) * SUBLANES
+    columns = min(product.columns, contraction[_GROUP_COLUMNS])
+    groups = 1.0
+    if contraction[_NUM_GROUPS] > 1.0:
+        groups = max(product.columns / contraction[_GROUP_COLUMNS], 1.0)
+    blocks = np.ceil(product.depth / size) * np.ceil(columns / size)
+    passes = groups * product.taps * blocks * product.batch
     cycles = passes * max(rows, machine[WEIGHT_LOAD_CYCLES]) / machine[NUM_MXUS]
     shifts = 0.0
     if contraction[_WINDOW_IN_SUBLANES]:
-        shifts = (taps - 1.0) * rows * np.ceil(depth / size) * _SHIFT_SHARE * machine[ROW_MOVE_CYCLES]
+        moved = (product.taps - 1.0) * rows * np.ceil(product.depth / size)
+        shifts = moved * _SHIFT_SHARE * machine[ROW_MOVE_CYCLES]
     return cycles, shifts
-
-
-@compiled_step
-def _product(contraction: FloatArray, tile: Tile, role: int) -> float:
-    """Elements that the loops of a role cover together in a full tile."""
-    result = 1.0
-    for loop in range(len(tile.full)):
-        if int(contraction[_FIRST_ROLES + loop]) >> role & 1:
-            result *= tile.full[loop]
-    return result

@@ -18,7 +18,7 @@ from costbench.compiler.footprint import Tile
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import SUBLANES
 from costbench.compiler.packed import Packed
-from costbench.compiler.packed_work import WorkTable, work_per_box, work_table
+from costbench.compiler.packed_work import EVERY_ITERATION, EVERY_RESULT, WorkTable, work_per_box, work_table
 from costbench.hardware.machine import (
     CROSS_LANE_NS,
     CROSS_SUBLANE_NS,
@@ -121,12 +121,13 @@ def vector_rates(amounts: FloatArray, machine: FloatArray) -> VectorRates:
 
 
 @compiled_step
-def vector_ns(rates: VectorRates, when: int, tile: Tile) -> float:
-    """Nanoseconds that the vector unit works on one tile, every iteration or every result."""
-    total = rates.fixed_ns[when]
+def vector_ns(rates: VectorRates, tile: Tile) -> tuple[float, float]:
+    """Nanoseconds that the vector unit works on one tile: every iteration, and every result."""
+    every, after = rates.fixed_ns[EVERY_ITERATION], rates.fixed_ns[EVERY_RESULT]
     for box in range(len(tile.sizes)):
-        total += rates.register_ns[when, box] * tile.sizes[box]
-    return float(total)
+        every += rates.register_ns[EVERY_ITERATION, box] * tile.sizes[box]
+        after += rates.register_ns[EVERY_RESULT, box] * tile.sizes[box]
+    return every, after
 
 
 def _describe(kernel: Kernel, position: int) -> list[tuple[int, VectorAmounts]]:

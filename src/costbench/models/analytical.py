@@ -118,7 +118,7 @@ def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I
     room, following = new_cost_room(estimate), np.zeros(num_loops, dtype=np.int64)
     s = _Search(estimate, candidates, limit_bytes, room, places[0], places[1], places[2], places[3])
     points = _lay_grid(s)
-    cost, phase = np.inf, _GRID
+    cost, phase = np.inf, int(_GRID)  # not a literal: `_propose` is compiled once
     while True:
         moves = points + 1
         if phase != _GRID:
@@ -130,17 +130,24 @@ def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I
             found = _cost_of_tried(s)
             if found < lowest:
                 lowest = found
-                following[:] = s.tried
+                _assign(following, s.tried)
         if lowest < cost:
-            s.best[:], cost, phase = following, lowest, _ONE_LOOP
+            cost, phase = lowest, int(_ONE_LOOP)
+            _assign(s.best, following)
         elif phase == _TWO_LOOPS or cost == np.inf:
             break
         else:
-            phase = _TWO_LOOPS
+            phase = int(_TWO_LOOPS)
     for loop in range(num_loops):
         place = s.candidates.offsets[loop] + s.best[loop]
         s.extents[loop] = s.candidates.values[place] if cost < np.inf else 0
     return s.extents.copy()
+
+
+@compiled_step
+def _assign(places: IntArray, others: IntArray) -> None:
+    for loop in range(len(places)):
+        places[loop] = others[loop]
 
 
 @compiled_step
@@ -167,8 +174,7 @@ def _lay_grid(s: _Search) -> int:
 @compiled_step
 def _propose(s: _Search, phase: int, move: int) -> bool:
     """Sets the tile to look at; False if there is no such move."""
-    for loop in range(len(s.best)):
-        s.tried[loop] = s.best[loop]
+    _assign(s.tried, s.best)
     if phase == _GRID:
         _propose_grid_point(s, move)
         return True
