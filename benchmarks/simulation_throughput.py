@@ -2,7 +2,8 @@
 
 Over the kernels of some programs: tile spaces listed, tiles drawn, priced, and measured, timed one by one and
 together. The baseline prices one tile at a time with the same code, on as many tiles as it manages in a few
-seconds; the ratio of the two rates says what vectorisation over the tiles of a kernel brings.
+seconds; the ratio of the two rates says what pricing the tiles of a kernel in one call brings. Also timed:
+the compiler's own choice of a tile and its measurement, which is all that a fused kernel needs.
 
     python -m benchmarks.simulation_throughput
     python -m benchmarks.simulation_throughput --programs alexnet_b128_train_f32 --tiles 20000 --json out.json
@@ -27,6 +28,7 @@ from costbench.compiler.tiling import TileSpace, tile_space
 from costbench.hardware.device import Device
 from costbench.hardware.simulator import simulate, simulate_nest
 from costbench.hlo.reader import module_from_bytes
+from costbench.models.analytical import AnalyticalModel
 from costbench.rng import stream
 from costbench.target import Target, load_target
 
@@ -50,6 +52,7 @@ class Throughput:
         lower_ms_per_kernel: from a kernel to its tile space.
         draw_ms_per_kernel: legal tiles listed or drawn.
         measure_ms_per_kernel: priced, with noise, failures and the minimum of three.
+        choose_ms_per_kernel: for freshly lowered kernels: the compiler's tile chosen, and measured once.
         simulated_per_second: pricing alone.
         end_to_end_per_second: lowering, drawing and measuring.
         tile_by_tile_per_second: the baseline.
@@ -61,6 +64,7 @@ class Throughput:
     lower_ms_per_kernel: float
     draw_ms_per_kernel: float
     measure_ms_per_kernel: float
+    choose_ms_per_kernel: float
     simulated_per_second: float
     end_to_end_per_second: float
     tile_by_tile_per_second: float
@@ -100,12 +104,23 @@ def throughput(
 
     drawn = draw()
     work = [(s.nest, s.extents(ids)) for s, ids in zip(spaces, drawn, strict=True)]
-    device = Device(target)
+    device, model = Device(target), AnalyticalModel(target.architecture)
+    fingerprints = [kernel.fingerprint for kernel in kernels]
+
+    def choose(fresh: Sequence[TileSpace]) -> None:
+        chosen = [model.choose(space) for space in fresh]
+        device.measure_kernels([space.nest for space in fresh], chosen, fingerprints)
+
+    choose(spaces)
+    for nest, extents in work:
+        device.measure_nest(nest, extents[:1])  # nobody waits for the compiler in what is timed
     num_samples = sum(len(ids) for ids in drawn)
     lower_s = seconds(lambda: [tile_space(kernel, target.architecture) for kernel in kernels], repeats)
     draw_s = seconds(draw, repeats)
     simulate_s = seconds(lambda: [simulate_nest(nest, e, target) for nest, e in work], repeats)
     measure_s = seconds(lambda: [device.measure_nest(nest, e) for nest, e in work], repeats)
+    lowered = [[tile_space(kernel, target.architecture) for kernel in kernels] for _ in range(repeats)]
+    choose_s = seconds(lambda: choose(lowered.pop()), repeats)
     baseline = tile_by_tile(spaces, drawn, target, baseline_s)
     per_kernel = 1e3 / len(kernels)
     return Throughput(
@@ -114,6 +129,7 @@ def throughput(
         lower_ms_per_kernel=lower_s * per_kernel,
         draw_ms_per_kernel=draw_s * per_kernel,
         measure_ms_per_kernel=measure_s * per_kernel,
+        choose_ms_per_kernel=choose_s * per_kernel,
         simulated_per_second=num_samples / simulate_s,
         end_to_end_per_second=num_samples / (lower_s + draw_s + measure_s),
         tile_by_tile_per_second=baseline,
@@ -153,6 +169,7 @@ def main(arguments: Sequence[str]) -> None:
         f"  lowering {found.lower_ms_per_kernel:.3f}, drawing tiles {found.draw_ms_per_kernel:.3f}, ", end=""
     )
     print(f"measuring {found.measure_ms_per_kernel:.3f}")
+    print(f"  choosing and measuring one tile {found.choose_ms_per_kernel:.3f}")
     print(f"tiles priced a second:                   {found.simulated_per_second:>12,.0f}")
     print(f"lowered, drawn and measured a second:    {found.end_to_end_per_second:>12,.0f}")
     print(f"baseline, tile by tile, a second:        {found.tile_by_tile_per_second:>12,.0f}")
