@@ -16,7 +16,7 @@ from tests.pipelines.workplace import PROGRAMS, REPOSITORY, TINY, environment, w
 
 pytestmark = pytest.mark.pipeline
 _TILE = {"max_tiles_per_kernel": 40, "max_kernels_per_program": 0, "seed": 0}
-_GENERATE = {"programs": list(PROGRAMS[2:4]), "tile": _TILE}
+_GENERATE = {"tasks": ["tile"], "programs": list(PROGRAMS[2:4]), "tile": _TILE}
 # The first shard has 1034 samples of 16 bytes.
 _LARGEST_FILE = 12_000
 

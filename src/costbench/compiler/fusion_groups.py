@@ -164,10 +164,10 @@ def reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
 @compiled
 def _reads(reads: GroupReads, source: int, user: int) -> bool:
     """Whether an instruction reads the value of another."""
+    found = False
     for i in range(reads.offsets[source], reads.offsets[source + 1]):
-        if reads.user[i] == user:
-            return True
-    return False
+        found |= reads.user[i] == user
+    return found
 
 
 @compiled

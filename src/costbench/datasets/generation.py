@@ -7,7 +7,9 @@ What a task makes is told in `tile_generation` and its neighbours; here is how t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +23,7 @@ from costbench.workers import Backend, run_each
 
 __all__ = ["Backend", "OnDone", "ShardSummary", "Task", "generate", "write_compiled_program"]
 _ZSTD_LEVEL = 10
+_OBJECTS_PER_COLLECTION = 100_000
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,20 @@ def _key(task: Task) -> str:
 
 
 def _make(task: Task) -> tuple[ShardSummary, ...]:
-    task.make()
+    with _rare_collections():
+        task.make()
     return task.summaries()
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Compiling makes millions of small objects in hardly any circles: looking for these is a fifth of it."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_PER_COLLECTION, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _tell(listener: OnDone | None, summaries: Sequence[ShardSummary]) -> None:
