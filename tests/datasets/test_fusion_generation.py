@@ -180,7 +180,12 @@ def test_limits_on_kernels_and_time_end_the_search(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("max_configs", 0), ("max_kernels_per_program", -1), ("max_seconds_per_program", -1.0)],
+    [
+        ("max_configs", 0),
+        ("max_kernels_per_program", -1),
+        ("max_seconds_per_program", -1.0),
+        ("max_instructions", -1),
+    ],
 )
 def test_impossible_limits_are_refused(field: str, value: float) -> None:
     with pytest.raises(ValueError, match=field):

@@ -47,19 +47,21 @@ class FusionParams:
             no limit.
         max_seconds_per_program: the same for time; 0 for no limit. A limit in seconds makes the data depend
             on the speed of the machine; shards say how many configs were tried.
+        max_instructions: larger programs are left out; 0 for none.
         seed: of the draws and of the device's noise.
     """
 
     max_configs: int = 1000
     max_kernels_per_program: int = 0
     max_seconds_per_program: float = 0.0
+    max_instructions: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.max_configs < 1:
             raise ValueError("max_configs: at least 1, the default")
-        if self.max_kernels_per_program < 0 or self.max_seconds_per_program < 0:
-            raise ValueError("max_kernels_per_program, max_seconds_per_program: at least 0")
+        if min(self.max_kernels_per_program, self.max_seconds_per_program, self.max_instructions) < 0:
+            raise ValueError("max_kernels_per_program, max_seconds_per_program, max_instructions: at least 0")
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,8 @@ def _tile_tasks(p: _Program, section: GenerateParams) -> list[Task]:
 def _fusion_tasks(p: _Program, section: GenerateParams) -> list[Task]:
     entry = p.entry
     params = section.fusion
+    if 0 < params.max_instructions < entry.instructions:
+        return []
     return [FusionTask(entry.name, entry.application, p.data, p.targets, params, p.folder, AnalyticalModel)]
 
 
