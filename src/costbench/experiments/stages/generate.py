@@ -40,6 +40,7 @@ _CODE = (
     "datasets/storage",
     "datasets/tile_generation",
     "models/analytical",
+    "models/analytical_cost",
     "chips",
     "compiled",
     "target",
