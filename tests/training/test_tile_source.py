@@ -130,3 +130,18 @@ def outcome(result: FitResult) -> tuple[float, int, int, dict[str, bytes]]:
 def test_a_missing_shard_is_named(data: Path) -> None:
     with pytest.raises(DataError, match="nothing_here"):
         TileSource(data, ["nothing_here"], "tpu_v3", TARGET.architecture)
+
+
+def test_reading_ahead_fills_the_cache_and_changes_nothing(data: Path) -> None:
+    plain, ahead = source(data), source(data)
+    ahead.read_ahead()
+    assert len(ahead._cache) == len(ahead)
+    for index in range(len(plain)):
+        assert (plain[index].runtime_ns == ahead[index].runtime_ns).all()
+        assert (plain[index].config_features == ahead[index].config_features).all()
+
+
+def test_reading_ahead_stops_at_the_budget(data: Path) -> None:
+    small = source(data, cache_bytes=20_000)
+    small.read_ahead()
+    assert 1 <= len(small._cache) < len(small)

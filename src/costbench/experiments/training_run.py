@@ -137,6 +137,8 @@ def train_cell(task: CellTask) -> CellResult:
         TileSource(task.data, names, task.cell.chip, architecture, cache_bytes=cache_bytes)
         for names in (task.split.train, task.split.validation)
     )
+    train.read_ahead()
+    validation.read_ahead()
     spec = replace(task.spec, seed=task.cell.seed)
     history = History(task.folder / HISTORY, spec.batch.per_epoch)
     with _tracked(task, spec) as run:

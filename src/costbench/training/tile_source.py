@@ -77,6 +77,17 @@ class TileSource:
         self._cache.move_to_end(index)
         return self._cache[index]
 
+    def read_ahead(self) -> None:
+        """Featurises kernels program by program, until the budget is used up.
+
+        A program is parsed once for all of its kernels; in the order in which training draws kernels, it
+        would be parsed again and again.
+        """
+        for index in range(len(self)):
+            if self._cached_bytes >= self._cache_bytes:
+                return
+            self[index]
+
     def _featurise(self, index: int) -> KernelSamples:
         shard, place = self._places[index]
         measured = self._shards[shard].kernel(place)
