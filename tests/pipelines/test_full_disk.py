@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,16 +25,16 @@ def _profile(folder: Path, name: str, out: Path) -> Path:
     return folder / write_profile(folder, name, {**TINY, "generate": _GENERATE, "run": run})
 
 
-def _generate(params: Path, before: Callable[[], object] | None = None) -> subprocess.CompletedProcess[str]:
+def _generate(params: Path, under: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """The generator, started by the command `under`."""
     return subprocess.run(
-        [sys.executable, "pipelines/generate.py", "--params", str(params)],
+        [*under, sys.executable, "pipelines/generate.py", "--params", str(params)],
         cwd=REPOSITORY,
         env=environment(REPOSITORY, PYTHONPATH=os.pathsep.join(path for path in sys.path if path)),
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
-        preexec_fn=before,
     )
 
 
@@ -66,10 +65,10 @@ def test_a_file_that_must_not_grow(tmp_path: Path) -> None:
     out = tmp_path / "out"
     params = _profile(tmp_path, "limited", out)
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
-
-    _check_failed(_generate(params, limit), out, "File too large")
+    # Not `preexec_fn`: it forks this process, and JAX, where another test has loaded it, forbids that.
+    limit = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); os.execv(sys.argv[1], sys.argv[1:])"
+    under = (sys.executable, "-c", limit.format(_LARGEST_FILE))
+    _check_failed(_generate(params, under), out, "File too large")
     _check_goes_on(params, out)
 
 
