@@ -16,7 +16,7 @@ from costbench.artifacts import digest_files
 from costbench.params import load_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STAGES = ("generate", "split", "train", "evaluate", "report")
+STAGES = ("generate", "split", "features", "train", "evaluate", "report")
 PROGRAMS = (
     "convdraw_b16_infer_f32",
     "mobilenet_b32_infer_f32",

@@ -30,8 +30,8 @@ from costbench.workers import Backend, run_each
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
 _CODE = (
-    "hlo", "compiler", "features", "training", "models", "metrics", "target", "rng",
-    "datasets/tile_kernels", "experiments/training_run",
+    "features", "training", "models", "metrics", "rng", "datasets/feature_columns", "datasets/storage",
+    "experiments/training_run",
 )  # fmt: skip
 
 
@@ -42,9 +42,9 @@ class TrainParams:
     Attributes:
         tasks: decisions to learn about.
         splits: of the stage `split`.
-        chips: of the stage `generate`.
+        chips: of the stage `features`, by name.
         seeds: one training run each.
-        cache_mb: memory for featurised kernels, per process.
+        cache_mb: memory for kernels that are read again and again, per process.
         model: network, loss, batches and optimiser; its seed stays 0, for `seeds` say which.
     """
 
@@ -72,8 +72,8 @@ def run(params: Path) -> None:
     """
     workspace = load_workspace(params)
     section = load_section(params, "train", TrainParams)
-    split = read_identity(workspace.stage("split"))
-    identity = identify(section, split.data_digest, split)
+    split, features = (read_identity(workspace.stage(name)) for name in ("split", "features"))
+    identity = identify(section, split.data_digest, split, features)
     cells = grid(section.tasks, section.splits, section.chips, section.seeds)
     folder = workspace.stage("train")
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -99,7 +99,7 @@ def _task(cell: Cell, section: TrainParams, workspace: Workspace, identity: Stag
     run_name = f"{workspace.name}/{cell.name}"
     return CellTask(
         cell=cell,
-        data=workspace.stage("generate"),
+        features=workspace.stage("features"),
         split=read_split(workspace.stage("split") / f"{cell.split}.json"),
         spec=section.model,
         folder=workspace.stage("train") / cell.name,
