@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_bytes
-from costbench.compiler.fusion_space import CutKernels, FusionSpace, fusion_space
+from costbench.compiler.fusion_space import CutKernels, FusionSpace
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.program import PreparedProgram
 from costbench.datasets.fusion_pricing import FusionPricing, PricedKernels
 from costbench.datasets.fusion_shards import (
     finished_parts,
@@ -25,11 +26,10 @@ from costbench.datasets.fusion_shards import (
     progress_of,
     write_part,
 )
-from costbench.datasets.generation import ShardSummary, write_compiled_program
+from costbench.datasets.generation import ShardSummary, SharedProgram
 from costbench.datasets.record_types import FUSION_GENERATOR_VERSION
 from costbench.datasets.tile_kernels import compiled_program_path
 from costbench.datasets.tile_model import TileModelOn
-from costbench.hlo.reader import module_from_bytes
 from costbench.params import digest
 from costbench.rng import stream
 from costbench.target import Target
@@ -97,6 +97,11 @@ class FusionTask:
         return tuple(found)
 
     @property
+    def group(self) -> str:
+        """The compiled program, which other tasks of the data set start from, too."""
+        return str(compiled_program_path(self.folder, self.name))
+
+    @property
     def weight(self) -> int:
         """Larger programs take longer."""
         return len(self.program)
@@ -121,7 +126,7 @@ class FusionTask:
             for target in self.targets
         )
 
-    def make(self) -> None:
+    def make(self, shared: SharedProgram | None = None) -> None:
         """Draws configs, cuts, drops what is known, prices and writes, part by part.
 
         Raises:
@@ -129,9 +134,9 @@ class FusionTask:
             UnsupportedKernelError: for a kernel that cannot be lowered or priced; none is skipped silently.
             DataError: if a file cannot be written.
         """
-        space = fusion_space(module_from_bytes(self.program, where=self.name), self.name)
-        write_compiled_program(compiled_program_path(self.folder, self.name), space.module)
-        search = _Search(self, space)
+        path = compiled_program_path(self.folder, self.name)
+        program = (shared or SharedProgram()).prepared(self.program, self.name, path)
+        search = _Search(self, program)
         while not search.complete:
             search.make_part()
 
@@ -159,8 +164,8 @@ class _Search:
         complete: whether the last part is written.
     """
 
-    def __init__(self, task: FusionTask, space: FusionSpace) -> None:
-        self._task, self._space = task, space
+    def __init__(self, task: FusionTask, program: PreparedProgram) -> None:
+        self._task, self._program, self._space = task, program, FusionSpace(program)
         chips = [target.name for target in task.targets]
         before = progress_of(task.folder, chips, task.name, task.key)
         self._part, self._config = before.parts, before.num_configs
@@ -173,7 +178,7 @@ class _Search:
     def make_part(self) -> None:
         """Tries configs until a part is full or the search ends, and writes it."""
         task = self._task
-        pricing = FusionPricing(self._space.module, task.targets, task.model_on, task.params.seed)
+        pricing = FusionPricing(self._program.lowering, task.targets, task.model_on, task.params.seed)
         while not self._is_over() and pricing.num_kernels < KERNELS_PER_PART:
             self._try(self._config, pricing)
             self._config += 1
