@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +18,7 @@ import zstandard
 
 from costbench.artifacts import write_bytes
 from costbench.compiler.program import PreparedProgram
+from costbench.datasets.shard_summary import ShardSummary
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
@@ -35,29 +35,6 @@ __all__ = [
 ]
 _ZSTD_LEVEL = 10
 _OBJECTS_PER_COLLECTION = 100_000
-
-
-@dataclass(frozen=True)
-class ShardSummary:
-    """What a shard holds.
-
-    Attributes:
-        task: what is decided: `tile`, `fusion` or `layout`.
-        name: of the program.
-        chip: it ran on.
-        num_kernels: unique kernels that have samples.
-        num_samples: decisions that ran.
-        num_failed: compiles that failed.
-        device_seconds: accelerator time charged.
-    """
-
-    task: str
-    name: str
-    chip: str
-    num_kernels: int
-    num_samples: int
-    num_failed: int
-    device_seconds: float
 
 
 class SharedProgram:

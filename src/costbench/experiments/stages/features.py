@@ -10,7 +10,7 @@ from typing import Literal
 from costbench.artifacts import digest_files, remove_stale_temporaries
 from costbench.datasets.feature_columns import FEATURES_VERSION
 from costbench.datasets.fusion_kernels import FusionKernels, fusion_parts
-from costbench.datasets.generation import ShardSummary
+from costbench.datasets.shard_summary import ShardSummary
 from costbench.datasets.storage import Shard
 from costbench.datasets.tile_kernels import (
     CompiledPrograms,
