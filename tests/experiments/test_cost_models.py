@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,10 @@ from costbench.experiments.cost_models import COST_MODELS, ModelSources
 from costbench.target import load_target
 from tests.experiments.kernels import all_tiles, tanh_kernel
 
-SOURCES = ModelSources(load_target("tpu_v2").architecture, {}, (0, 5))
+SOURCES = ModelSources(load_target("tpu_v2").architecture, (0, 5))
 
 
-@pytest.mark.parametrize("name", sorted(set(COST_MODELS) - {"learned"}))
+@pytest.mark.parametrize("name", sorted(COST_MODELS))
 def test_costs_are_finite_and_do_not_depend_on_company(name: str) -> None:
     kernel, tiles = tanh_kernel(), all_tiles(tanh_kernel())
     for predict in COST_MODELS[name](SOURCES).values():
@@ -25,9 +23,8 @@ def test_costs_are_finite_and_do_not_depend_on_company(name: str) -> None:
 
 
 def test_seeds() -> None:
-    assert {name: tuple(build(SOURCES)) for name, build in COST_MODELS.items() if name != "learned"} == {
+    assert {name: tuple(build(SOURCES)) for name, build in COST_MODELS.items()} == {
         "analytical": (0,),
         "iterations": (0,),
         "random": (0, 5),
     }
-    assert COST_MODELS["learned"](ModelSources(SOURCES.architecture, dict[int, Path](), ())) == {}

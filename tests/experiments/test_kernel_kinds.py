@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from costbench.compiler.kernel import kernel_from_module
-from costbench.experiments.kernel_kinds import KINDS, kind_of
+from costbench.experiments.kernel_kinds import KINDS, kernel_kind
 from costbench.hlo.builder import ModuleBuilder
 
 
@@ -35,5 +35,5 @@ def test_kinds(name: str) -> None:
     build, expected = CASES[name]
     builder = ModuleBuilder("kernel")
     build(builder, builder.parameter("f32[64,128]"))
-    assert kind_of(kernel_from_module(builder.build())) == expected
+    assert kernel_kind(kernel_from_module(builder.build())) == expected
     assert expected in KINDS

@@ -18,9 +18,11 @@ from costbench.features.feature_shards import FeatureShard, feature_path, write_
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
 from costbench.hlo.reader import read_module
+from costbench.models.analytical import AnalyticalModel
 from costbench.target import load_target
 
 ARCHITECTURE = load_target("tpu_v3").architecture
+MODEL = AnalyticalModel(ARCHITECTURE)
 METADATA: dict[str, object] = {"program": "p", "application": "A"}
 
 
@@ -28,6 +30,8 @@ METADATA: dict[str, object] = {"program": "p", "application": "A"}
 class Item:
     kernel: Kernel
     fingerprint: str
+    runs: int
+    space_size: int
     tile_sizes: TileSizes
     runtime_ns: np.ndarray
 
@@ -42,14 +46,14 @@ def items(repository: Path) -> list[Item]:
         space = tile_space(kernel, ARCHITECTURE)
         ids = space.legal_ids()[: index + 1]
         runtimes = np.arange(1, len(ids) + 1, dtype=np.int64) * (index + 1)
-        made.append(Item(kernel, f"{index:032x}", space.decode(ids), runtimes))
+        made.append(Item(kernel, f"{index:032x}", index, space.size, space.decode(ids), runtimes))
     return made
 
 
 @pytest.fixture(scope="module")
 def shard(items: list[Item], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("features") / "p.shard"
-    write_features(path, items, program_features(items[0].kernel.module), METADATA)
+    write_features(path, items, program_features(items[0].kernel.module), MODEL, METADATA)
     return path
 
 
@@ -73,8 +77,13 @@ def test_tile_sizes_and_runtimes_are_those_measured(items: list[Item], shard: Pa
         np.testing.assert_array_equal(sizes.kernel_bounds, item.tile_sizes.kernel_bounds)
         np.testing.assert_array_equal(sizes.output_bounds, item.tile_sizes.output_bounds)
         np.testing.assert_array_equal(found.runtime_ns(index), item.runtime_ns)
+        predicted = MODEL.predict(item.kernel, item.tile_sizes)
+        np.testing.assert_array_equal(found.analytical_ns(index), predicted)
         with_contraction += sizes.kernel_bounds.shape[1] > 0
     assert 0 < with_contraction < len(items)
+    assert found.runs().tolist() == [item.runs for item in items]
+    assert found.space_sizes().tolist() == [item.space_size for item in items]
+    assert found.fingerprints() == tuple(item.fingerprint for item in items)
 
 
 def test_a_value_is_stored_once_for_all_kernels_that_read_it(items: list[Item], shard: Path) -> None:
@@ -96,13 +105,13 @@ def test_a_graph_read_twice_is_not_shared(shard: Path) -> None:
 
 def test_equal_samples_give_equal_bytes(items: list[Item], shard: Path, tmp_path: Path) -> None:
     path = tmp_path / "again.shard"
-    write_features(path, items, program_features(items[0].kernel.module), METADATA)
+    write_features(path, items, program_features(items[0].kernel.module), MODEL, METADATA)
     assert path.read_bytes() == shard.read_bytes()
 
 
 def test_a_program_without_samples_has_an_empty_shard(items: list[Item], tmp_path: Path) -> None:
     path = tmp_path / "empty.shard"
-    write_features(path, [], program_features(items[0].kernel.module), METADATA)
+    write_features(path, [], program_features(items[0].kernel.module), MODEL, METADATA)
     assert len(FeatureShard(path)) == 0
 
 

@@ -16,6 +16,7 @@ ROW = MetricRow(
     split="random",
     chip="tpu_v2",
     model="learned",
+    variant="main",
     seed=0,
     application="RNN",
     program="rnn_gru",

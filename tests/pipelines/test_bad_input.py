@@ -197,7 +197,9 @@ def test_a_damaged_shard(
 
 
 def test_damaged_weights(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    weights = workplace / "out" / "smoke" / "train" / "tile-random-tpu_v2-s0" / "weights.pt"
+    weights = (
+        workplace / "out" / "smoke" / "train" / "main-tile" / "tile-random-tpu_v2-main-s0" / "weights.pt"
+    )
     _overwrite(weights, weights.read_bytes()[:-10])
     line = _in_process(workplace, "evaluate", Path("profiles/smoke/params.yaml"), capsys)
     assert "weights.pt" in line

@@ -12,7 +12,12 @@ import pytest
 from costbench.params import load_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STAGES: Any = load_yaml(REPOSITORY / "dvc.yaml")["stages"]
+STAGES: Any = {
+    # A stage that is done for each experiment has its fields under `do`.
+    name: stage.get("do", stage)
+    for name, stage in dict(load_yaml(REPOSITORY / "dvc.yaml")["stages"]).items()  # type: ignore[call-overload]
+}
+EACH_EXPERIMENT = ("train", "evaluate")
 # Read at run time, by name: import statements do not show it.
 DATA_FILES = {"costbench.target": "src/costbench/chips"}
 
@@ -81,9 +86,11 @@ def test_one_word_in_four_places() -> None:
         if name == "collect":
             continue
         assert name in sections
-        assert stage["params"] == [{"${run.params}": [name]}]
+        each = name in EACH_EXPERIMENT
+        own = ([f"{name}.${{item.task}}"] if name == "train" else [name]) + ["experiments.${key}"] * each
+        assert stage["params"] == [{"${run.params}": own}]
         outs = [next(iter(out)) if isinstance(out, dict) else out for out in stage.get("outs", [])]
-        assert name == "report" or outs == [f"${{run.out}}/{name}"]
+        assert name == "report" or outs == [f"${{run.out}}/{name}" + "/${key}" * each]
 
 
 def test_only_the_corpus_is_frozen() -> None:

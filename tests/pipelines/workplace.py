@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from costbench.artifacts import digest_files
+from costbench.experiments.experiment import merged
 from costbench.params import load_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -45,12 +46,18 @@ TINY: Changes = {
         },
     },
     "train": {
-        "model": {
-            "net": {"hidden": 8, "opcode_embedding": 4, "encoder_layers": 1, "static_features": "node"},
+        "tile": {
+            "net": {"hidden": 8, "opcode_embedding": 4, "encoder_layers": 1},
             "batch": {"kernels": 4, "configs": 8, "per_epoch": 6},
             "validation": {"kernels": 4, "configs": 8},
             "epochs": 2,
-        }
+        },
+        "fusion": {
+            "net": {"hidden": 8, "opcode_embedding": 4, "encoder_layers": 1},
+            "batch": {"kernels": 16, "per_epoch": 6},
+            "validation": {"kernels": 16},
+            "epochs": 2,
+        },
     },
 }
 
@@ -71,13 +78,13 @@ def make_workplace(folder: Path) -> Path:
 
 
 def write_profile(folder: Path, name: str, changes: Changes) -> Path:
-    """A copy of the smoke profile called `name`, with whole keys of sections replaced; its file."""
+    """A copy of the smoke profile called `name`, with `changes` merged into it; its file."""
     sections: Any = load_yaml(REPOSITORY / "profiles" / "smoke" / "params.yaml")
     path = Path("profiles") / name / "params.yaml"
     out = f"out/{name}"
     sections["run"] |= {"name": name, "params": str(path), "out": out, "reports": f"{out}/reports"}
     for section, values in changes.items():
-        sections[section] |= values
+        sections[section] = merged(sections[section], values)
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
     (folder / path).write_text(yaml.safe_dump(sections))
     return path

@@ -37,7 +37,13 @@ def data(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
         kernels = [shard.kernel(index) for index in range(len(shard))]
         features = program_features(kernels[0].kernel.module)
         metadata: dict[str, object] = {"program": name, "application": application}
-        write_features(feature_path(folder / "features", "tile", "tpu_v3", name), kernels, features, metadata)
+        write_features(
+            feature_path(folder / "features", "tile", "tpu_v3", name),
+            kernels,
+            features,
+            AnalyticalModel(TARGET.architecture),
+            metadata,
+        )
     return folder
 
 

@@ -19,6 +19,8 @@ FEATURES = RecordType(
         Column("row_opcode", "<i2", ("r",), "", "opcode of a value, `parameter` for kernel inputs", 0),
         Column("row_features", "<f4", ("r", "140"), "", "node features, unscaled (`node_features.csv`)"),
         Column("kernel_fingerprint", "|u1", ("k", "16"), "", "fingerprint of the kernel, 16 bytes"),
+        Column("kernel_runs", "<i8", ("k",), "executions", "in one run of the program as it was measured", 0),
+        Column("kernel_space_size", "<i8", ("k",), "decisions", "size of the kernel's tile space", 1),
         Column("kernel_num_inputs", "<i4", ("k",), "", "how many of the kernel's nodes are inputs", 0),
         Column("kernel_static", "<f4", ("k", "4"), "", "static performance features (`static_features.csv`)"),
         Column("kernel_ranks", "<i4", ("k", "2"), "", "tile bounds of the right-hand side, of the output", 0),
@@ -31,6 +33,7 @@ FEATURES = RecordType(
         Column("tile_bounds", "<i4", ("b",), "native tiles", "bounds of one tile size after another", 0),
         offsets_column("config_runtime_ns", "where each kernel's measured decisions begin and end"),
         Column("config_runtime_ns", "<i8", ("c",), "ns", "measured runtime, the smallest of the runs", 1),
+        Column("config_analytical_ns", "<f8", ("c",), "ns", "what the analytical model predicts"),
     ),
     runtime="config_runtime_ns",
 )

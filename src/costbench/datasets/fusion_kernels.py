@@ -65,6 +65,7 @@ class FusionKernels:
             kernel=view,
             fingerprint=bytes(shard["kernel_fingerprint"][place]).hex(),
             runs=int(shard["kernel_default_runs"][place]),
+            space_size=space.size,
             default_ns=int(runtime_ns[0]),
             tile_ids=ids,
             tile_sizes=space.decode(ids),

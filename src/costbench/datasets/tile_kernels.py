@@ -70,6 +70,7 @@ class MeasuredKernel:
         kernel: view of the compiled program.
         fingerprint: 32 hexadecimal digits.
         runs: executions in one run of the program.
+        space_size: tile sizes that it has, legal or not.
         default_ns: measured runtime of the compiler's default tile.
         tile_ids: int64 [n], numbers in the kernel's tile space.
         tile_sizes: the same as bounds.
@@ -79,6 +80,7 @@ class MeasuredKernel:
     kernel: Kernel
     fingerprint: str
     runs: int
+    space_size: int
     default_ns: int
     tile_ids: IntArray
     tile_sizes: TileSizes
@@ -128,6 +130,7 @@ class TileShard:
             kernel=view,
             fingerprint=bytes(shard["kernel_fingerprint"][index]).hex(),
             runs=int(shard["kernel_runs"][index]),
+            space_size=space.size,
             default_ns=int(shard["kernel_default_ns"][index]),
             tile_ids=ids,
             tile_sizes=space.decode(ids),

@@ -1,10 +1,9 @@
-"""The cost models that evaluation compares, by name: each gives one prediction function a seed."""
+"""The cost models that are not trained, by name: each gives one prediction function a seed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from costbench.experiments.baselines import IterationModel, RandomModel
 from costbench.experiments.evaluation import Predict
@@ -18,23 +17,14 @@ class ModelSources:
 
     Attributes:
         architecture: public figures of the chip.
-        checkpoints: folders of trained cells, by seed.
         random_seeds: of the random rankings.
     """
 
     architecture: Architecture
-    checkpoints: Mapping[int, Path]
     random_seeds: tuple[int, ...]
 
 
 BySeed = dict[int, Predict]
-
-
-def _learned(sources: ModelSources) -> BySeed:
-    # The only one that needs torch, which takes a second to import.
-    from costbench.models.checkpoint import load_checkpoint
-
-    return {seed: load_checkpoint(path).predict for seed, path in sources.checkpoints.items()}
 
 
 def _analytical(sources: ModelSources) -> BySeed:
@@ -50,7 +40,6 @@ def _random(sources: ModelSources) -> BySeed:
 
 
 COST_MODELS: Mapping[str, Callable[[ModelSources], BySeed]] = {
-    "learned": _learned,
     "analytical": _analytical,
     "iterations": _iterations,
     "random": _random,

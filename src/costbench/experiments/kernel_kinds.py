@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from costbench.compiler.kernel import Kernel
 from costbench.hlo.opcode import Opcode
 
@@ -34,13 +36,20 @@ _MOVES = frozenset(
 )
 
 
-def kind_of(kernel: Kernel) -> str:
-    """One of `KINDS`: `contraction` if there is a dot or convolution among its instructions, else
-    `reduction` if values are reduced, else `data movement` if none are computed, else `elementwise`.
+def kind_of(opcodes: Iterable[int]) -> str:
+    """One of `KINDS`, from the opcodes of a kernel's own instructions.
+
+    `contraction` if there is a dot or convolution among them, else `reduction` if values are reduced, else
+    `data movement` if none are computed, else `elementwise`.
     """
-    opcodes = {kernel.instruction(position).opcode for position in kernel.instructions}
-    if opcodes & _CONTRACTIONS:
+    found = set(opcodes)
+    if found & _CONTRACTIONS:
         return "contraction"
-    if opcodes & _REDUCTIONS:
+    if found & _REDUCTIONS:
         return "reduction"
-    return "data movement" if opcodes <= _MOVES else "elementwise"
+    return "data movement" if found <= _MOVES else "elementwise"
+
+
+def kernel_kind(kernel: Kernel) -> str:
+    """The kind of a kernel."""
+    return kind_of(kernel.instruction(position).opcode for position in kernel.instructions)

@@ -1,15 +1,15 @@
-"""What an experiment is one of: the cells of the grid task x split x chip x seed."""
+"""What an experiment is one of: the cells of the grid task x split x chip x variant x seed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from costbench.errors import DataError
 
-_NAME = re.compile(r"(?P<task>[a-z]+)-(?P<split>[a-z]+)-(?P<chip>[A-Za-z0-9_.]+)-s(?P<seed>\d+)")
+_NAME = re.compile(
+    r"(?P<task>[a-z]+)-(?P<split>[a-z]+)-(?P<chip>[A-Za-z0-9_.]+)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -20,18 +20,20 @@ class Cell:
         task: the compiler's decision.
         split: which programs are held out.
         chip: what is measured.
+        variant: of the experiment.
         seed: of initial weights and sampling.
     """
 
     task: str
     split: str
     chip: str
+    variant: str
     seed: int
 
     @property
     def name(self) -> str:
-        """`tile-random-tpu_v2-s0`: names folders and tracked runs."""
-        return f"{self.task}-{self.split}-{self.chip}-s{self.seed}"
+        """`tile-random-tpu_v2-main-s0`: names folders and tracked runs."""
+        return f"{self.task}-{self.split}-{self.chip}-{self.variant}-s{self.seed}"
 
 
 def cell_from_name(name: str) -> Cell:
@@ -42,12 +44,5 @@ def cell_from_name(name: str) -> Cell:
     """
     match = _NAME.fullmatch(name)
     if match is None:
-        raise DataError(f"{name!r} names no cell", expected="a name such as tile-random-tpu_v2-s0")
-    return Cell(match["task"], match["split"], match["chip"], int(match["seed"]))
-
-
-def grid(
-    tasks: Sequence[str], splits: Sequence[str], chips: Sequence[str], seeds: Sequence[int]
-) -> tuple[Cell, ...]:
-    """All combinations, sorted."""
-    return tuple(sorted(Cell(*values) for values in product(tasks, splits, chips, seeds)))
+        raise DataError(f"{name!r} names no cell", expected="a name such as tile-random-tpu_v2-main-s0")
+    return Cell(match["task"], match["split"], match["chip"], match["variant"], int(match["seed"]))

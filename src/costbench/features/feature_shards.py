@@ -44,6 +44,14 @@ class Measured(Protocol):
         """32 hexadecimal digits."""
 
     @property
+    def runs(self) -> int:
+        """Executions in one run of the program."""
+
+    @property
+    def space_size(self) -> int:
+        """Tile sizes that it has, legal or not."""
+
+    @property
     def tile_sizes(self) -> TileSizes:
         """That were measured, n of them."""
 
@@ -52,13 +60,24 @@ class Measured(Protocol):
         """Of each, int64 [n]."""
 
 
+class CostModel(Protocol):
+    """What predicts runtimes."""
+
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
+        """Of each decision, float64 [n]."""
+
+
 def feature_path(folder: Path, task: str, chip: str, program: str) -> Path:
     """Where the features of a program's samples on a chip lie inside the stage's folder."""
     return folder / task / chip / f"{program}.shard"
 
 
 def write_features(
-    path: Path, kernels: Sequence[Measured], program: ProgramFeatures, metadata: dict[str, object]
+    path: Path,
+    kernels: Sequence[Measured],
+    program: ProgramFeatures,
+    analytical: CostModel,
+    metadata: dict[str, object],
 ) -> None:
     """Writes one feature shard.
 
@@ -66,6 +85,7 @@ def write_features(
         path: destination, overwritten if it is there.
         kernels: all of one program, with what was measured of them.
         program: features of that program.
+        analytical: the hand-written model, whose predictions are kept beside what was measured.
         metadata: JSON values, among them `program` and `application`.
 
     Raises:
@@ -84,6 +104,8 @@ def write_features(
         "row_opcode": row_opcode,
         "row_features": row_features,
         "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
+        "kernel_runs": np.array([measured.runs for measured in kernels], np.int64),
+        "kernel_space_size": np.array([measured.space_size for measured in kernels], np.int64),
         "kernel_num_inputs": np.array([len(kernel.inputs) for kernel in views], np.int32),
         "kernel_static": np.array(static, np.float32).reshape(-1, 4),
         "kernel_ranks": np.array([_ranks(m.tile_sizes) for m in kernels], np.int32).reshape(-1, 2),
@@ -98,6 +120,9 @@ def write_features(
         ),
         "config_runtime_ns_offsets": offsets_of(len(part) for part in runtimes),
         "config_runtime_ns": np.concatenate([np.zeros(0, np.int64), *runtimes]).astype(np.int64),
+        "config_analytical_ns": np.concatenate(
+            [np.zeros(0), *(analytical.predict(m.kernel, m.tile_sizes) for m in kernels)]
+        ),
     }
     write_shard(path, columns, metadata, FEATURES)
 
@@ -143,6 +168,7 @@ class FeatureShard:
 
     def __init__(self, path: Path) -> None:
         self._shard = Shard.open(path)
+        self.path = path
         self.program = str(self._shard.metadata["program"])
         self.application = str(self._shard.metadata["application"])
 
@@ -168,6 +194,11 @@ class FeatureShard:
             static_features=np.array(shard["kernel_static"][index]),
         )
 
+    def own_opcodes(self, index: int) -> IntArray:
+        """Opcodes of the kernel's instructions, without its inputs."""
+        opcodes: IntArray = self._shard["row_opcode"][self._part("node_row", index)].astype(np.int64)
+        return opcodes[int(self._shard["kernel_num_inputs"][index]) :]
+
     def tile_sizes(self, index: int) -> TileSizes:
         """The tile sizes that were measured."""
         split, rank = (int(number) for number in np.cumsum(self._shard["kernel_ranks"][index]))
@@ -178,6 +209,22 @@ class FeatureShard:
     def runtime_ns(self, index: int) -> IntArray:
         """Measured runtimes, int64 [n]."""
         return self._part("config_runtime_ns", index)
+
+    def analytical_ns(self, index: int) -> npt.NDArray[np.float64]:
+        """What the analytical model predicts, float64 [n]."""
+        return self._part("config_analytical_ns", index, like="config_runtime_ns")
+
+    def runs(self) -> IntArray:
+        """Executions of each kernel in a run of the program; of fusion samples, under the default config."""
+        return np.asarray(self._shard["kernel_runs"])
+
+    def space_sizes(self) -> IntArray:
+        """Tile sizes of each kernel, legal or not."""
+        return np.asarray(self._shard["kernel_space_size"])
+
+    def fingerprints(self) -> tuple[str, ...]:
+        """Fingerprint of each kernel, 32 hexadecimal digits."""
+        return tuple(bytes(row).hex() for row in self._shard["kernel_fingerprint"])
 
     def _part(self, key: str, index: int, like: str = "") -> npt.NDArray[Any]:
         """A kernel's part of a column; `like` names the column whose parts are as long, if it has none."""

@@ -7,6 +7,8 @@ a `CostModel`. Features that all nodes of a kernel share (tile size, static perf
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -117,11 +119,33 @@ class LearnedCostModel:
         starts = range(0, len(config_features), step)
         with applied(self._execution), torch.inference_mode():
             chunks = [self._chunk(graph, config_features[start : start + step]) for start in starts]
-        costs = np.concatenate([np.empty(0), *chunks])
+        return self._runtimes(np.concatenate([np.empty(0), *chunks]))
+
+    def predict_kernels(self, samples: Sequence[KernelSamples]) -> list[npt.NDArray[np.float64]]:
+        """Costs of the decisions of each of several kernels, float64 [c] each; small ones share a pass."""
+        if not samples:
+            return []
+        groups: list[list[KernelSamples]] = [[]]
+        rows = 0
+        for sample in samples:
+            own = sample.graph.num_nodes * len(sample)
+            if groups[-1] and rows + own > CHUNK_ROWS:
+                groups.append([])
+                rows = 0
+            groups[-1].append(sample)
+            rows += own
+        with applied(self._execution), torch.inference_mode():
+            return [self._runtimes(costs) for group in groups for costs in self._costs(group)]
+
+    def _costs(self, samples: Sequence[KernelSamples]) -> list[npt.NDArray[np.float64]]:
+        costs = self.net(self._collator(samples)).numpy().astype(np.float64)
+        return [row[: len(sample)] for row, sample in zip(costs, samples, strict=True)]
+
+    def _runtimes(self, costs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         if not np.isfinite(costs).all():
             raise DataError("the network's costs are not finite", field="costs", expected="finite numbers")
         if self.predicts == "log_runtime_ns":
-            costs = np.exp(np.minimum(costs, _LARGEST_EXPONENT))
+            return np.exp(np.minimum(costs, _LARGEST_EXPONENT))
         return costs
 
     def _chunk(self, graph: KernelGraph, config_features: FloatArray) -> npt.NDArray[np.float64]:

@@ -38,8 +38,8 @@ class ValidationSpec:
     configs: int = 128
 
     def __post_init__(self) -> None:
-        if self.kernels < 1 or self.configs < 2:
-            raise ValueError(f"{self.kernels} kernels of {self.configs} decisions, must be 1 of 2 or more")
+        if self.kernels < 1 or self.configs < 1:
+            raise ValueError(f"{self.kernels} kernels of {self.configs} decisions, must be 1 of 1 or more")
 
 
 class PlannedBatches(Dataset[GraphBatch]):
@@ -97,17 +97,19 @@ class KernelDataModule(pl.LightningDataModule):
 
 
 def validation_plans(
-    source: SampleSource, spec: ValidationSpec, batch: BatchSpec, seed: int
+    source: SampleSource, spec: ValidationSpec, batch: BatchSpec, seed: int, *, min_configs: int = 2
 ) -> list[BatchPlan]:
-    """Batches over validation kernels with two or more decisions, kernels of like size together.
+    """Batches over validation kernels with so many decisions (2 to rank), kernels of like size together.
 
     Raises:
         DataError: if there is no such kernel.
     """
     draw = rng.stream(seed, "validation")
-    usable = np.array([index for index in range(len(source)) if source.num_configs(index) > 1], np.int64)
+    usable = np.array(
+        [index for index in range(len(source)) if source.num_configs(index) >= min_configs], np.int64
+    )
     if not len(usable):
-        raise DataError("no validation kernel has two decisions", field="kernels")
+        raise DataError(f"no validation kernel has {min_configs} or more decisions", field="kernels")
     chosen = usable[choose_configs(draw, len(usable), spec.kernels)]
     configs = {int(k): choose_configs(draw, source.num_configs(int(k)), spec.configs) for k in chosen}
     # Padding is smallest when kernels of a batch have about equally many decisions.

@@ -36,16 +36,12 @@ from costbench.training.callbacks import (
     resumable,
 )
 from costbench.training.data_module import KernelDataModule, ValidationSpec, validation_plans
-from costbench.training.lightning_module import (
-    VALIDATION_APE,
-    VALIDATION_TAU,
-    CostModelModule,
-    OptimizerSpec,
-)
+from costbench.training.lightning_module import CostModelModule, OptimizerSpec
 from costbench.training.losses import LOSSES
+from costbench.training.validation import VALIDATION_APE, VALIDATION_MAPE, VALIDATION_TAU
 
 RESUME_FILE = "resume.ckpt"
-_MONITORS = {"tau": VALIDATION_TAU, "ape": VALIDATION_APE}
+_MONITORS = {"tau": VALIDATION_TAU, "ape": VALIDATION_APE, "mape": VALIDATION_MAPE}
 _NOTES = (
     ".*does not have many workers.*",
     ".*GPU available but not used.*",
@@ -67,7 +63,7 @@ class TrainSpec:
         optimizer: Adam, its learning rate and clipping.
         epochs: at most so many.
         patience: stop after so many epochs without a better validation metric.
-        monitor: `tau` (larger is better) or `ape` (smaller is better).
+        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs `mse`).
         transform: of features before scaling.
         precision: `fp32`, or `bf16` for mixed precision.
         accelerator: `cpu`, `gpu` or `auto`.
@@ -82,7 +78,7 @@ class TrainSpec:
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
     epochs: int = 20
     patience: int = 8
-    monitor: Literal["tau", "ape"] = "tau"
+    monitor: Literal["tau", "ape", "mape"] = "tau"
     transform: Transform = "log1p"
     precision: Literal["fp32", "bf16"] = "fp32"
     accelerator: Literal["cpu", "gpu", "auto"] = "cpu"
@@ -92,6 +88,8 @@ class TrainSpec:
         for name in ("epochs", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+        if self.monitor == "mape" and LOSSES[self.loss].predicts != "log_runtime_ns":
+            raise ValueError(f"monitor is mape, which needs absolute runtimes; loss {self.loss} ranks")
 
 
 @dataclass(frozen=True)
@@ -178,7 +176,8 @@ def _data_module(
     spec: TrainSpec, scaling: FeatureScaling, train: SampleSource, validation: SampleSource
 ) -> KernelDataModule:
     sampler = BatchSampler(train, spec.batch, spec.seed, min_configs=LOSSES[spec.loss].min_configs)
-    plans = validation_plans(validation, spec.validation, spec.batch, spec.seed)
+    min_configs = 1 if spec.monitor == "mape" else 2
+    plans = validation_plans(validation, spec.validation, spec.batch, spec.seed, min_configs=min_configs)
     return KernelDataModule((train, sampler), (validation, plans), Collator(scaling, spec.net.max_neighbors))
 
 

@@ -7,22 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
 from costbench.errors import DataError
-from costbench.metrics.averages import mean_without_nan
-from costbench.metrics.ranking import count_pairs, tau_of
-from costbench.metrics.selection import tile_size_ape
 from costbench.models.graph_batch import GraphBatch
 from costbench.rng import stream_key
 from costbench.training.losses import Loss
+from costbench.training.validation import ValidationScores
 
 TRAINING_LOSS = "training/loss"
-VALIDATION_TAU = "validation/tau"
-VALIDATION_APE = "validation/ape"
 
 
 @dataclass(frozen=True)
@@ -62,8 +57,7 @@ class OptimizerSpec:
 class CostModelModule(pl.LightningModule):
     """Trains a network that maps a `GraphBatch` to costs [K, C].
 
-    Validation metrics: `validation/tau`, Kendall's tau within a kernel, averaged over kernels;
-    `validation/ape`, Tile-Size APE over all validation kernels, in percent.
+    Validation metrics are those of `validation.ValidationScores`.
 
     Args:
         net: the network.
@@ -83,9 +77,7 @@ class CostModelModule(pl.LightningModule):
         self._rate = rate
         self._seed = seed
         self._losses: list[Tensor] = []
-        self._taus: list[float] = []
-        self._chosen_ns: list[float] = []
-        self._best_ns: list[float] = []
+        self._scores = ValidationScores(loss.predicts)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam over all parameters."""
@@ -118,26 +110,18 @@ class CostModelModule(pl.LightningModule):
                 field="training",
                 expected="a lower learning_rate or a gradient_clip_norm",
             )
-        for values in (self._taus, self._chosen_ns, self._best_ns):
-            values.clear()
+        self._scores = ValidationScores(self._loss.predicts)
 
     def validation_step(self, batch: GraphBatch, _index: int) -> None:
-        """Rank the decisions of every kernel."""
+        """Score every kernel."""
         costs = self.net(batch).double().cpu().numpy()
         runtime_ns, mask = batch.runtime_ns.cpu().numpy(), batch.mask.cpu().numpy()
         for cost, runtime, real in zip(costs, runtime_ns, mask, strict=True):
-            measured = runtime[real]
-            self._taus.append(tau_of(count_pairs(cost[real], measured)))
-            self._chosen_ns.append(float(measured[np.argmin(cost[real])]))
-            self._best_ns.append(float(measured.min()))
+            self._scores.add(cost[real], runtime[real])
 
     def on_validation_epoch_end(self) -> None:
         """Report the epoch; runs after its training steps."""
-        tau = mean_without_nan(self._taus)
-        values: dict[str, Any] = {
-            VALIDATION_TAU: 0.0 if math.isnan(tau) else tau,
-            VALIDATION_APE: tile_size_ape(self._chosen_ns, self._best_ns),
-        }
+        values: dict[str, Any] = dict(self._scores.metrics())
         if self._losses:
             values[TRAINING_LOSS] = float(torch.stack(self._losses).mean())
             self._losses.clear()

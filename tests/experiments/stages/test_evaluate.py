@@ -1,4 +1,4 @@
-"""Which test kernels the stage takes for seen."""
+"""Which test kernels the stage takes for seen, and which models it asks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from pathlib import Path
 
 from costbench.datasets.splits import Split
 from costbench.datasets.storage import write_shard
-from costbench.datasets.tile_kernels import CompiledPrograms, TileShard, shard_path
-from costbench.experiments.stages.evaluate import _seen
-from costbench.target import load_target
+from costbench.experiments.experiment import Experiment, Grid, Variant
+from costbench.experiments.program_evaluation import Checkpoint
+from costbench.experiments.stages.evaluate import _checkpoints, _seen
+from costbench.features.feature_shards import feature_path
+from costbench.training.fit import TrainSpec
 from tests.datasets.tile_columns import metadata, tile_columns
 
 
@@ -16,13 +18,21 @@ def test_kernels_of_training_programs_are_seen(tmp_path: Path) -> None:
     programs = {"a": [0, 1, 255], "b": [1, 4], "c": [0, 1, 2], "v": [2]}
     for name, fingerprints in programs.items():
         columns = tile_columns([2] * len(fingerprints), fingerprints=fingerprints)
-        write_shard(shard_path(tmp_path, "tpu_v3", name), columns, metadata(name, "F"))
-    seen = _seen(Split("random", ("a", "b"), ("v",), ("c",)), tmp_path, "tpu_v3")
+        write_shard(feature_path(tmp_path, "tile", "tpu_v3", name), columns, metadata(name, "F"))
+    split = Split("random", ("a", "b", "without samples"), ("v",), ("c",))
     # A fingerprint of zeros is as long as any other; 2 occurs in validation only.
-    assert seen == {"00" * 16, "01" * 16}
-    shard = TileShard(
-        shard_path(tmp_path, "tpu_v3", "c"),
-        CompiledPrograms(tmp_path),
-        load_target("tpu_v3").architecture,
-    )
-    assert [one in seen for one in shard.fingerprints()] == [True, True, False]
+    assert _seen(split, tmp_path, "tile", "tpu_v3") == {"00" * 16, "01" * 16}
+
+
+def test_models_are_tested_where_they_were_trained_and_elsewhere_if_asked() -> None:
+    variants = {"main": Variant(TrainSpec())}
+    train, chips = Path("train"), ("tpu_v2", "tpu_v3")
+    plain = Experiment("e", Grid("tile", ("random", "manual"), chips, (0, 1)), variants)
+    own = tuple(Checkpoint("main", s, train / "e" / f"tile-random-tpu_v3-main-s{s}") for s in (0, 1))
+    assert _checkpoints(plain, "random", "tpu_v3", train) == own
+    both = Experiment("e", Grid("tile", ("random",), chips, (0,), transfer=True), variants)
+    found = _checkpoints(both, "random", "tpu_v3", train)
+    assert [(one.variant, one.folder.name) for one in found] == [
+        ("from-tpu_v2", "tile-random-tpu_v2-main-s0"),
+        ("main", "tile-random-tpu_v3-main-s0"),
+    ]

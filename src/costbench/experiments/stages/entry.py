@@ -12,6 +12,7 @@ from pathlib import Path
 from costbench.errors import CostbenchError
 
 Stage = Callable[[Path], None]
+ExperimentStage = Callable[[Path, str | None], None]
 
 
 def guarded(action: Callable[[], None], name: str) -> int:
@@ -59,3 +60,12 @@ def stage_main(stage: Stage, name: str, description: str) -> None:
     options = stage_parser(name, description).parse_args()
     start_logging()
     raise SystemExit(guarded(lambda: stage(options.params), name))
+
+
+def experiment_main(stage: ExperimentStage, name: str, description: str) -> None:
+    """The body of a script whose stage is done for each experiment: also takes `--experiment NAME`."""
+    parser = stage_parser(name, description)
+    parser.add_argument("--experiment", help="entry of section `experiments` (all of them)")
+    options = parser.parse_args()
+    start_logging()
+    raise SystemExit(guarded(lambda: stage(options.params, options.experiment), name))

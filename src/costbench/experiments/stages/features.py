@@ -25,6 +25,7 @@ from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatures, program_features
+from costbench.models.analytical import AnalyticalModel
 from costbench.params import load_section
 from costbench.target import Architecture, load_target
 from costbench.workers import Backend, run_each
@@ -32,7 +33,7 @@ from costbench.workers import Backend, run_each
 _CODE = (
     "hlo", "compiler", "features", "chips", "compiled", "target", "datasets/feature_columns",
     "datasets/fusion_kernels", "datasets/kernel_columns", "datasets/records", "datasets/storage",
-    "datasets/tile_kernels",
+    "datasets/tile_kernels", "models/analytical", "models/analytical_cost",
 )  # fmt: skip
 TaskName = Literal["tile", "fusion"]
 
@@ -138,7 +139,8 @@ def make_features(piece: ProgramPiece) -> tuple[ShardSummary, ...]:
                 "task": wanted.task, "program": piece.program, "application": application, "chip": chip,
                 "key": key,
             }  # fmt: skip
-            write_features(wanted.path, kernels, program, metadata)
+            analytical = AnalyticalModel(wanted.architecture)
+            write_features(wanted.path, kernels, program, analytical, metadata)
         summaries.append(_summary(wanted))
     return tuple(summaries)
 

@@ -1,15 +1,17 @@
-"""Stage `train`: the learned cost model, one cell per task, split, chip and seed."""
+"""Stage `train`: the learned cost models of an experiment, one cell per split, chip, variant and seed."""
 
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-from costbench.datasets.splits import read_split
+from costbench import rng
+from costbench.datasets.splits import Split, read_split
+from costbench.experiments.experiment import Experiment, load_experiment, selected
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -18,11 +20,12 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.spec import Cell, grid
+from costbench.experiments.spec import Cell
 from costbench.experiments.stages.entry import start_logging
 from costbench.experiments.tracking import Provenance, prepare, tracking_uri
 from costbench.experiments.training_run import CellResult, CellTask, Tracking, train_cell
 from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.features.feature_shards import feature_path
 from costbench.params import load_section
 from costbench.training.fit import TrainSpec
 from costbench.workers import Backend, run_each
@@ -37,51 +40,51 @@ _CODE = (
 
 @dataclass(frozen=True)
 class TrainParams:
-    """Section `train`.
+    """Section `train`: what variants of experiments are changes to. Seeds are those of the experiments.
 
     Attributes:
-        tasks: decisions to learn about.
-        splits: of the stage `split`.
-        chips: of the stage `features`, by name.
-        seeds: one training run each.
         cache_mb: memory for kernels that are read again and again, per process.
-        model: network, loss, batches and optimiser; its seed stays 0, for `seeds` say which.
+        tile: network, loss, batches and optimiser for the choice of tile sizes.
+        fusion: the same for runtimes of fused kernels.
     """
 
-    tasks: tuple[Literal["tile"], ...]
-    splits: tuple[Literal["random", "manual"], ...]
-    chips: tuple[str, ...]
-    seeds: tuple[int, ...]
     cache_mb: int
-    model: TrainSpec
+    tile: TrainSpec
+    fusion: TrainSpec
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "splits", "chips", "seeds"):
-            values = getattr(self, name)
-            if not values or len(set(values)) != len(values):
-                raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
-        if self.model.seed != 0:
-            raise ValueError("model.seed is taken from seeds, and must be left out")
+        for name in ("tile", "fusion"):
+            if getattr(self, name).seed != 0:
+                raise ValueError(f"{name}.seed is taken from experiments, and must be left out")
 
 
-def run(params: Path) -> None:
+def run(params: Path, experiment: str | None = None) -> None:
     """Train the cells that are missing, and remove those that are not asked for.
+
+    Args:
+        params: the parameter file.
+        experiment: entry of section `experiments`; all of them one after another where it is None.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards.
     """
     workspace = load_workspace(params)
     section = load_section(params, "train", TrainParams)
+    for name in selected(params, experiment):
+        _train_experiment(load_experiment(params, name), section, workspace)
+
+
+def _train_experiment(experiment: Experiment, section: TrainParams, workspace: Workspace) -> None:
     split, features = (read_identity(workspace.stage(name)) for name in ("split", "features"))
-    identity = identify(section, split.data_digest, split, features)
-    cells = grid(section.tasks, section.splits, section.chips, section.seeds)
-    folder = workspace.stage("train")
+    identity = identify(experiment, split.data_digest, split, features)
+    folder = workspace.stage("train") / experiment.name
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if stale.is_dir() and stale.name not in {cell.name for cell in cells}:
+        if stale.is_dir() and stale.name not in {cell.name for cell in experiment.cells}:
             shutil.rmtree(stale)
     # Once, in this process: two workers that create the tables at the same time would collide.
     prepare(tracking_uri(), _EXPERIMENT)
-    tasks = {cell.name: _task(cell, section, workspace, identity) for cell in cells}
+    made = _Made(experiment, section.cache_mb, workspace, identity)
+    tasks = {cell.name: made.task(cell) for cell in experiment.cells}
 
     def progress(name: str, result: CellResult) -> None:
         _log.info("%s: best %.4f after epoch %d", name, result.best_metric, result.best_epoch + 1)
@@ -95,17 +98,51 @@ def _train(task: CellTask) -> CellResult:
     return train_cell(task)
 
 
-def _task(cell: Cell, section: TrainParams, workspace: Workspace, identity: StageIdentity) -> CellTask:
-    run_name = f"{workspace.name}/{cell.name}"
-    return CellTask(
-        cell=cell,
-        features=workspace.stage("features"),
-        split=read_split(workspace.stage("split") / f"{cell.split}.json"),
-        spec=section.model,
-        folder=workspace.stage("train") / cell.name,
-        code=code_digest(_CODE),
-        cache_mb=section.cache_mb,
-        provenance=Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root)),
-        tracking=Tracking(tracking_uri(), _EXPERIMENT, run_name),
-        progress=workspace.jobs == 1 and sys.stderr.isatty(),
+@dataclass(frozen=True)
+class _Made:
+    """What the cells of an experiment have in common."""
+
+    experiment: Experiment
+    cache_mb: int
+    workspace: Workspace
+    identity: StageIdentity
+
+    def task(self, cell: Cell) -> CellTask:
+        """The work of one cell."""
+        workspace, identity = self.workspace, self.identity
+        variant = self.experiment.variants[cell.variant]
+        features = workspace.stage("features")
+        split = with_samples(
+            read_split(workspace.stage("split") / f"{cell.split}.json"), features, cell.task, cell.chip
+        )
+        run_name = f"{workspace.name}/{self.experiment.name}/{cell.name}"
+        return CellTask(
+            cell=cell,
+            features=features,
+            split=replace(split, train=share_of(split, variant.share, cell.seed)),
+            spec=variant.spec,
+            folder=workspace.stage("train") / self.experiment.name / cell.name,
+            code=code_digest(_CODE),
+            cache_mb=self.cache_mb,
+            provenance=Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root)),
+            tracking=Tracking(tracking_uri(), _EXPERIMENT, run_name),
+            progress=workspace.jobs == 1 and sys.stderr.isatty(),
+        )
+
+
+def with_samples(split: Split, features: Path, task: str, chip: str) -> Split:
+    """A split without the programs that there are no samples of, such as those too large to be fused anew."""
+
+    def there(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if feature_path(features, task, chip, name).exists())
+
+    return replace(
+        split, train=there(split.train), validation=there(split.validation), test=there(split.test)
     )
+
+
+def share_of(split: Split, share: float, seed: int) -> tuple[str, ...]:
+    """A share of the training programs, rounded up; a smaller share of the same seed is part of a larger."""
+    names = sorted(split.train)
+    order = rng.stream(seed, "share of training programs").permutation(len(names))
+    return tuple(sorted(names[place] for place in order[: math.ceil(share * len(names))]))

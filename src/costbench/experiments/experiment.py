@@ -1,0 +1,154 @@
+"""Experiments: entries of the section of that name, each a grid of cells.
+
+An experiment has a stage `train@NAME` and a stage `evaluate@NAME` of its own, so a change of one reruns that
+one alone. Its variants are changes to the settings of its task in section `train`; one without changes is
+what that section says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from costbench.errors import ParamsError
+from costbench.experiments.spec import Cell
+from costbench.params import load_yaml, parse
+from costbench.training.fit import TrainSpec
+
+_VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_SHARE = "share"
+SECTION = "experiments"
+MAIN = "main"
+"""The variant without changes."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What an experiment's entry says beside its variants.
+
+    Attributes:
+        task: the compiler's decision, of the stage `features`.
+        splits: of the stage `split`.
+        chips: of the stage `features`, by name.
+        seeds: one training run each.
+        baselines: whether the models that are not trained are evaluated as well.
+        transfer: whether models are also tested on the chips that they were not trained for.
+    """
+
+    task: Literal["tile", "fusion"]
+    splits: tuple[Literal["random", "manual"], ...]
+    chips: tuple[str, ...]
+    seeds: tuple[int, ...]
+    baselines: bool = False
+    transfer: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("splits", "chips", "seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Settings of some cells.
+
+    Attributes:
+        spec: what to train and how.
+        share: of the training programs of each application, in order of a seeded draw.
+    """
+
+    spec: TrainSpec
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.share <= 1.0:
+            raise ValueError(f"share is {self.share}, must be above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One entry of section `experiments`, its variants made out.
+
+    Attributes:
+        name: of the entry.
+        grid: task, splits, chips and seeds.
+        variants: settings by name.
+    """
+
+    name: str
+    grid: Grid
+    variants: Mapping[str, Variant]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All training runs, sorted."""
+        grid = self.grid
+        combinations = product([grid.task], grid.splits, grid.chips, self.variants, grid.seeds)
+        return tuple(sorted(Cell(*values) for values in combinations))
+
+
+def load_experiment(params: Path, name: str) -> Experiment:
+    """The experiment called `name`.
+
+    Raises:
+        ParamsError: naming the key, if there is none, or what it says is unknown, missing or impossible.
+    """
+    sections = load_yaml(params)
+    entries = _mapping(sections.get(SECTION), params, SECTION, "experiments by name")
+    if name not in entries:
+        known = ", ".join(map(str, entries)) or "none"
+        raise ParamsError(f"no experiment {name!r}", where=params, field=SECTION, expected=known)
+    field = f"{SECTION}.{name}"
+    entry = dict(_mapping(entries[name], params, field, "task, splits, chips, seeds, variants"))
+    changes = _mapping(entry.pop("variants", {MAIN: {}}), params, f"{field}.variants", "variants by name")
+    grid = parse(Grid, entry, where=params, field=field)
+    train = _mapping(sections.get("train"), params, "train", "settings by task")
+    base = _mapping(train.get(grid.task), params, f"train.{grid.task}", "settings of the task")
+    variants = {}
+    for variant, change in changes.items():
+        place = f"{field}.variants.{variant}"
+        if not _VARIANT.fullmatch(str(variant)):
+            expected = "lower-case letters, digits, - and _"
+            raise ParamsError("is no name", where=params, field=place, expected=expected)
+        own = dict(_mapping(change, params, place, "changes, or {} for none"))
+        extra = {_SHARE: own.pop(_SHARE)} if _SHARE in own else {}
+        spec = merged(base, own)
+        variants[str(variant)] = parse(Variant, {"spec": spec, **extra}, where=params, field=place)
+    if not variants:
+        raise ParamsError("no variants", where=params, field=f"{field}.variants", expected="one or more")
+    return Experiment(name, grid, variants)
+
+
+def merged(base: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    """`base` with `changes` in place of what they name; mappings are merged key by key."""
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def _mapping(value: object, where: Path, field: str, expected: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ParamsError("is no mapping", where=where, field=field, expected=expected)
+    return value
+
+
+def experiment_names(params: Path) -> tuple[str, ...]:
+    """Names of all experiments, in the file's order.
+
+    Raises:
+        ParamsError: if the section is missing or no mapping.
+    """
+    return tuple(map(str, _mapping(load_yaml(params).get(SECTION), params, SECTION, "experiments by name")))
+
+
+def selected(params: Path, experiment: str | None) -> tuple[str, ...]:
+    """The one experiment that is asked for, or all."""
+    return experiment_names(params) if experiment is None else (experiment,)

@@ -1,0 +1,96 @@
+"""What is evaluated at a time: one test program on one chip, priced by all models of an experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+UNSEEN = "unseen"
+"""The group of kernels that do not occur in training programs."""
+MAIN = "main"
+"""Variant of the models that are not trained."""
+ModelName = Literal["learned", "analytical", "iterations", "random"]
+ModelKey = tuple[str, str, int]
+"""Model, variant, seed."""
+
+
+@dataclass(frozen=True)
+class EvaluateParams:
+    """Section `evaluate`.
+
+    Attributes:
+        models: cost models to compare; `learned` is every trained cell.
+        top_k: values of k for slowdown@k and the top-k score.
+        random_seeds: random rankings to average over.
+    """
+
+    models: tuple[ModelName, ...]
+    top_k: tuple[int, ...]
+    random_seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("models", "top_k", "random_seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+        if min(self.top_k) < 1:
+            raise ValueError(f"top_k are {list(self.top_k)}, must be at least 1")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained cell, and the variant under which its results are listed."""
+
+    variant: str
+    seed: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class ProgramTask:
+    """One test program on one chip, and the models to ask.
+
+    Attributes:
+        data: folder of the data set.
+        features: folder of the feature shards.
+        chip: by name.
+        program: by name.
+        checkpoints: of the trained cells.
+        models: the others to ask.
+        params: of the stage.
+        seen: fingerprints of test kernels that also occur in training programs.
+    """
+
+    data: Path
+    features: Path
+    chip: str
+    program: str
+    checkpoints: tuple[Checkpoint, ...]
+    models: tuple[ModelName, ...]
+    params: EvaluateParams
+    seen: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Predicted and measured runtimes of some kernels, for a figure."""
+
+    model: str
+    predicted_ns: tuple[float, ...]
+    measured_ns: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """Metrics of a program.
+
+    Attributes:
+        application: what the program is an instance of.
+        metrics: group of kernels -> model -> metric -> value.
+        scatter: where absolute runtimes are predicted.
+    """
+
+    application: str
+    metrics: dict[str, dict[ModelKey, dict[str, float]]]
+    scatter: tuple[Scatter, ...] = field(default=())

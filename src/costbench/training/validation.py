@@ -1,0 +1,64 @@
+"""What validation tells of a network, gathered kernel by kernel."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.ranking import count_pairs, tau_of
+from costbench.metrics.selection import tile_size_ape
+from costbench.models.net_spec import Predicts
+
+VALIDATION_TAU = "validation/tau"
+VALIDATION_APE = "validation/ape"
+VALIDATION_MAPE = "validation/mape"
+# Twenty orders of magnitude too much is as wrong as any more, and its exponential is finite.
+_LARGEST_LOG_RATIO = 46.0
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class ValidationScores:
+    """Scores of one epoch's validation kernels.
+
+    Args:
+        predicts: what the network's output means.
+    """
+
+    def __init__(self, predicts: Predicts) -> None:
+        self._predicts = predicts
+        self._taus: list[float] = []
+        self._chosen_ns: list[float] = []
+        self._best_ns: list[float] = []
+        self._log_ratios: list[FloatArray] = []
+
+    def add(self, costs: FloatArray, runtime_ns: FloatArray) -> None:
+        """Take in one kernel: costs and measured runtimes of its decisions, float64 [n]."""
+        if len(costs) > 1:
+            self._taus.append(tau_of(count_pairs(costs, runtime_ns)))
+            self._chosen_ns.append(float(runtime_ns[np.argmin(costs)]))
+            self._best_ns.append(float(runtime_ns.min()))
+        if self._predicts == "log_runtime_ns":
+            self._log_ratios.append(costs - np.log(runtime_ns))
+
+    def metrics(self) -> dict[str, float]:
+        """The scores of all kernels together.
+
+        - `validation/tau`: Kendall's tau within a kernel, averaged over kernels that have two or more
+          decisions (0 where no kernel ranks anything);
+        - `validation/ape`: Tile-Size APE over the same kernels, in percent;
+        - `validation/mape`: where log runtimes are predicted, the mean over all decisions of
+          100 |predicted - measured| / measured.
+        """
+        values: dict[str, float] = {}
+        if self._taus:
+            tau = mean_without_nan(self._taus)
+            values[VALIDATION_TAU] = 0.0 if math.isnan(tau) else tau
+            values[VALIDATION_APE] = tile_size_ape(self._chosen_ns, self._best_ns)
+        if self._log_ratios:
+            ratios = np.minimum(np.concatenate(self._log_ratios), _LARGEST_LOG_RATIO)
+            values[VALIDATION_MAPE] = float(100.0 * np.mean(np.abs(np.expm1(ratios))))
+        return values

@@ -1,0 +1,33 @@
+"""What the cells of an experiment are trained on."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from costbench.datasets.splits import Split
+from costbench.experiments.stages.train import share_of, with_samples
+from costbench.features.feature_shards import feature_path
+
+SPLIT = Split("random", tuple(f"p{i}" for i in range(10)), ("v", "w"), ("t",))
+
+
+def test_a_share_is_rounded_up_and_part_of_every_larger_one() -> None:
+    shares = [share_of(SPLIT, share, 3) for share in (0.01, 0.25, 0.5, 1.0)]
+    assert [len(names) for names in shares] == [1, 3, 5, 10]
+    for smaller, larger in pairwise(shares):
+        assert set(smaller) < set(larger)
+    assert shares[-1] == tuple(sorted(SPLIT.train))
+
+
+def test_another_seed_draws_another_share() -> None:
+    assert len({share_of(SPLIT, 0.5, seed) for seed in range(8)}) > 4
+
+
+def test_programs_without_samples_are_left_out(tmp_path: Path) -> None:
+    for name in ("p1", "p7", "w", "t"):
+        path = feature_path(tmp_path, "fusion", "tpu_v2", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = with_samples(SPLIT, tmp_path, "fusion", "tpu_v2")
+    assert (found.train, found.validation, found.test) == (("p1", "p7"), ("w",), ("t",))
