@@ -27,8 +27,8 @@ from costbench.compiled import compiled
 from costbench.compiler.fusion_groups import KernelGroups, Shaping, fuse, join, leaving
 from costbench.compiler.fusion_rules import Kind, is_cheap, takes_clones
 from costbench.compiler.group_graph import Groups
-from costbench.compiler.group_reads import NOWHERE, GroupReads, extent_of
-from costbench.compiler.reads import ReadGraph
+from costbench.compiler.group_reads import NOWHERE, GroupReads
+from costbench.compiler.reads import ReadGraph, extent_of
 from costbench.hlo.module import HloComputation
 
 BoolArray = npt.NDArray[np.bool_]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from costbench.compiled import compiled, compiled_step
 from costbench.compiler.group_graph import Groups, copy_groups, list_members, members_of, merge, new_groups
-from costbench.compiler.group_reads import NOWHERE, Extent, GroupReads, group_reads
-from costbench.compiler.reads import ReadGraph
+from costbench.compiler.group_reads import NOWHERE, GroupReads, group_reads
+from costbench.compiler.reads import Extent, ReadGraph
 
 MAX_INSTRUCTIONS = 500
 """Of a kernel, without what it duplicates; with that, the papers' reach about a thousand (lpm2021)."""
