@@ -213,6 +213,7 @@ def fusion_task(targets: tuple[Target, ...], configs: int) -> TaskOf:
 def step_seconds(entries: Sequence[ProgramEntry], task_of: TaskOf) -> dict[str, float]:
     """Where the time goes, in this process: seconds by step, and `other`."""
     spent: dict[str, float] = {}
+    warm_up(task_of, jobs=1)
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         for step, (owner, name) in STEPS.items():
             stack.enter_context(_timed(owner, name, step, spent))
@@ -279,9 +280,11 @@ def parser() -> argparse.ArgumentParser:
         prog="generation_throughput",
     )
     found.add_argument("--programs", nargs="+", default=PROGRAMS, help="names of programs, or `all`")
-    found.add_argument("--tiles-per-kernel", type=int, default=1000, help="tiles sampled per kernel (1000)")
+    found.add_argument(
+        "--tiles-per-kernel", type=int, default=20_000, help="tiles sampled per kernel (20,000)"
+    )
     found.add_argument("--target-samples", type=int, default=0, help="go on until so many are written")
-    found.add_argument("--fusion-configs", type=int, default=100, help="per program (100); 0 for none")
+    found.add_argument("--fusion-configs", type=int, default=200, help="per program (200); 0 for none")
     found.add_argument("--chip", default="tpu_v3", help="chip, by name or file (tpu_v3)")
     found.add_argument("--jobs", type=int, default=2, help="processes of one thread each (2)")
     found.add_argument("--steps", action="store_true", help="also say where the time of one process goes")

@@ -22,8 +22,15 @@ import numpy.typing as npt
 from costbench.compiler.fusion_edges import fusible_edges
 from costbench.compiler.fusion_groups import KernelGroups
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_hashes import HashArray, Labels, kernel_hashes, labels_of
-from costbench.compiler.kernel_views import BodyArrays, KernelArrays, body_arrays, cut_out
+from costbench.compiler.kernel_hashes import (
+    HashArray,
+    Labels,
+    MetHashes,
+    group_hashes,
+    kernel_hashes,
+    labels_of,
+)
+from costbench.compiler.kernel_views import BodyArrays, KernelArrays, body_arrays, cut_groups, groups_that_run
 from costbench.compiler.program import CompiledProgram, PreparedProgram, assemble
 from costbench.compiler.spaces import ChoiceArray, IntArray
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
@@ -144,12 +151,20 @@ class FusionSpace:
         child[start:end] = second[start:end]
         return child
 
-    def cut(self, config: ChoiceArray) -> list[CutKernels]:
-        """The kernels that a config gives, by computation."""
+    def cut(self, config: ChoiceArray, met: MetHashes | None = None) -> list[CutKernels]:
+        """The kernels that a config gives, by computation.
+
+        Args:
+            config: fused edges, [m].
+            met: hashes of groups that were cut before, which are left out, and to which these are added.
+        """
         cuts = []
         for part, fused in self._by_computation(config):
             groups = part.cut(fused)
-            arrays = cut_out(groups.groups, groups.reads, part.body)
+            chosen = groups_that_run(groups.groups, part.body)
+            if met is not None:
+                chosen = chosen[met.add(group_hashes(groups.groups, chosen, part.computation))]
+            arrays = cut_groups(groups.groups, groups.reads, part.body, chosen)
             hashes = kernel_hashes(arrays, part.body, part.labels)
             cuts.append(CutKernels(part.computation, part.trip_count, arrays, hashes))
         return cuts

@@ -18,6 +18,7 @@ from pathlib import Path
 from costbench.artifacts import digest_bytes
 from costbench.compiler.fusion_space import CutKernels, FusionSpace
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_hashes import MetHashes
 from costbench.compiler.program import PreparedProgram
 from costbench.datasets.fusion_pricing import FusionPricing, PricedKernels
 from costbench.datasets.fusion_shards import (
@@ -35,6 +36,7 @@ from costbench.rng import stream
 from costbench.target import Target
 
 KERNELS_PER_PART = 100_000
+_GROUPS_REMEMBERED = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class _Search:
         self.complete = before.complete
         self._known = set(before.fingerprints)
         # Hashes are quick to compare but not stored: after a restart, what is met again is known by name.
-        self._seen: set[int] = set()
+        self._met, self._met_groups = MetHashes(), MetHashes(_GROUPS_REMEMBERED)
         self._deadline = time.monotonic() + (task.params.max_seconds_per_program or float("inf"))
 
     def make_part(self) -> None:
@@ -199,9 +201,10 @@ class _Search:
     def _try(self, number: int, pricing: FusionPricing) -> None:
         rng = stream(self._task.params.seed, "fusion", self._task.name, number)
         config = self._space.sample(rng, 1)[0] if number else self._space.default
-        cuts = self._space.cut(config)
+        # Of the default all kernels are cut, since they are counted.
+        cuts = self._space.cut(config, self._met_groups if number else None)
         runs = executions(cuts) if number == 0 else {}
-        for quick_hash, kernel in self._not_seen(cuts):
+        for quick_hash, kernel in self._not_met(cuts):
             name = self._space.fingerprints.subgraph(
                 kernel.computation, kernel.inputs, kernel.instructions, kernel.outputs
             )
@@ -209,12 +212,10 @@ class _Search:
                 self._known.add(stored)
                 pricing.add(kernel, name, runs.get(quick_hash, 0))
 
-    def _not_seen(self, cuts: Sequence[CutKernels]) -> Iterator[tuple[int, Kernel]]:
+    def _not_met(self, cuts: Sequence[CutKernels]) -> Iterator[tuple[int, Kernel]]:
         for cut in cuts:
-            for number, quick_hash in enumerate(cut.hashes.tolist()):
-                if quick_hash not in self._seen:
-                    self._seen.add(quick_hash)
-                    yield quick_hash, self._space.kernel(cut, number)
+            for number in self._met.add(cut.hashes).tolist():
+                yield int(cut.hashes[number]), self._space.kernel(cut, number)
 
     def _metadata(self, target: Target, priced: PricedKernels) -> dict[str, object]:
         task = self._task
