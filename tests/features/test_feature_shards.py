@@ -11,7 +11,7 @@ import pytest
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import compile_program
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.tiling import TileSpace, tile_space
 from costbench.datasets.storage import verify_shard
 from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard, feature_path, write_features
@@ -31,7 +31,7 @@ class Item:
     kernel: Kernel
     fingerprint: str
     runs: int
-    space_size: int
+    space: TileSpace
     tile_sizes: TileSizes
     runtime_ns: np.ndarray
 
@@ -46,7 +46,7 @@ def items(repository: Path) -> list[Item]:
         space = tile_space(kernel, ARCHITECTURE)
         ids = space.legal_ids()[: index + 1]
         runtimes = np.arange(1, len(ids) + 1, dtype=np.int64) * (index + 1)
-        made.append(Item(kernel, f"{index:032x}", index, space.size, space.decode(ids), runtimes))
+        made.append(Item(kernel, f"{index:032x}", index, space, space.decode(ids), runtimes))
     return made
 
 
@@ -82,7 +82,7 @@ def test_tile_sizes_and_runtimes_are_those_measured(items: list[Item], shard: Pa
         with_contraction += sizes.kernel_bounds.shape[1] > 0
     assert 0 < with_contraction < len(items)
     assert found.runs().tolist() == [item.runs for item in items]
-    assert found.space_sizes().tolist() == [item.space_size for item in items]
+    assert found.space_sizes().tolist() == [item.space.size for item in items]
     assert found.fingerprints() == tuple(item.fingerprint for item in items)
 
 

@@ -58,14 +58,16 @@ class FusionKernels:
         part = int(np.searchsorted(self._starts, index, side="right")) - 1
         shard, place = self._parts[part], index - int(self._starts[part])
         view = kernel_view(shard, place, self._programs.module(self.program))
-        space = checked_space(shard, place, view, self._architecture)
+        space = checked_space(
+            shard, place, self._programs.lowering(self.program).loop_nest(view), self._architecture
+        )
         ids = np.asarray(shard["kernel_tile"][place : place + 1])
         runtime_ns = np.asarray(shard["kernel_runtime_ns"][place : place + 1])
         return MeasuredKernel(
             kernel=view,
             fingerprint=bytes(shard["kernel_fingerprint"][place]).hex(),
             runs=int(shard["kernel_default_runs"][place]),
-            space_size=space.size,
+            space=space,
             default_ns=int(runtime_ns[0]),
             tile_ids=ids,
             tile_sizes=space.decode(ids),

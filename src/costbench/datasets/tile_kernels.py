@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import LoopNest, Lowering
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import TileSpace, tile_space
+from costbench.compiler.tiling import TileSpace, nest_tile_space
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.hlo.module import HloModule
@@ -46,7 +47,7 @@ class CompiledPrograms:
     def __init__(self, folder: Path, capacity: int = 8) -> None:
         self._folder = folder
         self._capacity = max(1, capacity)
-        self._modules: OrderedDict[str, HloModule] = OrderedDict()
+        self._programs: OrderedDict[str, tuple[HloModule, Lowering]] = OrderedDict()
 
     def module(self, program: str) -> HloModule:
         """The compiled program; read unless it is kept.
@@ -54,12 +55,20 @@ class CompiledPrograms:
         Raises:
             HloError: if its file is missing or broken.
         """
-        if program not in self._modules:
-            self._modules[program] = read_module(compiled_program_path(self._folder, program))
-            if len(self._modules) > self._capacity:
-                self._modules.popitem(last=False)
-        self._modules.move_to_end(program)
-        return self._modules[program]
+        return self._program(program)[0]
+
+    def lowering(self, program: str) -> Lowering:
+        """What lowers its kernels, with what these share."""
+        return self._program(program)[1]
+
+    def _program(self, program: str) -> tuple[HloModule, Lowering]:
+        if program not in self._programs:
+            module = read_module(compiled_program_path(self._folder, program))
+            self._programs[program] = (module, Lowering(module))
+            if len(self._programs) > self._capacity:
+                self._programs.popitem(last=False)
+        self._programs.move_to_end(program)
+        return self._programs[program]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +79,7 @@ class MeasuredKernel:
         kernel: view of the compiled program.
         fingerprint: 32 hexadecimal digits.
         runs: executions in one run of the program.
-        space_size: tile sizes that it has, legal or not.
+        space: its tile space.
         default_ns: measured runtime of the compiler's default tile.
         tile_ids: int64 [n], numbers in the kernel's tile space.
         tile_sizes: the same as bounds.
@@ -80,7 +89,7 @@ class MeasuredKernel:
     kernel: Kernel
     fingerprint: str
     runs: int
-    space_size: int
+    space: TileSpace
     default_ns: int
     tile_ids: IntArray
     tile_sizes: TileSizes
@@ -125,12 +134,14 @@ class TileShard:
         view = kernel_view(shard, index, self._programs.module(self.program))
         first, last = (int(o) for o in shard["config_offsets"][index : index + 2])
         ids = np.asarray(shard["config_tile"][first:last])
-        space = checked_space(shard, index, view, self._architecture)
+        space = checked_space(
+            shard, index, self._programs.lowering(self.program).loop_nest(view), self._architecture
+        )
         return MeasuredKernel(
             kernel=view,
             fingerprint=bytes(shard["kernel_fingerprint"][index]).hex(),
             runs=int(shard["kernel_runs"][index]),
-            space_size=space.size,
+            space=space,
             default_ns=int(shard["kernel_default_ns"][index]),
             tile_ids=ids,
             tile_sizes=space.decode(ids),
@@ -160,13 +171,13 @@ def kernel_view(shard: Shard, index: int, module: HloModule) -> Kernel:
     )
 
 
-def checked_space(shard: Shard, index: int, kernel: Kernel, architecture: Architecture) -> TileSpace:
-    """The tile space of a kernel of a shard.
+def checked_space(shard: Shard, index: int, nest: LoopNest, architecture: Architecture) -> TileSpace:
+    """The tile space of a lowered kernel of a shard.
 
     Raises:
         DataError: if it is not of the size that it had when the kernel was measured.
     """
-    space = tile_space(kernel, architecture)
+    space = nest_tile_space(nest, architecture)
     measured = int(shard["kernel_space_size"][index])
     if space.size != measured:
         raise DataError(

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import LoopNest
 from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling import TileSpace
 from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.kernel_columns import digests_of, offsets_of
 from costbench.datasets.records import AnyArray
@@ -48,8 +50,8 @@ class Measured(Protocol):
         """Executions in one run of the program."""
 
     @property
-    def space_size(self) -> int:
-        """Tile sizes that it has, legal or not."""
+    def space(self) -> TileSpace:
+        """Its tile space."""
 
     @property
     def tile_sizes(self) -> TileSizes:
@@ -63,8 +65,8 @@ class Measured(Protocol):
 class CostModel(Protocol):
     """What predicts runtimes."""
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
-        """Of each decision, float64 [n]."""
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> npt.NDArray[np.float64]:
+        """Of each decision of a lowered kernel, float64 [n]."""
 
 
 def feature_path(folder: Path, task: str, chip: str, program: str) -> Path:
@@ -105,7 +107,7 @@ def write_features(
         "row_features": row_features,
         "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
         "kernel_runs": np.array([measured.runs for measured in kernels], np.int64),
-        "kernel_space_size": np.array([measured.space_size for measured in kernels], np.int64),
+        "kernel_space_size": np.array([measured.space.size for measured in kernels], np.int64),
         "kernel_num_inputs": np.array([len(kernel.inputs) for kernel in views], np.int32),
         "kernel_static": np.array(static, np.float32).reshape(-1, 4),
         "kernel_ranks": np.array([_ranks(m.tile_sizes) for m in kernels], np.int32).reshape(-1, 2),
@@ -121,7 +123,7 @@ def write_features(
         "config_runtime_ns_offsets": offsets_of(len(part) for part in runtimes),
         "config_runtime_ns": np.concatenate([np.zeros(0, np.int64), *runtimes]).astype(np.int64),
         "config_analytical_ns": np.concatenate(
-            [np.zeros(0), *(analytical.predict(m.kernel, m.tile_sizes) for m in kernels)]
+            [np.zeros(0), *(analytical.predict_nest(m.space.nest, m.tile_sizes) for m in kernels)]
         ),
     }
     write_shard(path, columns, metadata, FEATURES)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from costbench.compiled import compiled, compiled_step
 from costbench.compiler.footprint import needed_bytes, scratchpad_bytes, set_sizes, set_tile
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
+from costbench.compiler.loop_nest import LoopNest, loop_nest
 from costbench.compiler.packed import NUM_COPIED_BOXES
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import Candidates, TileSpace
@@ -54,7 +54,10 @@ class AnalyticalModel:
 
         iterations * (max(transfer, compute) + 100 ns), with transfer and compute averaged per iteration.
         """
-        nest = loop_nest(kernel)
+        return self.predict_nest(loop_nest(kernel), decisions)
+
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+        """The same for a lowered kernel."""
         return tile_costs(estimate_of(nest, self._chip), nest.extents(decisions))
 
     def choose(self, space: TileSpace) -> IntArray:
