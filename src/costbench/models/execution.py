@@ -72,3 +72,14 @@ def applied(execution: Execution) -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         _mkldnn.matmul.fp32_precision = precision
+
+
+@contextmanager
+def plain_products() -> Iterator[None]:
+    """Run the block with torch's default matrix library: on many small products oneDNN is far slower."""
+    precision = _mkldnn.matmul.fp32_precision
+    _mkldnn.matmul.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        _mkldnn.matmul.fp32_precision = precision

@@ -7,7 +7,8 @@ decisions share is computed once.
 
 from __future__ import annotations
 
-from typing import Any, cast
+import re
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -127,17 +128,20 @@ def initialize(net: nn.Module, seed: int) -> None:
     """Draw all weights of `net` from one seeded generator, in order of name.
 
     Layers without biases shrink what passes through unless their scale fits the rectifiers: He's uniform
-    initialisation keeps it. Embeddings are normal with the spread of features in [0, 1].
+    initialisation keeps it; without a rectifier (attention, the gates of an LSTM) half the variance does.
+    Embeddings are normal with the spread of features in [0, 1], norms start as the identity.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in sorted(net.named_parameters()):
             if weight.dim() < 2:
-                weight.zero_()
+                weight.fill_(1.0 if name.endswith("norm.weight") else 0.0)
             elif "embedding" in name:
                 weight.normal_(0.0, EMBEDDING_STD, generator=generator)
             else:
-                nn.init.kaiming_uniform_(weight, nonlinearity="relu", generator=generator)
+                follows: Literal["linear", "relu"] = "linear" if _LINEAR.search(name) else "relu"
+                nn.init.kaiming_uniform_(weight, nonlinearity=follows, generator=generator)
 
 
+_LINEAR = re.compile(r"gates_of|attention_|attend_|narrow")
 EMBEDDING_STD = 0.3
