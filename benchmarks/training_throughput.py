@@ -36,7 +36,7 @@ from costbench.training.losses import pairwise_hinge
 KERNELS_PER_BATCH = 8
 CONFIGS = 32
 FAST = Execution(threads=1, onednn_matmul=True)
-PLAIN = Execution(threads=1, onednn_matmul=False)
+PLAIN = Execution(threads=1, onednn_matmul=False, keep_memory=False)
 
 Forward = Callable[[Sequence[KernelSamples]], Tensor]
 
@@ -104,6 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--hidden", type=int, default=64, help="width of the hidden layers")
     parser.add_argument("--batches", type=int, default=8, help="different batches")
+    parser.add_argument("--only", help="one cell, as ENCODER/REDUCTION")
     parser.add_argument("--rounds", type=int, default=5, help="times every batch is trained on")
     parser.add_argument("--json", action="store_true", help="print {encoder}/{reduction}/{metric}: value")
     arguments = parser.parse_args()
@@ -111,6 +112,8 @@ def main() -> None:
     results: dict[str, float] = {}
     for encoder in sorted(ENCODERS):
         for reduction in sorted(REDUCTIONS):
+            if arguments.only not in (None, f"{encoder}/{reduction}"):
+                continue
             spec = NetSpec(
                 encoder=encoder, reduction=reduction, hidden=arguments.hidden, opcode_embedding=256
             )

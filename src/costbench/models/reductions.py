@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import torch
 from torch import Tensor, nn
 
 from costbench.models.graph_batch import GraphBatch
-from costbench.models.layers import JoinedFeedForward, gather_sum, segment_max
+from costbench.models.layers import JoinedFeedForward, gather_sum, segment_statistics
 from costbench.models.lstm import KernelLstm
 from costbench.models.net_spec import NetSpec
 from costbench.models.transformer import KernelTransformer
@@ -63,12 +62,11 @@ class ColumnWise(nn.Module):
 
     def __init__(self, spec: NetSpec, joined: int) -> None:
         super().__init__()
-        self.statistics = [COLUMN_STATISTICS[name] for name in spec.columns]
+        self.columns = spec.columns
         self.head = Head(spec.hidden * len(spec.columns), joined, spec)
 
     def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
-        columns = [statistic(states, batch) for statistic in self.statistics]
-        cost: Tensor = self.head(torch.cat(columns, dim=-1), joined)
+        cost: Tensor = self.head(segment_statistics(states, batch.node_counts, self.columns), joined)
         return cost
 
 
@@ -100,28 +98,6 @@ class AttentionSum(nn.Module):
         cost: Tensor = self.head(self.transformer(states, batch.node_counts), joined)
         return cost
 
-
-def column_sum(states: Tensor, batch: GraphBatch) -> Tensor:
-    """Sum over each kernel's nodes. Shape: [N, C, H] to [K, C, H]."""
-    return gather_sum(states, batch.kernel_of_node, batch.num_kernels)
-
-
-def column_mean(states: Tensor, batch: GraphBatch) -> Tensor:
-    """Mean over each kernel's nodes. Shape: [N, C, H] to [K, C, H]."""
-    counts = torch.tensor(batch.node_counts, dtype=states.dtype, device=states.device)
-    return column_sum(states, batch) / counts.view(-1, 1, 1)
-
-
-def column_max(states: Tensor, batch: GraphBatch) -> Tensor:
-    """Maximum over each kernel's nodes. Shape: [N, C, H] to [K, C, H]."""
-    return segment_max(states, batch.node_counts)
-
-
-COLUMN_STATISTICS: Mapping[str, Callable[[Tensor, GraphBatch], Tensor]] = {
-    "max": column_max,
-    "mean": column_mean,
-    "sum": column_sum,
-}
 
 REDUCTIONS: Mapping[str, Callable[[NetSpec, int], nn.Module]] = {
     "column-wise": ColumnWise,
