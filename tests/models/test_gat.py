@@ -38,24 +38,26 @@ def test_nodes_attend_to_themselves_and_their_neighbours(
     attention = Attention.build(edges(), backwards)
     pairs = list(zip(attention.receiver.tolist(), attention.sender.tolist(), strict=True))
     assert [{sender for node, sender in pairs if node == receiver} for receiver in range(4)] == heard
-    assert attention.starts.tolist() == [attention.receiver.tolist().index(receiver) for receiver in range(4)]
+    ordered = attention.receiver[attention.by_receiver].tolist()
+    assert ordered == sorted(ordered)
+    assert attention.starts.tolist() == [ordered.index(receiver) for receiver in range(4)]
 
 
 def test_softmax_by_hand() -> None:
     attention = Attention.build(edges(), backwards=False)
-    # Node 3 attends to 1, 2 and 3; order within a receiver: producers, then itself.
+    # Along 0 -> 1, 0 -> 2, 1 -> 3, 2 -> 3, then nodes to themselves; node 3 attends to 1, 2 and itself.
     scores = torch.zeros(8, 1, 1)
-    scores[5:, 0, 0] = torch.tensor([1.0, 2.0, 5.0]).log() + 1000.0
+    scores[[2, 3, 7], 0, 0] = torch.tensor([1.0, 2.0, 5.0]).log() + 1000.0
     weights = softmax_of_receivers(scores, attention).flatten()
-    torch.testing.assert_close(weights, torch.tensor([1.0, 0.5, 0.5, 0.5, 0.5, 0.125, 0.25, 0.625]))
+    torch.testing.assert_close(weights, torch.tensor([0.5, 0.5, 0.125, 0.25, 1.0, 0.5, 0.5, 0.625]))
 
 
 def test_weighted_sum_by_hand() -> None:
     attention = Attention.build(edges(), backwards=False)
     values = torch.tensor([1.0, 10.0, 100.0, 1000.0]).view(4, 1, 1, 1)
     weights = torch.arange(1.0, 9.0).view(8, 1, 1)
-    # 1 * 1; 2 * 1 + 3 * 10; 4 * 1 + 5 * 100; 6 * 10 + 7 * 100 + 8 * 1000.
-    assert weighted_sum(values, weights, attention).flatten().tolist() == [1.0, 32.0, 504.0, 8760.0]
+    # 5 * 1; 1 * 1 + 6 * 10; 2 * 1 + 7 * 100; 3 * 10 + 4 * 100 + 8 * 1000.
+    assert weighted_sum(values, weights, attention).flatten().tolist() == [5.0, 61.0, 702.0, 8430.0]
 
 
 def test_weighted_sum_gradient() -> None:

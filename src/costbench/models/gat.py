@@ -23,16 +23,18 @@ NEGATIVE_SLOPE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """Who attends to whom, every node to itself as well: M pairs of N nodes, in order of `receiver`.
+    """Who attends to whom: E pairs along edges, in order of `receiver`, then every one of N nodes to itself.
 
     Attributes:
-        receiver: int64 [M], the node that attends.
-        sender: int64 [M], the node it attends to.
-        starts: int64 [N], first pair of each receiver.
+        receiver: int64 [E + N], the node that attends.
+        sender: int64 [E + N], the node it attends to.
+        by_receiver: int64 [E + N], pairs in order of receiver.
+        starts: int64 [N], where each receiver starts in `by_receiver`.
     """
 
     receiver: Tensor
     sender: Tensor
+    by_receiver: Tensor
     starts: Tensor
 
     @staticmethod
@@ -43,9 +45,9 @@ class Attention:
             kept = edges.backwards == backwards
             receiver, sender = receiver[kept], sender[kept]
         own = torch.arange(edges.num_nodes, device=receiver.device)
-        receiver, order = torch.sort(torch.cat([receiver, own]), stable=True)
-        sender = torch.cat([sender, own])[order]
-        return Attention(receiver, sender, torch.searchsorted(receiver, own))
+        receiver = torch.cat([receiver, own])
+        ordered, by_receiver = torch.sort(receiver, stable=True)
+        return Attention(receiver, torch.cat([sender, own]), by_receiver, torch.searchsorted(ordered, own))
 
 
 class Gat(nn.Module):
@@ -117,11 +119,11 @@ class GatAttention(nn.Module):
 
 
 def softmax_of_receivers(scores: Tensor, attention: Attention) -> Tensor:
-    """exp(score) over the sum of those of the same receiver. Shape: [M, C, heads] kept."""
+    """exp(score) over the sum of those of the same receiver. Shape: [E + N, C, heads] kept."""
     flat, num_nodes = scores.flatten(1), len(attention.starts)
     with torch.no_grad():
-        pairs = torch.arange(len(flat), device=flat.device)
-        largest = nn.functional.embedding_bag(pairs, flat.detach(), attention.starts, mode="max")
+        bags = attention.by_receiver, flat.detach(), attention.starts
+        largest = nn.functional.embedding_bag(*bags, mode="max")
     powers = torch.exp(flat - largest.index_select(0, attention.receiver))
     totals = gather_sum(powers, attention.receiver, num_nodes)
     return (powers / totals.index_select(0, attention.receiver)).view_as(scores)
@@ -130,7 +132,7 @@ def softmax_of_receivers(scores: Tensor, attention: Attention) -> Tensor:
 def weighted_sum(values: Tensor, weights: Tensor, attention: Attention) -> Tensor:
     """out_i = sum over senders j of i of weights_ij values_j.
 
-    Shape: values [N, C, heads, d] and weights [M, C, heads] to [N, C, heads, d].
+    Shape: values [N, C, heads, d] and weights [E + N, C, heads] to [N, C, heads, d].
     """
     result = _WeightedSum.apply(values, weights, attention)  # type: ignore[no-untyped-call]
     return cast(Tensor, result)
@@ -141,14 +143,23 @@ class _WeightedSum(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, weights: Tensor, attention: Attention) -> Tensor:
         ctx.save_for_backward(values, weights)
         ctx.attention = attention
-        told = values.index_select(0, attention.sender).mul_(weights.unsqueeze(-1))
-        return gather_sum(told, attention.receiver, len(values))
+        receiver, sender = _along_edges(attention, len(values))
+        along, own = torch.split(weights.unsqueeze(-1), [len(sender), len(values)])
+        told = values.index_select(0, sender).mul_(along)
+        summed: Tensor = values * own
+        return summed.index_add_(0, receiver, told)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         values, weights = ctx.saved_tensors
-        attention: Attention = ctx.attention
-        received = gradient.index_select(0, attention.receiver)
-        d_weights = torch.linalg.vecdot(received, values.index_select(0, attention.sender))
-        d_values = gather_sum(received.mul_(weights.unsqueeze(-1)), attention.sender, len(values))
-        return d_values, d_weights, None
+        receiver, sender = _along_edges(ctx.attention, len(values))
+        along, own = torch.split(weights.unsqueeze(-1), [len(sender), len(values)])
+        received = gradient.index_select(0, receiver)
+        d_along = torch.linalg.vecdot(received, values.index_select(0, sender))
+        d_values = (gradient * own).index_add_(0, sender, received.mul_(along))
+        return d_values, torch.cat([d_along, torch.linalg.vecdot(gradient, values)]), None
+
+
+def _along_edges(attention: Attention, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Receiver and sender of the pairs that are no node's with itself."""
+    return attention.receiver[:-num_nodes], attention.sender[:-num_nodes]
