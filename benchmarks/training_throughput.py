@@ -58,17 +58,21 @@ class Contender:
         self._execution = execution
         self.seconds: dict[int, list[float]] = {}
 
-    def step(self, place: int, samples: Sequence[KernelSamples]) -> None:
-        """Train on one batch and note the CPU time."""
+    def round(self, data: Sequence[KernelSamples]) -> None:
+        """Train on every batch once and note the CPU times."""
         with applied(self._execution):
-            started = time.process_time()
-            costs = self._forward(samples).view(len(samples), CONFIGS)
-            runtime_ns = torch.stack([torch.from_numpy(sample.runtime_ns) for sample in samples])
-            loss = pairwise_hinge(costs, runtime_ns, torch.ones_like(costs, dtype=torch.bool))
-            self._optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            self._optimizer.step()
-            self.seconds.setdefault(place, []).append(time.process_time() - started)
+            for place in range(0, len(data), KERNELS_PER_BATCH):
+                started = time.process_time()
+                self._step(data[place : place + KERNELS_PER_BATCH])
+                self.seconds.setdefault(place, []).append(time.process_time() - started)
+
+    def _step(self, samples: Sequence[KernelSamples]) -> None:
+        costs = self._forward(samples).view(len(samples), CONFIGS)
+        runtime_ns = torch.stack([torch.from_numpy(sample.runtime_ns) for sample in samples])
+        loss = pairwise_hinge(costs, runtime_ns, torch.ones_like(costs, dtype=torch.bool))
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self._optimizer.step()
 
     def samples_per_s(self) -> float:
         """Samples per second, from each batch's median time; the first round warms up."""
@@ -92,8 +96,7 @@ def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> d
     contenders = [shared(FAST), naive(PLAIN), naive(FAST)]
     for _ in range(rounds + 1):
         for contender in contenders:
-            for place in range(0, len(data), KERNELS_PER_BATCH):
-                contender.step(place, data[place : place + KERNELS_PER_BATCH])
+            contender.round(data)
     ours, plain, same = (contender.samples_per_s() for contender in contenders)
     return {
         "samples_per_s": ours,
