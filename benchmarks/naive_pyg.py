@@ -2,7 +2,9 @@
 
 The reference that the shared-graph form is checked against and timed against. Every decision gets a copy of
 its kernel's nodes with the decision's features appended to each, `Batch` stacks the copies, and messages go
-edge by edge. The weights are those of a `LearnedCostNet`, read in place, so both give the same costs.
+edge by edge. Attention over edges is PyG's `GATConv`; sequences are padded to the longest kernel
+(`to_dense_batch`), which is what PyG's own LSTM aggregation does, and go through torch's LSTM and Transformer
+layers. The weights are those of a `LearnedCostNet`, read in place, so both give the same costs.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from costbench.features.graph_tensors import KernelGraph
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
@@ -21,7 +24,14 @@ with warnings.catch_warnings():
     # PyG 2.8 compiles parts of itself with torch.jit, which torch 2.13 deprecates.
     warnings.simplefilter("ignore", DeprecationWarning)
     from torch_geometric.data import Batch, Data
-    from torch_geometric.nn import MessagePassing, global_add_pool, global_max_pool, global_mean_pool
+    from torch_geometric.nn import (
+        GATConv,
+        MessagePassing,
+        global_add_pool,
+        global_max_pool,
+        global_mean_pool,
+    )
+    from torch_geometric.utils import to_dense_batch
 
 POOLS = {"max": global_max_pool, "mean": global_mean_pool, "sum": global_add_pool}
 
@@ -81,12 +91,26 @@ class _Hop(MessagePassing):
 
 
 class NaiveNet(nn.Module):
-    """The function of `net` over naive batches."""
+    """The function of `net` over naive batches. Kernels must store their nodes in topological order."""
 
     def __init__(self, net: LearnedCostNet) -> None:
         super().__init__()
         self.net = net
-        self.hop = _Hop(net.spec.aggregation)
+        spec = net.spec
+        self.hop = _Hop(spec.aggregation)
+        if spec.encoder == "gat":
+            self.attention = GATConv(
+                spec.hidden, spec.hidden // spec.gat_heads, spec.gat_heads, bias=spec.biases
+            )
+        if spec.reduction == "transformer":
+            self.layer = nn.TransformerEncoderLayer(
+                spec.hidden,
+                spec.transformer_heads,
+                spec.transformer_width or spec.hidden,
+                spec.dropout,
+                batch_first=True,
+                bias=spec.biases,
+            )
 
     def forward(self, batch: Batch) -> Tensor:
         """Costs, float32 [graphs]."""
@@ -96,12 +120,19 @@ class NaiveNet(nn.Module):
         if spec.encoder == "graphsage":
             for hop in net.encoder.hops:
                 states = self._sage(hop, states, batch)
+        if spec.encoder == "gat":
+            for hop in net.encoder.gat.hops:
+                states = self._gat(hop, states, batch)
         for layer in net.final:
             states = _feed_forward(layer.first, layer.more, states)
         joined = self._shared(batch, "kernel")
         if spec.reduction == "per-node":
             costs = _head(net.reduction.head, states, joined[of_node])
             return global_add_pool(costs, of_node, batch.num_graphs)
+        if spec.reduction == "lstm":
+            return _head(net.reduction.head, self._lstm(states, batch), joined)
+        if spec.reduction == "transformer":
+            return _head(net.reduction.head, self._transformer(states, batch), joined)
         pooled = [POOLS[name](states, of_node, batch.num_graphs) for name in spec.columns]
         return _head(net.reduction.head, torch.cat(pooled, dim=-1), joined)
 
@@ -112,6 +143,59 @@ class NaiveNet(nn.Module):
         heard = heard + self.hop(_feed_forward(back.first, back.more, states), batch.outgoing_edge_index)
         states = _feed_forward(hop.update.both, hop.update.more, torch.cat([states, heard], dim=-1))
         return nn.functional.normalize(states, dim=-1) if self.net.spec.l2_normalize else states
+
+    def _gat(self, hop: nn.Module, states: Tensor, batch: Batch) -> Tensor:
+        ways = [batch.edge_index, batch.outgoing_edge_index]
+        if len(hop.ways) == 1:
+            ways = [torch.cat(ways, dim=1)]
+        heard = 0
+        for way, edges in zip(hop.ways, ways, strict=True):
+            weights = {
+                "lin.weight": way.values.weight,
+                "att_src": way.attend_sender[None],
+                "att_dst": way.attend_receiver[None],
+            }
+            if way.values.bias is not None:
+                weights["bias"] = way.values.bias
+            heard = heard + functional_call(self.attention, weights, (states, edges))
+        states = torch.relu(heard)
+        for layer in hop.more:
+            states = torch.relu(layer(states))
+        return nn.functional.normalize(states, dim=-1) if self.net.spec.l2_normalize else states
+
+    def _lstm(self, states: Tensor, batch: Batch) -> Tensor:
+        lstm = self.net.reduction.lstm
+        padded, mask = to_dense_batch(states, batch.batch)
+        start = padded.new_zeros(len(lstm.layers), len(padded), lstm.width)
+        layers = len(lstm.layers)
+        read = torch.lstm(
+            padded, (start, start), lstm.weights(), True, layers, 0.0, self.training, False, True
+        )
+        # Padding is on the right: the state at a kernel's last node knows nothing of it.
+        return read[0][torch.arange(len(padded)), mask.sum(dim=1) - 1]
+
+    def _transformer(self, states: Tensor, batch: Batch) -> Tensor:
+        padded, mask = to_dense_batch(states, batch.batch)
+        for layer in self.net.reduction.transformer.layers:
+            weights = {
+                "self_attn.in_proj_weight": layer.attention_inputs.weight,
+                "self_attn.out_proj.weight": layer.attention_output.weight,
+                "linear1.weight": layer.widen.weight,
+                "linear2.weight": layer.narrow.weight,
+                "norm1.weight": layer.attention_norm.weight,
+                "norm2.weight": layer.feed_forward_norm.weight,
+            }
+            if layer.widen.bias is not None:
+                weights |= {
+                    "self_attn.in_proj_bias": layer.attention_inputs.bias,
+                    "self_attn.out_proj.bias": layer.attention_output.bias,
+                    "linear1.bias": layer.widen.bias,
+                    "linear2.bias": layer.narrow.bias,
+                    "norm1.bias": layer.attention_norm.bias,
+                    "norm2.bias": layer.feed_forward_norm.bias,
+                }
+            padded = functional_call(self.layer, weights, (padded,), {"src_key_padding_mask": ~mask})
+        return (padded * mask[..., None]).sum(dim=1)
 
     def _shared(self, batch: Batch, place: str) -> Tensor:
         """Features of every graph that enter at `place`."""

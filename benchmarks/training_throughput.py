@@ -1,6 +1,6 @@
 """Training speed of the shared-graph form against naive PyG batching: same weights, same data, same run.
 
-    python benchmarks/training_throughput.py [--hidden 64] [--json]
+    python benchmarks/training_throughput.py [--hidden 64] [--only graphsage/lstm] [--json]
 
 Both train on the same random kernels of realistic size (8 kernels x 32 decisions a batch, 140 node and 24
 decision features, opcode embedding 256 as in lpm2021) on one thread in fp32. A step is everything from the
@@ -9,7 +9,10 @@ of all batches each, so a busy machine slows both, and the median of the rounds 
 are CPU times of the process.
 
 `ratio` compares with naive batching as torch runs it by default; `ratio_same_matmul` gives naive batching the
-faster matrix library as well.
+faster matrix library and the kept memory as well (models.execution).
+
+`us_per_tile` is the latency of a prediction: 1,000 tile sizes of one kernel of 40 nodes, features given, by
+tile. `large_graph_ms` is that of one decision on a graph of 10,000 nodes.
 """
 
 from __future__ import annotations
@@ -22,21 +25,22 @@ from collections.abc import Callable, Sequence
 
 import torch
 from naive_pyg import NaiveCollator, NaiveNet
-from synthetic_kernels import kernels
+from synthetic_kernels import kernel_samples, kernels
 from torch import Tensor
 
 from costbench.models.encoders import ENCODERS
 from costbench.models.execution import Execution, applied
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
-from costbench.models.learned import LearnedCostNet
+from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec
 from costbench.models.reductions import REDUCTIONS
 from costbench.training.losses import pairwise_hinge
 
 KERNELS_PER_BATCH = 8
 CONFIGS = 32
+TILE_NODES, TILES, LARGE_NODES = 40, 1_000, 10_000
 FAST = Execution(threads=1, onednn_matmul=True)
-PLAIN = Execution(threads=1, onednn_matmul=False)
+PLAIN = Execution(threads=1, onednn_matmul=False, keep_memory=False)
 
 Forward = Callable[[Sequence[KernelSamples]], Tensor]
 
@@ -54,17 +58,21 @@ class Contender:
         self._execution = execution
         self.seconds: dict[int, list[float]] = {}
 
-    def step(self, place: int, samples: Sequence[KernelSamples]) -> None:
-        """Train on one batch and note the CPU time."""
+    def round(self, data: Sequence[KernelSamples]) -> None:
+        """Train on every batch once and note the CPU times."""
         with applied(self._execution):
-            started = time.process_time()
-            costs = self._forward(samples).view(len(samples), CONFIGS)
-            runtime_ns = torch.stack([torch.from_numpy(sample.runtime_ns) for sample in samples])
-            loss = pairwise_hinge(costs, runtime_ns, torch.ones_like(costs, dtype=torch.bool))
-            self._optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            self._optimizer.step()
-            self.seconds.setdefault(place, []).append(time.process_time() - started)
+            for place in range(0, len(data), KERNELS_PER_BATCH):
+                started = time.process_time()
+                self._step(data[place : place + KERNELS_PER_BATCH])
+                self.seconds.setdefault(place, []).append(time.process_time() - started)
+
+    def _step(self, samples: Sequence[KernelSamples]) -> None:
+        costs = self._forward(samples).view(len(samples), CONFIGS)
+        runtime_ns = torch.stack([torch.from_numpy(sample.runtime_ns) for sample in samples])
+        loss = pairwise_hinge(costs, runtime_ns, torch.ones_like(costs, dtype=torch.bool))
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self._optimizer.step()
 
     def samples_per_s(self) -> float:
         """Samples per second, from each batch's median time; the first round warms up."""
@@ -88,8 +96,7 @@ def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> d
     contenders = [shared(FAST), naive(PLAIN), naive(FAST)]
     for _ in range(rounds + 1):
         for contender in contenders:
-            for place in range(0, len(data), KERNELS_PER_BATCH):
-                contender.step(place, data[place : place + KERNELS_PER_BATCH])
+            contender.round(data)
     ours, plain, same = (contender.samples_per_s() for contender in contenders)
     return {
         "samples_per_s": ours,
@@ -99,11 +106,32 @@ def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> d
     }
 
 
+def measure_inference(spec: NetSpec, data: Sequence[KernelSamples]) -> dict[str, float]:
+    """Latency of predictions: the best of three, CPU time."""
+    scaling = FeatureScaling.fit(data)
+    model = LearnedCostModel(LearnedCostNet(spec, scaling.sizes), scaling, "score", FAST)
+
+    def seconds(sample: KernelSamples) -> float:
+        model.predict_graph(sample.graph, sample.config_features)
+        times = []
+        for _ in range(3):
+            started = time.process_time()
+            model.predict_graph(sample.graph, sample.config_features)
+            times.append(time.process_time() - started)
+        return min(times)
+
+    return {
+        "us_per_tile": seconds(kernel_samples(1, TILE_NODES, TILES)) * 1e6 / TILES,
+        "large_graph_ms": seconds(kernel_samples(2, LARGE_NODES, 1)) * 1e3,
+    }
+
+
 def main() -> None:
     """Print a table, or one flat JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--hidden", type=int, default=64, help="width of the hidden layers")
     parser.add_argument("--batches", type=int, default=8, help="different batches")
+    parser.add_argument("--only", help="one cell, as ENCODER/REDUCTION")
     parser.add_argument("--rounds", type=int, default=5, help="times every batch is trained on")
     parser.add_argument("--json", action="store_true", help="print {encoder}/{reduction}/{metric}: value")
     arguments = parser.parse_args()
@@ -111,16 +139,19 @@ def main() -> None:
     results: dict[str, float] = {}
     for encoder in sorted(ENCODERS):
         for reduction in sorted(REDUCTIONS):
+            if arguments.only not in (None, f"{encoder}/{reduction}"):
+                continue
             spec = NetSpec(
                 encoder=encoder, reduction=reduction, hidden=arguments.hidden, opcode_embedding=256
             )
-            cell = measure_cell(spec, data, arguments.rounds)
+            cell = measure_cell(spec, data, arguments.rounds) | measure_inference(spec, data)
             results |= {f"{encoder}/{reduction}/{name}": value for name, value in cell.items()}
             if not arguments.json:
                 print(
                     f"{encoder:10} {reduction:12} {cell['samples_per_s']:8.0f} samples/s, naive PyG"
                     f" {cell['naive_samples_per_s']:6.0f}: {cell['ratio']:.2f}x"
-                    f" ({cell['ratio_same_matmul']:.2f}x with the same matrix library)"
+                    f" ({cell['ratio_same_matmul']:.2f}x with the same matrix library);"
+                    f" {cell['us_per_tile']:.0f} us a tile, {cell['large_graph_ms']:.0f} ms a large graph"
                 )
     if arguments.json:
         print(json.dumps(results, indent=1, sort_keys=True))

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from costbench.models.execution import IDEEP_CACHE, Execution, applied, onednn_keeps_fp32
+from costbench.models.execution import IDEEP_CACHE, Execution, applied, onednn_keeps_fp32, plain_products
 
 
 def settings() -> tuple[int, str]:
@@ -59,3 +59,20 @@ def test_description_says_what_happens() -> None:
 def test_a_processor_needs_a_thread() -> None:
     with pytest.raises(ValueError, match="threads"):
         Execution(threads=0)
+
+
+def test_plain_products_are_plain_inside_only() -> None:
+    with applied(Execution()):
+        before = settings()
+        with plain_products():
+            assert settings() == (before[0], "ieee")
+        assert settings() == before
+
+
+@pytest.mark.parametrize("keep_memory", [True, False])
+def test_keeping_memory_changes_no_value(keep_memory: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randn(1 << 20, generator=generator)
+    with applied(Execution(keep_memory=keep_memory)):
+        total = sum(float((numbers * factor).sum()) for factor in (1.0, -1.0))
+    assert total == 0.0

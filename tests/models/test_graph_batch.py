@@ -9,7 +9,7 @@ import torch
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import DataError
 from costbench.features.graph_tensors import KernelGraph
-from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples, topological_order
 
 PAIR = [kernel_samples(1, num_nodes=3, num_configs=5), kernel_samples(2, num_nodes=4, num_configs=2)]
 
@@ -61,6 +61,41 @@ def test_neighbours_beyond_the_limit_are_cut_in_node_order() -> None:
     # Each leaf still hears its one producer, whatever the producer itself still hears.
     assert edges.receiver[~edges.backwards].tolist() == [1, 2, 3, 4, 5]
     assert edges.share[edges.receiver == 0].tolist() == pytest.approx([1 / 3] * 3)
+
+
+def chain(places: list[int]) -> KernelGraph:
+    """Nodes read one another in the order of `places`."""
+    graph = kernel_samples(3, num_nodes=len(places), num_configs=1).graph
+    return replace(graph, edges=np.array([places[:-1], places[1:]]))
+
+
+def test_nodes_come_after_their_producers() -> None:
+    assert topological_order(chain([2, 0, 3, 1])).tolist() == [2, 0, 3, 1]
+    # 2 and 3 are sources, the first of them first; 1 reads both, 0 reads 1.
+    both = replace(chain([0, 1, 2, 3]), edges=np.array([[3, 2, 1], [1, 1, 0]]))
+    assert topological_order(both).tolist() == [2, 3, 1, 0]
+
+
+def test_sorted_nodes_keep_their_order() -> None:
+    for seed in range(5):
+        assert topological_order(kernel_samples(seed, 30, 1).graph).tolist() == list(range(30))
+    assert topological_order(replace(chain([0]), edges=np.zeros((2, 0), np.int64))).tolist() == [0]
+
+
+def test_batches_hold_nodes_in_topological_order() -> None:
+    sample = replace(PAIR[1], graph=chain([2, 0, 3, 1]))
+    batch = Collator(scaling(), 20)([sample])
+    assert batch.opcodes.tolist() == sample.graph.opcodes[[2, 0, 3, 1]].tolist()
+    expected = scaling().node(sample.graph.node_features)[[2, 0, 3, 1]]
+    np.testing.assert_array_equal(batch.node_features.numpy(), expected)
+    forth = ~batch.edges.backwards
+    assert batch.edges.sender[forth].tolist() == [0, 1, 2]
+    assert batch.edges.receiver[forth].tolist() == [1, 2, 3]
+
+
+def test_a_cycle_is_refused() -> None:
+    with pytest.raises(DataError, match="edges form a cycle"):
+        topological_order(chain([0, 1, 2, 0]))
 
 
 def test_scaled_graphs_are_remembered_while_the_graph_lives() -> None:

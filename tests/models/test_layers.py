@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from typing import Literal
+
+import pytest
 import torch
 from torch import nn
 
 from costbench.models.layers import (
     FeedForward,
+    FeedForwardStack,
     JoinedFeedForward,
     PairFeedForward,
     gather_sum,
     initialize,
     segment_max,
+    segment_statistics,
     spread,
 )
 from costbench.models.net_spec import NetSpec
@@ -64,6 +69,69 @@ def test_spread_and_gather_are_transposes() -> None:
     rows = torch.tensor([0, 0, 1])
     assert spread(torch.tensor([[5.0], [7.0]]), rows).tolist() == [[5.0], [5.0], [7.0]]
     assert gather_sum(torch.tensor([[1.0], [2.0], [4.0]]), rows, 2).tolist() == [[3.0], [4.0]]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("mean",), [[2.0, 3.0], [5.0, 0.0]]),
+        (("max",), [[3.0, 4.0], [5.0, 0.0]]),
+        (("sum",), [[4.0, 6.0], [5.0, 0.0]]),
+        (("sum", "mean", "max"), [[4.0, 6.0, 2.0, 3.0, 3.0, 4.0], [5.0, 0.0] * 3]),
+    ],
+)
+def test_statistics_of_columns(
+    names: tuple[Literal["mean", "max", "sum"], ...], expected: list[list[float]]
+) -> None:
+    # Kernels of nodes (1, 2), (3, 4) and (5, 0).
+    states = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 0.0]]).view(3, 1, 2)
+    assert segment_statistics(states, (2, 1), names).squeeze(1).tolist() == expected
+
+
+@pytest.mark.parametrize("names", [("mean",), ("sum", "max"), ("max", "mean", "sum")])
+def test_statistics_gradient(names: tuple[Literal["mean", "max", "sum"], ...]) -> None:
+    torch.manual_seed(0)
+    states = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda values: segment_statistics(values, (2, 3), names), states)
+
+
+def test_stack_is_its_layers_one_after_another() -> None:
+    torch.manual_seed(0)
+    stack = FeedForwardStack(3, NetSpec(hidden=4)).double()
+    states = torch.randn(3, 2, 4, dtype=torch.float64, requires_grad=True)
+    one_by_one = states
+    for layer in stack:
+        one_by_one = layer(one_by_one)
+    torch.testing.assert_close(stack(states), one_by_one)
+    leaves = [states, *stack.parameters()]
+    pull = torch.randn(3, 2, 4, dtype=torch.float64)
+    fused, plain = (torch.autograd.grad((out * pull).sum(), leaves) for out in (stack(states), one_by_one))
+    for mine, other in zip(fused, plain, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_stack_drops_out_in_training_only() -> None:
+    stack = FeedForwardStack(1, NetSpec(hidden=200, dropout=0.5))
+    with torch.no_grad():
+        for weight in stack.parameters():
+            weight.copy_(torch.eye(200))
+    torch.manual_seed(0)
+    assert 50 < int((stack(torch.ones(200)) == 0).sum()) < 150
+    assert torch.equal(stack.eval()(torch.ones(200)), torch.ones(200))
+
+
+def test_a_stack_of_none_changes_nothing() -> None:
+    states = torch.ones(2, 1, 3)
+    assert FeedForwardStack(0, NetSpec(hidden=3))(states) is states
+
+
+def test_norms_start_as_the_identity() -> None:
+    net = nn.ModuleDict({"some_norm": nn.LayerNorm(3)})
+    initialize(net, 0)
+    assert {name: weight.tolist() for name, weight in net.named_parameters()} == {
+        "some_norm.weight": [1.0] * 3,
+        "some_norm.bias": [0.0] * 3,
+    }
 
 
 def test_segment_max_takes_each_column_by_itself() -> None:

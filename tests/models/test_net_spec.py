@@ -21,6 +21,14 @@ from costbench.params import parse
         ("columns", ["max", "max"]),
         ("aggregation", "median"),
         ("decision_features", "edge"),
+        ("static_features", "late"),
+        ("directed", "maybe"),
+        ("gat_heads", 0),
+        ("lstm_layers", 0),
+        ("lstm_width", 0),
+        ("transformer_layers", 0),
+        ("transformer_heads", 0),
+        ("transformer_width", -1),
     ],
 )
 def test_impossible_values_are_refused_by_name(field: str, value: object) -> None:
@@ -36,3 +44,13 @@ def test_joined_features_enter_where_the_spec_says() -> None:
     assert (sizes.joined(late, "node"), sizes.joined(late, "kernel")) == (4, 24)
     both = NetSpec(decision_features="kernel", static_features="kernel")
     assert (sizes.joined(both, "node"), sizes.joined(both, "kernel")) == (0, 28)
+
+
+@pytest.mark.parametrize(
+    ("field", "user"),
+    [("gat_heads", {"encoder": "gat"}), ("transformer_heads", {"reduction": "transformer"})],
+)
+def test_heads_divide_the_width_where_they_are_used(field: str, user: dict[str, str]) -> None:
+    with pytest.raises(ParamsError, match=f"{field} is 3, must divide hidden, 64"):
+        parse(NetSpec, {field: 3, "hidden": 64, **user}, where="params.yaml")
+    assert getattr(parse(NetSpec, {field: 3, "hidden": 64}, where="params.yaml"), field) == 3

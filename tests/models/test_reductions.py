@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch
+from costbench.models.layers import initialize
 from costbench.models.net_spec import NetSpec
-from costbench.models.reductions import COLUMN_STATISTICS, REDUCTIONS, ColumnWise, Head, PerNode
+from costbench.models.reductions import REDUCTIONS, AttentionSum, ColumnWise, Head, LastState, PerNode
 
 STATES = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 0.0]]).view(3, 1, 2)
 NOTHING = torch.zeros(2, 1, 0)
@@ -20,18 +20,6 @@ def batch() -> GraphBatch:
     samples = [kernel_samples(1, num_nodes=3, num_configs=1), kernel_samples(2, num_nodes=3, num_configs=1)]
     made = Collator(FeatureScaling.fit([*samples, kernel_samples(3, 3, 5)]), 20)(samples)
     return replace(made, kernel_of_node=torch.tensor([0, 0, 1]), node_counts=(2, 1))
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("mean", [[2.0, 3.0], [5.0, 0.0]]),
-        ("max", [[3.0, 4.0], [5.0, 0.0]]),
-        ("sum", [[4.0, 6.0], [5.0, 0.0]]),
-    ],
-)
-def test_column_statistics(name: str, expected: list[list[float]]) -> None:
-    assert COLUMN_STATISTICS[name](STATES, batch()).squeeze(1).tolist() == expected
 
 
 def test_column_wise_concatenates_in_the_order_asked() -> None:
@@ -70,4 +58,23 @@ def test_late_features_change_the_order_of_decisions_by_kernel() -> None:
 
 
 def test_every_reduction_is_listed() -> None:
-    assert set(REDUCTIONS) == {"per-node", "column-wise"}
+    assert set(REDUCTIONS) == {"per-node", "column-wise", "lstm", "transformer"}
+
+
+def test_lstm_costs_are_of_the_last_node() -> None:
+    """The cost of the first kernel follows from both of its nodes, the second's from its one."""
+    reduction = LastState(NetSpec(hidden=2, lstm_width=3), joined=0)
+    initialize(reduction, 0)
+    alone = reduction.lstm(STATES[2:], (1,))
+    costs = reduction(STATES, NOTHING, batch())
+    torch.testing.assert_close(costs[1, 0], (reduction.head.cost.weight @ alone[0, 0]).squeeze())
+    turned = reduction(STATES[[1, 0, 2]], NOTHING, batch())
+    assert not torch.allclose(turned[0], costs[0])
+
+
+def test_transformer_costs_do_not_depend_on_the_order_of_nodes() -> None:
+    reduction = AttentionSum(NetSpec(hidden=2, transformer_heads=1), joined=0)
+    initialize(reduction, 1)
+    costs = reduction(STATES, NOTHING, batch())
+    assert costs.shape == (2, 1)
+    torch.testing.assert_close(reduction(STATES[[1, 0, 2]], NOTHING, batch()), costs)

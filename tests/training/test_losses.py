@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from costbench.training.losses import LOSSES, log_mse, pairwise_hinge, pairwise_logistic
+from costbench.training.losses import LOSSES, kernel_log_mse, log_mse, pairwise_hinge, pairwise_logistic
 
 ALL = torch.ones(1, 3, dtype=torch.bool)
 RUNTIME = torch.tensor([[30.0, 10.0, 20.0]], dtype=torch.float64)
@@ -40,7 +40,7 @@ def test_runtimes_that_fp32_cannot_tell_apart_are_not_tied() -> None:
 
 def test_padding_takes_no_part() -> None:
     mask = torch.tensor([[True, True, False]])
-    for loss in (pairwise_hinge, pairwise_logistic, log_mse):
+    for loss in (pairwise_hinge, pairwise_logistic, log_mse, kernel_log_mse):
         costs = [torch.tensor([[0.0, 2.0, padding]]) for padding in (-100.0, 100.0)]
         runtimes = [torch.tensor([[30.0, 10.0, padding]]) for padding in (1.0, 500.0)]
         found = {loss(c, r, mask).item() for c in costs for r in runtimes}
@@ -83,9 +83,33 @@ def test_mse_of_log_runtime_by_hand() -> None:
     assert log_mse(torch.tensor([[1.0, 5.0, 9.0]]), runtime, mask).item() == pytest.approx(5.0)
 
 
+def test_weighted_mse_counts_kernels_alike() -> None:
+    runtime = torch.tensor(
+        [[1.0, math.e**2, math.e], [math.e, 1.0, 1.0], [1.0, 1.0, 1.0]], dtype=torch.float64
+    )
+    mask = torch.tensor([[True, True, True], [True, False, False], [False, False, False]])
+    costs = torch.tensor([[1.0, 5.0, 0.0], [5.0, 0.0, 0.0], [9.0, 9.0, 9.0]], requires_grad=True)
+    # Errors 1, 3, -1 of the first kernel: 11 / 3; 4 of the second: 16; the third has no decisions.
+    loss = kernel_log_mse(costs, runtime, mask)
+    assert loss.item() == pytest.approx((11.0 / 3 + 16.0) / 2)
+    # Over decisions the first kernel weighs three times the second: (11 + 16) / 4.
+    assert log_mse(costs, runtime, mask).item() == pytest.approx(27.0 / 4)
+    loss.backward()
+    assert costs.grad is not None
+    # 2 error / 3 / 2 and 2 error / 1 / 2.
+    assert costs.grad.flatten().tolist() == pytest.approx([1 / 3, 1.0, -1 / 3, 4.0, 0, 0, 0, 0, 0])
+
+
+def test_weighted_mse_of_nothing_is_nothing() -> None:
+    assert (
+        kernel_log_mse(torch.ones(1, 1), torch.ones(1, 1), torch.zeros(1, 1, dtype=torch.bool)).item() == 0.0
+    )
+
+
 def test_table_says_what_a_network_predicts() -> None:
     assert {name: (loss.predicts, loss.min_configs) for name, loss in LOSSES.items()} == {
         "hinge": ("score", 2),
+        "kernel-mse": ("log_runtime_ns", 1),
         "logistic": ("score", 2),
         "mse": ("log_runtime_ns", 1),
     }

@@ -2,6 +2,7 @@
 
 - `none`: no graph network; a node knows itself only.
 - `graphsage`: GraphSAGE with directed messages (lpm2021, section 3.2).
+- `gat`: graph attention with several heads (lpm2021, section 5.3 and table 4).
 
 An encoder is built from a `NetSpec` and maps states [N, 1 or C, hidden] to states of the same shape, given
 the batch for its edges. A new one is one class and one row of `ENCODERS`.
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from costbench.models.edges import Edges, SumMatrix, hear_max, hear_sum
+from costbench.models.gat import Gat
 from costbench.models.graph_batch import GraphBatch
 from costbench.models.layers import FeedForward, PairFeedForward
 from costbench.models.net_spec import NetSpec
@@ -29,6 +31,18 @@ class NoGraph(nn.Module):
 
     def forward(self, states: Tensor, batch: GraphBatch) -> Tensor:
         return states
+
+
+class GraphAttention(nn.Module):
+    """`encoder_layers` GAT hops; see `gat.Gat`. Attention takes the place of the aggregation."""
+
+    def __init__(self, spec: NetSpec) -> None:
+        super().__init__()
+        self.gat = Gat(spec)
+
+    def forward(self, states: Tensor, batch: GraphBatch) -> Tensor:
+        heard: Tensor = self.gat(states, batch.edges)
+        return heard
 
 
 class GraphSage(nn.Module):
@@ -89,6 +103,7 @@ class SageHop(nn.Module):
 
 
 ENCODERS: Mapping[str, Callable[[NetSpec], nn.Module]] = {
+    "gat": GraphAttention,
     "graphsage": GraphSage,
     "none": NoGraph,
 }

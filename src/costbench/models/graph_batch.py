@@ -9,6 +9,7 @@ says which predictions count.
 
 from __future__ import annotations
 
+import heapq
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -116,6 +117,8 @@ class FeatureScaling:
 class GraphBatch:
     """K kernels with N nodes together and C decisions each.
 
+    The nodes of a kernel lie in topological order: producers before consumers.
+
     Attributes:
         opcodes: int64 [N].
         node_features: float32 [N, sizes.node], scaled.
@@ -161,7 +164,10 @@ class GraphBatch:
 
 @dataclass(frozen=True, eq=False)
 class _PreparedGraph:
-    """What a batch needs of one kernel, scaled, edges cut to the neighbours kept: [2, m], node first."""
+    """What a batch needs of one kernel, scaled, in topological order.
+
+    Edges are cut to the neighbours kept: [2, m], node first.
+    """
 
     opcodes: IntArray
     node_features: FloatArray
@@ -215,10 +221,11 @@ class Collator:
     def _prepare(self, graph: KernelGraph) -> _PreparedGraph:
         prepared = self._prepared.get(graph)
         if prepared is None:
-            producers, consumers = graph.edges
+            order = topological_order(graph)
+            producers, consumers = np.argsort(order)[graph.edges]
             prepared = _PreparedGraph(
-                opcodes=graph.opcodes,
-                node_features=self._scaling.node(graph.node_features),
+                opcodes=graph.opcodes[order],
+                node_features=self._scaling.node(graph.node_features)[order],
                 static_features=self._scaling.static(graph.static_features[None])[0],
                 incoming=_first_neighbors(consumers, producers, self._max_neighbors),
                 outgoing=_first_neighbors(producers, consumers, self._max_neighbors),
@@ -237,6 +244,35 @@ class Collator:
         runtime_ns = np.ones(mask.shape)
         runtime_ns[mask] = np.concatenate([sample.runtime_ns for sample in samples])
         return config_features, runtime_ns, mask
+
+
+def topological_order(graph: KernelGraph) -> IntArray:
+    """Nodes, each after its producers and, among those that may come next, the first one first. int64 [n].
+
+    Nodes that are stored in such an order keep it.
+
+    Raises:
+        DataError: if edges form a cycle.
+    """
+    producers, consumers = graph.edges
+    if (producers < consumers).all():
+        return np.arange(graph.num_nodes)
+    waits_for = np.bincount(consumers, minlength=graph.num_nodes)
+    ready = np.flatnonzero(waits_for == 0).tolist()
+    readers: list[list[int]] = [[] for _ in range(graph.num_nodes)]
+    for producer, consumer in zip(producers.tolist(), consumers.tolist(), strict=True):
+        readers[producer].append(consumer)
+    order: list[int] = []
+    while ready:
+        node = heapq.heappop(ready)
+        order.append(node)
+        for consumer in readers[node]:
+            waits_for[consumer] -= 1
+            if not waits_for[consumer]:
+                heapq.heappush(ready, consumer)
+    if len(order) < graph.num_nodes:
+        raise DataError("edges form a cycle", field="edges", expected="an order of nodes from producers on")
+    return np.array(order, np.int64)
 
 
 def _first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:

@@ -7,7 +7,9 @@ decisions share is computed once.
 
 from __future__ import annotations
 
-from typing import Any, cast
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -87,6 +89,53 @@ def _activate(states: Tensor, more: nn.ModuleList, dropout: nn.Dropout) -> Tenso
     return states
 
 
+class _Rectified(torch.autograd.Function):
+    """relu(W_n ... relu(W_1 x)), rows [R, H]; rectifiers are undone in place in the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, *weights: Tensor) -> Tensor:
+        outputs = [rows]
+        for weight in weights:
+            outputs.append((outputs[-1] @ weight.t()).relu_())
+        ctx.save_for_backward(*outputs, *weights)
+        return outputs[-1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        count = len(ctx.saved_tensors) // 2
+        outputs, weights = ctx.saved_tensors[: count + 1], ctx.saved_tensors[count + 1 :]
+        # The first is not ours to overwrite; those after it were made here.
+        gradient = torch.ops.aten.threshold_backward(gradient, outputs[-1], 0.0)
+        d_weights = []
+        for place in range(count - 1, -1, -1):
+            before = outputs[place]
+            d_weights.append(gradient.t() @ before)
+            gradient = gradient @ weights[place]
+            if place:
+                torch.ops.aten.threshold_backward.grad_input(gradient, before, 0.0, grad_input=gradient)
+        return gradient, *reversed(d_weights)
+
+
+class FeedForwardStack(nn.ModuleList):
+    """Feed-forward modules one after another, in one differentiable operation where they are plain."""
+
+    def __init__(self, count: int, spec: NetSpec) -> None:
+        super().__init__(FeedForward(spec.hidden, spec) for _ in range(count))
+        self._dropout = spec.dropout
+        self._plain = count > 0 and spec.module_layers == 0 and not spec.biases
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Shape: [..., spec.hidden] kept."""
+        dropping = self.training and self._dropout > 0.0
+        if self._plain and not dropping and not torch.is_autocast_enabled(states.device.type):
+            weights = [cast(FeedForward, layer).first.weight for layer in self]
+            rows = states.reshape(-1, states.shape[-1])
+            return cast(Tensor, _Rectified.apply(rows, *weights)).view(states.shape)  # type: ignore[no-untyped-call]
+        for layer in self:
+            states = layer(states)
+        return states
+
+
 def spread(values: Tensor, rows: Tensor) -> Tensor:
     """`values[rows]`: each kernel's values at its nodes. Shape: [K, ...] to [N, ...]."""
     return values.index_select(0, rows)
@@ -97,47 +146,87 @@ def gather_sum(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:
     return values.new_zeros((num_rows, *values.shape[1:])).index_add_(0, rows, values)
 
 
-class _SegmentMax(torch.autograd.Function):
-    """Column-wise maximum; the gradient is shared evenly by the nodes that reach it."""
+class _SegmentStatistics(torch.autograd.Function):
+    """Column-wise statistics; a maximum's gradient is shared evenly by the nodes that reach it."""
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, counts: tuple[int, ...]) -> Tensor:
-        largest = torch.stack([part.amax(dim=0) for part in torch.split(states, list(counts))])
-        ctx.counts = counts
-        ctx.save_for_backward(states, largest)
-        return largest
+    def forward(ctx: Any, states: Tensor, counts: tuple[int, ...], names: tuple[str, ...]) -> Tensor:
+        width = states.shape[2]
+        result = states.new_empty(len(counts), states.shape[1], len(names) * width)
+        for out, part in zip(result, torch.split(states, list(counts)), strict=True):
+            for column, name in zip(out.split(width, dim=-1), names, strict=True):
+                column.copy_(_STATISTICS[name](part))
+        ctx.counts, ctx.names = counts, names
+        ctx.save_for_backward(states, result)
+        return result
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        states, largest = ctx.saved_tensors
-        result = torch.empty_like(states)
-        parts = (torch.split(tensor, list(ctx.counts)) for tensor in (result, states))
-        for part, own, best, received in zip(*parts, largest, gradient, strict=True):
-            torch.eq(own, best, out=part)
-            part.mul_(received / part.sum(dim=0))
-        return result, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        states, result = ctx.saved_tensors
+        d_states = torch.empty_like(states)
+        parts = (torch.split(tensor, list(ctx.counts)) for tensor in (d_states, states))
+        for d_part, part, found, received in zip(*parts, result, gradient, strict=True):
+            columns = [tensor.split(states.shape[2], dim=-1) for tensor in (found, received)]
+            _segment_gradient(d_part, part, dict(zip(ctx.names, zip(*columns, strict=True), strict=True)))
+        return d_states, None, None
+
+
+def _segment_gradient(out: Tensor, states: Tensor, columns: dict[str, tuple[Tensor, Tensor]]) -> None:
+    """Fill `out` [n, C, H] by statistic: what was found and the gradient received, each [C, H]."""
+    if "max" in columns:
+        largest, received = columns["max"]
+        torch.eq(states, largest, out=out)
+        out.mul_(received / out.sum(dim=0))
+    else:
+        out.zero_()
+    if "mean" in columns:
+        out.add_(columns["mean"][1] / len(states))
+    if "sum" in columns:
+        out.add_(columns["sum"][1])
+
+
+_STATISTICS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "max": lambda states: states.amax(dim=0),
+    "mean": lambda states: states.mean(dim=0),
+    "sum": lambda states: states.sum(dim=0),
+}
+
+
+def segment_statistics(states: Tensor, counts: tuple[int, ...], names: tuple[str, ...]) -> Tensor:
+    """Statistics over each run of `counts[k]` rows, concatenated. Shape: [N, C, H] to [K, C, H len(names)].
+
+    Args:
+        states: of the nodes.
+        counts: rows of each kernel, at least one.
+        names: different ones of max, mean and sum.
+    """
+    found = _SegmentStatistics.apply(states, counts, names)  # type: ignore[no-untyped-call]
+    return cast(Tensor, found)
 
 
 def segment_max(states: Tensor, counts: tuple[int, ...]) -> Tensor:
     """Maximum over each run of `counts[k]` rows. Shape: [N, C, H] to [K, C, H]."""
-    return cast(Tensor, _SegmentMax.apply(states, counts))  # type: ignore[no-untyped-call]
+    return segment_statistics(states, counts, ("max",))
 
 
 def initialize(net: nn.Module, seed: int) -> None:
     """Draw all weights of `net` from one seeded generator, in order of name.
 
     Layers without biases shrink what passes through unless their scale fits the rectifiers: He's uniform
-    initialisation keeps it. Embeddings are normal with the spread of features in [0, 1].
+    initialisation keeps it; without a rectifier (attention, the gates of an LSTM) half the variance does.
+    Embeddings are normal with the spread of features in [0, 1], norms start as the identity.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in sorted(net.named_parameters()):
             if weight.dim() < 2:
-                weight.zero_()
+                weight.fill_(1.0 if name.endswith("norm.weight") else 0.0)
             elif "embedding" in name:
                 weight.normal_(0.0, EMBEDDING_STD, generator=generator)
             else:
-                nn.init.kaiming_uniform_(weight, nonlinearity="relu", generator=generator)
+                follows: Literal["linear", "relu"] = "linear" if _LINEAR.search(name) else "relu"
+                nn.init.kaiming_uniform_(weight, nonlinearity=follows, generator=generator)
 
 
+_LINEAR = re.compile(r"gates_of|attention_|attend_|narrow")
 EMBEDDING_STD = 0.3

@@ -23,7 +23,7 @@ from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.encoders import ENCODERS
 from costbench.models.execution import DEFAULT_EXECUTION, Execution, applied
 from costbench.models.graph_batch import Collator, FeatureScaling, FloatArray, GraphBatch, KernelSamples
-from costbench.models.layers import FeedForward, JoinedFeedForward, initialize
+from costbench.models.layers import FeedForwardStack, JoinedFeedForward, initialize
 from costbench.models.net_spec import InputSizes, NetSpec, Placement, Predicts
 from costbench.models.reductions import REDUCTIONS
 
@@ -47,7 +47,7 @@ class LearnedCostNet(nn.Module):
         self.opcode_embedding = nn.Embedding(NUM_OPCODE_CODES, spec.opcode_embedding)
         self.input = JoinedFeedForward(spec.opcode_embedding + sizes.node, sizes.joined(spec, "node"), spec)
         self.encoder = choose(ENCODERS, spec.encoder, "encoder")(spec)
-        self.final = nn.ModuleList(FeedForward(spec.hidden, spec) for _ in range(spec.node_final_layers))
+        self.final = FeedForwardStack(spec.node_final_layers, spec)
         reduction = choose(REDUCTIONS, spec.reduction, "reduction")
         self.reduction = reduction(spec, sizes.joined(spec, "kernel"))
         initialize(self, seed)
@@ -56,9 +56,7 @@ class LearnedCostNet(nn.Module):
         """Costs [K, C] of a batch; those of padding mean nothing."""
         nodes = torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)
         states = self.input(nodes[:, None], self._joined(batch, "node"), batch.kernel_of_node)
-        states = self.encoder(states, batch)
-        for layer in self.final:
-            states = layer(states)
+        states = self.final(self.encoder(states, batch))
         costs: Tensor = self.reduction(states, self._joined(batch, "kernel"), batch)
         return costs.expand_as(batch.mask)
 

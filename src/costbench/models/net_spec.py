@@ -16,6 +16,20 @@ Predicts = Literal["score", "log_runtime_ns"]
 """What a trained network's output is: a score that only ranks, or the natural logarithm of a runtime."""
 
 
+_COUNTS = (
+    "hidden",
+    "opcode_embedding",
+    "encoder_layers",
+    "max_neighbors",
+    "gat_heads",
+    "lstm_layers",
+    "lstm_width",
+    "transformer_layers",
+    "transformer_heads",
+    "transformer_width",
+)
+
+
 @dataclass(frozen=True)
 class NetSpec:
     """Hyper-parameters of a `LearnedCostNet`.
@@ -36,7 +50,13 @@ class NetSpec:
         decision_features: where the decision's features (tile size) enter.
         static_features: where the four static performance features enter, if at all.
         dropout: probability of zeroing an activation of a feed-forward module in training.
-        biases: whether feed-forward layers have biases.
+        biases: whether layers have biases.
+        gat_heads: attention heads of a GAT hop; they divide `hidden`.
+        lstm_layers: layers of the LSTM reduction.
+        lstm_width: width of its states; null for `hidden`.
+        transformer_layers: layers of the Transformer reduction.
+        transformer_heads: attention heads of each; they divide `hidden`.
+        transformer_width: width inside its feed-forward parts; null for `hidden`.
     """
 
     encoder: str = "graphsage"
@@ -55,11 +75,18 @@ class NetSpec:
     static_features: Literal["off", "node", "kernel"] = "off"
     dropout: float = 0.0
     biases: bool = False
+    gat_heads: int = 4
+    lstm_layers: int = 1
+    lstm_width: int | None = None
+    transformer_layers: int = 1
+    transformer_heads: int = 4
+    transformer_width: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "opcode_embedding", "encoder_layers", "max_neighbors"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}, must be at least 1")
         for name in ("node_final_layers", "module_layers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, must not be negative")
@@ -67,6 +94,12 @@ class NetSpec:
             raise ValueError(f"dropout is {self.dropout}, must be in [0, 1)")
         if not self.columns or len(set(self.columns)) != len(self.columns):
             raise ValueError(f"columns are {list(self.columns)}, must be one or more different statistics")
+        self._require_whole_heads("gat_heads", self.encoder == "gat")
+        self._require_whole_heads("transformer_heads", self.reduction == "transformer")
+
+    def _require_whole_heads(self, name: str, used: bool) -> None:
+        if used and self.hidden % getattr(self, name):
+            raise ValueError(f"{name} is {getattr(self, name)}, must divide hidden, {self.hidden}")
 
 
 @dataclass(frozen=True)

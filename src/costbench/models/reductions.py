@@ -2,8 +2,10 @@
 
 - `per-node`: every node gets a cost, the kernel's cost is their sum.
 - `column-wise`: column-wise mean, maximum or sum over the nodes, concatenated, then one linear layer.
+- `lstm`: the last state of an LSTM over the nodes in topological order, then one linear layer.
+- `transformer`: a Transformer encoder over the nodes, summed, then one linear layer.
 
-Both are of lpm2021, section 3.2. A reduction is built from a `NetSpec` and the number of features that
+All are of lpm2021, section 3.2. A reduction is built from a `NetSpec` and the number of features that
 join after the graph network, and maps states [N, 1 or C, hidden] and joined features [K, 1 or C, J] to
 costs [K, 1 or C]. A new one is one class and one row of `REDUCTIONS`.
 """
@@ -12,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import torch
 from torch import Tensor, nn
 
 from costbench.models.graph_batch import GraphBatch
-from costbench.models.layers import JoinedFeedForward, gather_sum, segment_max
+from costbench.models.layers import JoinedFeedForward, gather_sum, segment_statistics
+from costbench.models.lstm import KernelLstm
 from costbench.models.net_spec import NetSpec
+from costbench.models.transformer import KernelTransformer
 
 
 class Head(nn.Module):
@@ -59,39 +62,47 @@ class ColumnWise(nn.Module):
 
     def __init__(self, spec: NetSpec, joined: int) -> None:
         super().__init__()
-        self.statistics = [COLUMN_STATISTICS[name] for name in spec.columns]
+        self.columns = spec.columns
         self.head = Head(spec.hidden * len(spec.columns), joined, spec)
 
     def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
-        columns = [statistic(states, batch) for statistic in self.statistics]
-        cost: Tensor = self.head(torch.cat(columns, dim=-1), joined)
+        cost: Tensor = self.head(segment_statistics(states, batch.node_counts, self.columns), joined)
         return cost
 
 
-def column_sum(states: Tensor, batch: GraphBatch) -> Tensor:
-    """Sum over each kernel's nodes. Shape: [N, C, H] to [K, C, H]."""
-    return gather_sum(states, batch.kernel_of_node, batch.num_kernels)
+class LastState(nn.Module):
+    """cost(k) = head(last state of an LSTM over the e_i of kernel k), nodes in topological order.
+
+    Where decisions join late, the LSTM runs once per kernel.
+    """
+
+    def __init__(self, spec: NetSpec, joined: int) -> None:
+        super().__init__()
+        self.lstm = KernelLstm(spec)
+        self.head = Head(self.lstm.width, joined, spec)
+
+    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        cost: Tensor = self.head(self.lstm(states, batch.node_counts), joined)
+        return cost
 
 
-def column_mean(states: Tensor, batch: GraphBatch) -> Tensor:
-    """Mean over each kernel's nodes. Shape: [N, C, H] to [K, C, H]."""
-    counts = torch.tensor(batch.node_counts, dtype=states.dtype, device=states.device)
-    return column_sum(states, batch) / counts.view(-1, 1, 1)
+class AttentionSum(nn.Module):
+    """cost(k) = head(sum over the nodes of a Transformer encoder over the e_i of kernel k)."""
 
+    def __init__(self, spec: NetSpec, joined: int) -> None:
+        super().__init__()
+        self.transformer = KernelTransformer(spec)
+        self.head = Head(spec.hidden, joined, spec)
 
-def column_max(states: Tensor, batch: GraphBatch) -> Tensor:
-    """Maximum over each kernel's nodes. Shape: [N, C, H] to [K, C, H]."""
-    return segment_max(states, batch.node_counts)
+    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        cost: Tensor = self.head(self.transformer(states, batch.node_counts), joined)
+        return cost
 
-
-COLUMN_STATISTICS: Mapping[str, Callable[[Tensor, GraphBatch], Tensor]] = {
-    "max": column_max,
-    "mean": column_mean,
-    "sum": column_sum,
-}
 
 REDUCTIONS: Mapping[str, Callable[[NetSpec, int], nn.Module]] = {
     "column-wise": ColumnWise,
+    "lstm": LastState,
     "per-node": PerNode,
+    "transformer": AttentionSum,
 }
 """Name in `NetSpec.reduction` to class."""

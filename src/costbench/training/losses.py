@@ -2,6 +2,7 @@
 
 - `hinge`, `logistic`: pairwise rank losses (lpm2021, equation 1), for choosing among decisions.
 - `mse`: squared error of log runtime (lpm2021, section 3.3), for absolute runtimes.
+- `kernel-mse`: the same, every kernel weighted alike (lpm2020, section 4.2).
 
 Pairs are formed within a kernel only: runtimes of different kernels are never compared. A loss maps costs
 [K, C], runtimes [K, C] and the mask of real decisions [K, C] to a scalar.
@@ -55,6 +56,20 @@ def log_mse(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
     return error.square().sum() / mask.sum().clamp(min=1)
 
 
+def kernel_log_mse(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """Mean over kernels of the mean over a kernel's decisions of (y' - log y)^2; compare `log_mse`.
+
+    A decision of a kernel with n of them weighs 1 / n, so that kernels of many decisions count no more than
+    others. Kernels without decisions are left out. Source: lpm2020, section 4.2 ("weight a loss value of each
+    sample appropriately so that the model is optimized for all kernels equally").
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    error = (costs - runtime_ns.log().to(costs.dtype)) * mask
+    count = mask.sum(dim=1)
+    return (error.square().sum(dim=1) / count.clamp(min=1)).sum() / (count > 0).sum().clamp(min=1)
+
+
 @dataclass(frozen=True)
 class Loss:
     """A loss and what a network trained with it predicts.
@@ -72,6 +87,7 @@ class Loss:
 
 LOSSES: Mapping[str, Loss] = {
     "hinge": Loss(pairwise_hinge, "score", 2),
+    "kernel-mse": Loss(kernel_log_mse, "log_runtime_ns", 1),
     "logistic": Loss(pairwise_logistic, "score", 2),
     "mse": Loss(log_mse, "log_runtime_ns", 1),
 }
