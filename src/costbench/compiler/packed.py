@@ -189,7 +189,8 @@ def _pack(nest: LoopNest) -> Packed:
     for t in nest.transfers:
         box = boxes.numbers.get(t.box_key)
         floats.append(boxes.number(t.shape, t.access) if box is None else box)
-        floats += t.figures
+        size = t.figures[0]
+        floats += (t.is_output, size * (LANES * SUBLANES) if t.shape.dimensions else size, *t.figures)
     result = -1
     if nest.contraction is not None:
         result = boxes.number(nest.anchor_shape, nest.accesses[nest.contraction])

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from costbench.compiler.access import Access, access_loops, array_shape, whole
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tiled_memory import LANES, SUBLANES
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
@@ -46,13 +45,8 @@ class Transfer:
 
     @cached_property
     def figures(self) -> tuple[float, ...]:
-        """What copying costs beside its box: whether it is an output, bytes of a native tile and of an
-        element, `row_elements`, elements.
-        """
-        shape = self.shape
-        size = shape.element_type.bits / 8
-        native = size * (LANES * SUBLANES if shape.dimensions else 1)
-        return (self.is_output, native, size, self.row_elements, shape.num_elements)
+        """What a copy is beside its box: bytes of an element, `row_elements`, elements."""
+        return (self.shape.element_type.bits / 8, self.row_elements, self.shape.num_elements)
 
     @cached_property
     def box_key(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
