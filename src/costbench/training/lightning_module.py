@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from costbench.errors import DataError
+from costbench.errors import DivergedError
 from costbench.metrics.averages import mean_without_nan
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.selection import tile_size_ape
@@ -110,10 +110,10 @@ class CostModelModule(pl.LightningModule):
         """Check what the epoch's training came to, and forget the last epoch's kernels.
 
         Raises:
-            DataError: if the loss is no longer finite.
+            DivergedError: if the loss is no longer finite.
         """
         if not all(bool(torch.isfinite(loss)) for loss in self._losses):
-            raise DataError(
+            raise DivergedError(
                 f"the loss is no longer finite in epoch {self.current_epoch}",
                 field="training",
                 expected="a lower learning_rate or a gradient_clip_norm",

@@ -20,6 +20,7 @@ from costbench.experiments.identity import (
 )
 from costbench.experiments.spec import Cell, grid
 from costbench.experiments.stages.entry import start_logging
+from costbench.experiments.sweep_best import best_path, read_best
 from costbench.experiments.tracking import Provenance, prepare, tracking_uri
 from costbench.experiments.training_run import CellResult, CellTask, Tracking, train_cell
 from costbench.experiments.workspace import Workspace, load_workspace
@@ -29,7 +30,7 @@ from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
-_CODE = (
+CODE = (
     "hlo", "compiler", "features", "training", "models", "metrics", "target", "rng",
     "datasets/tile_kernels", "experiments/training_run",
 )  # fmt: skip
@@ -46,6 +47,8 @@ class TrainParams:
         seeds: one training run each.
         cache_mb: memory for featurised kernels, per process.
         model: network, loss, batches and optimiser; its seed stays 0, for `seeds` say which.
+        best: folder of the stage `sweep`, relative to the repository's root, whose best values of the task
+            take the place of the model's; none where it is empty.
     """
 
     tasks: tuple[Literal["tile"], ...]
@@ -54,6 +57,7 @@ class TrainParams:
     seeds: tuple[int, ...]
     cache_mb: int
     model: TrainSpec
+    best: str = ""
 
     def __post_init__(self) -> None:
         for name in ("tasks", "splits", "chips", "seeds"):
@@ -73,7 +77,8 @@ def run(params: Path) -> None:
     workspace = load_workspace(params)
     section = load_section(params, "train", TrainParams)
     split = read_identity(workspace.stage("split"))
-    identity = identify(section, split.data_digest, split)
+    swept = [read_identity(workspace.root / section.best)] if section.best else []
+    identity = identify(section, split.data_digest, split, *swept)
     cells = grid(section.tasks, section.splits, section.chips, section.seeds)
     folder = workspace.stage("train")
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -97,13 +102,16 @@ def _train(task: CellTask) -> CellResult:
 
 def _task(cell: Cell, section: TrainParams, workspace: Workspace, identity: StageIdentity) -> CellTask:
     run_name = f"{workspace.name}/{cell.name}"
+    spec = section.model
+    if section.best:
+        spec = read_best(best_path(workspace.root / section.best, cell.task), spec)
     return CellTask(
         cell=cell,
         data=workspace.stage("generate"),
         split=read_split(workspace.stage("split") / f"{cell.split}.json"),
-        spec=section.model,
+        spec=spec,
         folder=workspace.stage("train") / cell.name,
-        code=code_digest(_CODE),
+        code=code_digest(CODE),
         cache_mb=section.cache_mb,
         provenance=Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root)),
         tracking=Tracking(tracking_uri(), _EXPERIMENT, run_name),
