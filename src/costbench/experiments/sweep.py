@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import logging
 import multiprocessing
 from collections.abc import Sequence
@@ -74,6 +75,9 @@ def sweep(task: SweepTask, workers: int, folder: Path) -> BestTrial:
         else:
             _work_side_by_side(nested, workers)
         best = _write(task, study, folder)
+        # Empty, unless workers on other machines share it and still work.
+        with suppress(OSError):
+            task.cell.folder.rmdir()
         run.log_params({"best": best.values, "trial": best.trial, "seed": task.study.seed})
         run.log_metrics({"best_metric": best.metric})
         run.log_files([best_path(folder, best.task), trials_path(folder, best.task)], "sweep")
@@ -195,4 +199,7 @@ def _table(trials: dict[int, FrozenTrial]) -> str:
 
 
 def _cell(value: object) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
+    """As the parameter file has it."""
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value).strip('"')

@@ -69,7 +69,8 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
         ParamsError: for no URL of a database, or one whose driver is not installed.
         DataError: if the database cannot be reached or used.
     """
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # What ends a trial is raised as well, and then said in one line.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     kind = _kind(spec)
     with reachable(spec):
         for _ in range(_ATTEMPTS):

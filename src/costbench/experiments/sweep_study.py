@@ -221,6 +221,12 @@ def requeue(study: optuna.Study, number: int, storage: StorageSpec) -> None:
     retry(storage)(study, study.get_trials()[number])
 
 
+def given_away(study: optuna.Study, number: int) -> bool:
+    """Whether a trial was failed and queued again."""
+    histories = [trial.system_attrs.get("retry_history", []) for trial in study.get_trials(deepcopy=False)]
+    return any(number in history for history in histories)
+
+
 def _machine() -> str:
     """Of processes that can see each other: this host since it was started."""
     boot = _BOOT.read_text().strip() if _BOOT.exists() else ""

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import optuna
-from optuna.exceptions import UpdateFinishedTrialError
 
 from costbench.errors import DivergedError
 from costbench.experiments.spec import Cell
@@ -24,6 +23,7 @@ from costbench.experiments.sweep_space import Space
 from costbench.experiments.sweep_storage import reachable
 from costbench.experiments.sweep_study import (
     StudySpec,
+    given_away,
     open_study,
     ordinal,
     own,
@@ -110,10 +110,11 @@ def _run_trial(study: optuna.Study, task: SweepTask, train: TrainTrial) -> None:
     begun: list[int] = []
     try:
         study.optimize(partial(_objective, task=task, train=train, begun=begun), n_trials=1)
-    except UpdateFinishedTrialError:
-        # This process was thought dead (suspended, or cut off from the database); another has the trial now.
-        _log.warning("%s: trial %d was given to another worker", task.study.name, begun[0])
-    except BaseException:
+    except BaseException as error:
+        if begun and given_away(study, begun[0]) and isinstance(error, Exception):
+            # This process was thought dead (suspended, or cut off from the database) and now cannot report.
+            _log.warning("%s: trial %d was given to another worker", task.study.name, begun[0])
+            return
         # Interrupted or out of order: nothing that the values are to blame for.
         if begun and study.get_trials(deepcopy=False)[begun[0]].state is optuna.trial.TrialState.FAIL:
             requeue(study, begun[0], task.study.storage)
