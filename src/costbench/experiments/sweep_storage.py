@@ -19,6 +19,7 @@ from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from costbench.errors import DataError, ParamsError
 
@@ -115,7 +116,8 @@ def _connect(spec: StorageSpec, kind: str) -> RDBStorage:
         try:
             return RDBStorage(
                 spec.url,
-                engine_kwargs={"connect_args": _CONNECT[kind]},
+                # No connection is kept: a trial takes minutes or hours, and a server has few to give.
+                engine_kwargs={"connect_args": _CONNECT[kind], "poolclass": NullPool},
                 heartbeat_interval=spec.heartbeat_s,
                 grace_period=spec.grace_s,
                 heartbeat_stale_trial_callback=retry(spec),
