@@ -13,7 +13,18 @@ from typer.testing import CliRunner
 
 from costbench.cli import app
 
-COMMANDS = ["version", "programs", "fidelity", "collect", "generate", "split", "train", "evaluate", "report"]
+COMMANDS = [
+    "version",
+    "programs",
+    "fidelity",
+    "collect",
+    "generate",
+    "split",
+    "sweep",
+    "train",
+    "evaluate",
+    "report",
+]
 
 
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -40,13 +51,14 @@ def test_every_command_explains_itself(command: str) -> None:
 def test_help_lists_every_command_and_the_order_of_the_pipeline() -> None:
     output = CliRunner().invoke(app, ["--help"]).output
     assert [command for command in COMMANDS if command not in output] == []
-    assert "collect → generate → split → train → evaluate → report" in output
+    assert "collect → generate → split → sweep → train → evaluate → report" in output
 
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from costbench.cli import app; "
         "heavy = {'torch', 'mlflow', 'pandas', 'matplotlib', 'jax', 'scipy', 'numpy', 'dvc', 'joblib'}; "
+        "heavy |= {'optuna', 'sqlalchemy'}; "
         "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
