@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -152,6 +153,31 @@ def test_impossible_values_carry_file_and_field() -> None:
 def test_a_choice_error_of_a_dataclass_becomes_a_params_error() -> None:
     with pytest.raises(ParamsError, match=r"params.yaml: train: unknown chip 'x' \(expected one of a\)"):
         params.parse(Chip, {"name": "x"}, where="params.yaml", field="train")
+
+
+@dataclass(frozen=True)
+class Named:
+    optimizers: Mapping[str, Optimizer]
+
+
+def test_a_mapping_has_members_of_one_kind_by_name() -> None:
+    given = {"a": {"name": "adam", "learning_rate": 1}, "b": {"name": "sgd", "learning_rate": 0.5}}
+    found = params.parse(Named, {"optimizers": given}, where="x")
+    assert found.optimizers == {name: Optimizer(**one) for name, one in given.items()}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1], "x: optimizers: [1] (list) is not accepted (expected a mapping of names to a mapping with"),
+        ({1: {}}, "x: optimizers: {1: {}} (mapping) is not accepted"),
+        ({"a": {"lr": 1}}, "x: optimizers.a.lr: unknown key"),
+    ],
+)
+def test_mappings_that_do_not_fit(value: object, message: str) -> None:
+    with pytest.raises(ParamsError) as caught:
+        params.parse(Named, {"optimizers": value}, where="x")
+    assert str(caught.value).startswith(message)
 
 
 @dataclass(frozen=True)
