@@ -30,9 +30,10 @@ from types import ModuleType
 from unittest.mock import patch
 
 from costbench.artifacts import digest_bytes, write_bytes
+from costbench.compiler import program
 from costbench.compiler.loop_nest import Lowering
 from costbench.compiler.tiling import TileSpace
-from costbench.datasets import tile_generation
+from costbench.datasets import generation, tile_generation
 from costbench.datasets.fusion_generation import FusionParams, FusionTask
 from costbench.datasets.generation import Backend, Task, generate
 from costbench.datasets.tile_generation import TileParams, TileTask
@@ -52,14 +53,20 @@ PROGRAMS = (
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "programs"
 _TASKS_PER_ROUND = 8
 _SAMPLED_EVERY_S = 0.1
-# Where the time of a tile task goes: names in `tile_generation` by what they do.
-STEPS = {
-    "read": "module_from_bytes",
-    "compile": "compile_program",
-    "unique": "unique_kernels",
-    "enumerate": "nest_tile_space",
-    "write": "write_shard",
-    "write program": "write_compiled_program",
+# Where the time of a tile task goes: who does what.
+STEPS: dict[str, tuple[ModuleType | type, str]] = {
+    "read": (generation, "module_from_bytes"),
+    "layouts": (program, "place"),
+    "fusion": (program, "default_fusions"),
+    "kernels": (program, "assemble"),
+    "unique": (program, "_unique"),
+    "lower": (Lowering, "loop_nest"),
+    "enumerate": (tile_generation, "nest_tile_space"),
+    "choose": (AnalyticalModel, "choose"),
+    "sample": (TileSpace, "sample"),
+    "measure": (Device, "measure_nest"),
+    "write": (tile_generation, "write_shard"),
+    "write program": (generation, "write_compiled_program"),
 }
 
 
@@ -206,13 +213,10 @@ def fusion_task(targets: tuple[Target, ...], configs: int) -> TaskOf:
 def step_seconds(entries: Sequence[ProgramEntry], task_of: TaskOf) -> dict[str, float]:
     """Where the time goes, in this process: seconds by step, and `other`."""
     spent: dict[str, float] = {}
+    warm_up(task_of, jobs=1)
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
-        for step, name in STEPS.items():
-            stack.enter_context(_timed(tile_generation, name, step, spent))
-        stack.enter_context(_timed(Device, "measure_nest", "measure", spent))
-        stack.enter_context(_timed(TileSpace, "sample", "sample", spent))
-        stack.enter_context(_timed(AnalyticalModel, "choose", "choose", spent))
-        stack.enter_context(_timed(Lowering, "loop_nest", "lower", spent))
+        for step, (owner, name) in STEPS.items():
+            stack.enter_context(_timed(owner, name, step, spent))
         start = time.perf_counter()
         for entry in entries:
             task_of(entry, read_program_bytes(FOLDER, entry), 0, Path(folder)).make()
@@ -276,9 +280,11 @@ def parser() -> argparse.ArgumentParser:
         prog="generation_throughput",
     )
     found.add_argument("--programs", nargs="+", default=PROGRAMS, help="names of programs, or `all`")
-    found.add_argument("--tiles-per-kernel", type=int, default=1000, help="tiles sampled per kernel (1000)")
+    found.add_argument(
+        "--tiles-per-kernel", type=int, default=20_000, help="tiles sampled per kernel (20,000)"
+    )
     found.add_argument("--target-samples", type=int, default=0, help="go on until so many are written")
-    found.add_argument("--fusion-configs", type=int, default=100, help="per program (100); 0 for none")
+    found.add_argument("--fusion-configs", type=int, default=200, help="per program (200); 0 for none")
     found.add_argument("--chip", default="tpu_v3", help="chip, by name or file (tpu_v3)")
     found.add_argument("--jobs", type=int, default=2, help="processes of one thread each (2)")
     found.add_argument("--steps", action="store_true", help="also say where the time of one process goes")

@@ -13,18 +13,8 @@ from typer.testing import CliRunner
 
 from costbench.cli import app
 
-COMMANDS = [
-    "version",
-    "programs",
-    "fidelity",
-    "collect",
-    "generate",
-    "split",
-    "sweep",
-    "train",
-    "evaluate",
-    "report",
-]
+PIPELINE = ("collect", "generate", "split", "features", "sweep", "train", "evaluate", "report")
+COMMANDS = ["version", "programs", "fidelity", *PIPELINE]
 
 
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -51,7 +41,7 @@ def test_every_command_explains_itself(command: str) -> None:
 def test_help_lists_every_command_and_the_order_of_the_pipeline() -> None:
     output = CliRunner().invoke(app, ["--help"]).output
     assert [command for command in COMMANDS if command not in output] == []
-    assert "collect → generate → split → sweep → train → evaluate → report" in output
+    assert " → ".join(PIPELINE) in output
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -52,6 +52,26 @@ def test_code_is_kept_in_the_first_place_that_can_be_written(tmp_path: Path) -> 
     assert cache_folder([blocked], "code").is_dir()
 
 
+def test_a_new_folder_takes_the_place_of_those_unused_for_long(tmp_path: Path) -> None:
+    old, recent, other = (
+        tmp_path / name for name in (".code-" + "0" * 16, ".code-" + "1" * 16, ".code-mine")
+    )
+    for folder in (old, recent, other):
+        folder.mkdir()
+        (folder / "file").write_text("", "utf-8")
+        os.utime(folder, (0, 0))
+        os.utime(folder / "file", (0, 0))
+    # What a process added to is in use.
+    os.utime(recent / "file")
+    name = ".code-" + "2" * 16
+    (tmp_path / name).mkdir()
+    cache_folder([tmp_path], name)
+    assert old.exists()
+    (tmp_path / name).rmdir()
+    cache_folder([tmp_path], name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, recent.name, other.name])
+
+
 @pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "HOME"])
 def test_a_folder_that_does_not_exist_stops_nobody(tmp_path: Path, variable: str) -> None:
     script = "from costbench.hardware.codegen import mix; import numpy as np; print(mix(np.uint64(1)))"

@@ -26,7 +26,7 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 **From programs to a table**, in the order of the pipeline (`dvc repro` runs all of it that is out of date):
 
-`collect` → `generate` → `split` → `sweep` → `train` → `evaluate` → `report`
+`collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `report`
 
 **Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`) into `data/programs/user/`; they are
 listed by `costbench programs` and become rows of the table.
@@ -157,6 +157,17 @@ def generate(
 def split(params: Params = Path("params.yaml")) -> None:
     """Divide the programs into training, validation and test sets, and audit them for leaks."""
     from costbench.experiments.stages.split import run
+
+    _stage(run, params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def features(params: Params = Path("params.yaml")) -> None:
+    """Compute the features of the measured kernels, once for all training runs.
+
+    One shard per task, chip and program; finished shards of the same samples are kept.
+    """
+    from costbench.experiments.stages.features import run
 
     _stage(run, params)
 

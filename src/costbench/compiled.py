@@ -12,8 +12,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -23,6 +26,7 @@ from numba.core import config
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PACKAGE = Path(__file__).parent
+_STALE_S = 7 * 24 * 3600
 _IMPORTED = re.compile(rb"^from costbench\.([\w.]+) import", re.MULTILINE)
 
 
@@ -59,16 +63,31 @@ def source_digest(package: Path) -> str:
 
 
 def cache_folder(places: list[Path], name: str) -> Path:
-    """A folder of that name in the first place that can be written to."""
+    """A folder of that name in the first place that can be written to.
+
+    Where it is new, those of older sources go that no process has added to for a week.
+    """
     for place in places:
         folder = place / name
         try:
+            is_new = not folder.exists()
             folder.mkdir(parents=True, exist_ok=True)
         except OSError:
             continue
         if os.access(folder, os.W_OK):
+            if is_new:
+                _remove_stale(place, name.split("-")[0])
             return folder
     return Path(tempfile.mkdtemp(prefix=name))
+
+
+def _remove_stale(place: Path, prefix: str) -> None:
+    for folder in place.glob(f"{prefix}-{'[0-9a-f]' * 16}"):
+        # Another process may be removing it, too.
+        with suppress(OSError):
+            newest = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
+            if newest < time.time() - _STALE_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _places() -> list[Path]:

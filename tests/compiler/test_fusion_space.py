@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from costbench.compiler.fusion_space import FusionSpace, fusion_space
+from costbench.compiler.kernel_hashes import MetHashes
 from costbench.compiler.program import CompiledProgram, compile_program
 from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.builder import ModuleBuilder
@@ -124,6 +125,30 @@ def test_a_cut_and_a_compile_are_the_same_kernels() -> None:
     assert [(k.instructions, k.inputs, k.outputs, k.trip_count) for k in cut] == [
         (k.instructions, k.inputs, k.outputs, k.trip_count) for k in compiled
     ]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_what_was_cut_before_is_left_out_and_nothing_else(name: str) -> None:
+    space, met = fusion_space(real(name), name), MetHashes()
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    again = 0
+    for config in (space.default, *space.sample(np.random.default_rng(7), 6), space.default):
+        views = [
+            [
+                (kernel.computation, kernel.instructions, kernel.inputs, kernel.outputs)
+                for cut in cuts
+                for number in range(len(cut.hashes))
+                for kernel in [space.kernel(cut, number)]
+            ]
+            for cuts in (space.cut(config), space.cut(config, met))
+        ]
+        # One group of instructions, one kernel: in a search, what runs inside names it.
+        expected = [view for view in views[0] if view[:2] not in seen]
+        again += len(views[0]) - len(expected)
+        assert views[1] == expected
+        seen.update(view[:2] for view in views[0])
+    assert views[1] == []
+    assert again > 100
 
 
 def some_space() -> FusionSpace:

@@ -224,16 +224,6 @@ def test_iterations_multiply_over_all_loops() -> None:
     assert nest.iterations(tiles).tolist() == [24, 1]
 
 
-def test_elements_of_full_and_mean_tiles() -> None:
-    nest = loop_nest(small.unary("f32[36,300]"))
-    extents = np.array([[2, 2], [5, 3]])
-    full = np.stack(nest.full_elements(extents), axis=1)
-    # Full tiles are whole native tiles: 16 x 256, and 40 x 384 in one piece.
-    assert full.tolist() == [[16, 256], [40, 384]]
-    mean = np.stack(nest.mean_elements(extents), axis=1)
-    assert mean == pytest.approx(np.array([[40 / 3, 192], [40, 384]]))
-
-
 def part(kernel: Kernel, positions: set[int]) -> Kernel:
     """The kernel of some of a kernel's instructions."""
     body = kernel.body

@@ -9,7 +9,14 @@ import pytest
 import zstandard
 
 from costbench.artifacts import write_text
-from costbench.datasets.generation import Backend, ShardSummary, Task, generate, write_compiled_program
+from costbench.datasets.generation import (
+    Backend,
+    ShardSummary,
+    SharedProgram,
+    Task,
+    generate,
+    write_compiled_program,
+)
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.reader import module_from_bytes
 
@@ -22,6 +29,11 @@ class Written:
     folder: Path
     weight: int = 1
     broken: bool = False
+    group_name: str = ""
+
+    @property
+    def group(self) -> str:
+        return self.group_name or self.name
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -30,7 +42,7 @@ class Written:
     def is_done(self) -> bool:
         return all(path.exists() for path in self.paths)
 
-    def make(self) -> None:
+    def make(self, shared: SharedProgram | None = None) -> None:
         if self.broken:
             raise UnsupportedKernelError("no tile", where=self.name)
         with (self.folder / "made").open("a") as file:
@@ -54,6 +66,32 @@ def test_what_is_there_is_kept_and_the_heaviest_comes_first(tmp_path: Path) -> N
     assert (tmp_path / "made").read_text() == "cba"
     assert generate(tasks, Backend()) == found
     assert (tmp_path / "made").read_text() == "cba"
+
+
+def test_a_group_is_done_together_where_its_weights_add_up_to_most(tmp_path: Path) -> None:
+    tasks: list[Task] = [
+        Written("a", tmp_path, 3, group_name="ac"),
+        Written("b", tmp_path, 4),
+        Written("c", tmp_path, 2, group_name="ac"),
+        Written("d", tmp_path, 9, group_name="ac"),
+    ]
+    tasks[3].make()
+    found = generate(tasks, Backend())
+    assert (tmp_path / "made").read_text() == "dacb"
+    assert [summary.name for summary in found] == list("aabbccdd")
+
+
+def test_a_group_reads_compiles_and_writes_its_program_once(tmp_path: Path, repository: Path) -> None:
+    data = (repository / "data" / "programs" / "rnn_char_b64_infer_f32.hlo.pb.zst").read_bytes()
+    shared, path = SharedProgram(), tmp_path / "rnn.hlo.pb.zst"
+    prepared = shared.prepared(data, "rnn", path)
+    written = path.read_bytes()
+    path.unlink()
+    assert shared.prepared(data, "rnn", path) is prepared
+    assert not path.exists()
+    other = shared.prepared(data, "rnn", tmp_path / "other.hlo.pb.zst")
+    assert other is not prepared
+    assert (tmp_path / "other.hlo.pb.zst").read_bytes() == written
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

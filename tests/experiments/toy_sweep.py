@@ -47,7 +47,7 @@ def toy_task(url: str, folder: Path, trials: int = 6, *, keep_percent: float = 1
     )
     cell = CellTask(
         cell=Cell("tile", "random", "tpu_v2", 7),
-        data=folder,
+        features=folder,
         split=Split("random", ("a",), ("b",), ("c",)),
         spec=model,
         folder=folder / "trials",

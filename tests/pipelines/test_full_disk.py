@@ -66,8 +66,9 @@ def test_a_file_that_must_not_grow(tmp_path: Path) -> None:
     params = _profile(tmp_path, "limited", out)
 
     # Not `preexec_fn`: it forks this process, and JAX, where another test has loaded it, forbids that.
-    limit = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); os.execv(sys.argv[1], sys.argv[1:])"
-    under = (sys.executable, "-c", limit.format(_LARGEST_FILE))
+    limits = f"({_LARGEST_FILE}, {_LARGEST_FILE})"
+    code = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, {limits}); "
+    under = (sys.executable, "-c", code + "os.execv(sys.argv[1], sys.argv[1:])")
     _check_failed(_generate(params, under), out, "File too large")
     _check_goes_on(params, out)
 

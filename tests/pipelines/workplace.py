@@ -16,7 +16,7 @@ from costbench.artifacts import digest_files
 from costbench.params import load_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STAGES = ("generate", "split", "sweep", "train", "evaluate", "report")
+STAGES = ("generate", "split", "features", "sweep", "train", "evaluate", "report")
 PROGRAMS = (
     "convdraw_b16_infer_f32",
     "mobilenet_b32_infer_f32",
@@ -94,10 +94,13 @@ def write_profile(folder: Path, name: str, changes: Changes) -> Path:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Stages find this Python first, the copied package, and a tracking database of their own."""
+    """Stages find this Python first, and a tracking database of their own.
+
+    The package is the repository's, equal to the copy, so that machine code is not compiled anew for each.
+    """
     return os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(folder / "src"),
+        "PYTHONPATH": str(REPOSITORY / "src"),
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
         **more,
     }

@@ -361,8 +361,3 @@ def _wider_axis(a: AxisMap, b: AxisMap) -> AxisMap:
         return WHOLE
     reach = [m.scale * m.stride + m.window * m.dilation for m in (a, b)]
     return a if reach[0] >= reach[1] else b
-
-
-def tile_elements(shape: Shape, access: Access, elements: Sequence[FloatArray]) -> list[FloatArray | float]:
-    """Elements of each axis of a value in a tile, logical order."""
-    return [axis.extent(size, elements) for axis, size in zip(access, shape.dimensions, strict=True)]

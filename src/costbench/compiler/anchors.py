@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from costbench.compiler.access import Access, identity, loop_of_axis
+from costbench.compiler.access import Access, access_loops, identity, loop_of_axis
 from costbench.compiler.contraction import contraction_axes
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.value_tables import FIXES_AXES, Value, ValueTables
@@ -88,6 +88,7 @@ class Walk(NamedTuple):
         num_output_loops: how many of them walk over the anchor.
         kernel_axes: of a contraction's right-hand side, in physical order.
         operand_accesses: of a contraction's left-hand and right-hand side.
+        order: of a contraction's loops, outermost first.
     """
 
     access: int
@@ -95,6 +96,7 @@ class Walk(NamedTuple):
     num_output_loops: int = 0
     kernel_axes: tuple[KernelAxis, ...] = ()
     operand_accesses: tuple[Access, Access] = ((), ())
+    order: tuple[int, ...] = ()
 
     def with_fixed_axes(self, shape: Shape, values: Sequence[Value]) -> Walk:
         """The same, those loops over the anchor's `shape` marked that a sort among `values` needs whole."""
@@ -129,4 +131,19 @@ def walk_over(tables: ValueTables, anchor: tuple[int, bool]) -> Walk:
         num_output_loops=len(loops),
         kernel_axes=tuple(KernelAxis(*axis) for axis in axes.kernel_axes),
         operand_accesses=axes.operands,
+        order=_contraction_order(axes.operands, len(loops), len(loops) + len(axes.loops)),
+    )
+
+
+def _contraction_order(
+    operands: tuple[Access, Access], num_output_loops: int, num_loops: int
+) -> tuple[int, ...]:
+    """Columns of the right-hand side first, so that weights stay while rows pass; sums innermost."""
+    left, right = operands
+    columns = set(access_loops(right)).difference(access_loops(left))
+    results = range(num_output_loops)
+    return (
+        *(loop for loop in results if loop in columns),
+        *(loop for loop in results if loop not in columns),
+        *range(num_output_loops, num_loops),
     )

@@ -21,13 +21,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from costbench.compiler.fusion_groups import KernelGroups
+from costbench.compiled import compiled
+from costbench.compiler.fusion_groups import KernelGroups, Shaping, fuse, join, leaving
 from costbench.compiler.fusion_rules import Kind, is_cheap, takes_clones
-from costbench.compiler.group_reads import extent_of
-from costbench.compiler.reads import ReadGraph
+from costbench.compiler.group_graph import Groups
+from costbench.compiler.group_reads import NOWHERE, GroupReads
+from costbench.compiler.reads import ReadGraph, extent_of
 from costbench.hlo.module import HloComputation
 
+BoolArray = npt.NDArray[np.bool_]
 Edge = tuple[int, int]
 _LOOP = (Kind.ELEMENTWISE, Kind.PICKING)
 _LOOK_AHEAD = 8
@@ -65,10 +69,12 @@ def _grouped(graph: ReadGraph) -> KernelGroups:
     for position, kind in enumerate(graph.kinds):
         if kind in (Kind.CONTRACTION, Kind.GATHER):
             _grow_from(groups, position)
+    state = groups.groups, groups.reads, groups.shaping
+    loops = np.array([kind in _LOOP and graph.is_node(p) for p, kind in enumerate(graph.kinds)], dtype=bool)
     for _ in range(_ROUNDS):
-        _fuse_into_only_reader(groups)
-        _fuse_with_several_readers(groups)
-    _join_siblings(groups)
+        _fuse_into_only_reader(*state, loops)
+        _fuse_with_several_readers(*state, loops)
+    _join_siblings(*state, np.array([kind is Kind.REDUCE for kind in graph.kinds], dtype=bool))
     return groups
 
 
@@ -165,7 +171,7 @@ def _may_follow(groups: KernelGroups, value: int, user: int) -> bool:
     graph = groups.graph
     if graph.kinds[user] not in (Kind.ELEMENTWISE, Kind.REDUCE) or not graph.is_node(user):
         return False
-    if len(groups.members(groups.find(user))) > 1:
+    if groups.size(groups.find(user)) > 1:
         return False
     return groups.extent(groups.find(user)) == extent_of(graph.instruction(value).shape)
 
@@ -201,47 +207,68 @@ def _waits(graph: ReadGraph, user: int, value: int) -> bool:
 # ---- loops -----------------------------------------------------------------------------------------------
 
 
-def _fuse_into_only_reader(groups: KernelGroups) -> None:
-    graph = groups.graph
-    for position in reversed(range(len(graph.kinds))):
-        if graph.kinds[position] not in _LOOP or not graph.is_node(position):
+@compiled
+def _fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+    for position in range(len(loops) - 1, -1, -1):
+        group = g.group[position]
+        if not loops[position] or shaping.anchor[group] >= 0 or reads.is_result[position]:
             continue
-        group = groups.find(position)
-        if groups.anchor(group) >= 0 or position in graph.results:
-            continue
-        readers = {groups.find(read.user) for read in graph.readers[position]} - {group}
-        if len(readers) != 1:
-            continue
-        (reader,) = readers
-        if all(groups.find(p) == group and p == position for p in groups.outputs(group)):
-            groups.fuse(group, reader)
+        reader, readers = NOWHERE, 0
+        for i in range(reads.offsets[position], reads.offsets[position + 1]):
+            other = g.group[reads.user[i]]
+            if other not in (group, reader):
+                reader = other
+                readers += 1
+        if readers == 1 and _leaves_alone(g, reads, group, position):
+            fuse(g, reads, shaping, group, reader)
 
 
-def _fuse_with_several_readers(groups: KernelGroups) -> None:
+@compiled
+def _leaves_alone(g: Groups, reads: GroupReads, group: int, position: int) -> bool:
+    """Whether no value but that of `position` leaves a group."""
+    alone = True
+    for output in leaving(g, reads, group, group):
+        alone &= output == position
+    return alone
+
+
+@compiled
+def _fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
     """Multi-output fusion of a stored value with those readers whose loops run over the same extent."""
-    graph = groups.graph
-    for position, kind in enumerate(graph.kinds):
-        if kind not in _LOOP or not graph.is_node(position):
+    for position in range(len(loops)):
+        if not loops[position]:
             continue
-        for read in graph.readers[position]:
-            group, reader = groups.find(position), groups.find(read.user)
-            if group == reader or groups.anchor(group) >= 0 or groups.anchor(reader) >= 0:
+        for i in range(reads.offsets[position], reads.offsets[position + 1]):
+            group, reader = g.group[position], g.group[reads.user[i]]
+            if group == reader or shaping.anchor[group] >= 0 or shaping.anchor[reader] >= 0:
                 continue
-            if groups.extent(group) == groups.extent(reader) == extent_of(graph.instruction(position).shape):
-                groups.fuse(group, reader)
+            if shaping.extent[group] == shaping.extent[reader] == reads.extent[position]:
+                fuse(g, reads, shaping, group, reader)
 
 
-def _join_siblings(groups: KernelGroups) -> None:
+@compiled
+def _join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolArray) -> None:
     """Kernels that end in reductions of one value become one."""
-    graph = groups.graph
-    for readers in graph.readers:
-        kernels: dict[int, None] = {}
-        for read in readers:
-            kernels[groups.find(read.user)] = None
-        ending = [g for g in kernels if _reduces_only(groups, g)]
-        for first, second in pairwise(ending):
-            groups.join(groups.find(first), groups.find(second))
+    count = len(reduces)
+    met = np.full(count, NOWHERE, dtype=np.int64)
+    ending = np.empty(count, dtype=np.int64)
+    for position in range(count):
+        number = 0
+        for i in range(reads.offsets[position], reads.offsets[position + 1]):
+            group = g.group[reads.user[i]]
+            if met[group] != position:
+                met[group] = position
+                if _reduces_only(g, reads, group, reduces):
+                    ending[number] = group
+                    number += 1
+        for i in range(number - 1):
+            # What was joined before goes by another name.
+            join(g, reads, shaping, g.group[ending[i]], g.group[ending[i + 1]])
 
 
-def _reduces_only(groups: KernelGroups, group: int) -> bool:
-    return all(groups.graph.kinds[p] is Kind.REDUCE for p in groups.outputs(group))
+@compiled
+def _reduces_only(g: Groups, reads: GroupReads, group: int, reduces: BoolArray) -> bool:
+    only = True
+    for output in leaving(g, reads, group, group):
+        only &= reduces[output]
+    return only

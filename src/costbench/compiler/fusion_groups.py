@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled
-from costbench.compiler.group_graph import Groups, copy_groups, members_of, merge, new_groups
-from costbench.compiler.group_reads import NOWHERE, Extent, GroupReads, group_reads
-from costbench.compiler.reads import ReadGraph
+from costbench.compiled import compiled, compiled_step
+from costbench.compiler.group_graph import Groups, copy_groups, list_members, members_of, merge, new_groups
+from costbench.compiler.group_reads import NOWHERE, GroupReads, group_reads
+from costbench.compiler.reads import Extent, ReadGraph
 
 MAX_INSTRUCTIONS = 500
 """Of a kernel, without what it duplicates; with that, the papers' reach about a thousand (lpm2021)."""
@@ -89,6 +89,10 @@ class KernelGroups:
         """Positions in a group, ascending."""
         return list(members_of(self.groups, group).tolist())
 
+    def size(self, group: int) -> int:
+        """Positions in a group."""
+        return int(self.groups.size[group])
+
     def anchor(self, group: int) -> int:
         """The contraction, gather, update and so on of a group, or -1."""
         return int(self.shaping.anchor[group])
@@ -121,7 +125,7 @@ class KernelGroups:
         merge_along(self.groups, self.reads, self.shaping, sources, users)
 
 
-@compiled
+@compiled_step
 def settle(shaping: Shaping, merged: int, source: int, user: int) -> None:
     """The merged group has the loops of its contraction, or else of the reader."""
     anchored = source if shaping.anchor[source] != NOWHERE else user
@@ -148,8 +152,25 @@ def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> IntArray:
     return found
 
 
-@compiled
-def reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
+@compiled_step
+def _num_leaving(g: Groups, reads: GroupReads, group: int, also: int, extent: int) -> int:
+    """How many `leaving` finds; -1 if one of them is not made by loops over `extent`, NOWHERE for any."""
+    count, member = 0, group
+    for _ in range(g.size[group]):
+        needed = reads.is_result[member]
+        for i in range(reads.offsets[member], reads.offsets[member + 1]):
+            reader = g.group[reads.user[i]]
+            needed |= reader != group and reader != also
+        if needed:
+            if extent != NOWHERE and reads.extent[member] != extent:
+                return -1
+            count += 1
+        member = g.following[member]
+    return count
+
+
+@compiled_step
+def _reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
     """Whether a group reads values of another."""
     member = source
     while True:
@@ -161,7 +182,7 @@ def reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
             return False
 
 
-@compiled
+@compiled_step
 def _reads(reads: GroupReads, source: int, user: int) -> bool:
     """Whether an instruction reads the value of another."""
     found = False
@@ -170,14 +191,14 @@ def _reads(reads: GroupReads, source: int, user: int) -> bool:
     return found
 
 
-@compiled
+@compiled_step
 def _fits(g: Groups, shaping: Shaping, first: int, second: int) -> bool:
     if shaping.anchor[first] != NOWHERE and shaping.anchor[second] != NOWHERE:
         return False
     return bool(g.size[first] + g.size[second] <= MAX_INSTRUCTIONS)
 
 
-@compiled
+@compiled_step
 def _way_in(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> tuple[bool, int, bool]:
     """Whether `user` takes all that it reads of `source`, and at one side; which side; if any is repeated."""
     some, side, repeats = False, NOWHERE, False
@@ -200,16 +221,14 @@ def _way_in(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: i
             return some, side, repeats
 
 
-@compiled
-def _aligned(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int, leave: IntArray) -> bool:
+@compiled_step
+def _aligned(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> bool:
     """Whether all values that leave the merged group are made by its loops."""
     extent = shaping.extent[user]
     if shaping.anchor[source] != NOWHERE and shaping.extent[source] != extent:
         return False
-    for position in leave:
-        if reads.extent[position] != extent:
-            return False
-    return len(leave) == 0 or len(leave) + len(leaving(g, reads, user, user)) <= MAX_OUTPUTS
+    count = _num_leaving(g, reads, source, user, extent)
+    return count == 0 or (count > 0 and count + _num_leaving(g, reads, user, user, NOWHERE) <= MAX_OUTPUTS)
 
 
 @compiled
@@ -220,21 +239,20 @@ def fuse(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int)
     taken, side, repeats = _way_in(g, reads, shaping, source, user)
     if not taken:
         return False
-    leave = leaving(g, reads, source, user)
     if side != NOWHERE:
-        if len(leave) or shaping.anchor[source] != NOWHERE:
+        if shaping.anchor[source] != NOWHERE or _num_leaving(g, reads, source, user, NOWHERE):
             return False
-    elif not _aligned(g, reads, shaping, source, user, leave):
+    elif not _aligned(g, reads, shaping, source, user):
         return False
-    inside = members_of(g, source)
+    number = list_members(g, source) if side != NOWHERE or repeats else 0
     merged = merge(g, source, user)
     if merged < 0:
         return False
     settle(shaping, merged, source, user)
-    for position in inside:
+    for i in range(number):
         if side != NOWHERE:
-            shaping.side[position] = side
-        shaping.repeated[position] |= repeats
+            shaping.side[g.inside[i]] = side
+        shaping.repeated[g.inside[i]] |= repeats
     return True
 
 
@@ -245,11 +263,12 @@ def join(g: Groups, reads: GroupReads, shaping: Shaping, first: int, second: int
         return False
     if shaping.anchor[first] != NOWHERE or shaping.anchor[second] != NOWHERE:
         return False
-    if len(leaving(g, reads, first, first)) + len(leaving(g, reads, second, second)) > MAX_OUTPUTS:
-        return False
-    if reads_any(g, reads, first, second) or reads_any(g, reads, second, first):
-        return False
     if not _fits(g, shaping, first, second):
+        return False
+    outputs = _num_leaving(g, reads, first, first, NOWHERE)
+    if outputs + _num_leaving(g, reads, second, second, NOWHERE) > MAX_OUTPUTS:
+        return False
+    if _reads_any(g, reads, first, second) or _reads_any(g, reads, second, first):
         return False
     merged = merge(g, first, second)
     if merged < 0:
@@ -275,9 +294,9 @@ def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: IntArra
                 continue
             done = False
             if tried[edge] < max(version[first], version[second]):
-                if _reads(reads, sources[edge], users[edge]) or reads_any(g, reads, first, second):
+                if _reads(reads, sources[edge], users[edge]) or _reads_any(g, reads, first, second):
                     done = fuse(g, reads, shaping, first, second)
-                elif reads_any(g, reads, second, first):
+                elif _reads_any(g, reads, second, first):
                     done = fuse(g, reads, shaping, second, first)
                 else:
                     done = join(g, reads, shaping, first, second)

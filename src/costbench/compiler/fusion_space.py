@@ -13,7 +13,7 @@ that is where a search spends its time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +22,18 @@ import numpy.typing as npt
 from costbench.compiler.fusion_edges import fusible_edges
 from costbench.compiler.fusion_groups import KernelGroups
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_hashes import HashArray, Labels, kernel_hashes, labels_of
-from costbench.compiler.kernel_views import BodyArrays, KernelArrays, body_arrays, cut_out
-from costbench.compiler.program import CompiledProgram, assemble, default_fusions, place
+from costbench.compiler.kernel_hashes import (
+    HashArray,
+    Labels,
+    MetHashes,
+    group_hashes,
+    kernel_hashes,
+    labels_of,
+)
+from costbench.compiler.kernel_views import BodyArrays, KernelArrays, body_arrays, cut_groups, groups_that_run
+from costbench.compiler.program import CompiledProgram, PreparedProgram, assemble
 from costbench.compiler.spaces import ChoiceArray, IntArray
-from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
+from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
 from costbench.hlo.fingerprint import ModuleFingerprints
 from costbench.hlo.module import HloModule
 
@@ -84,10 +91,7 @@ class FusionSpace:
     """The fusion configs of one program; a `VectorSpace`.
 
     Args:
-        module: the program, layouts assigned.
-        name: under which it is known.
-        defaults: the heuristic's groups for every computation that runs.
-        counts: how often each computation runs.
+        program: compiled as far as its default fusions.
 
     Attributes:
         module: the program.
@@ -95,15 +99,13 @@ class FusionSpace:
         fingerprints: of the program's kernels.
     """
 
-    def __init__(
-        self, module: HloModule, name: str, defaults: Mapping[int, KernelGroups], counts: Sequence[int]
-    ) -> None:
-        self.module = module
-        self.name = name
-        self._counts = tuple(counts)
-        self.fingerprints = ModuleFingerprints(module)
+    def __init__(self, program: PreparedProgram) -> None:
+        self.module = program.module
+        self.name = program.name
+        self._counts, defaults = program.counts, program.fusions
+        self.fingerprints = program.fingerprints
         self._parts = [
-            _computation_edges(index, counts[index], groups, self.fingerprints)
+            _computation_edges(index, self._counts[index], groups, self.fingerprints)
             for index, groups in sorted(defaults.items())
         ]
         sizes = [len(part.sources) for part in self._parts]
@@ -149,12 +151,20 @@ class FusionSpace:
         child[start:end] = second[start:end]
         return child
 
-    def cut(self, config: ChoiceArray) -> list[CutKernels]:
-        """The kernels that a config gives, by computation."""
+    def cut(self, config: ChoiceArray, met: MetHashes | None = None) -> list[CutKernels]:
+        """The kernels that a config gives, by computation.
+
+        Args:
+            config: fused edges, [m].
+            met: hashes of groups that were cut before, which are left out, and to which these are added.
+        """
         cuts = []
         for part, fused in self._by_computation(config):
             groups = part.cut(fused)
-            arrays = cut_out(groups.groups, groups.reads, part.body)
+            chosen = groups_that_run(groups.groups, part.body)
+            if met is not None:
+                chosen = chosen[met.add(group_hashes(groups.groups, chosen, part.computation))]
+            arrays = cut_groups(groups.groups, groups.reads, part.body, chosen)
             hashes = kernel_hashes(arrays, part.body, part.labels)
             cuts.append(CutKernels(part.computation, part.trip_count, arrays, hashes))
         return cuts
@@ -202,9 +212,7 @@ def fusion_space(
         name: under which it is known.
         unknown_trip_count: iterations of a loop about which nothing is known.
     """
-    placed = place(module)
-    counts = execution_counts(placed, unknown_trip_count=unknown_trip_count)
-    return FusionSpace(placed, name, default_fusions(placed, counts), counts)
+    return FusionSpace(PreparedProgram(module, name, unknown_trip_count=unknown_trip_count))
 
 
 def _computation_edges(

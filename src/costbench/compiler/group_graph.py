@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled
+from costbench.compiled import compiled, compiled_step
 
 IntArray = npt.NDArray[np.int64]
 
@@ -37,6 +37,7 @@ class Groups(NamedTuple):
         searches: [1], how many searches there were.
         stack: room for a search.
         met: room for two lists of groups, [2, n].
+        inside: room for the members of a group.
     """
 
     group: IntArray
@@ -51,6 +52,7 @@ class Groups(NamedTuple):
     searches: IntArray
     stack: IntArray
     met: IntArray
+    inside: IntArray
 
 
 def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[IntArray, IntArray]:
@@ -79,6 +81,7 @@ def new_groups(sources: Sequence[Iterable[int]]) -> Groups:
         *lists_to_arrays(before), *lists_to_arrays(after),
         np.zeros(count, dtype=np.int64), np.zeros(1, dtype=np.int64),
         np.empty(count + 1, dtype=np.int64), np.empty((2, count + 1), dtype=np.int64),
+        np.empty(count, dtype=np.int64),
     )  # fmt: skip
 
 
@@ -113,7 +116,7 @@ def merge(g: Groups, first: int, second: int) -> int:
     return merged
 
 
-@compiled
+@compiled_step
 def _reads_later_than(g: Groups, group: int, rank: int) -> bool:
     """Whether the group reads from one that runs after `rank`."""
     member = group
@@ -127,7 +130,7 @@ def _reads_later_than(g: Groups, group: int, rank: int) -> bool:
             return False
 
 
-@compiled
+@compiled_step
 def _reachable(g: Groups, first: int, second: int) -> int:
     """Lists in met[0] the groups between the two that `first` leads to; -1 if one leads to `second`."""
     g.searches[0] += 1
@@ -156,7 +159,7 @@ def _reachable(g: Groups, first: int, second: int) -> int:
     return found
 
 
-@compiled
+@compiled_step
 def _needed(g: Groups, first: int, second: int) -> int:
     """Lists in met[1] the groups between the two that `second` needs."""
     g.searches[0] += 1
@@ -202,7 +205,7 @@ def _make_room(g: Groups, first: int, second: int, num_ahead: int, num_behind: i
     return int(places[num_ahead])
 
 
-@compiled
+@compiled_step
 def _unite(g: Groups, first: int, second: int) -> int:
     """One group out of two, under the name of the larger."""
     kept, gone = (first, second) if g.size[first] >= g.size[second] else (second, first)
@@ -215,6 +218,16 @@ def _unite(g: Groups, first: int, second: int) -> int:
     g.following[kept], g.following[gone] = g.following[gone], g.following[kept]
     g.size[kept] += g.size[gone]
     return kept
+
+
+@compiled_step
+def list_members(g: Groups, group: int) -> int:
+    """Writes the positions in a group into `inside`, in no particular order; says how many."""
+    member = group
+    for i in range(g.size[group]):
+        g.inside[i] = member
+        member = g.following[member]
+    return int(g.size[group])
 
 
 @compiled

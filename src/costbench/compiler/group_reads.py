@@ -8,14 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.fusion_rules import ANCHORS, Kind, may_fuse
-from costbench.compiler.reads import Read, ReadGraph
-from costbench.hlo.shape import Shape
+from costbench.compiler.reads import Extent, Read, ReadGraph, extent_of
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-Extent = tuple[int, int]
-"""What the loops of a kernel run over: number of elements, and size of the minor-most axis."""
 NOWHERE = -1
 _PLACES = 1 << 32
 
@@ -46,30 +43,16 @@ class GroupReads(NamedTuple):
     anchor: IntArray
 
 
-def extent_of(shape: Shape) -> Extent:
-    """Arrays of equal extent can be made by the same loops."""
-    if shape.is_tuple:
-        shape = shape.leaves()[0]
-    long = [size for size in shape.physical_dimensions if size != 1]
-    return (shape.num_elements, long[-1] if long else 1)
-
-
-def own_extent(graph: ReadGraph, position: int) -> Extent:
-    """What the loops that make a value run over: for a reduction, its operand."""
-    inst = graph.instruction(position)
-    if graph.kinds[position] is Kind.REDUCE:
-        return extent_of(graph.instruction(inst.operands[0]).shape)
-    leaves = inst.shape.leaves()
-    return extent_of(leaves[0]) if leaves else (0, 0)
-
-
 def group_reads(graph: ReadGraph) -> tuple[GroupReads, tuple[Extent, ...]]:
     """The arrays of a computation, and its extents by number."""
-    extents = [own_extent(graph, p) for p in range(len(graph.kinds))]
+    extents, taken = graph.facts.extents, graph.facts.taken
     numbers: dict[Extent, int] = {}
     extent = np.array([numbers.setdefault(e, len(numbers)) for e in extents], dtype=np.int64)
     reads = [read for readers in graph.readers for read in readers]
-    takes = np.array([_takes(graph, read, extents) for read in reads], dtype=bool).reshape(-1, 2)
+    for read in reads:
+        if read not in taken:
+            taken[read] = _takes(graph, read)
+    takes = np.array([taken[read] for read in reads], dtype=bool).reshape(-1, 2)
     offsets = np.zeros(len(extents) + 1, dtype=np.int64)
     np.cumsum([len(readers) for readers in graph.readers], out=offsets[1:])
     is_result = np.zeros(len(extents), dtype=bool)
@@ -93,7 +76,7 @@ def _side(graph: ReadGraph, read: Read) -> int:
     return read.user * _PLACES + read.place if graph.kinds[read.user] in ANCHORS else NOWHERE
 
 
-def _takes(graph: ReadGraph, read: Read, extents: list[Extent]) -> tuple[bool, bool]:
+def _takes(graph: ReadGraph, read: Read) -> tuple[bool, bool]:
     """Whether the reader's kernel may make the value: as it is, and if its own value is repeated."""
     source, user = graph.instruction(read.source), graph.instruction(read.user)
     kind = graph.kinds[read.source]
@@ -103,5 +86,5 @@ def _takes(graph: ReadGraph, read: Read, extents: list[Extent]) -> tuple[bool, b
     if read.source in graph.carried or source.shape.is_tuple or read.repeated:
         return False, False
     wanted = (Kind.ELEMENTWISE, Kind.REDUCE) if kind is Kind.CONTRACTION else (Kind.ELEMENTWISE,)
-    taken = graph.kinds[read.user] in wanted and extents[read.user] == extent_of(source.shape)
+    taken = graph.kinds[read.user] in wanted and graph.facts.extents[read.user] == extent_of(source.shape)
     return taken, taken

@@ -105,7 +105,16 @@ def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], 
 @compiled
 def cut_out(g: Groups, reads: GroupReads, body: BodyArrays) -> KernelArrays:
     """The kernels of the groups: groups of arguments, scalars and the like make none."""
-    order = _groups_that_run(g, body)
+    return cut_groups(g, reads, body, groups_that_run(g, body))
+
+
+@compiled
+def cut_groups(g: Groups, reads: GroupReads, body: BodyArrays, chosen: IntArray) -> KernelArrays:
+    """The kernels of some of the groups that run, by rank."""
+    ranks = np.empty(len(chosen), dtype=np.int64)
+    for i in range(len(chosen)):
+        ranks[i] = g.rank[chosen[i]]
+    order = chosen[np.argsort(ranks)]
     count = len(body.is_node)
     instructions = np.empty(body.capacity[0], dtype=np.int64)
     inputs = np.empty(body.capacity[1], dtype=np.int64)
@@ -142,8 +151,8 @@ def cut_out(g: Groups, reads: GroupReads, body: BodyArrays) -> KernelArrays:
 
 
 @compiled
-def _groups_that_run(g: Groups, body: BodyArrays) -> IntArray:
-    """Groups that hold something to run, by rank."""
+def groups_that_run(g: Groups, body: BodyArrays) -> IntArray:
+    """Groups that hold something to run, in order of the first that does."""
     count = len(body.is_node)
     known = np.zeros(count, dtype=np.bool_)
     found = np.empty(count, dtype=np.int64)
@@ -154,11 +163,7 @@ def _groups_that_run(g: Groups, body: BodyArrays) -> IntArray:
             known[group] = True
             found[number] = group
             number += 1
-    found = found[:number]
-    ranks = np.empty(number, dtype=np.int64)
-    for i in range(number):
-        ranks[i] = g.rank[found[i]]
-    return found[np.argsort(ranks)]
+    return found[:number].copy()
 
 
 @compiled

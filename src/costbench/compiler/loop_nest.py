@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.access import NO_LOOP, Access, access_loops
+from costbench.compiler.access import NO_LOOP, Access
 from costbench.compiler.anchors import (
     LANES,
     SUBLANES,
@@ -47,7 +47,6 @@ from costbench.hlo.shape import Shape
 __all__ = ["LANES", "SUBLANES", "KernelAxis", "Loop", "LoopNest", "Lowering", "loop_nest", "native_units"]
 
 IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +63,7 @@ class LoopNest:
         accesses: position -> access, for every value of the kernel and its inputs.
         transfers: what is copied in and out.
         operand_accesses: accesses of the contraction's left-hand and right-hand side.
+        contraction_order: the loops from outermost to innermost, where there is a contraction.
     """
 
     kernel: Kernel
@@ -76,6 +76,7 @@ class LoopNest:
     accesses: dict[int, Access]
     transfers: tuple[Transfer, ...]
     operand_accesses: tuple[Access, Access] = ((), ())
+    contraction_order: tuple[int, ...] = ()
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -84,18 +85,16 @@ class LoopNest:
         A contraction walks over the columns of its right-hand side first, so that weights stay while rows
         pass. Everywhere, loops that only sum run inside those that move a result.
         """
+        if self.contraction is not None:
+            return self.contraction_order
         loops = range(len(self.loops))
-        if self.contraction is None:
-            kept = {loop for t in self.transfers if t.is_output for loop in t.loops}
-            return (*(loop for loop in loops if loop in kept), *(loop for loop in loops if loop not in kept))
-        left, right = self.operand_accesses
-        results, sums = loops[: self.num_output_loops], loops[self.num_output_loops :]
-        columns = set(access_loops(right)).difference(access_loops(left))
-        return (
-            *(loop for loop in results if loop in columns),
-            *(loop for loop in results if loop not in columns),
-            *sums,
-        )
+        kept: set[int] = set()
+        for transfer in self.transfers:
+            if transfer.is_output:
+                kept.update(transfer.loops)
+        if len(kept) == len(loops):
+            return tuple(loops)
+        return (*(loop for loop in loops if loop in kept), *(loop for loop in loops if loop not in kept))
 
     @cached_property
     def units(self) -> IntArray:
@@ -175,18 +174,6 @@ class LoopNest:
         result: IntArray = self.trips(self.extents(tile_sizes)).prod(axis=1)
         return result
 
-    def full_elements(self, extents: IntArray) -> list[FloatArray]:
-        """Elements per tile along each loop as the compute sees them: whole tiles, cut at the loop's end."""
-        return [
-            np.minimum(extents[:, i] * float(loop.unit), float(loop.units * loop.unit))
-            for i, loop in enumerate(self.loops)
-        ]
-
-    def mean_elements(self, extents: IntArray) -> list[FloatArray]:
-        """Elements along each loop averaged over its tiles: what copies move, edge tiles being cut short."""
-        trips = self.trips(extents)
-        return [loop.units * loop.unit / trips[:, i] for i, loop in enumerate(self.loops)]
-
 
 class Lowering:
     """Lowers kernels of one program; what they share is worked out once.
@@ -248,6 +235,7 @@ class Lowering:
             accesses=accesses,
             transfers=tuple(transfers),
             operand_accesses=walk.operand_accesses,
+            contraction_order=walk.order,
         )
 
     def _body(self, computation: int) -> tuple[ValueTables, Memo[tuple[int, bool], Walk]]:

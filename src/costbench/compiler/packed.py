@@ -6,7 +6,6 @@ tile of a shape under an access. Instructions and copies refer to boxes by numbe
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -188,16 +187,10 @@ def _pack(nest: LoopNest) -> Packed:
     for loop in nest.loops:
         floats += (loop.units, loop.unit, loop.extent)
     for t in nest.transfers:
-        shape = t.shape
-        dimensions, bits = shape.dimensions, _BITS[shape.element_type]
-        floats += (
-            boxes.number(shape, t.access),
-            t.is_output,
-            bits * (LANES * SUBLANES / 8) if dimensions else bits / 8,
-            bits / 8,
-            t.row_elements,
-            math.prod(dimensions),
-        )
+        box = boxes.numbers.get(t.box_key)
+        floats.append(boxes.number(t.shape, t.access) if box is None else box)
+        size = t.figures[0]
+        floats += (t.is_output, size * (LANES * SUBLANES) if t.shape.dimensions else size, *t.figures)
     result = -1
     if nest.contraction is not None:
         result = boxes.number(nest.anchor_shape, nest.accesses[nest.contraction])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from costbench.compiler.convolution_folding import fold_reversals
 from costbench.compiler.fusion import default_groups
@@ -20,6 +21,7 @@ from costbench.compiler.fusion_rules import Kind, is_free, kind_of
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_views import body_arrays, cut_out, kernel_lists
 from costbench.compiler.layout import assign_layouts
+from costbench.compiler.loop_nest import Lowering
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
 from costbench.errors import HloError
 from costbench.hlo.fingerprint import ModuleFingerprints
@@ -56,6 +58,55 @@ class UniqueKernel:
     runs_per_program: int
 
 
+class PreparedProgram:
+    """A canonical program with its layouts assigned, and what several decisions about it start from.
+
+    Each is worked out when first asked for, and once.
+
+    Args:
+        module: the program (no fusions, layouts ignored).
+        name: under which it is known.
+        unknown_trip_count: iterations of a loop about which nothing is known.
+
+    Attributes:
+        module: the program, layouts assigned and copies inserted.
+        name: of the program.
+        counts: how often each computation runs.
+    """
+
+    def __init__(
+        self, module: HloModule, name: str, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
+    ) -> None:
+        self.module = place(module)
+        self.name = name
+        self.counts = tuple(execution_counts(self.module, unknown_trip_count=unknown_trip_count))
+
+    @cached_property
+    def fusions(self) -> dict[int, KernelGroups]:
+        """The heuristic's kernels for every computation that runs."""
+        return default_fusions(self.module, self.counts)
+
+    @cached_property
+    def compiled(self) -> CompiledProgram:
+        """The program under the default heuristics."""
+        return assemble(self.module, self.name, self.fusions, self.counts)
+
+    @cached_property
+    def fingerprints(self) -> ModuleFingerprints:
+        """Of its kernels."""
+        return ModuleFingerprints(self.module)
+
+    @cached_property
+    def lowering(self) -> Lowering:
+        """Of its kernels."""
+        return Lowering(self.module)
+
+    @cached_property
+    def unique_kernels(self) -> tuple[UniqueKernel, ...]:
+        """Kernels of the default without repetition, in order of first occurrence."""
+        return _unique(self.compiled, self.fingerprints)
+
+
 def compile_program(
     module: HloModule, name: str, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
 ) -> CompiledProgram:
@@ -66,9 +117,7 @@ def compile_program(
         name: under which it is known.
         unknown_trip_count: iterations of a loop about which nothing is known.
     """
-    placed = place(module)
-    counts = execution_counts(placed, unknown_trip_count=unknown_trip_count)
-    return assemble(placed, name, default_fusions(placed, counts), counts)
+    return PreparedProgram(module, name, unknown_trip_count=unknown_trip_count).compiled
 
 
 def place(module: HloModule) -> HloModule:
@@ -146,7 +195,10 @@ def kernels_of(
 
 def unique_kernels(compiled: CompiledProgram) -> tuple[UniqueKernel, ...]:
     """Kernels without repetition, in order of first occurrence."""
-    fingerprints = ModuleFingerprints(compiled.module)
+    return _unique(compiled, ModuleFingerprints(compiled.module))
+
+
+def _unique(compiled: CompiledProgram, fingerprints: ModuleFingerprints) -> tuple[UniqueKernel, ...]:
     first: dict[str, Kernel] = {}
     runs: dict[str, int] = {}
     for kernel in compiled.kernels:

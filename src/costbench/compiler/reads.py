@@ -6,7 +6,7 @@ broadcast repeats the value on its way to its reader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from costbench.compiler.fusion_rules import (
@@ -20,6 +20,10 @@ from costbench.compiler.fusion_rules import (
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
+
+Extent = tuple[int, int]
+"""What the loops of a kernel run over: number of elements, and size of the minor-most axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,15 @@ class BodyFacts:
         kinds: kind of every instruction.
         free: whether it is a reshape, transpose or copy that moves nothing.
         carried: get-tuple-elements of instructions with several results, with that instruction.
+        extents: what the loops that make a value run over; see `own_extent`.
+        taken: of reads met so far, whether the reader's kernel may make the value; see `group_reads`.
     """
 
     kinds: tuple[Kind, ...]
     free: tuple[bool, ...]
     carried: dict[int, int]
+    extents: tuple[Extent, ...]
+    taken: dict[Read, tuple[bool, bool]] = field(default_factory=dict)
 
 
 def facts_of(body: HloComputation) -> BodyFacts:
@@ -62,7 +70,25 @@ def facts_of(body: HloComputation) -> BodyFacts:
         for position, inst in enumerate(body.instructions)
         if inst.opcode is Opcode.GET_TUPLE_ELEMENT and kinds[inst.operands[0]] is not Kind.CONTROL
     }
-    return BodyFacts(kinds, tuple(is_free(body, inst) for inst in body.instructions), carried)
+    free = tuple(is_free(body, inst) for inst in body.instructions)
+    return BodyFacts(kinds, free, carried, tuple(own_extent(body, p) for p in range(len(kinds))))
+
+
+def extent_of(shape: Shape) -> Extent:
+    """Arrays of equal extent can be made by the same loops."""
+    if shape.is_tuple:
+        shape = shape.leaves()[0]
+    long = [size for size in shape.physical_dimensions if size != 1]
+    return (shape.num_elements, long[-1] if long else 1)
+
+
+def own_extent(body: HloComputation, position: int) -> Extent:
+    """What the loops that make a value run over: for a reduction, its operand."""
+    inst = body.instructions[position]
+    if inst.opcode is Opcode.REDUCE:
+        return extent_of(body.instructions[inst.operands[0]].shape)
+    leaves = inst.shape.leaves()
+    return extent_of(leaves[0]) if leaves else (0, 0)
 
 
 class ReadGraph:

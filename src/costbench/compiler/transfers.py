@@ -43,6 +43,16 @@ class Transfer:
         """The loops whose progress changes the tile."""
         return access_loops(self.access)
 
+    @cached_property
+    def figures(self) -> tuple[float, ...]:
+        """What a copy is beside its box: bytes of an element, `row_elements`, elements."""
+        return (self.shape.element_type.bits / 8, self.row_elements, self.shape.num_elements)
+
+    @cached_property
+    def box_key(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """Equal for copies that are cut alike; while accesses live, which copies share."""
+        return (id(self.access), self.shape.dimensions, self.shape.minor_to_major)
+
 
 def read(body: HloComputation, position: int, access: Access) -> Transfer:
     """The copy of a value that is read as it is."""

@@ -16,8 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_bytes
-from costbench.compiler.fusion_space import CutKernels, FusionSpace, fusion_space
+from costbench.compiler.fusion_space import CutKernels, FusionSpace
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_hashes import MetHashes
+from costbench.compiler.program import PreparedProgram
 from costbench.datasets.fusion_pricing import FusionPricing, PricedKernels
 from costbench.datasets.fusion_shards import (
     finished_parts,
@@ -25,16 +27,16 @@ from costbench.datasets.fusion_shards import (
     progress_of,
     write_part,
 )
-from costbench.datasets.generation import ShardSummary, write_compiled_program
+from costbench.datasets.generation import ShardSummary, SharedProgram
 from costbench.datasets.record_types import FUSION_GENERATOR_VERSION
 from costbench.datasets.tile_kernels import compiled_program_path
 from costbench.datasets.tile_model import TileModelOn
-from costbench.hlo.reader import module_from_bytes
 from costbench.params import digest
 from costbench.rng import stream
 from costbench.target import Target
 
 KERNELS_PER_PART = 100_000
+_GROUPS_REMEMBERED = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,11 @@ class FusionTask:
         return tuple(found)
 
     @property
+    def group(self) -> str:
+        """The compiled program, which other tasks of the data set start from, too."""
+        return str(compiled_program_path(self.folder, self.name))
+
+    @property
     def weight(self) -> int:
         """Larger programs take longer."""
         return len(self.program)
@@ -121,7 +128,7 @@ class FusionTask:
             for target in self.targets
         )
 
-    def make(self) -> None:
+    def make(self, shared: SharedProgram | None = None) -> None:
         """Draws configs, cuts, drops what is known, prices and writes, part by part.
 
         Raises:
@@ -129,9 +136,9 @@ class FusionTask:
             UnsupportedKernelError: for a kernel that cannot be lowered or priced; none is skipped silently.
             DataError: if a file cannot be written.
         """
-        space = fusion_space(module_from_bytes(self.program, where=self.name), self.name)
-        write_compiled_program(compiled_program_path(self.folder, self.name), space.module)
-        search = _Search(self, space)
+        path = compiled_program_path(self.folder, self.name)
+        program = (shared or SharedProgram()).prepared(self.program, self.name, path)
+        search = _Search(self, program)
         while not search.complete:
             search.make_part()
 
@@ -159,21 +166,21 @@ class _Search:
         complete: whether the last part is written.
     """
 
-    def __init__(self, task: FusionTask, space: FusionSpace) -> None:
-        self._task, self._space = task, space
+    def __init__(self, task: FusionTask, program: PreparedProgram) -> None:
+        self._task, self._program, self._space = task, program, FusionSpace(program)
         chips = [target.name for target in task.targets]
         before = progress_of(task.folder, chips, task.name, task.key)
         self._part, self._config = before.parts, before.num_configs
         self.complete = before.complete
         self._known = set(before.fingerprints)
         # Hashes are quick to compare but not stored: after a restart, what is met again is known by name.
-        self._seen: set[int] = set()
+        self._met, self._met_groups = MetHashes(), MetHashes(_GROUPS_REMEMBERED)
         self._deadline = time.monotonic() + (task.params.max_seconds_per_program or float("inf"))
 
     def make_part(self) -> None:
         """Tries configs until a part is full or the search ends, and writes it."""
         task = self._task
-        pricing = FusionPricing(self._space.module, task.targets, task.model_on, task.params.seed)
+        pricing = FusionPricing(self._program.lowering, task.targets, task.model_on, task.params.seed)
         while not self._is_over() and pricing.num_kernels < KERNELS_PER_PART:
             self._try(self._config, pricing)
             self._config += 1
@@ -194,9 +201,10 @@ class _Search:
     def _try(self, number: int, pricing: FusionPricing) -> None:
         rng = stream(self._task.params.seed, "fusion", self._task.name, number)
         config = self._space.sample(rng, 1)[0] if number else self._space.default
-        cuts = self._space.cut(config)
+        # Of the default all kernels are cut, since they are counted.
+        cuts = self._space.cut(config, self._met_groups if number else None)
         runs = executions(cuts) if number == 0 else {}
-        for quick_hash, kernel in self._not_seen(cuts):
+        for quick_hash, kernel in self._not_met(cuts):
             name = self._space.fingerprints.subgraph(
                 kernel.computation, kernel.inputs, kernel.instructions, kernel.outputs
             )
@@ -204,12 +212,10 @@ class _Search:
                 self._known.add(stored)
                 pricing.add(kernel, name, runs.get(quick_hash, 0))
 
-    def _not_seen(self, cuts: Sequence[CutKernels]) -> Iterator[tuple[int, Kernel]]:
+    def _not_met(self, cuts: Sequence[CutKernels]) -> Iterator[tuple[int, Kernel]]:
         for cut in cuts:
-            for number, quick_hash in enumerate(cut.hashes.tolist()):
-                if quick_hash not in self._seen:
-                    self._seen.add(quick_hash)
-                    yield quick_hash, self._space.kernel(cut, number)
+            for number in self._met.add(cut.hashes).tolist():
+                yield int(cut.hashes[number]), self._space.kernel(cut, number)
 
     def _metadata(self, target: Target, priced: PricedKernels) -> dict[str, object]:
         task = self._task

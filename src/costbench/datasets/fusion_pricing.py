@@ -14,7 +14,6 @@ from costbench.datasets.kernel_columns import digests_of, kernel_columns
 from costbench.datasets.records import AnyArray
 from costbench.datasets.tile_model import TileModel, TileModelOn
 from costbench.hardware.device import Device
-from costbench.hlo.module import HloModule
 from costbench.target import Target
 
 _BATCH = 512
@@ -41,7 +40,7 @@ class FusionPricing:
     """Prices kernels as they come, holding no more than a batch of them.
 
     Args:
-        module: the program that the kernels are views of.
+        lowering: of the program that the kernels are views of.
         targets: the chips.
         model_on: the compiler's tile model for a chip, which chooses.
         seed: of the devices' noise.
@@ -51,9 +50,9 @@ class FusionPricing:
     """
 
     def __init__(
-        self, module: HloModule, targets: Sequence[Target], model_on: TileModelOn, seed: int
+        self, lowering: Lowering, targets: Sequence[Target], model_on: TileModelOn, seed: int
     ) -> None:
-        self._lowering = Lowering(module)
+        self._lowering = lowering
         self._devices = [Device(target, seed) for target in targets]
         self._models = [model_on(target.architecture) for target in targets]
         self._priced = [PricedKernels() for _ in targets]

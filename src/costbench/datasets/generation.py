@@ -2,6 +2,7 @@
 
 A task is one program, on one or several chips. It depends on nothing but its own fields, so tasks are done
 side by side, in any order, and a task whose shards are already there for the same inputs is not done again.
+Tasks that compile the same program alike form a group, done by one process with one compiled program.
 What a task makes is told in `tile_generation` and its neighbours; here is how tasks are run.
 """
 
@@ -10,43 +11,57 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import zstandard
 
 from costbench.artifacts import write_bytes
+from costbench.compiler.program import PreparedProgram
+from costbench.datasets.shard_summary import ShardSummary
 from costbench.hlo.module import HloModule
+from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
 from costbench.workers import Backend, run_each
 
-__all__ = ["Backend", "OnDone", "ShardSummary", "Task", "generate", "write_compiled_program"]
+__all__ = [
+    "Backend",
+    "OnDone",
+    "ShardSummary",
+    "SharedProgram",
+    "Task",
+    "generate",
+    "write_compiled_program",
+]
 _ZSTD_LEVEL = 10
 _OBJECTS_PER_COLLECTION = 100_000
 
 
-@dataclass(frozen=True)
-class ShardSummary:
-    """What a shard holds.
+class SharedProgram:
+    """The program of a group of tasks: read, compiled and written for the first, at hand for the others."""
 
-    Attributes:
-        task: what is decided: `tile`, `fusion` or `layout`.
-        name: of the program.
-        chip: it ran on.
-        num_kernels: unique kernels that have samples.
-        num_samples: decisions that ran.
-        num_failed: compiles that failed.
-        device_seconds: accelerator time charged.
-    """
+    def __init__(self) -> None:
+        self._key: tuple[bytes, str, Path] | None = None
+        self._prepared: PreparedProgram | None = None
 
-    task: str
-    name: str
-    chip: str
-    num_kernels: int
-    num_samples: int
-    num_failed: int
-    device_seconds: float
+    def prepared(self, program: bytes, name: str, path: Path) -> PreparedProgram:
+        """The program compiled, and written to `path`.
+
+        Args:
+            program: bytes of its HLO module, plain or zstd.
+            name: under which it is known.
+            path: where the compiled program lies.
+
+        Raises:
+            HloError: if the program cannot be read.
+            DataError: if it cannot be written.
+        """
+        key = (program, name, path)
+        if self._prepared is None or self._key != key:
+            self._prepared = PreparedProgram(module_from_bytes(program, where=name), name)
+            self._key = key
+            write_compiled_program(path, self._prepared.module)
+        return self._prepared
 
 
 class Task(Protocol):
@@ -61,14 +76,21 @@ class Task(Protocol):
         """Every shard that it writes; the compiled program lies elsewhere."""
 
     @property
+    def group(self) -> str:
+        """Tasks of one group share a compiled program, so one process does them in turn."""
+
+    @property
     def weight(self) -> int:
         """How much work it is beside others; the heaviest are done first."""
 
     def is_done(self) -> bool:
         """Whether all its shards are there, whole, and of the same inputs."""
 
-    def make(self) -> None:
+    def make(self, shared: SharedProgram | None = None) -> None:
         """Writes its shards, each of them atomically.
+
+        Args:
+            shared: the program of the task's group; it makes its own without.
 
         Raises:
             CostbenchError: for a program that cannot be used or a file that cannot be written.
@@ -91,7 +113,7 @@ def generate(
     Args:
         tasks: the shards wanted.
         backend: where they are made.
-        on_done: called for every shard made, in order of completion.
+        on_done: called for every shard made, in order of completion of groups.
         on_kept: called first for every shard that was already there.
 
     Returns:
@@ -107,10 +129,19 @@ def generate(
         if task.is_done():
             found[_key(task)] = task.summaries()
             _tell(on_kept, found[_key(task)])
-    # Long tasks first, so that none is left over at the end.
-    longest_first = sorted(tasks, key=lambda task: (-task.weight, _key(task)))
-    missing = {_key(task): task for task in longest_first if _key(task) not in found}
-    found |= run_each(_make, missing, backend, lambda key, summaries: _tell(on_done, summaries))
+    groups: dict[str, tuple[Task, ...]] = {}
+    for task in tasks:
+        if _key(task) not in found:
+            groups[task.group] = (*groups.get(task.group, ()), task)
+
+    def tell(group: str, made: Sequence[tuple[ShardSummary, ...]]) -> None:
+        for task, summaries in zip(groups[group], made, strict=True):
+            found[_key(task)] = summaries
+            _tell(on_done, summaries)
+
+    # Long work first, so that none is left over at the end.
+    longest_first = sorted(groups, key=lambda group: (-sum(task.weight for task in groups[group]), group))
+    run_each(_make, {group: groups[group] for group in longest_first}, backend, tell)
     return tuple(summary for task in tasks for summary in found[_key(task)])
 
 
@@ -118,10 +149,14 @@ def _key(task: Task) -> str:
     return str(task.paths[0])
 
 
-def _make(task: Task) -> tuple[ShardSummary, ...]:
+def _make(tasks: Sequence[Task]) -> tuple[tuple[ShardSummary, ...], ...]:
+    shared = SharedProgram()
     with _rare_collections():
-        task.make()
-    return task.summaries()
+        for task in tasks:
+            # A worker that died may have finished some.
+            if not task.is_done():
+                task.make(shared)
+    return tuple(task.summaries() for task in tasks)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import zstandard
 
 from costbench.artifacts import digest_bytes
 from costbench.compiler.layout_space import LayoutSpace, layout_space, option_features
-from costbench.datasets.generation import ShardSummary
+from costbench.datasets.generation import ShardSummary, SharedProgram
 from costbench.datasets.layout_columns import LAYOUT, LAYOUT_GENERATOR_VERSION
 from costbench.datasets.layout_pricing import ProgramPricer
 from costbench.datasets.layout_search import GeneticParams, Trials, search_genetically, search_randomly
@@ -104,6 +104,11 @@ class LayoutTask:
         return (self.path,)
 
     @property
+    def group(self) -> str:
+        """Its own: layouts are what is decided, so it compiles for itself."""
+        return str(self.path)
+
+    @property
     def weight(self) -> int:
         """Larger programs take longer."""
         return len(self.program)
@@ -126,7 +131,7 @@ class LayoutTask:
         except DataError:
             return False
 
-    def make(self) -> None:
+    def make(self, shared: SharedProgram | None = None) -> None:
         """Searches, measures and writes the shard; a program without choices gets one with its default alone.
 
         Raises:

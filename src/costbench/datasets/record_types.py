@@ -2,24 +2,20 @@
 
 A shard holds the samples of one program on one chip as columns. Kernels are references into the compiled
 program (positions of instructions), decisions are numbers in the kernel's decision space, so nothing is
-stored that can be computed again. Lists of different length per kernel lie end to end in one column, and an
-offsets column of one more entry says where each begins and ends.
+stored that can be computed again; what models are trained on is computed from it once (`feature_columns`).
+Lists of different length per kernel lie end to end in one column, and an offsets column of one more entry
+says where each begins and ends.
 """
 
 from __future__ import annotations
 
+from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.layout_columns import LAYOUT
-from costbench.datasets.records import Column, RecordType
+from costbench.datasets.records import Column, RecordType, offsets_column
 
 TILE_GENERATOR_VERSION = 2
 FUSION_GENERATOR_VERSION = 1
 """Raise them when the same inputs would give other samples."""
-
-
-def _offsets(key: str, meaning: str) -> Column:
-    return Column(
-        key=f"{key}_offsets", dtype="<i8", shape=("k+1",), unit="entries", meaning=meaning, offsets_into=key
-    )
 
 
 # Letters: k kernels, d dropped ones, and of all kernels i inputs, n instructions, o outputs, c decisions.
@@ -32,7 +28,7 @@ _KERNEL = (
         meaning="position, in the compiled program, of the computation that the kernel is part of",
         minimum=0,
     ),
-    _offsets("kernel_inputs", "where each kernel's inputs begin and end"),
+    offsets_column("kernel_inputs", "where each kernel's inputs begin and end"),
     Column(
         key="kernel_inputs",
         dtype="<i4",
@@ -41,7 +37,7 @@ _KERNEL = (
         meaning="positions of the values read from main memory, ascending per kernel",
         minimum=0,
     ),
-    _offsets("kernel_instructions", "where each kernel's instructions begin and end"),
+    offsets_column("kernel_instructions", "where each kernel's instructions begin and end"),
     Column(
         key="kernel_instructions",
         dtype="<i4",
@@ -50,7 +46,7 @@ _KERNEL = (
         meaning="positions of the kernel's own instructions, ascending per kernel",
         minimum=0,
     ),
-    _offsets("kernel_outputs", "where each kernel's outputs begin and end"),
+    offsets_column("kernel_outputs", "where each kernel's outputs begin and end"),
     Column(
         key="kernel_outputs",
         dtype="<i4",
@@ -167,4 +163,4 @@ FUSION = RecordType(
     runtime="kernel_runtime_ns",
 )
 
-RECORD_TYPES = {record.name: record for record in (TILE, FUSION, LAYOUT)}
+RECORD_TYPES = {record.name: record for record in (TILE, FUSION, LAYOUT, FEATURES)}

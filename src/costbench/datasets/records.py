@@ -41,6 +41,11 @@ class Column:
     offsets_into: str | None = None
 
 
+def offsets_column(key: str, meaning: str) -> Column:
+    """Where the parts of column `key` that belong to each kernel begin and end, [k + 1]."""
+    return Column(f"{key}_offsets", "<i8", ("k+1",), "entries", meaning, offsets_into=key)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordType:
     """A kind of shard.

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.artifacts import digest_bytes
-from costbench.compiler.loop_nest import LoopNest, Lowering
-from costbench.compiler.program import UniqueKernel, compile_program, unique_kernels
+from costbench.compiler.loop_nest import LoopNest
+from costbench.compiler.program import UniqueKernel
 from costbench.compiler.tiling import nest_tile_space
-from costbench.datasets.generation import ShardSummary, write_compiled_program
+from costbench.datasets.generation import ShardSummary, SharedProgram
 from costbench.datasets.kernel_columns import kernel_columns, offsets_of
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
 from costbench.datasets.storage import Shard, write_shard
@@ -26,7 +26,6 @@ from costbench.datasets.tile_kernels import compiled_program_path, shard_path
 from costbench.datasets.tile_model import TileModel, TileModelOn
 from costbench.errors import DataError
 from costbench.hardware.device import Device
-from costbench.hlo.reader import module_from_bytes
 from costbench.params import digest
 from costbench.rng import stream
 from costbench.target import Target
@@ -83,6 +82,11 @@ class TileTask:
         return tuple(shard_path(self.folder, target.name, self.name) for target in self.targets)
 
     @property
+    def group(self) -> str:
+        """The compiled program, which other tasks of the data set start from, too."""
+        return str(compiled_program_path(self.folder, self.name))
+
+    @property
     def weight(self) -> int:
         """Larger programs take longer."""
         return len(self.program)
@@ -104,7 +108,7 @@ class TileTask:
             return False
         return bool(shard.metadata.get("key") == self.key(target))
 
-    def make(self) -> None:
+    def make(self, shared: SharedProgram | None = None) -> None:
         """Compiles once; enumerates, samples, measures and writes for every chip.
 
         Raises:
@@ -113,10 +117,9 @@ class TileTask:
                 the scratchpad; none is skipped silently.
             DataError: if a file cannot be written.
         """
-        compiled = compile_program(module_from_bytes(self.program, where=self.name), self.name)
-        write_compiled_program(compiled_program_path(self.folder, self.name), compiled.module)
-        lowering = Lowering(compiled.module)
-        kernels = [(unique, lowering.loop_nest(unique.kernel)) for unique in unique_kernels(compiled)]
+        path = compiled_program_path(self.folder, self.name)
+        program = (shared or SharedProgram()).prepared(self.program, self.name, path)
+        kernels = [(u, program.lowering.loop_nest(u.kernel)) for u in program.unique_kernels]
         for target in self.targets:
             if not self._is_made(target):
                 self._make_shard(target, kernels)

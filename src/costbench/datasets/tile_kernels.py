@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.tiling import TileSpace, tile_space
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.hlo.module import HloModule
@@ -120,23 +120,10 @@ class TileShard:
             DataError: if the stored tiles do not fit the kernel's tile space.
         """
         shard = self._shard
-        view = Kernel(
-            module=self._programs.module(self.program),
-            computation=int(shard["kernel_computation"][index]),
-            instructions=self._positions("instructions", index),
-            inputs=self._positions("inputs", index),
-            outputs=self._positions("outputs", index),
-        )
+        view = kernel_view(shard, index, self._programs.module(self.program))
         first, last = (int(o) for o in shard["config_offsets"][index : index + 2])
         ids = np.asarray(shard["config_tile"][first:last])
-        space = tile_space(view, self._architecture)
-        if space.size != int(shard["kernel_space_size"][index]):
-            raise DataError(
-                f"kernel {index} has {space.size} tile sizes",
-                where=self.path,
-                field="kernel_space_size",
-                expected=f"{int(shard['kernel_space_size'][index])}, as when it was measured; generate again",
-            )
+        space = checked_space(shard, index, view, self._architecture)
         return MeasuredKernel(
             kernel=view,
             fingerprint=bytes(shard["kernel_fingerprint"][index]).hex(),
@@ -147,6 +134,42 @@ class TileShard:
             runtime_ns=np.asarray(shard["config_runtime_ns"][first:last]),
         )
 
-    def _positions(self, part: str, index: int) -> tuple[int, ...]:
-        first, last = self._shard[f"kernel_{part}_offsets"][index : index + 2]
-        return tuple(self._shard[f"kernel_{part}"][int(first) : int(last)].tolist())
+
+def kernel_view(shard: Shard, index: int, module: HloModule) -> Kernel:
+    """The kernel that a tile or fusion shard refers to.
+
+    Args:
+        shard: the shard.
+        index: of the kernel in it.
+        module: the shard's compiled program.
+    """
+
+    def positions(part: str) -> tuple[int, ...]:
+        first, last = shard[f"kernel_{part}_offsets"][index : index + 2]
+        return tuple(shard[f"kernel_{part}"][int(first) : int(last)].tolist())
+
+    return Kernel(
+        module=module,
+        computation=int(shard["kernel_computation"][index]),
+        instructions=positions("instructions"),
+        inputs=positions("inputs"),
+        outputs=positions("outputs"),
+    )
+
+
+def checked_space(shard: Shard, index: int, kernel: Kernel, architecture: Architecture) -> TileSpace:
+    """The tile space of a kernel of a shard.
+
+    Raises:
+        DataError: if it is not of the size that it had when the kernel was measured.
+    """
+    space = tile_space(kernel, architecture)
+    measured = int(shard["kernel_space_size"][index])
+    if space.size != measured:
+        raise DataError(
+            f"kernel {index} has {space.size} tile sizes",
+            where=shard.path,
+            field="kernel_space_size",
+            expected=f"{measured}, as when it was measured; generate again",
+        )
+    return space

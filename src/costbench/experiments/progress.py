@@ -1,4 +1,4 @@
-"""How far `generate` is: a bar on a terminal, a line for each shard everywhere else."""
+"""How far a stage that makes shards is: a bar on a terminal, a line for each shard everywhere else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from costbench.datasets.generation import ShardSummary
+from costbench.datasets.shard_summary import ShardSummary
 
 _log = logging.getLogger(__name__)
 
@@ -24,9 +24,10 @@ class ShardProgress:
     Args:
         total: how many there are.
         console: where the bar is drawn, if that is a terminal; stderr by default.
+        label: name of the stage.
     """
 
-    def __init__(self, total: int, console: Console | None = None) -> None:
+    def __init__(self, total: int, console: Console | None = None, label: str = "generate") -> None:
         console = Console(stderr=True) if console is None else console
         self._total = total
         self._kept: set[tuple[str, str, str]] = set()
@@ -34,7 +35,7 @@ class ShardProgress:
         self._samples = 0
         self._started = time.monotonic()
         self._bar = Bar(
-            TextColumn("generate"),
+            TextColumn(label),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]} samples/s,"),

@@ -20,15 +20,14 @@ import pandas as pd
 from costbench.artifacts import digest_files, read_json, write_json
 from costbench.datasets.splits import Split
 from costbench.datasets.storage import Shard
-from costbench.datasets.tile_kernels import compiled_program_path, shard_path
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.history import History
 from costbench.experiments.spec import Cell
 from costbench.experiments.tracking import Provenance, TrackedRun, tracked_run
+from costbench.features.feature_shards import feature_path
 from costbench.params import digest, parse
-from costbench.target import load_target
 from costbench.training.fit import FitResult, TrainSpec, fit
-from costbench.training.tile_source import TileSource
+from costbench.training.kernel_source import KernelSource
 
 _log = logging.getLogger(__name__)
 _DONE = "done.json"
@@ -52,19 +51,19 @@ class CellTask:
 
     Attributes:
         cell: which.
-        data: folder of the data set.
+        features: folder of the feature shards.
         split: programs by set.
         spec: what to train and how; its seed is the cell's.
         folder: of the cell.
         code: digest of the code that trains.
-        cache_mb: memory for featurised kernels.
+        cache_mb: memory for kernels that are read again and again.
         provenance: for tracking.
         tracking: where to.
         progress: show a progress bar.
     """
 
     cell: Cell
-    data: Path
+    features: Path
     split: Split
     spec: TrainSpec
     folder: Path
@@ -79,12 +78,14 @@ class CellTask:
         """Programs that are read: those trained and those validated on."""
         return (*self.split.train, *self.split.validation)
 
+    def shards(self, programs: Sequence[str]) -> list[Path]:
+        """Feature shards of programs, in order."""
+        return [feature_path(self.features, self.cell.task, self.cell.chip, name) for name in programs]
+
     @property
     def data_digest(self) -> str:
-        """Identity of what is read: shards, compiled programs, and which program is in which set."""
-        shards = [shard_path(self.data, self.cell.chip, name) for name in self.programs]
-        compiled = [compiled_program_path(self.data, name) for name in self.programs]
-        files = digest_files([*shards, *compiled], self.data)
+        """Identity of what is read: feature shards, and which program is in which set."""
+        files = digest_files(self.shards(self.programs), self.features)
         sets = f"{','.join(self.split.train)};{','.join(self.split.validation)}"
         return hashlib.sha256(f"{files};{sets}".encode()).hexdigest()[:16]
 
@@ -127,10 +128,10 @@ OnEpoch = Callable[[Mapping[str, float], int], None]
 
 @dataclass(frozen=True)
 class CellSources:
-    """Kernels to train on and to validate on, featurised as far as memory allows."""
+    """Kernels to train on and to validate on."""
 
-    train: TileSource
-    validation: TileSource
+    train: KernelSource
+    validation: KernelSource
 
 
 def open_sources(task: CellTask) -> CellSources:
@@ -139,14 +140,11 @@ def open_sources(task: CellTask) -> CellSources:
     Raises:
         DataError: for missing or damaged shards.
     """
-    architecture = load_target(task.cell.chip).architecture
     cache_bytes = task.cache_mb * 1024 * 1024 // 2
     train, validation = (
-        TileSource(task.data, names, task.cell.chip, architecture, cache_bytes=cache_bytes)
+        KernelSource(task.shards(names), cache_bytes=cache_bytes)
         for names in (task.split.train, task.split.validation)
     )
-    train.read_ahead()
-    validation.read_ahead()
     return CellSources(train, validation)
 
 
@@ -227,18 +225,18 @@ def _tracked(task: CellTask, spec: TrainSpec) -> Iterator[TrackedRun]:
         run.log_params({"cell": asdict(task.cell), "model": asdict(spec)})
         for role, names in (("training", task.split.train), ("validation", task.split.validation)):
             contents = _contents(task, names)
-            run.log_dataset(f"{task.cell.task} {role}", task.data_digest, contents, task.data, role)
+            run.log_dataset(f"{task.cell.task} {role}", task.data_digest, contents, task.features, role)
         yield run
 
 
 def _contents(task: CellTask, names: Sequence[str]) -> pd.DataFrame:
     """What a set holds, one row a program."""
-    shards = [Shard.open(shard_path(task.data, task.cell.chip, name)) for name in names]
+    shards = [Shard.open(path) for path in task.shards(names)]
     return pd.DataFrame(
         {
             "program": list(names),
             "application": [str(shard.metadata["application"]) for shard in shards],
             "kernels": [shard.num_kernels for shard in shards],
-            "tile_sizes": [shard.num_configs for shard in shards],
+            "samples": [shard.num_configs for shard in shards],
         }
     )

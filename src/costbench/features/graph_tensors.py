@@ -9,6 +9,7 @@ from producer to consumer here and nowhere else; TpuGraphs' files store them the
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,25 +128,44 @@ def kernel_graph(kernel: Kernel, cache: ProgramFeatureCache) -> KernelGraph:
     opcodes = program.opcodes[rows]
     opcodes[:num_inputs] = int(Opcode.PARAMETER)
     features = program.node_features[rows]
-    features[:num_inputs] = _input_rows(features[:num_inputs])
+    features[:num_inputs] = input_rows(features[:num_inputs])
     outputs = frozenset(kernel.outputs)
-    features[num_inputs:, IS_ROOT_COLUMN] = [position in outputs for position in kernel.instructions]
+    place_in_kernel(features, num_inputs, [position in outputs for position in kernel.instructions])
     return KernelGraph(
         opcodes=opcodes,
         node_features=features,
-        edges=_kernel_edges(kernel),
+        edges=kernel_edges(kernel),
         static_features=static_performance(kernel, program.cost_analysis),
     )
 
 
-def _input_rows(producers: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def input_rows(producers: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Rows of kernel inputs from those of the values that enter: their shape and layout, nothing else."""
     rows = np.tile(absent_row(NODE_FEATURES), (len(producers), 1))
     rows[:, _SHAPE_COLUMNS] = producers[:, _SHAPE_COLUMNS]
-    rows[:, PARAMETER_NUMBER_COLUMN] = np.arange(len(producers))
     return rows
 
 
-def _kernel_edges(kernel: Kernel) -> npt.NDArray[np.int64]:
+def place_in_kernel(
+    features: npt.NDArray[np.float32], num_inputs: int, is_output: Sequence[bool] | npt.NDArray[np.uint8]
+) -> None:
+    """Writes what depends on the kernel: the numbers of its inputs, and which instructions are outputs.
+
+    Args:
+        features: float32 [n, 140], inputs first; changed.
+        num_inputs: how many of them.
+        is_output: of the others.
+    """
+    features[:num_inputs, PARAMETER_NUMBER_COLUMN] = np.arange(num_inputs)
+    features[num_inputs:, IS_ROOT_COLUMN] = is_output
+
+
+def kernel_edges(kernel: Kernel) -> npt.NDArray[np.int64]:
+    """Edges of a kernel, int64 [2, m], as `KernelGraph` has them.
+
+    Raises:
+        DataError: if an instruction reads a value that is neither an input nor in the kernel.
+    """
     place = {position: index for index, position in enumerate(kernel.nodes)}
     pairs: list[tuple[int, int]] = []
     for consumer, position in enumerate(kernel.instructions, start=len(kernel.inputs)):

@@ -53,14 +53,14 @@ class SweepParams:
     Attributes:
         tasks: decisions to learn about, one study each.
         split: of the stage `split`; trials are compared on its validation set, and never see its test set.
-        chip: of the stage `generate`.
+        chip: of the stage `features`, by name.
         seed: of all trials: their values, weights and batches.
         trials: to finish in a study.
         startup_trials: of them drawn at random.
         workers: processes on one study. With 1 the result can be repeated, and tasks are swept side by side.
         heartbeat_s: between two signs of life of a trial; after three of them without one it is lost.
         max_retries: how often a lost trial is begun again.
-        cache_mb: memory for featurised kernels, per process.
+        cache_mb: memory for kernels that are read again and again, per process.
         pruner: which trials end early.
         model: what trials have in common; their budget and the monitored metric among it.
         space: by task and dotted name of the hyper-parameter: what trials differ in.
@@ -143,8 +143,8 @@ def run(params: Path, flags: SweepFlags = SweepFlags()) -> None:
     if flags.study is not None and len(section.tasks) > 1:
         raise ParamsError("names one study", where="command line", field="--study", expected="--task as well")
     spaces = {task: _space(task, section, params) for task in section.tasks}
-    before = read_identity(workspace.stage("split"))
-    identity = identify(section, before.data_digest, before)
+    split, features = (read_identity(workspace.stage(name)) for name in ("split", "features"))
+    identity = identify(section, split.data_digest, split, features)
     storage = StorageSpec(storage_url(flags.storage, workspace.out), section.heartbeat_s, section.max_retries)
     # Once, in this process: two workers that create the tables at the same time would collide.
     open_storage(storage)
@@ -214,7 +214,7 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
     revision = git_revision(workspace.root)
     cell = CellTask(
         cell=Cell(name, section.split, section.chip, section.seed),
-        data=workspace.stage("generate"),
+        features=workspace.stage("features"),
         split=read_split(workspace.stage("split") / f"{section.split}.json"),
         spec=space.base,
         folder=workspace.out,

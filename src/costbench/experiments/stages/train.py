@@ -31,8 +31,8 @@ from costbench.workers import Backend, run_each
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
 CODE = (
-    "hlo", "compiler", "features", "training", "models", "metrics", "target", "rng",
-    "datasets/tile_kernels", "experiments/training_run",
+    "features", "training", "models", "metrics", "rng", "datasets/feature_columns", "datasets/storage",
+    "experiments/training_run",
 )  # fmt: skip
 
 
@@ -43,9 +43,9 @@ class TrainParams:
     Attributes:
         tasks: decisions to learn about.
         splits: of the stage `split`.
-        chips: of the stage `generate`.
+        chips: of the stage `features`, by name.
         seeds: one training run each.
-        cache_mb: memory for featurised kernels, per process.
+        cache_mb: memory for kernels that are read again and again, per process.
         model: network, loss, batches and optimiser; its seed stays 0, for `seeds` say which.
         best: folder of the stage `sweep`, relative to the repository's root, whose best values of the task
             take the place of the model's; none where it is empty.
@@ -76,9 +76,9 @@ def run(params: Path) -> None:
     """
     workspace = load_workspace(params)
     section = load_section(params, "train", TrainParams)
-    split = read_identity(workspace.stage("split"))
+    split, features = (read_identity(workspace.stage(name)) for name in ("split", "features"))
     swept = [read_identity(workspace.root / section.best)] if section.best else []
-    identity = identify(section, split.data_digest, split, *swept)
+    identity = identify(section, split.data_digest, split, features, *swept)
     cells = grid(section.tasks, section.splits, section.chips, section.seeds)
     folder = workspace.stage("train")
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -107,7 +107,7 @@ def _task(cell: Cell, section: TrainParams, workspace: Workspace, identity: Stag
         spec = read_best(best_path(workspace.root / section.best, cell.task), spec)
     return CellTask(
         cell=cell,
-        data=workspace.stage("generate"),
+        features=workspace.stage("features"),
         split=read_split(workspace.stage("split") / f"{cell.split}.json"),
         spec=spec,
         folder=workspace.stage("train") / cell.name,

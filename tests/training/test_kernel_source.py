@@ -11,14 +11,15 @@ from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.datasets.tile_kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
 from costbench.features.config import tile_features
-from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
+from costbench.features.feature_shards import feature_path, write_features
+from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.models.analytical import AnalyticalModel
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.net_spec import NetSpec
 from costbench.target import load_target
 from costbench.training.batch_sampler import BatchSpec
 from costbench.training.fit import FitResult, TrainSpec, fit
-from costbench.training.tile_source import TileSource
+from costbench.training.kernel_source import KernelSource
 
 PROGRAMS = ("wavernn_3_b1_infer_bf16", "rnn_char_b64_infer_f32")
 TARGET = load_target("tpu_v3")
@@ -26,17 +27,30 @@ TARGET = load_target("tpu_v3")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
-    """A data set of two small programs, at most 12 tiles of each kernel."""
+    """A data set of two small programs with its features, at most 12 tiles of each kernel."""
     folder = tmp_path_factory.mktemp("data")
     for name in PROGRAMS:
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
         application = name.split("_")[0]
         TileTask(name, application, program, (TARGET,), TileParams(12, 5), folder, AnalyticalModel).make()
+        shard = tile_shard(folder, name)
+        kernels = [shard.kernel(index) for index in range(len(shard))]
+        features = program_features(kernels[0].kernel.module)
+        metadata: dict[str, object] = {"program": name, "application": application}
+        write_features(feature_path(folder / "features", "tile", "tpu_v3", name), kernels, features, metadata)
     return folder
 
 
-def source(data: Path, cache_bytes: int = 1 << 20) -> TileSource:
-    return TileSource(data, PROGRAMS, "tpu_v3", TARGET.architecture, cache_bytes=cache_bytes)
+def tile_shard(data: Path, name: str) -> TileShard:
+    return TileShard(shard_path(data, "tpu_v3", name), CompiledPrograms(data), TARGET.architecture)
+
+
+def shards(data: Path) -> list[Path]:
+    return [feature_path(data / "features", "tile", "tpu_v3", name) for name in PROGRAMS]
+
+
+def source(data: Path, cache_bytes: int = 1 << 20) -> KernelSource:
+    return KernelSource(shards(data), cache_bytes=cache_bytes)
 
 
 def test_kernels_come_program_by_program(data: Path) -> None:
@@ -56,8 +70,7 @@ def test_counts_are_those_of_the_kernels(data: Path) -> None:
 
 
 def test_samples_are_features_and_runtimes_of_the_shard(data: Path) -> None:
-    shard = TileShard(shard_path(data, "tpu_v3", PROGRAMS[0]), CompiledPrograms(data), TARGET.architecture)
-    measured = shard.kernel(1)
+    measured = tile_shard(data, PROGRAMS[0]).kernel(1)
     sample = source(data)[1]
     np.testing.assert_array_equal(sample.runtime_ns, measured.runtime_ns)
     np.testing.assert_array_equal(sample.config_features, tile_features(measured.tile_sizes))
@@ -76,7 +89,7 @@ def test_kernels_used_last_are_kept(data: Path) -> None:
     np.testing.assert_array_equal(little[0].runtime_ns, first.runtime_ns)
 
 
-def traced_bytes(found: TileSource, scaling: FeatureScaling) -> int:
+def traced_bytes(found: KernelSource, scaling: FeatureScaling) -> int:
     """What a source and a collator have come to hold once every kernel has been in a batch."""
     collator = Collator(scaling, 20)
     gc.collect()
@@ -91,7 +104,7 @@ def test_memory_is_that_of_the_budget(data: Path) -> None:
     scaling = FeatureScaling.fit(source(data)[index] for index in range(4))
     tracemalloc.start()
     try:
-        # With a budget of nothing, what is held anyway: programs, and the last kernel.
+        # With a budget of nothing, what is held anyway: the last kernel.
         _, fixed, everything = (traced_bytes(source(data, budget), scaling) for budget in (1, 1, 1 << 30))
         budget = (everything - fixed) // 2
         held = traced_bytes(source(data, budget), scaling) - fixed
@@ -107,7 +120,7 @@ def test_training_resumed_with_another_budget_ends_with_the_same_bytes(data: Pat
         epochs=3,
     )
 
-    class Stopping(TileSource):
+    class Stopping(KernelSource):
         def __getitem__(self, index: int) -> KernelSamples:
             self.reads = getattr(self, "reads", 0) + 1
             # The scaler reads all, then batches of four: this is within the second epoch.
@@ -117,7 +130,7 @@ def test_training_resumed_with_another_budget_ends_with_the_same_bytes(data: Pat
 
     whole = fit(spec, source(data), source(data), tmp_path / "whole")
     with pytest.raises(InterruptedError):
-        fit(spec, Stopping(data, PROGRAMS, "tpu_v3", TARGET.architecture), source(data), tmp_path / "parts")
+        fit(spec, Stopping(shards(data)), source(data), tmp_path / "parts")
     resumed = fit(spec, source(data, cache_bytes=1), source(data, cache_bytes=1), tmp_path / "parts")
     assert outcome(resumed) == outcome(whole)
 
@@ -129,19 +142,4 @@ def outcome(result: FitResult) -> tuple[float, int, int, dict[str, bytes]]:
 
 def test_a_missing_shard_is_named(data: Path) -> None:
     with pytest.raises(DataError, match="nothing_here"):
-        TileSource(data, ["nothing_here"], "tpu_v3", TARGET.architecture)
-
-
-def test_reading_ahead_fills_the_cache_and_changes_nothing(data: Path) -> None:
-    plain, ahead = source(data), source(data)
-    ahead.read_ahead()
-    assert len(ahead._cache) == len(ahead)
-    for index in range(len(plain)):
-        assert (plain[index].runtime_ns == ahead[index].runtime_ns).all()
-        assert (plain[index].config_features == ahead[index].config_features).all()
-
-
-def test_reading_ahead_stops_at_the_budget(data: Path) -> None:
-    small = source(data, cache_bytes=20_000)
-    small.read_ahead()
-    assert 1 <= len(small._cache) < len(small)
+        KernelSource([data / "nothing_here.shard"])

@@ -1,0 +1,28 @@
+"""What is told of a finished shard, whichever stage made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ShardSummary:
+    """What a shard holds.
+
+    Attributes:
+        task: what is decided: `tile`, `fusion` or `layout`.
+        name: of the program.
+        chip: it ran on.
+        num_kernels: unique kernels that have samples.
+        num_samples: decisions that ran.
+        num_failed: compiles that failed.
+        device_seconds: accelerator time charged.
+    """
+
+    task: str
+    name: str
+    chip: str
+    num_kernels: int
+    num_samples: int
+    num_failed: int
+    device_seconds: float

@@ -1,0 +1,212 @@
+"""Stage `features`: the measured kernels as models see them, computed once and kept for all training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from costbench.artifacts import digest_files, remove_stale_temporaries
+from costbench.datasets.feature_columns import FEATURES_VERSION
+from costbench.datasets.fusion_kernels import FusionKernels, fusion_parts
+from costbench.datasets.shard_summary import ShardSummary
+from costbench.datasets.storage import Shard
+from costbench.datasets.tile_kernels import (
+    CompiledPrograms,
+    MeasuredKernel,
+    TileShard,
+    compiled_program_path,
+    shard_path,
+)
+from costbench.errors import DataError, choose
+from costbench.experiments.identity import code_digest, identify, read_identity, write_identity
+from costbench.experiments.progress import ShardProgress
+from costbench.experiments.workspace import load_workspace
+from costbench.features.feature_shards import feature_path, write_features
+from costbench.features.graph_tensors import ProgramFeatures, program_features
+from costbench.params import load_section
+from costbench.target import Architecture, load_target
+from costbench.workers import Backend, run_each
+
+_CODE = (
+    "hlo", "compiler", "features", "chips", "compiled", "target", "datasets/feature_columns",
+    "datasets/fusion_kernels", "datasets/kernel_columns", "datasets/records", "datasets/storage",
+    "datasets/tile_kernels",
+)  # fmt: skip
+TaskName = Literal["tile", "fusion"]
+
+
+@dataclass(frozen=True)
+class FeaturesParams:
+    """Section `features`: whose samples are prepared for training.
+
+    Attributes:
+        tasks: decisions to learn about, of the stage `generate`.
+        chips: names of chips, or YAML files, of the stage `generate`.
+    """
+
+    tasks: tuple[TaskName, ...]
+    chips: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("tasks", "chips"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One feature shard to make.
+
+    Attributes:
+        task: the compiler's decision.
+        architecture: of the chip.
+        sources: shards that it is made from.
+        path: of the feature shard.
+    """
+
+    task: TaskName
+    architecture: Architecture
+    sources: tuple[Path, ...]
+    path: Path
+
+
+@dataclass(frozen=True)
+class ProgramPiece:
+    """All feature shards of one program, which is parsed once for them.
+
+    Attributes:
+        data: folder of the data set.
+        program: by name.
+        wanted: its shards.
+        code: digest of the code that makes them.
+    """
+
+    data: Path
+    program: str
+    wanted: tuple[Wanted, ...]
+    code: str
+
+    def key(self, wanted: Wanted) -> str:
+        """Identity of all that a shard follows from."""
+        files = digest_files([*wanted.sources, compiled_program_path(self.data, self.program)], self.data)
+        return f"{files[:32]}/{self.code}/{FEATURES_VERSION}"
+
+
+def run(params: Path) -> None:
+    """Make the feature shards that are missing, and remove those that are not asked for.
+
+    Raises:
+        CostbenchError: for wrong parameters, a stage `generate` that has not finished, damaged shards.
+    """
+    workspace = load_workspace(params)
+    section = load_section(params, "features", FeaturesParams)
+    data, folder = workspace.stage("generate"), workspace.stage("features")
+    before = read_identity(data)
+    pieces = _pieces(section, data, folder)
+    paths = [wanted.path for piece in pieces.values() for wanted in piece.wanted]
+    _clear(folder, frozenset(paths))
+    with ShardProgress(len(paths), label="features") as progress:
+
+        def made(_name: str, summaries: tuple[ShardSummary, ...]) -> None:
+            for summary in summaries:
+                progress.made(summary)
+
+        run_each(make_features, pieces, Backend(jobs=workspace.jobs), made)
+    write_identity(folder, identify(section, digest_files(paths, folder)[:16], before))
+
+
+def make_features(piece: ProgramPiece) -> tuple[ShardSummary, ...]:
+    """Make a program's shards, those apart that are there for the same inputs; what all of them hold.
+
+    Raises:
+        DataError: for a damaged shard or a program that does not fit it.
+    """
+    modules = CompiledPrograms(piece.data, 1)
+    program: ProgramFeatures | None = None
+    summaries = []
+    for wanted in piece.wanted:
+        key = piece.key(wanted)
+        if not _is_there(wanted.path, key):
+            if program is None:
+                program = program_features(modules.module(piece.program))
+            kernels, application = choose(_READERS, wanted.task, "task")(wanted, modules)
+            chip = wanted.path.parent.name
+            metadata: dict[str, object] = {
+                "task": wanted.task, "program": piece.program, "application": application, "chip": chip,
+                "key": key,
+            }  # fmt: skip
+            write_features(wanted.path, kernels, program, metadata)
+        summaries.append(_summary(wanted))
+    return tuple(summaries)
+
+
+def _is_there(path: Path, key: str) -> bool:
+    try:
+        return bool(Shard.open(path).metadata.get("key") == key)
+    except DataError:
+        return False
+
+
+def _summary(wanted: Wanted) -> ShardSummary:
+    shard = Shard.open(wanted.path)
+    name, chip = str(shard.metadata["program"]), str(shard.metadata["chip"])
+    return ShardSummary(wanted.task, name, chip, shard.num_kernels, shard.num_configs, 0, 0.0)
+
+
+def _tile_kernels(wanted: Wanted, modules: CompiledPrograms) -> tuple[list[MeasuredKernel], str]:
+    shard = TileShard(wanted.sources[0], modules, wanted.architecture)
+    return [shard.kernel(index) for index in range(len(shard))], shard.application
+
+
+def _fusion_kernels(wanted: Wanted, modules: CompiledPrograms) -> tuple[list[MeasuredKernel], str]:
+    parts = tuple(Shard.open(path) for path in wanted.sources)
+    found = FusionKernels(parts, modules, wanted.architecture)
+    return [found.kernel(index) for index in range(len(found))], found.application
+
+
+_READERS: dict[str, Callable[[Wanted, CompiledPrograms], tuple[list[MeasuredKernel], str]]] = {
+    "tile": _tile_kernels,
+    "fusion": _fusion_kernels,
+}
+
+
+def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
+    """Shards of a task on a chip by program.
+
+    Raises:
+        DataError: if there are none.
+    """
+    folder = data / task / chip
+    names = sorted({path.name.split(".")[0] for path in folder.glob("*.shard") if path.name[0] != "."})
+    if not names:
+        raise DataError("no shards", where=folder, expected=f"{task} samples made by the stage `generate`")
+    if task == "tile":
+        return {name: (shard_path(data, chip, name),) for name in names}
+    return {name: tuple(part.path for part in fusion_parts(data, chip, name)) for name in names}
+
+
+def _pieces(section: FeaturesParams, data: Path, folder: Path) -> dict[str, ProgramPiece]:
+    """By program, those with the largest compiled program first."""
+    by_program: dict[str, list[Wanted]] = {}
+    for task in section.tasks:
+        for chip in section.chips:
+            target = load_target(chip)
+            for name, sources in _sources(data, task, target.name).items():
+                path = feature_path(folder, task, target.name, name)
+                by_program.setdefault(name, []).append(Wanted(task, target.architecture, sources, path))
+    code = code_digest(_CODE)
+    sizes = {name: compiled_program_path(data, name).stat().st_size for name in by_program}
+    ordered = sorted(by_program, key=lambda name: (-sizes[name], name))
+    return {name: ProgramPiece(data, name, tuple(by_program[name]), code) for name in ordered}
+
+
+def _clear(folder: Path, wanted: frozenset[Path]) -> None:
+    found = sorted(folder.rglob("*")) if folder.is_dir() else []
+    for place in (folder, *(path for path in found if path.is_dir())):
+        remove_stale_temporaries(place)
+    for path in found:
+        if path.is_file() and path.name[0] != "." and path not in wanted:
+            path.unlink()

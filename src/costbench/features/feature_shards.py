@@ -1,0 +1,185 @@
+"""Measured kernels with their features, on disk: written once from samples, read by memory map in training.
+
+Reading a kernel back takes microseconds, where featurising it again would mean parsing its program. The
+columns are described in `costbench.datasets.feature_columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.datasets.feature_columns import FEATURES
+from costbench.datasets.kernel_columns import digests_of, offsets_of
+from costbench.datasets.records import AnyArray
+from costbench.datasets.storage import Shard, write_shard
+from costbench.features.config import static_performance
+from costbench.features.graph_tensors import (
+    KernelGraph,
+    ProgramFeatures,
+    input_rows,
+    kernel_edges,
+    place_in_kernel,
+)
+from costbench.hlo.opcode import Opcode
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Measured(Protocol):
+    """What is stored of a kernel, as `costbench.datasets.tile_kernels.MeasuredKernel` has it."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """View of the compiled program."""
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits."""
+
+    @property
+    def tile_sizes(self) -> TileSizes:
+        """That were measured, n of them."""
+
+    @property
+    def runtime_ns(self) -> IntArray:
+        """Of each, int64 [n]."""
+
+
+def feature_path(folder: Path, task: str, chip: str, program: str) -> Path:
+    """Where the features of a program's samples on a chip lie inside the stage's folder."""
+    return folder / task / chip / f"{program}.shard"
+
+
+def write_features(
+    path: Path, kernels: Sequence[Measured], program: ProgramFeatures, metadata: dict[str, object]
+) -> None:
+    """Writes one feature shard.
+
+    Args:
+        path: destination, overwritten if it is there.
+        kernels: all of one program, with what was measured of them.
+        program: features of that program.
+        metadata: JSON values, among them `program` and `application`.
+
+    Raises:
+        DataError: for a kernel that reads a value from nowhere, or if the shard cannot be written.
+        UnsupportedKernelError: for an opcode without a cost rule.
+    """
+    views = [measured.kernel for measured in kernels]
+    keys = [_row_keys(kernel) for kernel in views]
+    rows, node_row = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
+    row_opcode, row_features = _rows(rows, program)
+    edges = [kernel_edges(kernel).T for kernel in views]
+    bounds = [_bounds(measured.tile_sizes) for measured in kernels]
+    static = [static_performance(kernel, program.cost_analysis) for kernel in views]
+    runtimes = [measured.runtime_ns for measured in kernels]
+    columns: dict[str, AnyArray] = {
+        "row_opcode": row_opcode,
+        "row_features": row_features,
+        "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
+        "kernel_num_inputs": np.array([len(kernel.inputs) for kernel in views], np.int32),
+        "kernel_static": np.array(static, np.float32).reshape(-1, 4),
+        "kernel_ranks": np.array([_ranks(m.tile_sizes) for m in kernels], np.int32).reshape(-1, 2),
+        "node_row_offsets": offsets_of(len(part) for part in keys),
+        "node_row": node_row.astype(np.int32),
+        "node_is_output": np.concatenate([np.zeros(0, np.uint8), *(_outputs(k) for k in views)]),
+        "edge_nodes_offsets": offsets_of(len(part) for part in edges),
+        "edge_nodes": np.concatenate([np.zeros((0, 2), np.int32), *edges]).astype(np.int32),
+        "tile_bounds_offsets": offsets_of(part.size for part in bounds),
+        "tile_bounds": np.concatenate([np.zeros(0, np.int32), *(part.ravel() for part in bounds)]).astype(
+            np.int32
+        ),
+        "config_runtime_ns_offsets": offsets_of(len(part) for part in runtimes),
+        "config_runtime_ns": np.concatenate([np.zeros(0, np.int64), *runtimes]).astype(np.int64),
+    }
+    write_shard(path, columns, metadata, FEATURES)
+
+
+def _row_keys(kernel: Kernel) -> IntArray:
+    """Names the feature row of each node: twice its place in the program, plus 1 for an input."""
+    keys = 2 * (np.array(kernel.nodes, np.int64) + kernel.module.offsets[kernel.computation])
+    keys[: len(kernel.inputs)] += 1
+    return keys
+
+
+def _rows(keys: IntArray, program: ProgramFeatures) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
+    places, is_input = keys // 2, keys % 2 == 1
+    opcodes, features = program.opcodes[places], program.node_features[places]
+    opcodes[is_input] = int(Opcode.PARAMETER)
+    features[is_input] = input_rows(features[is_input])
+    return opcodes.astype(np.int16), features
+
+
+def _outputs(kernel: Kernel) -> npt.NDArray[np.uint8]:
+    outputs = frozenset(kernel.outputs)
+    inputs = np.zeros(len(kernel.inputs), np.uint8)
+    return np.concatenate([inputs, np.array([p in outputs for p in kernel.instructions], np.uint8)])
+
+
+def _bounds(sizes: TileSizes) -> IntArray:
+    return np.concatenate([sizes.kernel_bounds, sizes.output_bounds], axis=1)
+
+
+def _ranks(sizes: TileSizes) -> tuple[int, int]:
+    return sizes.kernel_bounds.shape[1], sizes.output_bounds.shape[1]
+
+
+class FeatureShard:
+    """The kernels of a feature shard, by position.
+
+    Args:
+        path: of the shard.
+
+    Raises:
+        DataError: if it is missing or damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._shard = Shard.open(path)
+        self.program = str(self._shard.metadata["program"])
+        self.application = str(self._shard.metadata["application"])
+
+    def __len__(self) -> int:
+        return self._shard.num_kernels
+
+    def num_configs(self) -> IntArray:
+        """Measured decisions of each kernel, int64 [k]."""
+        return np.diff(self._shard["config_runtime_ns_offsets"])
+
+    def graph(self, index: int) -> KernelGraph:
+        """The same as `graph_tensors.kernel_graph` of the kernel."""
+        shard = self._shard
+        rows = self._part("node_row", index)
+        num_inputs = int(shard["kernel_num_inputs"][index])
+        features = shard["row_features"][rows]
+        is_output = self._part("node_is_output", index, like="node_row")
+        place_in_kernel(features, num_inputs, is_output[num_inputs:])
+        return KernelGraph(
+            opcodes=shard["row_opcode"][rows].astype(np.int64),
+            node_features=features,
+            edges=np.ascontiguousarray(self._part("edge_nodes", index).T, np.int64),
+            static_features=np.array(shard["kernel_static"][index]),
+        )
+
+    def tile_sizes(self, index: int) -> TileSizes:
+        """The tile sizes that were measured."""
+        split, rank = (int(number) for number in np.cumsum(self._shard["kernel_ranks"][index]))
+        count = len(self._part("config_runtime_ns", index))
+        bounds = self._part("tile_bounds", index).reshape(count, rank).astype(np.int64)
+        return TileSizes(bounds[:, :split], bounds[:, split:])
+
+    def runtime_ns(self, index: int) -> IntArray:
+        """Measured runtimes, int64 [n]."""
+        return self._part("config_runtime_ns", index)
+
+    def _part(self, key: str, index: int, like: str = "") -> npt.NDArray[Any]:
+        """A kernel's part of a column; `like` names the column whose parts are as long, if it has none."""
+        first, last = self._shard[f"{like or key}_offsets"][index : index + 2]
+        return np.asarray(self._shard[key][int(first) : int(last)])

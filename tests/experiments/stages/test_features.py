@@ -1,0 +1,109 @@
+"""Stage `features`: what is made, kept, made again and removed, for tile and fusion samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from costbench.datasets.fusion_kernels import FusionKernels, fusion_parts
+from costbench.datasets.storage import list_shards
+from costbench.datasets.tile_kernels import CompiledPrograms
+from costbench.errors import DataError, ParamsError
+from costbench.experiments.identity import read_identity
+from costbench.experiments.stages import features, generate
+from costbench.features.feature_shards import FeatureShard, feature_path
+from costbench.params import load_yaml
+from costbench.target import load_target
+
+PROGRAMS = ["rnn_char_b64_infer_f32", "wavernn_3_b1_infer_bf16"]
+
+
+def profile(folder: Path, repository: Path, **features_section: object) -> Path:
+    """Parameters of a run with tiles and fusions of two programs."""
+    sections = load_yaml(repository / "profiles" / "smoke" / "params.yaml")
+    assert isinstance(sections, dict)
+    sections["run"] |= {"root": str(repository), "out": str(folder / "out"), "jobs": 1}
+    sections["generate"] |= {"tasks": ["tile", "fusion"], "programs": PROGRAMS}
+    sections["generate"]["tile"] |= {"max_tiles_per_kernel": 6, "max_kernels_per_program": 4}
+    sections["features"] = {"tasks": ["tile", "fusion"], "chips": ["tpu_v2"]} | features_section
+    path = folder / "params.yaml"
+    path.write_text(yaml.safe_dump(sections))
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """Folder of a profile whose samples and features are there."""
+    folder = tmp_path_factory.mktemp("profile")
+    params = profile(folder, repository)
+    generate.run(params)
+    features.run(params)
+    return folder
+
+
+def test_every_sample_has_features(made: Path) -> None:
+    found = list_shards(made / "out" / "features")
+    assert len(found) == 4
+    for program in PROGRAMS:
+        tiles = FeatureShard(feature_path(made / "out" / "features", "tile", "tpu_v2", program))
+        assert len(tiles) == 4
+        assert int(tiles.num_configs().max()) == 6
+        fused = FeatureShard(feature_path(made / "out" / "features", "fusion", "tpu_v2", program))
+        parts = fusion_parts(made / "out" / "generate", "tpu_v2", program)
+        assert len(fused) == sum(part.num_kernels for part in parts) > 4
+        assert set(fused.num_configs().tolist()) == {1}
+        runtimes = np.concatenate([part["kernel_runtime_ns"] for part in parts])
+        assert [int(fused.runtime_ns(i)[0]) for i in range(len(fused))] == runtimes.tolist()
+
+
+def test_fused_kernels_are_read_back_across_parts(made: Path) -> None:
+    data = made / "out" / "generate"
+    parts = fusion_parts(data, "tpu_v2", PROGRAMS[0])
+    # The same part twice stands for a program of two parts.
+    kernels = FusionKernels((*parts, *parts), CompiledPrograms(data), load_target("tpu_v2").architecture)
+    half = len(kernels) // 2
+    assert kernels.kernel(half).fingerprint == kernels.kernel(0).fingerprint
+    assert kernels.kernel(half - 1).fingerprint != kernels.kernel(half).fingerprint
+    first = kernels.kernel(0)
+    assert len(first.tile_sizes) == len(first.runtime_ns) == 1
+    assert first.default_ns == first.runtime_ns[0] == parts[0]["kernel_runtime_ns"][0]
+
+
+def test_a_second_run_changes_nothing(made: Path, repository: Path) -> None:
+    folder = made / "out" / "features"
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in list_shards(folder)}
+    identity = read_identity(folder)
+    features.run(profile(made, repository))
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in list_shards(folder)} == before
+    assert read_identity(folder) == identity
+
+
+def test_a_shard_of_other_samples_is_made_again_and_what_is_not_wanted_removed(
+    made: Path, repository: Path
+) -> None:
+    folder = made / "out" / "features"
+    damaged = feature_path(folder, "tile", "tpu_v2", PROGRAMS[0])
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:1000])
+    stale = feature_path(folder, "tile", "tpu_v9", "gone")
+    stale.parent.mkdir()
+    stale.write_bytes(b"")
+    features.run(profile(made, repository))
+    assert damaged.read_bytes() == whole
+    assert not stale.exists()
+
+
+def test_samples_that_are_not_there_are_named(made: Path, repository: Path) -> None:
+    with pytest.raises(DataError, match=r"tile/tpu_v3: no shards"):
+        features.run(profile(made, repository, chips=["tpu_v3"]))
+    features.run(profile(made, repository))
+
+
+def test_wrong_parameters_are_named(made: Path, repository: Path) -> None:
+    with pytest.raises(ParamsError, match="tasks"):
+        features.run(profile(made, repository, tasks=[]))
+    with pytest.raises(ParamsError, match="layout"):
+        features.run(profile(made, repository, tasks=["layout"]))

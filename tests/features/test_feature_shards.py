@@ -1,0 +1,117 @@
+"""What is read back from a feature shard is what would be computed from the program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.program import compile_program
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling import tile_space
+from costbench.datasets.storage import verify_shard
+from costbench.errors import DataError
+from costbench.features.feature_shards import FeatureShard, feature_path, write_features
+from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
+from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
+from costbench.hlo.reader import read_module
+from costbench.target import load_target
+
+ARCHITECTURE = load_target("tpu_v3").architecture
+METADATA: dict[str, object] = {"program": "p", "application": "A"}
+
+
+@dataclass(frozen=True)
+class Item:
+    kernel: Kernel
+    fingerprint: str
+    tile_sizes: TileSizes
+    runtime_ns: np.ndarray
+
+
+@pytest.fixture(scope="module")
+def items(repository: Path) -> list[Item]:
+    """Every kernel of a program with loops, the i-th with up to i + 1 tile sizes."""
+    path = repository / "data" / "programs" / "rnn_char_b64_infer_f32.hlo.pb.zst"
+    compiled = compile_program(read_module(path), "rnn")
+    made = []
+    for index, kernel in enumerate(compiled.kernels):
+        space = tile_space(kernel, ARCHITECTURE)
+        ids = space.legal_ids()[: index + 1]
+        runtimes = np.arange(1, len(ids) + 1, dtype=np.int64) * (index + 1)
+        made.append(Item(kernel, f"{index:032x}", space.decode(ids), runtimes))
+    return made
+
+
+@pytest.fixture(scope="module")
+def shard(items: list[Item], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("features") / "p.shard"
+    write_features(path, items, program_features(items[0].kernel.module), METADATA)
+    return path
+
+
+def test_graphs_are_those_of_the_kernels(items: list[Item], shard: Path) -> None:
+    found, cache = FeatureShard(shard), ProgramFeatureCache()
+    assert len(found) == len(items) > 10
+    for index, item in enumerate(items):
+        graph, expected = found.graph(index), kernel_graph(item.kernel, cache)
+        for name in ("opcodes", "node_features", "edges", "static_features"):
+            read, computed = getattr(graph, name), getattr(expected, name)
+            assert read.dtype == computed.dtype, name
+            np.testing.assert_array_equal(read, computed, err_msg=f"{name} of kernel {index}")
+
+
+def test_tile_sizes_and_runtimes_are_those_measured(items: list[Item], shard: Path) -> None:
+    found = FeatureShard(shard)
+    assert found.num_configs().tolist() == [len(item.runtime_ns) for item in items]
+    with_contraction = 0
+    for index, item in enumerate(items):
+        sizes = found.tile_sizes(index)
+        np.testing.assert_array_equal(sizes.kernel_bounds, item.tile_sizes.kernel_bounds)
+        np.testing.assert_array_equal(sizes.output_bounds, item.tile_sizes.output_bounds)
+        np.testing.assert_array_equal(found.runtime_ns(index), item.runtime_ns)
+        with_contraction += sizes.kernel_bounds.shape[1] > 0
+    assert 0 < with_contraction < len(items)
+
+
+def test_a_value_is_stored_once_for_all_kernels_that_read_it(items: list[Item], shard: Path) -> None:
+    """At most twice: as what an instruction makes, and as what enters a kernel."""
+    columns = verify_shard(shard)
+    module = items[0].kernel.module
+    assert len(columns["row_opcode"]) < len(columns["node_row"])
+    assert len(columns["row_opcode"]) <= 2 * sum(len(c.instructions) for c in module.computations)
+
+
+def test_a_graph_read_twice_is_not_shared(shard: Path) -> None:
+    """The numbers of inputs and the outputs are written into a copy, never into the file."""
+    found = FeatureShard(shard)
+    first = found.graph(0).node_features
+    first[:, [PARAMETER_NUMBER_COLUMN, IS_ROOT_COLUMN]] = 99
+    assert found.graph(0).node_features.max() != 99 or (found.graph(0).node_features != first).any()
+    assert found.graph(0).node_features[0, PARAMETER_NUMBER_COLUMN] == 0
+
+
+def test_equal_samples_give_equal_bytes(items: list[Item], shard: Path, tmp_path: Path) -> None:
+    path = tmp_path / "again.shard"
+    write_features(path, items, program_features(items[0].kernel.module), METADATA)
+    assert path.read_bytes() == shard.read_bytes()
+
+
+def test_a_program_without_samples_has_an_empty_shard(items: list[Item], tmp_path: Path) -> None:
+    path = tmp_path / "empty.shard"
+    write_features(path, [], program_features(items[0].kernel.module), METADATA)
+    assert len(FeatureShard(path)) == 0
+
+
+def test_a_truncated_shard_is_named(shard: Path, tmp_path: Path) -> None:
+    path = tmp_path / "short.shard"
+    path.write_bytes(shard.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"short.shard.*truncated"):
+        FeatureShard(path)
+
+
+def test_where_features_lie() -> None:
+    assert feature_path(Path("f"), "tile", "tpu_v2", "p") == Path("f/tile/tpu_v2/p.shard")
