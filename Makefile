@@ -20,7 +20,7 @@ export GOMP_SPINCOUNT ?= 0
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro demo test check format lock proto clean distclean need-git
+.PHONY: help venv repro demo test test-postgres check format lock proto clean distclean need-git
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -41,6 +41,10 @@ demo: $(INSTALLED) need-git ## Run the smoke profile: the same stages in minutes
 
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
 	pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+test-postgres: $(INSTALLED) ## Test sweeps on a real PostgreSQL, which is installed if need be (as root on Debian)
+	bash tools/install_postgres.sh
+	pytest -rs tests/experiments/test_sweep_postgres.py
 
 check: $(INSTALLED) ## ruff, mypy --strict, import contracts, links in the documentation
 	ruff check $(LINTED)

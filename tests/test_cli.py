@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from costbench.cli import app
 
-PIPELINE = ("collect", "generate", "split", "features", "train", "evaluate", "report")
+PIPELINE = ("collect", "generate", "split", "features", "sweep", "train", "evaluate", "report")
 COMMANDS = ["version", "programs", "fidelity", *PIPELINE]
 
 
@@ -48,6 +48,7 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from costbench.cli import app; "
         "heavy = {'torch', 'mlflow', 'pandas', 'matplotlib', 'jax', 'scipy', 'numpy', 'dvc', 'joblib'}; "
+        "heavy |= {'optuna', 'sqlalchemy'}; "
         "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -14,7 +14,7 @@ import pytest
 ALLOWED = {
     "cli": "import costbench.experiments.a, costbench.reports.a",
     "reports.a": "import costbench.metrics.a",
-    "experiments.a": "import mlflow, optuna, costbench.training.a, costbench.autotuning.a",
+    "experiments.a": "import mlflow, optuna, sqlalchemy, costbench.training.a, costbench.autotuning.a",
     "training.a": "import pytorch_lightning, costbench.models.a",
     "autotuning.a": "import costbench.models.a, costbench.hardware.a",
     "models.a": "import torch, torch_geometric, costbench.features.a",
@@ -81,6 +81,7 @@ def test_the_designed_imports_are_accepted(repository: Path, tmp_path: Path) -> 
         ("reports.b", "import costbench.experiments.a", "costbench.reports.b -> costbench.experiments.a"),
         ("models.b", "import pytorch_lightning", "costbench.models.b -> pytorch_lightning"),
         ("training.b", "from mlflow.tracking import x", "costbench.training.b -> mlflow"),
+        ("training.b", "import optuna", "costbench.training.b -> optuna"),
         ("datasets.b", "def f():\n    import jax.numpy", "costbench.datasets.b -> jax"),
         ("errors", "import costbench.rng", "costbench.errors -> costbench.rng"),
         ("newcomer", "import costbench.errors", "newcomer"),

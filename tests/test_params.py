@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from ruamel.yaml import YAML
 
 from costbench import params
 from costbench.errors import ChoiceError, ParamsError
+from costbench.params import merged
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,31 @@ def test_a_choice_error_of_a_dataclass_becomes_a_params_error() -> None:
 
 
 @dataclass(frozen=True)
+class Named:
+    optimizers: Mapping[str, Optimizer]
+
+
+def test_a_mapping_has_members_of_one_kind_by_name() -> None:
+    given = {"a": {"name": "adam", "learning_rate": 1}, "b": {"name": "sgd", "learning_rate": 0.5}}
+    found = params.parse(Named, {"optimizers": given}, where="x")
+    assert found.optimizers == {name: Optimizer(**one) for name, one in given.items()}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1], "x: optimizers: [1] (list) is not accepted (expected a mapping of names to a mapping with"),
+        ({1: {}}, "x: optimizers: {1: {}} (mapping) is not accepted"),
+        ({"a": {"lr": 1}}, "x: optimizers.a.lr: unknown key"),
+    ],
+)
+def test_mappings_that_do_not_fit(value: object, message: str) -> None:
+    with pytest.raises(ParamsError) as caught:
+        params.parse(Named, {"optimizers": value}, where="x")
+    assert str(caught.value).startswith(message)
+
+
+@dataclass(frozen=True)
 class Chip:
     name: str
 
@@ -274,3 +301,9 @@ def test_load_section(tmp_path: Path) -> None:
         params.load_section(path, "trian", Train)
     with pytest.raises(ParamsError, match=r"p\.yaml: empty: None \(null\) is not accepted"):
         params.load_section(path, "empty", Train)
+
+
+def test_merging_replaces_lists_and_keeps_its_arguments() -> None:
+    base = {"a": {"b": 1, "c": [1, 2]}, "d": 4}
+    assert merged(base, {"a": {"c": [3]}, "e": {"f": 5}}) == {"a": {"b": 1, "c": [3]}, "d": 4, "e": {"f": 5}}
+    assert base == {"a": {"b": 1, "c": [1, 2]}, "d": 4}

@@ -238,7 +238,7 @@ def remove_stale_temporaries(folder: str | PathLike[str]) -> tuple[str, ...]:
 
 
 def _is_stale(entry: Path, host: str, pid: int) -> bool:
-    if host == _host_tag() and not _is_alive(pid):
+    if host == _host_tag() and not is_alive(pid):
         return True
     try:
         return time.time() - entry.stat().st_mtime > _DAY_S
@@ -246,7 +246,8 @@ def _is_stale(entry: Path, host: str, pid: int) -> bool:
         return False
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process of this host lives."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -26,7 +26,7 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 **From programs to a table**, in the order of the pipeline (`dvc repro` runs all of it that is out of date):
 
-`collect` → `generate` → `split` → `features` → `train` → `evaluate` → `report`
+`collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `report`
 
 **Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`) into `data/programs/user/`; they are
 listed by `costbench programs` and become rows of the table.
@@ -170,6 +170,38 @@ def features(params: Params = Path("params.yaml")) -> None:
     from costbench.experiments.stages.features import run
 
     _stage(run, params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def sweep(
+    params: Params = Path("params.yaml"),
+    task: Annotated[str | None, typer.Option(help="Sweep this task only: `tile` or `fusion`.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials to finish, of all workers together.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes of this machine on one study.")] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Database of the study; otherwise OPTUNA_STORAGE, or a SQLite file.")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Name of the study; otherwise one made from all that it depends on.")
+    ] = None,
+) -> None:
+    """Search for the learned cost model's best hyper-parameters with Optuna, one study per task.
+
+    A study that is there is continued; a trial whose worker died is begun again. With one worker the same
+    parameters give the same trials. What is not given here is taken from the section `sweep`.
+
+    **On several machines**: the same command on each, with the same data and PostgreSQL (needs the extra
+    `sweep-postgres`):
+
+    `costbench sweep --task tile --workers 8 --storage postgresql+psycopg://USER@HOST/DATABASE`
+
+    Optuna's own tools read the same study: `optuna studies`, `optuna trials`, `optuna-dashboard`.
+    """
+    from costbench.experiments.stages.entry import start_logging
+    from costbench.experiments.stages.sweep import SweepFlags, run
+
+    start_logging()
+    run(params, SweepFlags(task, trials, workers, storage, study))
 
 
 @app.command(rich_help_panel=_PIPELINE)

@@ -68,6 +68,10 @@ class DataError(CostbenchError):
     """A missing, corrupt or half-written data file, or values such as NaN that cannot be data."""
 
 
+class DivergedError(DataError):
+    """A training whose loss is no longer finite."""
+
+
 class ChoiceError(CostbenchError):
     """A name that is not among the choices."""
 

@@ -42,7 +42,7 @@ def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
     """An instance of the dataclass `cls` from a mapping of field name to plain value.
 
     Understood annotations: bool, int, float, str, Literal, X | Y, X | None, tuple[X, ...],
-    tuple[X, Y] and dataclasses. An int is accepted where a float is asked and becomes one.
+    tuple[X, Y], Mapping[str, X] and dataclasses. An int is accepted where a float is asked and becomes one.
 
     Args:
         cls: the dataclass; an annotation not listed above is a TypeError.
@@ -132,6 +132,8 @@ def _convert(hint: Any, value: object, where: Where, field: str) -> Any:
         return _convert_union(hint, value, where, field)
     if origin is tuple:
         return _convert_tuple(hint, value, where, field)
+    if origin is Mapping:
+        return _convert_mapping(hint, value, where, field)
     if hint is type(None):
         if value is not None:
             _refuse(value, where, field, "null")
@@ -195,6 +197,13 @@ def _convert_tuple(hint: Any, value: object, where: Where, field: str) -> tuple[
     return tuple(_convert(member, item, where, f"{field}[{index}]") for index, (member, item) in pairs)
 
 
+def _convert_mapping(hint: Any, value: object, where: Where, field: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        _refuse(value, where, field, _describe(hint))
+    _, member = typing.get_args(hint)
+    return {key: _convert(member, item, where, _join(field, key)) for key, item in value.items()}
+
+
 def _describe(hint: Any) -> str:
     """What an annotation accepts, in words."""
     origin = typing.get_origin(hint)
@@ -207,6 +216,8 @@ def _describe(hint: Any) -> str:
         return " or ".join(_describe(member) for member in members)
     if origin is tuple and members[-1] is Ellipsis:
         return f"a list of {_describe(members[0])}"
+    if origin is Mapping:
+        return f"a mapping of names to {_describe(members[1])}"
     if origin is tuple:
         return f"a list of {len(members)}: {', '.join(_describe(member) for member in members)}"
     return "null" if hint is type(None) else str(getattr(hint, "__name__", hint))
@@ -292,6 +303,16 @@ def load_section(path: Where, section: str, cls: type[T]) -> T:
             expected="a section for this stage beside " + (", ".join(sections) or "none"),
         )
     return parse(cls, sections[section], where=path, field=section)
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` in place of what they name; mappings are merged key by key."""
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
+    return result
 
 
 def digest(params: DataclassInstance) -> str:

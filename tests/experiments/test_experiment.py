@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from costbench.errors import ParamsError
-from costbench.experiments.experiment import Experiment, experiment_names, load_experiment, merged, selected
+from costbench.experiments.experiment import Experiment, experiment_names, load_experiment, selected
 
 TRAIN: dict[str, Any] = {
     "tile": {"net": {"hidden": 8, "encoder_layers": 2}, "epochs": 3},
@@ -84,9 +84,3 @@ def test_an_unknown_experiment_is_named_with_those_there_are(tmp_path: Path) -> 
     load(tmp_path)
     with pytest.raises(ParamsError, match=r"no experiment 'two'.*one"):
         load_experiment(tmp_path / "params.yaml", "two")
-
-
-def test_merging_replaces_lists_and_keeps_its_arguments() -> None:
-    base = {"a": {"b": 1, "c": [1, 2]}, "d": 4}
-    assert merged(base, {"a": {"c": [3]}, "e": {"f": 5}}) == {"a": {"b": 1, "c": [3]}, "d": 4, "e": {"f": 5}}
-    assert base == {"a": {"b": 1, "c": [1, 2]}, "d": 4}

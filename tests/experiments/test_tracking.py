@@ -11,6 +11,7 @@ from costbench.errors import DataError
 from costbench.experiments.tracking import (
     DEFAULT_URI,
     Provenance,
+    RunStopped,
     TrackedRun,
     prepare,
     tracked_run,
@@ -67,6 +68,18 @@ def test_a_run_that_raises_is_marked_failed(tracking_store: str) -> None:
     ):
         raise KeyError("broken")
     assert _stored(run).info.status == "FAILED"
+
+
+def test_a_run_that_is_stopped_on_purpose_has_not_failed(tracking_store: str) -> None:
+    tags = {"mlflow.parentRunId": "above", "costbench.trial": "3"}
+    with (
+        pytest.raises(RunStopped),
+        tracked_run(tracking_store, "sweep", "pruned", PROVENANCE, tags) as run,
+    ):
+        raise RunStopped
+    stored = _stored(run)
+    assert stored.info.status == "KILLED"
+    assert tags.items() <= stored.data.tags.items()
 
 
 def test_many_metrics_take_few_calls(tracking_store: str) -> None:

@@ -13,11 +13,10 @@ from typing import Any
 import yaml
 
 from costbench.artifacts import digest_files
-from costbench.experiments.experiment import merged
-from costbench.params import load_yaml
+from costbench.params import load_yaml, merged
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STAGES = ("generate", "split", "features", "train", "evaluate", "report")
+STAGES = ("generate", "split", "features", "sweep", "train", "evaluate", "report")
 PROGRAMS = (
     "convdraw_b16_infer_f32",
     "mobilenet_b32_infer_f32",
@@ -43,6 +42,18 @@ TINY: Changes = {
             "test_programs": ["ranking_b16_infer_f32"],
             "held_out_applications": ["Ranking"],
             "dropped": [],
+        },
+    },
+    "sweep": {
+        "trials": 2,
+        "startup_trials": 1,
+        "model": {
+            "tile": {
+                "net": {"opcode_embedding": 4, "encoder_layers": 1, "static_features": "node"},
+                "batch": {"kernels": 4, "configs": 8, "per_epoch": 4},
+                "validation": {"kernels": 4, "configs": 8},
+                "epochs": 2,
+            },
         },
     },
     "train": {

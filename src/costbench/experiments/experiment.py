@@ -16,7 +16,8 @@ from typing import Literal
 
 from costbench.errors import ParamsError
 from costbench.experiments.spec import Cell
-from costbench.params import load_yaml, parse
+from costbench.experiments.sweep_best import best_path, read_best
+from costbench.params import load_yaml, merged, parse
 from costbench.training.fit import TrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -92,8 +93,13 @@ class Experiment:
         return tuple(sorted(Cell(*values) for values in combinations))
 
 
-def load_experiment(params: Path, name: str) -> Experiment:
+def load_experiment(params: Path, name: str, swept: Path | None = None) -> Experiment:
     """The experiment called `name`.
+
+    Args:
+        params: the parameter file.
+        name: of the entry.
+        swept: folder of a sweep whose best values variants are changes to; None for section `train` as it is.
 
     Raises:
         ParamsError: naming the key, if there is none, or what it says is unknown, missing or impossible.
@@ -109,6 +115,8 @@ def load_experiment(params: Path, name: str) -> Experiment:
     grid = parse(Grid, entry, where=params, field=field)
     train = _mapping(sections.get("train"), params, "train", "settings by task")
     base = _mapping(train.get(grid.task), params, f"train.{grid.task}", "settings of the task")
+    if swept is not None:
+        base = merged(base, read_best(best_path(swept, grid.task)))
     variants = {}
     for variant, change in changes.items():
         place = f"{field}.variants.{variant}"
@@ -122,16 +130,6 @@ def load_experiment(params: Path, name: str) -> Experiment:
     if not variants:
         raise ParamsError("no variants", where=params, field=f"{field}.variants", expected="one or more")
     return Experiment(name, grid, variants)
-
-
-def merged(base: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-    """`base` with `changes` in place of what they name; mappings are merged key by key."""
-    result = dict(base)
-    for key, value in changes.items():
-        old = result.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
-    return result
 
 
 def _mapping(value: object, where: Path, field: str, expected: str) -> Mapping[str, object]:

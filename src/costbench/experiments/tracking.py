@@ -32,6 +32,10 @@ _TAG_PARAMS = "costbench.params_digest"
 _TAG_DATA = "costbench.data_digest"
 
 
+class RunStopped(Exception):  # noqa: N818 - no error, as StopIteration is none
+    """Raised inside a tracked run that is ended early on purpose: it is marked as killed, not as failed."""
+
+
 @dataclass(frozen=True)
 class Provenance:
     """What numbers follow from.
@@ -147,7 +151,9 @@ def prepare(uri: str, experiment: str) -> None:
 
 
 @contextmanager
-def tracked_run(uri: str, experiment: str, name: str, provenance: Provenance) -> Iterator[TrackedRun]:
+def tracked_run(
+    uri: str, experiment: str, name: str, provenance: Provenance, more_tags: Mapping[str, str] | None = None
+) -> Iterator[TrackedRun]:
     """A run that is finished when the block ends, and marked as failed when it raises.
 
     Args:
@@ -155,6 +161,7 @@ def tracked_run(uri: str, experiment: str, name: str, provenance: Provenance) ->
         experiment: its name; created if need be.
         name: of the run, such as `tile-random-tpu_v2-s0`.
         provenance: becomes tags to search by.
+        more_tags: others; `mlflow.parentRunId` nests the run below another.
 
     Raises:
         DataError: if the store cannot be used.
@@ -169,12 +176,16 @@ def tracked_run(uri: str, experiment: str, name: str, provenance: Provenance) ->
         _TAG_PARAMS: provenance.params_digest,
         _TAG_DATA: provenance.data_digest,
         "mlflow.source.git.commit": provenance.git_revision.split("+")[0],
+        **(more_tags or {}),
     }
     run = client.create_run(found.experiment_id, run_name=name, tags=tags)
     status = "FAILED"
     try:
         yield TrackedRun(uri, experiment, run.info.run_id)
         status = "FINISHED"
+    except RunStopped:
+        status = "KILLED"
+        raise
     finally:
         client.set_terminated(run.info.run_id, status)
 

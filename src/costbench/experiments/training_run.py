@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
@@ -37,11 +37,12 @@ HISTORY = "history.csv"
 
 @dataclass(frozen=True)
 class Tracking:
-    """Where a cell is tracked: server or database, experiment, and the name of its run."""
+    """Where a cell is tracked: server or database, experiment, the name of its run, and tags of its own."""
 
     uri: str
     experiment: str
     run_name: str
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,45 +122,80 @@ def finished(folder: Path) -> CellResult | None:
         return None
 
 
-def train_cell(task: CellTask) -> CellResult:
-    """Train a cell, unless it is there.
+OnEpoch = Callable[[Mapping[str, float], int], None]
+"""Is given the metrics of an epoch and the number of training steps so far."""
+
+
+@dataclass(frozen=True)
+class CellSources:
+    """Kernels to train on and to validate on."""
+
+    train: KernelSource
+    validation: KernelSource
+
+
+def open_sources(task: CellTask) -> CellSources:
+    """Both sources of a cell; cells of the same data, split and chip may share them.
 
     Raises:
-        DataError: for missing or damaged shards, or a loss that is no longer finite.
+        DataError: for missing or damaged shards.
+    """
+    cache_bytes = task.cache_mb * 1024 * 1024 // 2
+    train, validation = (
+        KernelSource(task.shards(names), cache_bytes=cache_bytes)
+        for names in (task.split.train, task.split.validation)
+    )
+    return CellSources(train, validation)
+
+
+def train_cell(
+    task: CellTask, *, sources: CellSources | None = None, on_epoch: OnEpoch | None = None
+) -> CellResult:
+    """Train a cell, unless it is there.
+
+    Args:
+        task: the cell.
+        sources: what `open_sources` gave for it, or for another of the same data.
+        on_epoch: called after every epoch; what it raises ends the training (`RunStopped`: on purpose).
+
+    Raises:
+        DataError: for missing or damaged shards.
+        DivergedError: for a loss that is no longer finite.
     """
     key = task.key()
     before = finished(task.folder)
     if before is not None and before.key == key:
         return before
     _start(task.folder, key)
-    cache_bytes = task.cache_mb * 1024 * 1024 // 2
-    train, validation = (
-        KernelSource(task.shards(names), cache_bytes=cache_bytes)
-        for names in (task.split.train, task.split.validation)
-    )
+    sources = open_sources(task) if sources is None else sources
     spec = replace(task.spec, seed=task.cell.seed)
     history = History(task.folder / HISTORY, spec.batch.per_epoch)
     with _tracked(task, spec) as run:
-        logger = _Both(task.cell.name, history, run)
-        result = fit(spec, train, validation, task.folder, logger=logger, progress=task.progress)
+        logger = _Report(task.tracking.run_name, history, run, on_epoch)
+        result = fit(
+            spec, sources.train, sources.validation, task.folder, logger=logger, progress=task.progress
+        )
         run.log_metrics({"best_metric": result.best_metric, "seconds": result.seconds}, result.steps)
         run.log_files([task.folder / HISTORY, task.folder / "model.json"], "model")
     return _finish(task.folder, key, result)
 
 
-class _Both:
-    """Writes an epoch's metrics to the file first, then to the tracking server."""
+class _Report:
+    """Writes an epoch's metrics to the file first, then to the tracking server; `on_epoch` comes last."""
 
-    def __init__(self, name: str, history: History, run: TrackedRun) -> None:
+    def __init__(self, name: str, history: History, run: TrackedRun, on_epoch: OnEpoch | None) -> None:
         self._name = name
         self._history = history
         self._run = run
+        self._on_epoch = on_epoch
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         self._history.log_metrics(metrics, step)
         self._run.log_metrics(metrics, step)
         values = ", ".join(f"{name} {value:.4f}" for name, value in sorted(metrics.items()))
         _log.info("%s, step %d: %s", self._name, step, values)
+        if self._on_epoch is not None:
+            self._on_epoch(metrics, step)
 
 
 def _start(folder: Path, key: str) -> None:
@@ -184,7 +220,8 @@ def _finish(folder: Path, key: str, result: FitResult) -> CellResult:
 @contextmanager
 def _tracked(task: CellTask, spec: TrainSpec) -> Iterator[TrackedRun]:
     tracking = task.tracking
-    with tracked_run(tracking.uri, tracking.experiment, tracking.run_name, task.provenance) as run:
+    where = tracking.uri, tracking.experiment, tracking.run_name
+    with tracked_run(*where, task.provenance, tracking.tags) as run:
         run.log_params({"cell": asdict(task.cell), "model": asdict(spec)})
         for role, names in (("training", task.split.train), ("validation", task.split.validation)):
             contents = _contents(task, names)

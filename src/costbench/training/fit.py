@@ -113,6 +113,11 @@ class FitResult:
     execution: str
 
 
+def monitored(monitor: Literal["tau", "ape", "mape"]) -> tuple[str, bool]:
+    """Name of a monitored metric among those of an epoch, and whether larger is better."""
+    return _MONITORS[monitor], monitor == "tau"
+
+
 def fit(
     spec: TrainSpec,
     train_source: SampleSource,
@@ -148,9 +153,10 @@ def fit(
         )
         net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
         predicts = choose(LOSSES, spec.loss, "loss").predicts
+        metric, larger_is_better = monitored(spec.monitor)
         best = BestModel(
-            _MONITORS[spec.monitor],
-            larger_is_better=spec.monitor == "tau",
+            metric,
+            larger_is_better=larger_is_better,
             save=lambda: save_checkpoint(folder, net, scaling, predicts),
         )
         resume = _resume_file(folder, spec, scaling)

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from costbench.errors import DataError
+from costbench.errors import DivergedError
 from costbench.models.graph_batch import GraphBatch
 from costbench.rng import stream_key
 from costbench.training.losses import Loss
@@ -102,10 +102,10 @@ class CostModelModule(pl.LightningModule):
         """Check what the epoch's training came to, and forget the last epoch's kernels.
 
         Raises:
-            DataError: if the loss is no longer finite.
+            DivergedError: if the loss is no longer finite.
         """
         if not all(bool(torch.isfinite(loss)) for loss in self._losses):
-            raise DataError(
+            raise DivergedError(
                 f"the loss is no longer finite in epoch {self.current_epoch}",
                 field="training",
                 expected="a lower learning_rate or a gradient_clip_norm",

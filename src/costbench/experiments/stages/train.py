@@ -32,7 +32,7 @@ from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
-_CODE = (
+CODE = (
     "features", "training", "models", "metrics", "rng", "datasets/feature_columns", "datasets/storage",
     "experiments/training_run",
 )  # fmt: skip
@@ -46,11 +46,14 @@ class TrainParams:
         cache_mb: memory for kernels that are read again and again, per process.
         tile: network, loss, batches and optimiser for the choice of tile sizes.
         fusion: the same for runtimes of fused kernels.
+        best: folder of the stage `sweep`, relative to the repository's root, whose best values of the task
+            take the place of those here; none where it is empty.
     """
 
     cache_mb: int
     tile: TrainSpec
     fusion: TrainSpec
+    best: str = ""
 
     def __post_init__(self) -> None:
         for name in ("tile", "fusion"):
@@ -70,13 +73,16 @@ def run(params: Path, experiment: str | None = None) -> None:
     """
     workspace = load_workspace(params)
     section = load_section(params, "train", TrainParams)
+    swept = workspace.root / section.best if section.best else None
     for name in selected(params, experiment):
-        _train_experiment(load_experiment(params, name), section, workspace)
+        _train_experiment(load_experiment(params, name, swept), section, workspace)
 
 
 def _train_experiment(experiment: Experiment, section: TrainParams, workspace: Workspace) -> None:
-    split, features = (read_identity(workspace.stage(name)) for name in ("split", "features"))
-    identity = identify(experiment, split.data_digest, split, features)
+    before = [read_identity(workspace.stage(name)) for name in ("split", "features")]
+    if section.best:
+        before.append(read_identity(workspace.root / section.best))
+    identity = identify(experiment, before[0].data_digest, *before)
     folder = workspace.stage("train") / experiment.name
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
         if stale.is_dir() and stale.name not in {cell.name for cell in experiment.cells}:
@@ -122,7 +128,7 @@ class _Made:
             split=replace(split, train=share_of(split, variant.share, cell.seed)),
             spec=variant.spec,
             folder=workspace.stage("train") / self.experiment.name / cell.name,
-            code=code_digest(_CODE),
+            code=code_digest(CODE),
             cache_mb=self.cache_mb,
             provenance=Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root)),
             tracking=Tracking(tracking_uri(), _EXPERIMENT, run_name),

@@ -1,0 +1,251 @@
+"""Stage `sweep`: which hyper-parameters of the learned cost model are best, one Optuna study per task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from costbench.datasets.splits import read_split
+from costbench.errors import ParamsError
+from costbench.experiments.identity import (
+    StageIdentity,
+    code_digest,
+    git_revision,
+    identify,
+    read_identity,
+    write_identity,
+)
+from costbench.experiments.spec import Cell
+from costbench.experiments.stages.entry import start_logging
+from costbench.experiments.stages.train import CODE, with_samples
+from costbench.experiments.sweep import sweep, trials_path
+from costbench.experiments.sweep_best import BestTrial, best_path
+from costbench.experiments.sweep_space import Range, Space, resolve
+from costbench.experiments.sweep_storage import StorageSpec, open_storage, storage_url
+from costbench.experiments.sweep_study import PrunerSpec, StudySpec
+from costbench.experiments.sweep_worker import SweepTask
+from costbench.experiments.tracking import Provenance, prepare, tracking_uri
+from costbench.experiments.training_run import CellTask, Tracking
+from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.params import load_section
+from costbench.training.fit import TrainSpec, monitored
+from costbench.workers import Backend, run_each
+
+_log = logging.getLogger(__name__)
+_EXPERIMENT = "costbench/sweep"
+_CODE = (
+    *CODE, "experiments/sweep", "experiments/sweep_best", "experiments/sweep_space",
+    "experiments/sweep_study", "experiments/sweep_worker",
+)  # fmt: skip
+_TASKS = ("tile", "fusion")
+
+
+@dataclass(frozen=True)
+class SweepParams:
+    """Section `sweep`.
+
+    Attributes:
+        tasks: decisions to learn about, one study each.
+        split: of the stage `split`; trials are compared on its validation set, and never see its test set.
+        chip: of the stage `features`, by name.
+        seed: of all trials: their values, weights and batches.
+        trials: to finish in a study.
+        startup_trials: of them drawn at random.
+        workers: processes on one study. With 1 the result can be repeated, and tasks are swept side by side.
+        heartbeat_s: between two signs of life of a trial; after three of them without one it is lost.
+        max_retries: how often a lost trial is begun again.
+        cache_mb: memory for kernels that are read again and again, per process.
+        pruner: which trials end early.
+        model: by task, what trials have in common; their budget and the monitored metric among it.
+        space: by task and dotted name of the hyper-parameter: what trials differ in.
+    """
+
+    tasks: tuple[Literal["tile", "fusion"], ...]
+    split: Literal["random", "manual"]
+    chip: str
+    seed: int
+    trials: int
+    startup_trials: int
+    workers: int
+    heartbeat_s: int
+    max_retries: int
+    cache_mb: int
+    pruner: PrunerSpec
+    model: Mapping[str, TrainSpec]
+    space: Mapping[str, Mapping[str, Range]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.tasks or len(set(self.tasks)) != len(self.tasks):
+            raise ValueError(f"tasks are {list(self.tasks)}, must be one or more different ones")
+        for name in ("trials", "startup_trials", "workers", "heartbeat_s", "cache_mb"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+        if self.max_retries < 0:
+            raise ValueError(f"max_retries is {self.max_retries}, must not be negative")
+        for name, of_tasks in (("model", self.model), ("space", self.space)):
+            for task in of_tasks:
+                if task not in _TASKS:
+                    raise ValueError(f"{name} is of the task {task!r}, must be of {' or '.join(_TASKS)}")
+        for task, model in self.model.items():
+            if model.seed != 0:
+                raise ValueError(f"model.{task}.seed follows from seed, and must be left out")
+
+
+@dataclass(frozen=True)
+class SweepFlags:
+    """Flags of the command line, which win over the section `sweep`; None where none was given.
+
+    Attributes:
+        task: the only one to sweep.
+        trials: to finish.
+        workers: processes.
+        storage: URL of the database; otherwise `OPTUNA_STORAGE`, or a file in the profile's output folder.
+        study: its name; otherwise one that changes with all that its trials follow from.
+    """
+
+    task: str | None = None
+    trials: int | None = None
+    workers: int | None = None
+    storage: str | None = None
+    study: str | None = None
+
+    def over(self, section: SweepParams) -> SweepParams:
+        """`section` with what was given in its place.
+
+        Raises:
+            ParamsError: for an unknown task, or no trials or workers.
+        """
+        if self.task is not None and self.task not in _TASKS:
+            raise ParamsError(
+                f"unknown task {self.task!r}", where="command line", expected=f"one of {', '.join(_TASKS)}"
+            )
+        given: dict[str, typing.Any] = {"trials": self.trials, "workers": self.workers}
+        given["tasks"] = None if self.task is None else (self.task,)
+        try:
+            return replace(section, **{name: value for name, value in given.items() if value is not None})
+        except ValueError as error:
+            raise ParamsError(str(error), where="command line") from error
+
+
+def run(params: Path, flags: SweepFlags = SweepFlags()) -> None:
+    """Finish the studies, and write the best trial and all trials of each task.
+
+    Raises:
+        CostbenchError: for wrong parameters, a space that does not fit the model, a database that cannot be
+            used, a study of another space, stages that have not finished, damaged shards.
+    """
+    workspace = load_workspace(params)
+    section = flags.over(load_section(params, "sweep", SweepParams))
+    if flags.study is not None and len(section.tasks) > 1:
+        raise ParamsError("names one study", where="command line", field="--study", expected="--task as well")
+    spaces = {task: _space(task, section, params) for task in section.tasks}
+    split, features = (read_identity(workspace.stage(name)) for name in ("split", "features"))
+    identity = identify(section, split.data_digest, split, features)
+    storage = StorageSpec(storage_url(flags.storage, workspace.out), section.heartbeat_s, section.max_retries)
+    # Once, in this process: two workers that create the tables at the same time would collide.
+    open_storage(storage)
+    prepare(tracking_uri(), _EXPERIMENT)
+    tasks = {
+        task: _task(task, space, section, _Place(workspace, identity, storage, flags.study))
+        for task, space in spaces.items()
+    }
+    folder = workspace.stage("sweep")
+    side_by_side = workspace.jobs if section.workers == 1 else 1
+    pieces = {name: _Piece(task, section.workers, folder) for name, task in tasks.items()}
+    run_each(_sweep, pieces, Backend(jobs=side_by_side), lambda _name, _best: None)
+    if flags.task is None:
+        _clear(folder, section.tasks)
+    write_identity(folder, identity)
+
+
+@dataclass(frozen=True)
+class _Place:
+    workspace: Workspace
+    identity: StageIdentity
+    storage: StorageSpec
+    study: str | None
+
+
+@dataclass(frozen=True)
+class _Piece:
+    task: SweepTask
+    workers: int
+    folder: Path
+
+
+def _sweep(piece: _Piece) -> BestTrial:
+    start_logging()  # in a worker process nobody has
+    return sweep(piece.task, piece.workers, piece.folder)
+
+
+def _clear(folder: Path, tasks: tuple[str, ...]) -> None:
+    """Remove results of tasks that are not asked for."""
+    for task in set(_TASKS) - set(tasks):
+        best_path(folder, task).unlink(missing_ok=True)
+        trials_path(folder, task).unlink(missing_ok=True)
+
+
+def _space(task: str, section: SweepParams, params: Path) -> Space:
+    for name, of_tasks in (("model", section.model), ("space", section.space)):
+        if task not in of_tasks:
+            raise ParamsError(
+                "missing", where=params, field=f"sweep.{name}.{task}", expected="those of the task"
+            )
+    return resolve(section.space[task], section.model[task], params, f"sweep.space.{task}")
+
+
+def _task(name: str, space: Space, section: SweepParams, place: _Place) -> SweepTask:
+    workspace = place.workspace
+    revision = git_revision(workspace.root)
+    split = read_split(workspace.stage("split") / f"{section.split}.json")
+    cell = CellTask(
+        cell=Cell(name, section.split, section.chip, "sweep", section.seed),
+        features=workspace.stage("features"),
+        split=with_samples(split, workspace.stage("features"), name, section.chip),
+        spec=space.base,
+        folder=workspace.out,
+        code=code_digest(_CODE),
+        cache_mb=section.cache_mb,
+        provenance=Provenance(place.identity.params_digest, place.identity.data_digest, revision),
+        tracking=Tracking(tracking_uri(), _EXPERIMENT, "", {"costbench.task": name}),
+    )
+    metric, larger_is_better = monitored(space.base.monitor)
+    follows_from = _follows_from(space, section, cell)
+    study = StudySpec(
+        name=place.study or f"{workspace.name}-{name}-{_digest(follows_from)}",
+        storage=place.storage,
+        larger_is_better=larger_is_better,
+        identity=follows_from,
+        trials=section.trials,
+        seed=section.seed,
+        startup_trials=section.startup_trials,
+        pruner=section.pruner,
+    )
+    cell = replace(cell, folder=workspace.out / "trials" / study.name)
+    return SweepTask(study, space, cell, metric)
+
+
+def _follows_from(space: Space, section: SweepParams, cell: CellTask) -> dict[str, str]:
+    """What the trials of a study follow from, by the name that an error calls it."""
+    ranges = {name: asdict(one) for name, one in space.ranges.items()}
+    chosen = {"seed": section.seed, "startup_trials": section.startup_trials}
+    parts: dict[str, object] = {
+        "space": ranges,
+        "model": asdict(space.base),
+        "sampler": chosen,
+        "pruner": asdict(section.pruner),
+        "data": [cell.cell.task, cell.cell.split, cell.cell.chip, cell.data_digest],
+        "code": cell.code,
+    }
+    return {name: _digest(part) for name, part in parts.items()}
+
+
+def _digest(part: object) -> str:
+    text = json.dumps(part, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

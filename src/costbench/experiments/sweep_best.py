@@ -1,0 +1,105 @@
+"""The best trial of a sweep as a parameter file, and how a training takes its values from there.
+
+The file holds the swept values alone, in the shape that `train.TASK` has, so that its budget (epochs,
+batches, seeds) stays that of the training which reads it. Keys are sorted and nothing depends on the time:
+equal sweeps leave equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from costbench.artifacts import write_text
+from costbench.errors import ParamsError
+from costbench.params import load_yaml, merged, parse
+from costbench.training.fit import TrainSpec
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""Of one hyper-parameter."""
+
+
+@dataclass(frozen=True)
+class BestTrial:
+    """What a sweep found.
+
+    Attributes:
+        task: the compiler's decision that the model learns about.
+        study: name of Optuna's study.
+        trial: the trial's number among those of the study, retries not counted.
+        monitor: validation metric.
+        metric: its value.
+        values: by dotted name below `train.TASK`, such as `net.hidden`.
+    """
+
+    task: str
+    study: str
+    trial: int
+    monitor: str
+    metric: float
+    values: Mapping[str, Value]
+
+
+def best_path(folder: Path, task: str) -> Path:
+    """Where the best trial of a task lies in the folder of the stage `sweep`."""
+    return folder / f"{task}.yaml"
+
+
+def write_best(path: Path, best: BestTrial) -> None:
+    """Write the file, atomically. Raises: DataError, if that is impossible."""
+    content = asdict(best) | {"model": nested(best.values)}
+    del content["values"]
+    write_text(path, yaml.safe_dump(_plain(content), sort_keys=True, allow_unicode=True))
+
+
+def read_best(path: Path) -> Mapping[str, object]:
+    """The values that a sweep found, as changes to the settings of its task.
+
+    Raises:
+        ParamsError: naming the file, if it is missing, is no result of a sweep, or holds a value that fits no
+            model.
+    """
+    model = load_yaml(path).get("model")
+    if not isinstance(model, Mapping):
+        raise ParamsError("missing", where=path, field="model", expected="a result of the stage `sweep`")
+    parse(TrainSpec, merged(asdict(TrainSpec()), model), where=path, field="model")
+    return model
+
+
+def with_values(
+    spec: TrainSpec, values: Mapping[str, Value], *, where: str | PathLike[str], field: str = ""
+) -> TrainSpec:
+    """`spec` with other values of some hyper-parameters, by dotted name.
+
+    Raises:
+        ParamsError: naming `where` and, below `field`, the hyper-parameter that does not exist or fit.
+    """
+    return parse(TrainSpec, merged(asdict(spec), nested(values)), where=where, field=field)
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted names as mappings in mappings.
+
+    >>> nested({"net.hidden": 64, "loss": "hinge"})
+    {'net': {'hidden': 64}, 'loss': 'hinge'}
+    """
+    tree: dict[str, Any] = {}
+    for name, value in values.items():
+        *parents, last = name.split(".")
+        place = tree
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return tree
+
+
+def _plain(value: object) -> object:
+    """Without tuples, which YAML would tag."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

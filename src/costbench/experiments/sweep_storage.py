@@ -1,0 +1,148 @@
+"""Where studies lie: a database that Optuna's own tools read as well, SQLite or PostgreSQL.
+
+Workers prove that they are alive by a heartbeat in the database. A trial whose heartbeat has stopped is
+failed and queued again by whichever worker looks next, on whichever machine.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import optuna
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from costbench.errors import DataError, ParamsError
+
+ENVIRONMENT = "OPTUNA_STORAGE"
+_EXPECTED = "such as sqlite:////path/optuna.db or postgresql+psycopg://USER@HOST/DATABASE"
+_CONNECT: dict[str, dict[str, object]] = {"sqlite": {"timeout": 60}, "postgresql": {"connect_timeout": 10}}
+_ATTEMPTS = 4
+_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True)
+class StorageSpec:
+    """A database of studies.
+
+    Attributes:
+        url: of SQLAlchemy.
+        heartbeat_s: between two signs of life of a trial.
+        max_retries: how often a trial is begun again after its worker died.
+    """
+
+    url: str
+    heartbeat_s: int = 20
+    max_retries: int = 3
+
+    @property
+    def name(self) -> str:
+        """The URL without its password."""
+        try:
+            return make_url(self.url).render_as_string(hide_password=True)
+        except SQLAlchemyError:
+            return "storage"
+
+    @property
+    def grace_s(self) -> int:
+        """A trial that was silent for so long is lost."""
+        return 3 * self.heartbeat_s
+
+
+def storage_url(given: str | None, folder: Path) -> str:
+    """The URL given, or that of the environment, or a file in `folder`."""
+    return given or os.environ.get(ENVIRONMENT) or f"sqlite:///{folder / 'optuna.db'}"
+
+
+def open_storage(spec: StorageSpec) -> RDBStorage:
+    """Connect, and create the tables if need be.
+
+    Raises:
+        ParamsError: for no URL of a database, or one whose driver is not installed.
+        DataError: if the database cannot be reached or used.
+    """
+    # What ends a trial is raised as well, and then said in one line.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    kind = _kind(spec)
+    with reachable(spec):
+        for _ in range(_ATTEMPTS):
+            try:
+                return _connect(spec, kind)
+            except SQLAlchemyError as error:
+                if not _is_race(error):
+                    raise
+            time.sleep(_PAUSE_S)
+        return _connect(spec, kind)
+
+
+def _is_race(error: SQLAlchemyError) -> bool:
+    """Another process created the tables at the same moment."""
+    text = str(error).lower()
+    return "already exists" in text or "unique constraint" in text
+
+
+def _kind(spec: StorageSpec) -> str:
+    try:
+        url = make_url(spec.url)
+        kind = url.get_backend_name()
+        url.get_dialect().import_dbapi()
+    except ImportError as error:
+        raise ParamsError(
+            f"the driver {error.name or error!s} is not installed",
+            where=spec.name,
+            expected="for PostgreSQL `pip install 'costbench[sweep-postgres]'` and postgresql+psycopg://",
+        ) from error
+    except SQLAlchemyError as error:
+        raise ParamsError("no URL of a database", where="storage", expected=_EXPECTED) from error
+    if kind not in _CONNECT:
+        raise ParamsError(f"studies cannot lie in {kind}", where=spec.name, expected=_EXPECTED)
+    if kind == "sqlite" and url.database:
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    return kind
+
+
+def _connect(spec: StorageSpec, kind: str) -> RDBStorage:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        try:
+            return RDBStorage(
+                spec.url,
+                # No connection is kept: a trial takes minutes or hours, and a server has few to give.
+                engine_kwargs={"connect_args": _CONNECT[kind], "poolclass": NullPool},
+                heartbeat_interval=spec.heartbeat_s,
+                grace_period=spec.grace_s,
+                heartbeat_stale_trial_callback=retry(spec),
+            )
+        except RuntimeError as error:  # tables of another version of Optuna
+            raise DataError(" ".join(str(error).split()), where=spec.name) from error
+
+
+def retry(spec: StorageSpec) -> RetryHeartbeatStaleTrialCallback:
+    """What queues a failed trial again: same values, same number of its own, what it has reported kept."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        return RetryHeartbeatStaleTrialCallback(spec.max_retries, inherit_intermediate_values=True)
+
+
+@contextmanager
+def reachable(spec: StorageSpec) -> Iterator[None]:
+    """The database's own errors as one line.
+
+    Raises:
+        DataError: naming the database, without its password.
+    """
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        cause = error.__cause__ or error
+        line = next(iter(str(cause).splitlines()), type(cause).__name__)
+        raise DataError(f"cannot be used: {line}", where=spec.name, expected=_EXPECTED) from error

@@ -1,0 +1,85 @@
+"""What the stage refuses before it reads any data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from costbench.errors import CostbenchError, ParamsError
+from costbench.experiments.stages.sweep import SweepFlags, SweepParams, run
+from costbench.params import load_section, load_yaml
+
+NONE = SweepFlags()
+
+
+def _profile(repository: Path, folder: Path, **changes: Any) -> Path:
+    sections: Any = load_yaml(repository / "profiles" / "smoke" / "params.yaml")
+    sections["run"] |= {"root": str(folder), "out": "out"}
+    for name, value in changes.items():
+        if isinstance(value, dict):
+            sections["sweep"][name] |= value
+        else:
+            sections["sweep"][name] = value
+    path = folder / "params.yaml"
+    path.write_text(yaml.safe_dump(sections))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags", "message"),
+    [
+        ({"trials": 0}, NONE, "sweep: trials is 0, must be at least 1"),
+        ({"max_retries": -1}, NONE, "max_retries is -1"),
+        ({"tasks": []}, NONE, "tasks are []"),
+        ({"tasks": ["layout"]}, NONE, "sweep.tasks[0]: 'layout' (str) is not accepted"),
+        ({"model": {"tile": {"seed": 3}}}, NONE, "model.tile.seed follows from seed"),
+        ({"pruner": {"keep_percent": 0.0}}, NONE, "sweep.pruner: keep_percent is 0.0"),
+        ({"space": {"tiles": {}}}, NONE, "space is of the task 'tiles', must be of tile or fusion"),
+        ({"space": {"tile": {}}}, NONE, "sweep.space.tile: empty"),
+        (
+            {"space": {"tile": {"net.hiden": {"choices": [8]}}}},
+            NONE,
+            "sweep.space.tile.net.hiden: no hyper-parameter, did you mean 'net.hidden'?",
+        ),
+        (
+            {"space": {"tile": {"net.hidden": {"low": 9, "high": 8}}}},
+            NONE,
+            "sweep.space.tile.net.hidden: low is 9, must be at most high, 8",
+        ),
+        ({}, SweepFlags(task="layout"), "command line: unknown task 'layout' (expected one of tile, fusion)"),
+        ({}, SweepFlags(trials=0), "command line: trials is 0"),
+        ({}, SweepFlags(workers=0), "command line: workers is 0"),
+        ({}, NONE, "expected the finished stage 'split'"),
+    ],
+)
+def test_one_error(
+    repository: Path, tmp_path: Path, changes: dict[str, Any], flags: SweepFlags, message: str
+) -> None:
+    with pytest.raises(CostbenchError) as caught:
+        run(_profile(repository, tmp_path, **changes), flags)
+    assert message in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_task_without_a_model_is_one_error(repository: Path, tmp_path: Path) -> None:
+    path = _profile(repository, tmp_path, tasks=["fusion"])
+    sections: Any = load_yaml(path)
+    del sections["sweep"]["model"]["fusion"]
+    path.write_text(yaml.safe_dump(sections))
+    with pytest.raises(ParamsError, match=r"sweep.model.fusion: missing"):
+        run(path)
+
+
+def test_one_study_name_is_for_one_task(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match="--study: names one study"):
+        run(_profile(repository, tmp_path, tasks=["tile", "fusion"]), SweepFlags(study="mine"))
+
+
+def test_flags_win_over_the_section(repository: Path) -> None:
+    section = load_section(repository / "params.yaml", "sweep", SweepParams)
+    assert SweepFlags().over(section) == section
+    given = SweepFlags(task="tile", trials=3, workers=2).over(section)
+    assert (given.tasks, given.trials, given.workers) == (("tile",), 3, 2)

@@ -1,0 +1,140 @@
+"""Sweeps of real trainings: what they leave, what a kill costs, and that training reads the result."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from costbench.artifacts import read_json
+from costbench.errors import DataError
+from costbench.experiments.stages import train
+from costbench.params import load_yaml
+from tests.pipelines.workplace import TINY, call, call_stage, digest_folder, environment, write_profile
+
+pytestmark = [
+    pytest.mark.pipeline,
+    pytest.mark.slow,
+    # MLflow's own use of SQLAlchemy.
+    pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning"),
+]
+PARAMS = Path("profiles/smoke/params.yaml")
+TRIALS = 2
+
+
+def _start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "costbench", "sweep", "--params", str(PARAMS), *arguments]
+    return subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=subprocess.DEVNULL)
+
+
+def _wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes], pause_s: float) -> None:
+    deadline = time.monotonic() + 240
+    while not condition() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(pause_s)
+    assert process.poll() is None, "over before it could be killed"
+
+
+def test_it_leaves_the_best_trial_and_all_trials(smoke: Path) -> None:
+    folder = smoke / "out" / "smoke" / "sweep"
+    assert {path.name for path in folder.iterdir()} == {"identity.json", "tile.csv", "tile.yaml"}
+    best: Any = load_yaml(folder / "tile.yaml")
+    rows = [line.split(",") for line in (folder / "tile.csv").read_text().splitlines()]
+    (*head,) = rows[0]
+    trials = [dict(zip(head, row, strict=True)) for row in rows[1:]]
+    assert {int(row["trial"]) for row in trials} == set(range(TRIALS))
+    complete = [float(row["metric"]) for row in trials if row["state"] == "complete"]
+    assert max(complete) == best["metric"]
+    (of_best,) = {row["net.hidden"] for row in trials if int(row["trial"]) == best["trial"]}
+    assert int(of_best) == best["model"]["net"]["hidden"]
+    # Nothing of a trial is left but its record.
+    assert not list((smoke / "out" / "smoke" / "trials").iterdir())
+
+
+def test_trials_are_tracked_below_their_sweep(smoke: Path) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{smoke / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("costbench/sweep")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    trials = [run for run in runs if run is not parent]
+    assert {run.data.tags["mlflow.parentRunId"] for run in trials} == {parent.info.run_id}
+    assert {run.data.tags["costbench.trial"] for run in trials} == {str(k) for k in range(TRIALS)}
+    assert {run.data.tags["costbench.task"] for run in runs} == {"tile"}
+    assert "validation/tau" in trials[0].data.metrics
+    assert parent.data.params["seed"] == "0"
+
+
+def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
+    """kill -9 within the first trial; the same command then goes on where that one stopped."""
+    out = workplace / "out" / "smoke"
+    before = digest_folder(out / "sweep")
+    for path in (out / "sweep", out / "trials"):
+        shutil.rmtree(path)
+    (out / "optuna.db").unlink()
+    process = _start(workplace)
+    # Its first epoch is in the history, its second not yet.
+    _wait_for(lambda: list(out.glob("trials/*/0000/history.csv")), process, 0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (out / "sweep").exists()
+    done = call_stage(workplace, "sweep", PARAMS)
+    assert done.returncode == 0, done.stderr
+    assert digest_folder(out / "sweep") == before
+
+
+def test_workers_of_which_one_is_killed(workplace: Path) -> None:
+    """Two more trials on two processes; one of them gets a kill -9, and another takes its place."""
+    url = f"sqlite:///{workplace / 'out' / 'smoke' / 'optuna.db'}"
+    process = _start(workplace, "--workers", "2", "--trials", str(TRIALS + 2))
+
+    def owners() -> list[int]:
+        (study,) = optuna.get_all_study_names(url)
+        running = optuna.load_study(study_name=study, storage=url).get_trials(
+            states=(optuna.trial.TrialState.RUNNING,)
+        )
+        owned = [trial.user_attrs.get(f"costbench.owner.{trial.number}", "") for trial in running]
+        return [int(owner.rpartition(" ")[2]) for owner in owned if owner]
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    _wait_for(owners, process, 0.2)
+    os.kill(owners()[0], signal.SIGKILL)
+    assert process.wait(timeout=240) == 0
+    (name,) = optuna.get_all_study_names(url)
+    states = [trial.state.name for trial in optuna.load_study(study_name=name, storage=url).trials]
+    assert states.count("FAIL") == 1
+    assert states.count("COMPLETE") + states.count("PRUNED") >= TRIALS + 2
+    rows = (workplace / "out" / "smoke" / "sweep" / "tile.csv").read_text().splitlines()[1:]
+    assert {int(row.split(",")[0]) for row in rows} >= set(range(TRIALS + 2))
+
+
+def test_training_takes_the_best_values(workplace: Path) -> None:
+    main = {"main-tile": {"splits": ["random"]}}
+    train_best = {**TINY["train"], "best": "out/smoke/sweep"}
+    write_profile(workplace, "smoke", {**TINY, "train": train_best, "experiments": main})
+    command = [sys.executable, "pipelines/train.py", "--params", PARAMS, "--experiment", "main-tile"]
+    done = call(workplace, command)
+    assert done.returncode == 0, done.stderr
+    best: Any = load_yaml(workplace / "out" / "smoke" / "sweep" / "tile.yaml")
+    model: Any = read_json(
+        workplace / "out" / "smoke" / "train" / "main-tile" / "tile-random-tpu_v2-main-s0" / "model.json"
+    )
+    assert model["net"]["hidden"] == best["model"]["net"]["hidden"] != 8
+    assert model["net"]["opcode_embedding"] == 4
+
+
+def test_a_sweep_that_has_not_run_is_one_error(workplace: Path) -> None:
+    changes = {**TINY, "train": {**TINY["train"], "best": "out/smoke/nowhere"}}
+    params = workplace / write_profile(workplace, "smoke", changes)
+    with pytest.raises(DataError, match=r"nowhere/identity\.json: not there \(expected the finished stage"):
+        train.run(params)
