@@ -26,6 +26,7 @@ def make_row(**changes: object) -> MetricRow:
         "split": "random",
         "chip": "tpu_v2",
         "model": "learned",
+        "variant": "main",
         "seed": 0,
         "application": "RNN",
         "program": "rnn_gru_b128_train_f32",

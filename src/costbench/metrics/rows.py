@@ -22,10 +22,11 @@ class MetricRow:
     """One number.
 
     Attributes:
-        task: `tile`.
+        task: `tile` or `fusion`.
         split: `random` or `manual`.
         chip: `tpu_v2` or `tpu_v3`.
-        model: `learned`, `analytical`, `random` or `iterations`; `best` for what depends on no model.
+        model: `learned`, `hybrid`, `analytical`, `random` or `iterations`; `best` for what depends on no model.
+        variant: `main`, or the ablation that the model was trained for (`undirected`, `gat-lstm`).
         seed: seed of the training run (or of the random ranking); 0 for models without one.
         application: application family of the program.
         program: name of the test program.
@@ -41,6 +42,7 @@ class MetricRow:
     split: str
     chip: str
     model: str
+    variant: str
     seed: int
     application: str
     program: str
@@ -55,11 +57,13 @@ class MetricRow:
     def key(self) -> tuple[str | int, ...]:
         """What may occur once only: everything but the value and the digests."""
         return (
-            *(self.task, self.split, self.chip, self.model, self.seed),
+            *(self.task, self.split, self.chip, self.model, self.variant, self.seed),
             *(self.program, self.kernels, self.metric),
         )
 
 
+MAIN = "main"
+"""The variant of what is no ablation."""
 _TYPES: dict[str, type] = {"seed": int, "value": float}
 _NAMES = tuple(field.name for field in fields(MetricRow))
 

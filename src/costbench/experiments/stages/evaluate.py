@@ -19,7 +19,7 @@ from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.kernel_kinds import kind_of
 from costbench.experiments.spec import Cell, cell_from_name
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.metrics.rows import MetricRow, write_rows
+from costbench.metrics.rows import MAIN, MetricRow, write_rows
 from costbench.params import load_section
 from costbench.target import Architecture, load_target
 from costbench.workers import Backend, run_each
@@ -112,6 +112,7 @@ def run(params: Path) -> None:
             split=cell.split,
             chip=cell.chip,
             model=model,
+            variant=MAIN,
             seed=seed,
             application=results[name].application,
             program=task.program,
