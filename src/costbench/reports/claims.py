@@ -1,19 +1,19 @@
 """The papers' claims, decided on result rows by one rule. No verdict is written by hand.
 
 **Effect.** A statistic over test programs (seeds averaged first; an error below 0.05% counts as 0.05% in
-geometric means) is taken of both sides; the effect is the lead of the side that the paper sees ahead, positive
-if our results agree (`no_difference`: the left side's lead). Where a claim is about several pairs, all of which
-must agree, the effect is the least lead. The share of programs won counts from one half.
+geometric means) is taken of both sides; the effect is the lead of the side that the paper sees ahead,
+positive if our results agree (`no_difference`: the left side's lead). Where a claim is about several pairs,
+all of which must agree, the effect is the least lead. The share of programs won counts from one half.
 
-**Interval.** 10,000 resamples of test programs and training seeds together (`metrics.intervals.CrossedDraws`), the
-same draws on both sides; the interval is between the 2.5% and 97.5% percentiles of the effect. Programs of
-different splits are drawn independently.
+**Interval.** 10,000 resamples of test programs and training seeds together
+(`metrics.intervals.CrossedDraws`), the same draws on both sides; the interval is between the 2.5% and 97.5%
+percentiles of the effect. Programs of different splits are drawn independently.
 
 **Verdict.** For a claim that one side leads:
 
 - `holds` if the whole interval lies above zero, `does not hold` if below, else `cannot tell`.
-- A claim of no difference `holds` if the interval lies between -margin and margin, and `does not hold` if it lies
-  outside. The margin is the largest difference in the same task and unit that the papers still call none.
+- A claim of no difference `holds` if the interval lies between -margin and margin, and `does not hold` if it
+  lies outside. The margin is the largest difference in the same task and unit that the papers still call none.
 - A claim that every model is badly off on some program `holds` if the interval of the better model's worst
   program lies above the least of what the paper prints, and `does not hold` if below.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as

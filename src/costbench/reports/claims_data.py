@@ -1,4 +1,4 @@
-"""What the papers claim about the accuracy of models, as data: which result rows decide, and in whose favour."""
+"""What the papers claim about the accuracy of models, as data: which rows decide, in whose favour."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Claim:
             several pairs meet, None without a number.
         left: one or more sides, or none where rows cannot decide.
         right: what they are compared with.
-        pairing: `all`: each of the left meets each of the right; `each`: the first meets the first, and so on.
+        pairing: `all`: each of the left meets each of the right; `each`: first meets first, and so on.
         statistic: over test programs, before the difference is taken.
         unit: of the effect.
         needs: what is missing to decide it, where that is no rows.

@@ -9,7 +9,7 @@ from pathlib import Path
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.tracking import Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import load_section
+from costbench.params import load_section, load_yaml
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 
 _log = logging.getLogger(__name__)
@@ -46,6 +46,8 @@ def run(params: Path) -> None:
         card=split / "card.json",
         histories={path.parent.name: path for path in sorted(train.glob("*/history.csv"))},
         curve=section.curve,
+        scatter=workspace.stage("evaluate") / "scatter.json",
+        settings=load_yaml(params),
         provenance={"profile": workspace.name, "random stream of the intervals": f"seed {section.seed}"},
     )
     written = write_report(inputs, workspace.reports, section.seed)
@@ -60,4 +62,4 @@ def _track(workspace: Workspace, provenance: Provenance, written: ReportFiles) -
         tracked.log_metrics(written.headline)
         for name in ("tables", "figures"):
             tracked.log_folder(workspace.reports / name)
-        tracked.log_files([written.page, written.summary], "report")
+        tracked.log_files([written.page, written.summary, *written.claims], "report")
