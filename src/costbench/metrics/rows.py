@@ -25,7 +25,7 @@ class MetricRow:
         task: `tile` or `fusion`.
         split: `random` or `manual`.
         chip: `tpu_v2` or `tpu_v3`.
-        model: `learned`, `hybrid`, `analytical`, `random` or `iterations`; `best` for what depends on no model.
+        model: `learned`, `hybrid`, `analytical`, `random`, `iterations`; `best` for what depends on none.
         variant: `main`, or the ablation that the model was trained for (`undirected`, `gat-lstm`).
         seed: seed of the training run (or of the random ranking); 0 for models without one.
         application: application family of the program.

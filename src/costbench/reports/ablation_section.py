@@ -28,7 +28,7 @@ def ablation_section(results: Results, figures: Path) -> Section | None:
                 f"Heat map of the errors of graph networks by reductions, {place.split} split, {place.chip}."
             )
             caption = (
-                f"Mean error of each graph network (rows) with each reduction (columns), {place.split} split, "
+                f"Mean error of each graph network (row) with each reduction (column), {place.split} split, "
                 f"{place.chip}; the lowest of a panel is bold. Colours: logarithmic, each panel by itself."
             )
             drawn.append(PageFigure(paths[0], alt, caption))

@@ -142,7 +142,7 @@ def _columns(task: str, rows: Sequence[_Row], paper: PaperAblation | None) -> li
     group = f"{error.title}, ours"
     columns = [Column(f"{task}_{p}", _HEADERS[k], group, error.decimals) for k, p in _PRINTED.items()]
     columns.append(Column(f"{task}_tau", "mean", tau.title, tau.decimals))
-    columns.append(Column(f"{task}_seeds", "seeds", TASK_SEEDS[task], count=True))
+    columns.append(Column(f"{task}_seeds", "seeds", task, count=True))
     if paper is not None:
         headers = {printed: _HEADERS[kind] for kind, printed in _PRINTED.items()}
         columns += [
@@ -150,9 +150,6 @@ def _columns(task: str, rows: Sequence[_Row], paper: PaperAblation | None) -> li
             for field in _printed_fields(task, rows)
         ]
     return columns
-
-
-TASK_SEEDS = {"tile": "tile", "fusion": "fusion"}
 
 
 def _ours(cell: Cell | None, task: str) -> list[Value]:

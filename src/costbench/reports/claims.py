@@ -13,7 +13,7 @@ percentiles of the effect. Programs of different splits are drawn independently.
 
 - `holds` if the whole interval lies above zero, `does not hold` if below, else `cannot tell`.
 - A claim of no difference `holds` if the interval lies between -margin and margin, and `does not hold` if it
-  lies outside. The margin is the largest difference in the same task and unit that the papers still call none.
+  lies outside. The margin is the largest difference of the same task and unit that they still call none.
 - A claim that every model is badly off on some program `holds` if the interval of the better model's worst
   program lies above the least of what the paper prints, and `does not hold` if below.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as

@@ -73,14 +73,15 @@ def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
     said = ", ".join(f"{margin:g} {unit} ({task})" for (task, unit), margin in sorted(allowed.items()))
     return (
         "The effect is the lead of the side that the paper sees ahead (the first-named one's, where it "
-        "sees none), positive if our results agree; of a claim about several pairs, the least lead. The interval "
-        "is that of 10,000 resamples of test programs and training seeds together, the same for both sides.",
+        "sees none), positive if our results agree; of a claim about several pairs, the least lead. The "
+        "interval is that of 10,000 resamples of test programs and training seeds together, the same for "
+        "both sides.",
         "A claim holds if the whole interval lies above zero (a share of programs: above one half), does not "
         "hold if it lies below, and else cannot be told. A claim of no difference holds if the interval lies "
         f"within the margin, the largest difference that the papers still call none: {said}. That every "
         "model has a bad program holds if the interval of the best worst program lies above the least that "
-        f"the paper prints. Fewer than {MIN_PROGRAMS} test programs cannot tell. With one training seed, the interval "
-        "knows nothing of how training runs differ.",
+        f"the paper prints. Fewer than {MIN_PROGRAMS} test programs cannot tell. With one training seed, the "
+        "interval knows nothing of how training runs differ.",
     )
 
 

@@ -70,14 +70,14 @@ def earlier_tables(results: Results, cell: Cell) -> tuple[Table, ...]:
     title += f", beside {paper.table} of {paper.paper}"
     notes = (
         f"{paper.paper} prints medians; its graph network, features and programs are earlier ones than those "
-        "of lpm2021. Ours: learned is the main model; rank loss and squared error are one small GraphSAGE model "
-        "trained either way."
+        "of lpm2021. Ours: learned is the main model; rank loss and squared error are one small "
+        "GraphSAGE model trained either way."
         if cell.task == "tile"
         else f"{paper.paper} prints medians, over kernels of at least 5 µs. LSTM alone: over nodes in "
         "topological order, without a graph network.",
     )
     name = f"{paper.paper}_{paper.table.replace(' ', '').lower()}_{cell.name}"
-    return (Table(name, title, tuple(columns), tuple(rows), len(AVERAGES), notes),)
+    return (Table(name, title, tuple(columns), tuple(rows), len(AVERAGES), notes, 1),)
 
 
 def _printed(m: Measure, rival: _Rival, paper: PrintedGrid) -> str:

@@ -66,7 +66,7 @@ AVERAGES: Mapping[str, str] = {
     "mean": "Arithmetic mean",
     "standard_deviation": "Standard deviation",
 }
-"""Rows below a table of programs. Deviations have n - 1 in them: so lpm2021's table 4 follows from table 2."""
+"""Rows below a table of programs. Deviations have n - 1 in them, as those of lpm2021."""
 
 
 def _error(metric: str, short: str, title: str) -> Measure:

@@ -71,7 +71,7 @@ def _table(
     rows = [_program_row(cell, measures, paper, counted, program) for program in cell.programs]
     rows += [_average_row(cell, measures, paper, bool(counted), kind) for kind in AVERAGES]
     name, title = named
-    return Table(name, title, tuple(columns), tuple(rows), len(AVERAGES), _notes(cell, measures, paper))
+    return Table(name, title, tuple(columns), tuple(rows), len(AVERAGES), _notes(cell, measures, paper), 1)
 
 
 def _program_row(
@@ -104,8 +104,8 @@ def _notes(cell: Cell, measures: Sequence[Measure], paper: PaperTable | None) ->
     notes = [
         _DEFINITIONS[cell.task],
         f"In the geometric mean an error below {APE_FLOOR_PERCENT}% counts as {APE_FLOOR_PERCENT}%, so that "
-        "a program without error does not hide the others; – where a correlation is not positive. The standard "
-        "deviation is that over programs.",
+        "a program without error does not hide the others; – where a correlation is not positive. The "
+        "standard deviation is that over programs.",
     ]
     for model in ("learned", "hybrid"):
         seeds = cell.seeds.get(model, ())

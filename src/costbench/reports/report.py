@@ -141,7 +141,7 @@ def _scatter_section(inputs: ReportInputs, figures: Path) -> Section | None:
     for name, path in written.items():
         where = ", ".join(name.removeprefix("predicted_").split("_", 2))
         alt = f"Predicted against measured runtimes of test kernels, a panel for each model; {where}."
-        caption = f"{where}: each dot a test kernel; the line is a right prediction, the dots mark 5 µs."
+        caption = f"{where}: each dot a test kernel; the line is where predictions are right; dotted: 5 µs."
         shown.append(PageFigure(path, alt, caption))
     title = "Predicted and measured runtimes"
     return Section("predicted", title, title, (), tuple(shown)) if shown else None

@@ -47,7 +47,7 @@ def run(params: Path) -> None:
         histories={path.parent.name: path for path in sorted(train.glob("*/history.csv"))},
         curve=section.curve,
         scatter=workspace.stage("evaluate") / "scatter.json",
-        settings=load_yaml(params),
+        settings={"train": load_yaml(params).get("train")},
         provenance={"profile": workspace.name, "random stream of the intervals": f"seed {section.seed}"},
     )
     written = write_report(inputs, workspace.reports, section.seed)
