@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from costbench.errors import ParamsError
-from costbench.experiments.experiment import Experiment, experiment_names, load_experiment, selected
+from costbench.experiments.experiment import Experiment, load_experiment
+from costbench.experiments.spec import experiment_names, selected
 
 TRAIN: dict[str, Any] = {
     "tile": {"net": {"hidden": 8, "encoder_layers": 2}, "epochs": 3},

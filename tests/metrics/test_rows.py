@@ -70,3 +70,17 @@ def test_a_cut_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(text[: len(text) // 2])
     with pytest.raises(DataError, match="malformed JSON"):
         read_rows(tmp_path / "rows.jsonl")
+
+
+def test_variants_of_a_model_are_different_rows(tmp_path: Path) -> None:
+    other = replace(ROW, variant="undirected", value=7.0)
+    write_rows(tmp_path / "a.jsonl", [other, ROW])
+    assert read_rows(tmp_path / "a.jsonl") == (ROW, other)
+
+
+def test_rows_without_a_variant_are_refused(tmp_path: Path) -> None:
+    values = asdict(ROW)
+    del values["variant"]
+    (tmp_path / "a.jsonl").write_text(json.dumps(values) + "\n")
+    with pytest.raises(DataError, match=r"a.jsonl:1.*variant"):
+        read_rows(tmp_path / "a.jsonl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,7 +32,13 @@ pytestmark = [
 
 def test_the_run_leaves_tables_figures_and_a_page(smoke: Path) -> None:
     reports = smoke / "out" / "smoke" / "reports"
-    for name in ("index.html", "summary.json", "metrics.json", "figures/training.svg", "tables/leakage.csv"):
+    for name in (
+        "index.html",
+        "summary.json",
+        "metrics.json",
+        "figures/training_tile.svg",
+        "tables/leakage.csv",
+    ):
         assert (reports / name).is_file(), name
     for suffix in ("csv", "md", "tex"):
         assert (reports / "tables" / f"tile_random_tpu_v2.{suffix}").is_file()
@@ -44,11 +51,34 @@ def test_the_run_leaves_tables_figures_and_a_page(smoke: Path) -> None:
     assert summary["tile/random/tpu_v2/iterations/tau_mean"] > 0.3
 
 
+def test_both_tasks_have_results_and_claims_verdicts(smoke: Path) -> None:
+    reports = smoke / "out" / "smoke" / "reports"
+    summary = json.loads((reports / "summary.json").read_text())
+    for model in ("learned", "analytical"):
+        for split in ("random", "manual"):
+            assert summary[f"fusion/{split}/tpu_v2/{model}/mape_ge5us_mean"] > 0
+    verdicts = {one["id"]: one["verdict"] for one in json.loads((reports / "claims.json").read_text())}
+    assert verdicts["lpm2021.tile_random_vs_analytical"] != "not evaluated"
+    assert verdicts["lpm2021.fusion_random_vs_analytical"] != "not evaluated"
+    # Its variants are no experiment of this profile.
+    assert verdicts["lpm2021.rank_vs_mse_tile"] == "not evaluated"
+
+
 def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
     done = call(smoke, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
     assert done.returncode == 0, done.stderr
     assert "Running stage" not in done.stdout
     assert "up to date" in done.stdout
+
+
+def test_a_change_of_one_experiment_reruns_that_one(workplace: Path) -> None:
+    """And what hangs on it; of the other experiment, nothing."""
+    changed = {"main-fusion": {"variants": {"main": {"optimizer": {"learning_rate": 0.002}}}}}
+    write_profile(workplace, "smoke", {**TINY, "experiments": changed})
+    done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
+    assert done.returncode == 0, done.stderr
+    running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
+    assert running == ["train@main-fusion", "evaluate@main-fusion", "report"]
 
 
 def test_runs_are_tracked(smoke: Path) -> None:
@@ -57,15 +87,15 @@ def test_runs_are_tracked(smoke: Path) -> None:
     client = MlflowClient(f"sqlite:///{smoke / 'mlflow.db'}")
     found = {e.name: client.search_runs([e.experiment_id]) for e in client.search_experiments()}
     (report,) = found["costbench/report"]
-    assert len(found["costbench/train"]) == 2
+    assert len(found["costbench/train"]) == 4
     for run in found["costbench/train"]:
         assert run.info.status == "FINISHED"
         assert run.data.params["model.net.hidden"] == "8"
-        assert len(client.get_metric_history(run.info.run_id, "validation/tau")) == 2
-        assert {entry.dataset.name for entry in run.inputs.dataset_inputs} == {
-            "tile training",
-            "tile validation",
-        }
+        task = run.data.params["cell.task"]
+        metric = {"tile": "validation/tau", "fusion": "validation/mape"}[task]
+        assert len(client.get_metric_history(run.info.run_id, metric)) == 2
+        read = {entry.dataset.name for entry in run.inputs.dataset_inputs}
+        assert read == {f"{task} training", f"{task} validation"}
         assert run.data.tags["costbench.data_digest"] == report.data.tags["costbench.data_digest"]
     tables = [file.path for file in client.list_artifacts(report.info.run_id, "tables")]
     assert "tables/tile_random_tpu_v2.csv" in tables

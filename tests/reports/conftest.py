@@ -51,6 +51,38 @@ def rows_of(split: str = "random", chip: str = "tpu_v2", **changes: object) -> l
     ]
 
 
+def fusion_rows(split: str = "random", chip: str = "tpu_v2") -> list[MetricRow]:
+    """Of the fusion task: errors and correlations of long and short kernels, and how many there are."""
+    scores = {
+        "learned": ([4.0, 1.0, 2.0], 0.9),
+        "hybrid": ([2.0, 1.0, 1.0], 0.95),
+        "analytical": ([8.0, 27.0, 64.0], 0.7),
+    }
+    where = {"task": "fusion", "split": split, "chip": chip}
+    rows = []
+    for i, (a, p) in enumerate(PROGRAMS):
+        named = {**where, "application": a, "program": p}
+        for model, (errors, tau) in scores.items():
+            of_model = {"mape_ge5us": errors[i], "kendall_tau_ge5us": tau, "mape_lt5us": 2.0 * errors[i]}
+            of_model |= {"kendall_tau_lt5us": tau - 0.1, "mape": 1.5 * errors[i], "kendall_tau": tau - 0.05}
+            rows += [make_row(**named, model=model, metric=m, value=v) for m, v in of_model.items()]
+        counts = {"kernels_ge5us": 10.0 + i, "kernels_lt5us": 20.0 + i}
+        rows += [make_row(**named, model="best", metric=m, value=v) for m, v in counts.items()]
+    return rows
+
+
+def variant_rows(
+    variant: str, task: str, errors: list[float], tau: float = 0.5, **changes: object
+) -> list[MetricRow]:
+    """An ablation of the learned model: one error a program, the same correlation for all."""
+    suffix, error = ("", "tile_size_ape") if task == "tile" else ("_ge5us", "mape_ge5us")
+    return [
+        make_row(task=task, variant=variant, application=a, program=p, metric=metric, value=value, **changes)
+        for (a, p), own in zip(PROGRAMS, errors, strict=True)
+        for metric, value in ((error, own), (f"kendall_tau{suffix}", tau))
+    ]
+
+
 def kind_rows(kinds: dict[str, list[tuple[float, float, float, float] | None]]) -> list[MetricRow]:
     """Of the analytical model: group of kernels -> (APE, tau, kernels, best ns) of each program."""
     return [

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from costbench.reports.figures import write_curve_figure, write_tile_figure
-from costbench.reports.papers import tile_table_of_paper
+from costbench.reports.figures import write_curve_figure, write_program_figure
+from costbench.reports.papers import table_of_paper
 from costbench.reports.results import Cell
-from tests.reports.conftest import rows_of
+from tests.reports.conftest import fusion_rows, rows_of
 
 
 def test_tile_figure(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
     cell = make_cell()
-    paper = tile_table_of_paper("random")
-    svg, png = write_tile_figure(cell, paper, tmp_path / "first")
-    again = write_tile_figure(cell, paper, tmp_path / "second")
+    paper = table_of_paper("tile", "random")
+    svg, png = write_program_figure(cell, paper, tmp_path / "first")
+    again = write_program_figure(cell, paper, tmp_path / "second")
     assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]
     text = svg.read_text()
     for shown in ("learned, ours", "learned, lpm2021", "random, ours", "ConvDRAW", "median", "Kendall"):
@@ -28,7 +28,7 @@ def test_tile_figure(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
 
 def test_another_chip_has_no_bars_of_the_paper(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
     cell = make_cell(rows_of(chip="tpu_v3"))
-    svg, _ = write_tile_figure(cell, tile_table_of_paper("random"), tmp_path)
+    svg, _ = write_program_figure(cell, table_of_paper("tile", "random"), tmp_path)
     assert "lpm2021" not in svg.read_text()
 
 
@@ -37,3 +37,14 @@ def test_curve_figure(tmp_path: Path) -> None:
     svg, _ = write_curve_figure("curves", curves, "validation τ", tmp_path)
     assert "seed 1" in svg.read_text()
     assert "validation τ" in svg.read_text()
+
+
+def test_fusion_figure_names_bars_beyond_the_axis(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
+    cell = make_cell(fusion_rows())
+    svg, _ = write_program_figure(cell, table_of_paper("fusion", "random"), tmp_path)
+    text = svg.read_text()
+    assert "MAPE (%), kernels from 5 µs" in text
+    assert "analytical, lpm2021" in text
+    # The hybrid model has no bars of the paper's.
+    assert "hybrid, ours" in text
+    assert "hybrid, lpm2021" not in text

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
-from costbench.reports.figures import write_tile_figure
+from costbench.reports.figures import write_program_figure
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.results import Cell
 from costbench.reports.tables import Column, Table
@@ -39,7 +39,7 @@ def test_page(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
     cell = make_cell()
     figures = []
     for name in ("one", "two"):
-        svg, _ = write_tile_figure(cell, None, tmp_path / name)
+        svg, _ = write_program_figure(cell, None, tmp_path / name)
         figures.append(PageFigure(svg.rename(svg.with_stem(name)), "Bars & <more>", "caption"))
     table = Table("t", "A <table>", (Column("x", "X", "group"),), (("<script>alert(1)</script>",), (1.5,)))
     section = Section(

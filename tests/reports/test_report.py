@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from costbench.artifacts import digest_files
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
 from costbench.reports.report import ReportInputs, write_report
-from tests.reports.conftest import rows_of
+from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
 
 
@@ -20,12 +21,12 @@ def _inputs(folder: Path) -> ReportInputs:
     write_rows(folder / "rows.jsonl", [*rows_of(), *rows_of("manual", "tpu_v3")])
     evidence = write_evidence(folder)
     return ReportInputs(
-        rows=folder / "rows.jsonl",
+        rows=(folder / "rows.jsonl",),
         audits=evidence.audits,
         counts=evidence.counts,
         card=evidence.card,
         histories={"tile-random-tpu_v2-s0": evidence.history},
-        curve="val_tau",
+        curves={"tile": "val_tau"},
         provenance={"profile": "test"},
     )
 
@@ -36,9 +37,15 @@ def test_report_is_complete_and_repeatable(tmp_path: Path) -> None:
     write_report(inputs, tmp_path / "two", seed=0)
     files = [sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in ("one", "two")]
     assert digest_files(files[0], tmp_path / "one") == digest_files(files[1], tmp_path / "two")
-    assert {*written.tables, *written.figures, written.page, written.summary, written.metrics} == set(
-        files[0]
-    )
+    named = {
+        *written.tables,
+        *written.figures,
+        *written.claims,
+        written.page,
+        written.summary,
+        written.metrics,
+    }
+    assert named == set(files[0])
     page = written.page.read_text()
     for link in re.findall(r'href="(tables/[^"]+)"', page):
         assert (tmp_path / "one" / link).is_file()
@@ -59,7 +66,60 @@ def test_report_is_complete_and_repeatable(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rows", "audits", "counts", "card"])
 def test_a_missing_input_is_named(tmp_path: Path, name: str) -> None:
     inputs = _inputs(tmp_path)
-    missing: Path = getattr(inputs, name)
+    given = getattr(inputs, name)
+    missing: Path = given[0] if isinstance(given, tuple) else given
     missing.unlink()
     with pytest.raises(DataError, match=missing.name):
         write_report(inputs, tmp_path / "out", seed=0)
+
+
+def test_tile_results_alone_say_what_else_there_could_be(tmp_path: Path) -> None:
+    written = write_report(_inputs(tmp_path), tmp_path / "out", seed=0)
+    page = written.page.read_text()
+    assert "How well do cost models choose tile sizes?" in page
+    assert "Table 4 of lpm2021: none of its variants was run" in page
+    verdicts = {one["id"]: one["verdict"] for one in json.loads(written.claims[1].read_text())}
+    # Three programs cannot tell; of fusion there are none.
+    assert verdicts["lpm2021.tile_random_vs_analytical"] == "cannot tell"
+    assert verdicts["lpm2021.fusion_random_vs_analytical"] == "not evaluated"
+
+
+def test_everything_that_was_run_is_shown(tmp_path: Path) -> None:
+    rows = [*rows_of(), *fusion_rows(), *fusion_rows("manual", "tpu_v3")]
+    for variant in ("mse", "gat-lstm", "unbalanced", "lpm2020-lstm"):
+        rows += [row for task in ("tile", "fusion") for row in variant_rows(variant, task, [1.0, 2.0, 3.0])]
+    inputs = _inputs(tmp_path)
+    write_rows(inputs.rows[0], rows)
+    point = {"task": "fusion", "split": "random", "chip": "tpu_v2", "model": "learned"}
+    scatter = tmp_path / "scatter.json"
+    scatter.write_text(json.dumps([{**point, "predicted_ns": [1.0, 2.0], "measured_ns": [1.5, 2.5]}]))
+    settings = {"train": {"tasks": ["fusion"], "model": {"net": {"hidden": 64}}}}
+    full = replace(inputs, scatter=(scatter,), settings=settings)
+    written = write_report(full, tmp_path / "one", seed=0)
+    write_report(full, tmp_path / "two", seed=0)
+    files = [sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in ("one", "two")]
+    assert digest_files(files[0], tmp_path / "one") == digest_files(files[1], tmp_path / "two")
+    names = {path.stem for path in written.tables}
+    assert names >= {
+        "tile_random_tpu_v2",
+        "fusion_random_tpu_v2",
+        "fusion_manual_tpu_v3_short",
+        "lpm2020_table2_fusion_random_tpu_v2",
+        "lpm2020_table3_tile_random_tpu_v2",
+        "lpm2021_table3_random_tpu_v2",
+        "lpm2021_table4_random_tpu_v2",
+        "variants_random_tpu_v2",
+        "lpm2021_table5",
+        "lpm2021_table7",
+        "claims",
+    }
+    drawn = {path.stem for path in written.figures}
+    assert drawn >= {"fusion_random_tpu_v2", "networks_random_tpu_v2", "predicted_fusion_random_tpu_v2"}
+    page = written.page.read_text()
+    for link in re.findall(r'href="(tables/[^"]+)"', page):
+        assert (tmp_path / "one" / link).is_file()
+    for anchor in re.findall(r'href="#([^"]+)"', page.split("</nav>")[0]):
+        assert f'id="{anchor}"' in page
+    assert "predict the runtimes of fused kernels" in page
+    summary = json.loads(written.summary.read_text())
+    assert summary["fusion/random/tpu_v2/hybrid/mape_ge5us_mean"] == pytest.approx(2.0 ** (1 / 3))

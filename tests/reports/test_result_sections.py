@@ -9,7 +9,7 @@ from costbench.reports.evidence import Audit, Leak
 from costbench.reports.page import Section
 from costbench.reports.result_sections import Evidence, analytical_section, cell_section
 from costbench.reports.results import load_results
-from tests.reports.conftest import kind_rows, rows_of
+from tests.reports.conftest import fusion_rows, kind_rows, rows_of
 
 
 def _section(folder: Path, rows: list[MetricRow], leaked: int) -> Section:
@@ -48,3 +48,20 @@ def test_the_analytical_model_has_a_section_if_it_was_evaluated(tmp_path: Path) 
     assert section is not None
     assert [table.name for table in section.tables] == ["analytical_tpu_v2", "analytical_kinds_tpu_v2"]
     assert "Worse than theirs (APE above 12%): RNN 20.0%." in section.paragraphs[1]
+
+
+def test_fusion_has_a_section_like_tiles(tmp_path: Path) -> None:
+    section = _section(tmp_path, fusion_rows(), 0)
+    assert section.title == "Fusion, random split, tpu_v2"
+    # Geometric means of 4, 1, 2 and of 8, 27, 64.
+    assert (
+        "learned: MAPE 2.0%, τ 0.90; hybrid: MAPE 1.3%, τ 0.95; analytical: MAPE 24.0%"
+        in section.paragraphs[0]
+    )
+    names = [table.name for table in section.tables]
+    assert names == ["fusion_random_tpu_v2", "fusion_random_tpu_v2_short", "comparison_fusion_random_tpu_v2"]
+    errors = [row for row in section.tables[2].rows if "MAPE" in str(row[1])]
+    assert [row[0] for row in errors] == ["hybrid", "analytical"]
+    # 7/3 - 33, and better on each program.
+    assert errors[1][3] == 7 / 3 - 33
+    assert errors[1][6] == 1.0

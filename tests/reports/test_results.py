@@ -10,7 +10,7 @@ import pytest
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import Cell, load_results
-from tests.reports.conftest import make_row, rows_of
+from tests.reports.conftest import fusion_rows, make_row, rows_of, variant_rows
 
 
 def test_seeds_of_a_model_are_averaged(make_cell: Callable[..., Cell]) -> None:
@@ -62,3 +62,15 @@ def test_a_program_has_one_application(tmp_path: Path) -> None:
     write_rows(tmp_path / "r.jsonl", [make_row(), make_row(application="SSD", metric="kendall_tau")])
     with pytest.raises(DataError, match="application of rnn_gru"):
         load_results(tmp_path / "r.jsonl")
+
+
+def test_variants_are_cells_of_their_own(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r.jsonl", [*rows_of(), *variant_rows("mse", "tile", [7.0] * 3), *fusion_rows()])
+    results = load_results(tmp_path / "r.jsonl")
+    assert [cell.name for cell in results.cells] == ["tile_random_tpu_v2", "fusion_random_tpu_v2"]
+    (variant,) = results.variants
+    assert (variant.variant, variant.over_programs("learned", "tile_size_ape")) == ("mse", [7.0] * 3)
+    assert results.cell("tile", "random", "tpu_v2", "mse") is variant
+    assert results.cell("tile", "random", "tpu_v2") is results.cells[0]
+    assert results.cell("tile", "manual", "tpu_v2") is None
+    assert results.cells[1].models == ("learned", "hybrid", "analytical")

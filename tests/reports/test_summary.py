@@ -9,8 +9,8 @@ import pytest
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import Cell, load_results
-from costbench.reports.summary import averages, summarise
-from tests.reports.conftest import rows_of
+from costbench.reports.summary import averages, headlines, summarise
+from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 
 
 def test_averages_by_hand(make_cell: Callable[..., Cell]) -> None:
@@ -49,3 +49,33 @@ def test_keys_are_flat_and_sorted(tmp_path: Path) -> None:
     for model in ("learned", "analytical", "random"):
         for metric in ("ape_mean", "ape_median", "tau_mean", "tau_median"):
             assert f"tile/random/tpu_v2/{model}/{metric}" in summary
+
+
+def test_fusion_has_keys_for_long_and_short_kernels(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r.jsonl", fusion_rows("manual", "tpu_v3"))
+    results = load_results(tmp_path / "r.jsonl")
+    summary = summarise(results, {})
+    prefix = "fusion/manual/tpu_v3/analytical"
+    # 8, 27 and 64: the cube root of their product is 2 x 3 x 4.
+    assert summary[f"{prefix}/mape_ge5us_mean"] == pytest.approx(24.0)
+    assert summary[f"{prefix}/mape_ge5us_arithmetic_mean"] == 33.0
+    assert summary[f"{prefix}/mape_ge5us_median"] == 27.0
+    # Around 33: 25, 6, 31; the squares add up to 1622.
+    assert summary[f"{prefix}/mape_ge5us_std"] == pytest.approx(811.0**0.5)
+    assert summary[f"{prefix}/mape_lt5us_mean"] == pytest.approx(48.0)
+    assert summary[f"{prefix}/mape_mean"] == pytest.approx(36.0)
+    assert summary[f"{prefix}/tau_ge5us_mean"] == pytest.approx(0.7)
+    assert summary[f"{prefix}/tau_lt5us_mean"] == pytest.approx(0.6)
+    assert summary[f"{prefix}/tau_mean"] == pytest.approx(0.65)
+    assert "fusion/manual/tpu_v3/hybrid/tau_ge5us_median" in summary
+    assert not [key for key in summary if "kernels" in key]
+    shown = headlines(results)["fusion"]["manual"]["tpu_v3"]
+    assert list(shown) == ["learned", "hybrid", "analytical"]
+    assert shown["analytical"]["mape_ge5us_mean"] == pytest.approx(24.0)
+
+
+def test_ablations_are_not_in_the_summary(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r.jsonl", [*rows_of(), *variant_rows("mse", "tile", [50.0] * 3)])
+    with_ablations = summarise(load_results(tmp_path / "r.jsonl"), {})
+    write_rows(tmp_path / "r.jsonl", rows_of())
+    assert with_ablations == summarise(load_results(tmp_path / "r.jsonl"), {})

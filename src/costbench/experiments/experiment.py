@@ -15,16 +15,13 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.errors import ParamsError
-from costbench.experiments.spec import Cell
+from costbench.experiments.spec import MAIN, SECTION, Cell
 from costbench.experiments.sweep_best import best_path, read_best
 from costbench.params import load_yaml, merged, parse
 from costbench.training.fit import TrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _SHARE = "share"
-SECTION = "experiments"
-MAIN = "main"
-"""The variant without changes."""
 
 
 @dataclass(frozen=True)
@@ -136,17 +133,3 @@ def _mapping(value: object, where: Path, field: str, expected: str) -> Mapping[s
     if not isinstance(value, Mapping):
         raise ParamsError("is no mapping", where=where, field=field, expected=expected)
     return value
-
-
-def experiment_names(params: Path) -> tuple[str, ...]:
-    """Names of all experiments, in the file's order.
-
-    Raises:
-        ParamsError: if the section is missing or no mapping.
-    """
-    return tuple(map(str, _mapping(load_yaml(params).get(SECTION), params, SECTION, "experiments by name")))
-
-
-def selected(params: Path, experiment: str | None) -> tuple[str, ...]:
-    """The one experiment that is asked for, or all."""
-    return experiment_names(params) if experiment is None else (experiment,)

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from costbench.experiments.evaluation import ALL_KERNELS, BEST
 from costbench.experiments.kernel_kinds import kind_of
 from costbench.experiments.program_evaluation import (
-    MAIN,
     UNSEEN,
     Checkpoint,
     ModelKey,
@@ -24,6 +23,7 @@ from costbench.experiments.program_evaluation import (
     ProgramTask,
     Scatter,
 )
+from costbench.experiments.spec import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.regression import mape

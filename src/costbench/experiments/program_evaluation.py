@@ -8,8 +8,6 @@ from typing import Literal
 
 UNSEEN = "unseen"
 """The group of kernels that do not occur in training programs."""
-MAIN = "main"
-"""Variant of the models that are not trained."""
 ModelName = Literal["learned", "analytical", "iterations", "random"]
 ModelKey = tuple[str, str, int]
 """Model, variant, seed."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from costbench.errors import DataError
+from costbench.errors import DataError, ParamsError
+from costbench.params import load_yaml
 
 _NAME = re.compile(
     r"(?P<task>[a-z]+)-(?P<split>[a-z]+)-(?P<chip>[A-Za-z0-9_.]+)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
 )
+SECTION = "experiments"
+MAIN = "main"
+"""The variant without changes; also that of models that are not trained."""
 
 
 @dataclass(frozen=True, order=True)
@@ -46,3 +52,20 @@ def cell_from_name(name: str) -> Cell:
     if match is None:
         raise DataError(f"{name!r} names no cell", expected="a name such as tile-random-tpu_v2-main-s0")
     return Cell(match["task"], match["split"], match["chip"], match["variant"], int(match["seed"]))
+
+
+def experiment_names(params: Path) -> tuple[str, ...]:
+    """Names of all experiments, in the file's order.
+
+    Raises:
+        ParamsError: if the section is missing or no mapping.
+    """
+    section = load_yaml(params).get(SECTION)
+    if not isinstance(section, Mapping):
+        raise ParamsError("is no mapping", where=params, field=SECTION, expected="experiments by name")
+    return tuple(map(str, section))
+
+
+def selected(params: Path, experiment: str | None) -> tuple[str, ...]:
+    """The one experiment that is asked for, or all."""
+    return experiment_names(params) if experiment is None else (experiment,)

@@ -7,7 +7,8 @@ from costbench.errors import choose
 from costbench.experiments.cost_models import COST_MODELS, ModelSources
 from costbench.experiments.evaluation import BEST, EvaluatedKernel, Predict, evaluate_program
 from costbench.experiments.kernel_kinds import kernel_kind
-from costbench.experiments.program_evaluation import MAIN, UNSEEN, ModelKey, ProgramResult, ProgramTask
+from costbench.experiments.program_evaluation import UNSEEN, ModelKey, ProgramResult, ProgramTask
+from costbench.experiments.spec import MAIN
 from costbench.target import Architecture, load_target
 
 

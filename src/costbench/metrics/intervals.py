@@ -73,3 +73,51 @@ def _resampled_means(values: Floats, generator: np.random.Generator, resamples: 
     counts = generator.multinomial(n, np.full(n, 1.0 / n), size=resamples)
     means: Floats = counts @ values / n
     return means
+
+
+class CrossedDraws:
+    """Resamples of programs and of training seeds at once, shared by all that is to be compared.
+
+    A result depends on the test program and on the seed of the training run, and each run is judged on every
+    program, so the two are crossed: a resample draws programs and, independently, seeds, both with
+    replacement (the "pigeonhole" bootstrap of Owen, 2007). Arrays over the same programs get the same draws
+    of programs, and arrays over the same seeds the same draws of seeds: both sides of a comparison stay
+    paired.
+    """
+
+    def __init__(self, generator: np.random.Generator, resamples: int = 10_000) -> None:
+        """Draws come from `generator` when first needed: equal calls in equal order give equal draws.
+
+        Raises:
+            DataError: if `resamples < 1`.
+        """
+        if resamples < 1:
+            raise DataError(f"{resamples}", field="resamples", expected="at least 1")
+        self._generator = generator
+        self._resamples = resamples
+        self._programs: dict[tuple[str, ...], npt.NDArray[np.intp]] = {}
+        self._shares: dict[tuple[int, ...], Floats] = {}
+
+    def resampled(self, values: Floats, programs: tuple[str, ...], seeds: tuple[int, ...]) -> Floats:
+        """Values of the drawn programs, each the mean over the drawn seeds, [resamples, num_programs].
+
+        Args:
+            values: finite, [num_programs, num_seeds].
+            programs: what the rows of `values` are.
+            seeds: what the columns of `values` are.
+
+        Raises:
+            DataError: if the shape of `values` is another, or there is nothing in it.
+        """
+        if values.shape != (len(programs), len(seeds)) or not values.size:
+            expected = f"[{len(programs)}, {len(seeds)}], both above zero"
+            raise DataError(f"shape {list(values.shape)}", field="values", expected=expected)
+        if programs not in self._programs:
+            size = (self._resamples, len(programs))
+            self._programs[programs] = self._generator.integers(len(programs), size=size)
+        if seeds not in self._shares:
+            uniform = np.full(len(seeds), 1.0 / len(seeds))
+            counts = self._generator.multinomial(len(seeds), uniform, size=self._resamples)
+            self._shares[seeds] = counts / len(seeds)
+        means = self._shares[seeds] @ values.T
+        return np.take_along_axis(means, self._programs[programs], axis=1)

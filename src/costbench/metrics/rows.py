@@ -25,8 +25,8 @@ class MetricRow:
         task: `tile` or `fusion`.
         split: `random` or `manual`.
         chip: `tpu_v2` or `tpu_v3`.
-        model: `learned`, `analytical`, `random` or `iterations`; `best` for what depends on no model.
-        variant: of the experiment; `main` for results that are no ablation, and for models without one.
+        model: `learned`, `hybrid`, `analytical`, `random`, `iterations`; `best` for what depends on none.
+        variant: `main`, or the ablation that the model was trained for (`undirected`, `gat-lstm`).
         seed: seed of the training run (or of the random ranking); 0 for models without one.
         application: application family of the program.
         program: name of the test program.
@@ -62,6 +62,8 @@ class MetricRow:
         )
 
 
+MAIN = "main"
+"""The variant of what is no ablation."""
 _TYPES: dict[str, type] = {"seed": int, "value": float}
 _NAMES = tuple(field.name for field in fields(MetricRow))
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
-from costbench.reports.papers import tile_table_of_paper
+from costbench.reports.measures import APE, TAU
+from costbench.reports.papers import table_of_paper
 from costbench.reports.results import ALL, BEST, KINDS, Results
-from costbench.reports.summary import APE, TAU
 from costbench.reports.tables import Column, Table, Value
 
 MODEL = "analytical"
@@ -129,7 +129,7 @@ def application_table(scores: Scores, chip: str) -> Table:
         ape, tau = geometric_mean(apes, APE_FLOOR_PERCENT), float(np.mean(taus))
         places = (_place(ape, APE_NEAR_PAPERS), tau, _place(tau, TAU_NEAR_PAPERS))
         rows.append(("All programs", len(apes), kernels, ape, *places, "", None, None))
-    ape_printed, tau_printed = _printed("ape"), _printed("tau")
+    ape_printed, tau_printed = _printed("error"), _printed("tau")
     notes = (
         "APE: geometric mean over the application's test programs; τ: mean. For their analytical model, the "
         f"papers print APE from {ape_printed[0]:.1f}% to {ape_printed[-1]:.1f}% and τ from "
@@ -181,8 +181,9 @@ def _place(value: float, near: tuple[float, float]) -> str:
 
 
 def _printed(metric: str) -> list[float]:
-    """What the paper prints for its programs, `ape` or `tau`, ascending."""
-    tables = [table for split in ("random", "manual") if (table := tile_table_of_paper(split)) is not None]
+    """What the paper prints for its programs, `error` or `tau`, ascending."""
+    splits = ("random", "manual")
+    tables = [table for split in splits if (table := table_of_paper("tile", split)) is not None]
     return sorted(row.score(metric, MODEL) for table in tables for row in table.rows)
 
 

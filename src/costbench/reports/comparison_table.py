@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from costbench.metrics.intervals import paired_bootstrap
+from costbench.reports.measures import MEASURES, Measure
 from costbench.reports.results import Cell
-from costbench.reports.summary import APE, TAU
 from costbench.reports.tables import Column, Table, Value
 from costbench.rng import stream
 
-_METRICS = ((TAU, "Kendall's τ", -1.0), (APE, "Tile-Size APE (points)", 1.0))
 _COLUMNS = (
     Column("baseline", "learned minus"),
     Column("metric", "Metric"),
@@ -21,7 +20,7 @@ _COLUMNS = (
 
 
 def comparison_table(cell: Cell, seed: int) -> Table:
-    """Paired bootstrap over test programs of learned - baseline, for tau and APE.
+    """Paired bootstrap over test programs of learned - baseline, for tau and the error of the task.
 
     Args:
         cell: the results.
@@ -31,21 +30,21 @@ def comparison_table(cell: Cell, seed: int) -> Table:
     for baseline in cell.models:
         if baseline == "learned":
             continue
-        for metric, name, sign in _METRICS:
-            row = _row(cell, baseline, metric, name, sign, seed)
+        for measure in reversed(MEASURES[cell.task]):
+            row = _row(cell, baseline, measure, seed)
             if row is not None:
                 rows.append(row)
     notes = (
         "Programs are drawn with replacement 10,000 times, both models' values of a program together; the "
-        "interval is that of percentiles. Good are positive differences of τ and negative ones of APE.",
+        "interval is that of percentiles. Good are positive differences of τ and negative ones of errors.",
     )
-    title = f"Learned model against each baseline, {cell.split} split, {cell.chip}"
+    task = "" if cell.task == "tile" else f"{cell.task}, "
+    title = f"Learned model against each baseline, {task}{cell.split} split, {cell.chip}"
     return Table(f"comparison_{cell.name}", title, _COLUMNS, tuple(rows), 0, notes)
 
 
-def _row(
-    cell: Cell, baseline: str, metric: str, name: str, sign: float, seed: int
-) -> tuple[Value, ...] | None:
+def _row(cell: Cell, baseline: str, measure: Measure, seed: int) -> tuple[Value, ...] | None:
+    metric = measure.metric
     pairs = [
         (left, right)
         for _, program in cell.programs
@@ -56,5 +55,7 @@ def _row(
         return None
     learned, other = zip(*pairs, strict=True)
     interval = paired_bootstrap(learned, other, stream(seed, "comparison", cell.name, baseline, metric))
-    worse_below = interval.share_negative if sign > 0 else 1.0 - interval.share_negative
-    return (baseline, name, len(pairs), interval.difference, interval.low, interval.high, worse_below)
+    lower = measure.better == "lower"
+    better = interval.share_negative if lower else 1.0 - interval.share_negative
+    name = measure.title.replace("(%)", "(points)")
+    return (baseline, name, len(pairs), interval.difference, interval.low, interval.high, better)

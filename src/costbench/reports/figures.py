@@ -13,18 +13,25 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
 from costbench.reports.canvas import PALETTE, save, styled
+from costbench.reports.measures import MEASURES, Measure
 from costbench.reports.papers import PaperTable
+from costbench.reports.program_table import PAPER_MODELS
 from costbench.reports.results import Cell
-from costbench.reports.summary import APE, TAU
 
-COLOURS = {"learned": "#0072B2", "analytical": "#E69F00", "iterations": "#009E73", "random": "#777777"}
+COLOURS = {
+    "learned": "#0072B2",
+    "hybrid": "#CC79A7",
+    "analytical": "#E69F00",
+    "iterations": "#009E73",
+    "random": "#777777",
+}
+BARS = ("learned", "hybrid", "analytical")
 BASELINES = ("iterations", "random")
 
 
-def write_tile_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tuple[Path, ...]:
-    """Grouped bars of APE (above) and tau (below) per program: learned and analytical, ours and the paper's.
+def write_program_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tuple[Path, ...]:
+    """Grouped bars of the error (above) and tau (below) per program: models, ours and the paper's.
 
     Baselines are marks. Writes `<cell>.svg` and `<cell>.png`; the paths.
 
@@ -35,11 +42,12 @@ def write_tile_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tup
     with styled():
         figure = Figure(figsize=(max(9.5, 1.0 * (len(cell.programs) + 2)), 6.0), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True)
-        _bars(upper, cell, shown, "ape", APE)
-        _bars(lower, cell, shown, "tau", TAU)
-        upper.set_ylabel("Tile-Size APE (%)\nlower is better")
-        lower.set_ylabel("Kendall's τ\nhigher is better")
-        _limit(upper, cell, shown)
+        error, tau = MEASURES[cell.task]
+        _bars(upper, cell, shown, error)
+        _bars(lower, cell, shown, tau)
+        upper.set_ylabel(f"{error.title}\nlower is better")
+        lower.set_ylabel(f"{tau.title}\nhigher is better")
+        _limit(upper, cell, shown, error)
         lower.axhline(0.0, color="#444444", linewidth=0.8)
         lower.set_xticks(*_ticks(cell))
         lower.tick_params(axis="x", length=0)
@@ -65,30 +73,30 @@ def _short(program: str) -> str:
     return f"{match[1]}\n{match[2]}" if match else program
 
 
-def _series(cell: Cell, model: str, metric: str) -> list[float]:
+def _series(cell: Cell, model: str, measure: Measure) -> list[float]:
     """Values per program, then median and geometric mean; NaN where there is none."""
-    values = [cell.score(model, metric, program) for _, program in cell.programs]
+    values = [cell.score(model, measure.metric, program) for _, program in cell.programs]
     defined = [value for value in values if value is not None]
-    floor = APE_FLOOR_PERCENT if metric == APE else 0.0
-    ends = [float(np.median(defined)), geometric_mean(defined, floor)] if defined else [np.nan, np.nan]
-    return [np.nan if value is None else value for value in values] + ends
+    ends = [measure.average(kind, defined) for kind in ("median", "geometric_mean")]
+    return [np.nan if value is None else value for value in (*values, *ends)]
 
 
-def _paper_series(cell: Cell, paper: PaperTable, model: str, short: str) -> list[float]:
+def _paper_series(cell: Cell, paper: PaperTable, model: str, measure: Measure) -> list[float]:
     rows = [paper.row_for(*program) for program in cell.programs]
-    values = [np.nan if row is None else row.score(short, model) for row in rows]
-    return [*values, paper.median.score(short, model), paper.geometric_mean.score(short, model)]
+    values = [np.nan if row is None else row.score(measure.printed, model) for row in rows]
+    ends = (paper.median, paper.geometric_mean)
+    return [*values, *(end.score(measure.printed, model) for end in ends)]
 
 
-def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, short: str, metric: str) -> None:
+def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, measure: Measure) -> None:
     places = np.array(_ticks(cell)[0])
     series: list[tuple[str, str, bool, list[float]]] = []
-    for model in ("learned", "analytical"):
+    for model in BARS:
         if model in cell.models:
-            series.append((model, f"{model}, ours", False, _series(cell, model, metric)))
-        if paper is not None:
+            series.append((model, f"{model}, ours", False, _series(cell, model, measure)))
+        if paper is not None and model in PAPER_MODELS:
             label = f"{model}, {paper.paper}"
-            series.append((model, label, True, _paper_series(cell, paper, model, short)))
+            series.append((model, label, True, _paper_series(cell, paper, model, measure)))
     width = 0.8 / max(1, len(series))
     for index, (model, label, hatched, values) in enumerate(series):
         shift = (index - (len(series) - 1) / 2.0) * width
@@ -105,7 +113,7 @@ def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, short: str, metric: 
         )
     for model in BASELINES:
         if model in cell.models:
-            heights = _series(cell, model, metric)
+            heights = _series(cell, model, measure)
             axes.hlines(
                 heights,
                 places - 0.46,
@@ -118,18 +126,21 @@ def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, short: str, metric: 
     axes.axvline(len(cell.programs) - 0.35, color="#bbbbbb", linewidth=0.8, linestyle=":")
 
 
-def _limit(axes: Axes, cell: Cell, paper: PaperTable | None) -> None:
-    """Scale the error axis to the bars; baselines beyond it are named at the upper edge."""
-    tallest = [v for model in ("learned", "analytical") for v in _series(cell, model, APE) if not np.isnan(v)]
+def _limit(axes: Axes, cell: Cell, paper: PaperTable | None, error: Measure) -> None:
+    """Scale the error axis to most bars; what lies beyond is named at the upper edge."""
+    bars = [(model, _series(cell, model, error)) for model in BARS if model in cell.models]
     if paper is not None:
-        tallest += [
-            v for m in ("learned", "analytical") for v in _paper_series(cell, paper, m, "ape") if v == v
-        ]
-    top = 1.25 * max([*tallest, 1.0])
+        bars += [(model, _paper_series(cell, paper, model, error)) for model in PAPER_MODELS]
+    heights = sorted(v for _, series in bars for v in series if not np.isnan(v))
+    # One bar far above the others would flatten them all.
+    usual = [v for v in heights if v <= 4.0 * float(np.quantile(heights, 0.9))] if heights else []
+    top = 1.25 * max([*usual, 1.0])
     axes.set_ylim(0.0, top)
     places = _ticks(cell)[0]
-    for row, model in enumerate(m for m in BASELINES if m in cell.models):
-        for place, value in zip(places, _series(cell, model, APE), strict=True):
+    named = [(m, _series(cell, m, error)) for m in BASELINES if m in cell.models]
+    named += [(model, series) for model, series in bars if max(series) > top]
+    for row, (model, series) in enumerate(named):
+        for place, value in zip(places, series, strict=True):
             if value > top:
                 text = f"↑{value:.0f}"
                 height = 0.99 - 0.07 * row

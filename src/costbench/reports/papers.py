@@ -12,15 +12,15 @@ _FOLDER = Path(__file__).parent / "papers"
 
 @dataclass(frozen=True)
 class PaperScores:
-    """Scores of the two models that lpm2021 compares: Tile-Size APE in percent, Kendall's tau."""
+    """Scores of the two models that lpm2021 compares: Tile-Size APE or MAPE in percent, Kendall's tau."""
 
-    ape_learned: float
-    ape_analytical: float
+    error_learned: float
+    error_analytical: float
     tau_learned: float
     tau_analytical: float
 
     def score(self, metric: str, model: str) -> float:
-        """The number for `ape` or `tau` of `learned` or `analytical`."""
+        """The number for `error` or `tau` of `learned` or `analytical`."""
         return float(getattr(self, f"{metric}_{model}"))
 
 
@@ -41,7 +41,7 @@ class PaperRow(PaperScores):
 
 @dataclass(frozen=True)
 class PaperTable:
-    """The tile half of one table.
+    """The half of one table that is about one task.
 
     Attributes:
         paper: short id.
@@ -133,12 +133,154 @@ def corpus_of_paper(paper: str) -> PaperCorpus:
     return load_section(_FOLDER / f"{paper}.yaml", "corpus", PaperCorpus)
 
 
-def tile_table_of_paper(split: str) -> PaperTable | None:
-    """The paper's table for a split (`random`, `manual`), or None where it has none.
+def table_of_paper(task: str, split: str) -> PaperTable | None:
+    """The paper's table for a task (`tile`, `fusion`) and split (`random`, `manual`), or None.
 
     Raises:
         ParamsError: if the data file of the package is broken.
     """
-    if split not in ("random", "manual"):
+    if task not in ("tile", "fusion") or split not in ("random", "manual"):
         return None
-    return load_section(_FOLDER / "lpm2021.yaml", split, PaperTable)
+    return load_section(_FOLDER / "lpm2021.yaml", f"{task}_{split}", PaperTable)
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """A row of a `PrintedGrid`: label, the application of ours that it stands for, one value a column."""
+
+    label: str
+    application: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PrintedGrid:
+    """A table of lpm2020: programs by columns of their own.
+
+    Attributes:
+        paper: short id.
+        table: its number in the paper.
+        chip: what it was measured on.
+        columns: names of the columns.
+        rows: one a program.
+        median: over programs, as printed, one a column.
+    """
+
+    paper: str
+    table: str
+    chip: str
+    columns: tuple[str, ...]
+    rows: tuple[GridRow, ...]
+    median: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if any(len(values) != len(self.columns) for values in (self.median, *(r.values for r in self.rows))):
+            raise ValueError(f"{self.table}: a row has not {len(self.columns)} values")
+
+    def value(self, application: str, column: str) -> float | None:
+        """The number of an application, or None."""
+        found = (row.values for row in self.rows if row.application == application)
+        values = next(found, None)
+        return None if values is None else values[self.columns.index(column)]
+
+
+@dataclass(frozen=True)
+class VariantScores:
+    """Errors of a variant in percent, over test programs, as printed."""
+
+    mean: float
+    median: float | None = None
+    deviation: float | None = None
+
+
+@dataclass(frozen=True)
+class PrintedVariant:
+    """A row of an ablation: what is printed for each task."""
+
+    variant: str
+    label: str
+    tile: VariantScores | None
+    fusion: VariantScores | None
+
+
+@dataclass(frozen=True)
+class PaperAblation:
+    """Table 3 or 4 of lpm2021."""
+
+    paper: str
+    table: str
+    split: str
+    chip: str
+    variants: tuple[PrintedVariant, ...]
+
+
+@dataclass(frozen=True)
+class FixedSetting:
+    """A row of lpm2021's Table 5, and where our parameters of training have the setting."""
+
+    parameter: str
+    applies_to: str
+    value: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class FixedSettings:
+    """lpm2021's Table 5."""
+
+    paper: str
+    table: str
+    rows: tuple[FixedSetting, ...]
+
+
+@dataclass(frozen=True)
+class TunedSetting:
+    """A row of lpm2021's Tables 6 and 7; None where a setting does not apply."""
+
+    variant: str
+    label: str
+    hidden: int
+    l2_normalize: bool
+    module_layers: int
+    transformer_layers: int | None
+    heads: int | None
+    learning_rate: float
+    decay: float
+    gradient_clip: str
+    dropout: float
+    loss: str
+
+
+@dataclass(frozen=True)
+class TunedSettings:
+    """lpm2021's Table 6 or 7."""
+
+    paper: str
+    table: str
+    rows: tuple[TunedSetting, ...]
+
+
+def earlier_table(task: str, split: str) -> PrintedGrid | None:
+    """lpm2020's Table 2 (`fusion`) or 3 (`tile`), or None for another task or split.
+
+    Raises:
+        ParamsError: if the data file of the package is broken.
+    """
+    if task not in ("tile", "fusion") or split != "random":
+        return None
+    return load_section(_FOLDER / "lpm2020.yaml", f"{task}_{split}", PrintedGrid)
+
+
+def ablation_of_paper(name: str) -> PaperAblation:
+    """lpm2021's Table 3 (`inputs`) or 4 (`networks`). Raises: ParamsError as `corpus_of_paper`."""
+    return load_section(_FOLDER / "lpm2021.yaml", name, PaperAblation)
+
+
+def fixed_settings() -> FixedSettings:
+    """lpm2021's Table 5. Raises: ParamsError as `corpus_of_paper`."""
+    return load_section(_FOLDER / "lpm2021.yaml", "fixed", FixedSettings)
+
+
+def tuned_settings(task: str) -> TunedSettings:
+    """lpm2021's Table 6 (`tile`) or 7 (`fusion`). Raises: ParamsError as `corpus_of_paper`."""
+    return load_section(_FOLDER / "lpm2021.yaml", f"tuned_{task}", TunedSettings)

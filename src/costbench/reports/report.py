@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from costbench.artifacts import write_json
+from costbench.reports.ablation_section import ablation_section, missing_section
+from costbench.reports.claims import evaluate_claims
+from costbench.reports.claims_data import load_claims
+from costbench.reports.claims_section import claims_section, write_claims
 from costbench.reports.data_section import data_section
 from costbench.reports.dataset_card import flat_counts, read_cards
 from costbench.reports.evidence import flat_leaks, read_audits, read_counts, read_history
 from costbench.reports.figures import write_curve_figure
+from costbench.reports.measures import MEASURES
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
 from costbench.reports.result_sections import Evidence, analytical_section, cell_section
-from costbench.reports.results import Results, load_results
+from costbench.reports.results import Cell, Results, load_results
+from costbench.reports.scatter import read_scatter, write_scatter_figures
+from costbench.reports.settings_tables import Settings, settings_tables
 from costbench.reports.summary import headlines, summarise
 
 _TITLE = "How well do cost models choose tile sizes?"
+_TITLE_OF_BOTH = "How well do cost models rank tile sizes and predict the runtimes of fused kernels?"
 
 
 @dataclass(frozen=True)
@@ -25,38 +33,43 @@ class ReportInputs:
     """Files that a report is made of.
 
     Attributes:
-        rows: result rows.
+        rows: result rows, a file an experiment.
         audits: `leakage.json`.
         counts: `counts.json`.
         card: `card.json`.
-        histories: name of a training run -> its curve as CSV.
-        curve: column of the curves that is drawn.
+        histories: name of a training run -> its curve as CSV; names begin with the task.
+        curves: task -> column of its curves that is drawn.
         provenance: what else says where the numbers come from, name -> value.
+        scatter: files `scatter.json`, predicted and measured times.
+        settings: section -> its parameters, for the tables of hyper-parameters (see `settings_tables`).
     """
 
-    rows: Path
+    rows: tuple[Path, ...]
     audits: Path
     counts: Path
     card: Path
     histories: Mapping[str, Path]
-    curve: str
+    curves: Mapping[str, str]
     provenance: Mapping[str, str]
+    scatter: tuple[Path, ...] = ()
+    settings: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What was written: the page, headline numbers (all; those for `dvc metrics`), tables, figures."""
+    """What was written: the page, headline numbers (all; for `dvc metrics`), claims, tables, figures."""
 
     page: Path
     summary: Path
     metrics: Path
+    claims: tuple[Path, ...]
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     headline: Mapping[str, float]
 
 
 def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
-    """Write `index.html`, `summary.json`, `metrics.json`, `tables/` and `figures/` into `folder`.
+    """Write `index.html`, `summary.json`, `metrics.json`, `claims.*`, `tables/`, `figures/` into `folder`.
 
     Args:
         inputs: results and evidence.
@@ -66,11 +79,17 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     Raises:
         DataError: if an input is missing or malformed, or a file cannot be written.
     """
-    results = load_results(inputs.rows)
+    results = load_results(*inputs.rows)
     audits, cards = read_audits(inputs.audits), read_cards(inputs.card)
     evidence = Evidence(audits, folder / "figures", seed)
+    findings = evaluate_claims(load_claims(), results.rows, seed)
+    cells = [cell for cell in results.cells if cell.task in MEASURES]
     sections = [
-        *(cell_section(results, cell, evidence) for cell in results.cells),
+        *(cell_section(results, cell, evidence) for cell in cells),
+        _scatter_section(inputs, folder / "figures"),
+        ablation_section(results, folder / "figures"),
+        claims_section(findings),
+        missing_section(results),
         analytical_section(results),
         data_section(cards, read_counts(inputs.counts), audits, folder / "figures"),
         _training_section(inputs, folder / "figures"),
@@ -84,22 +103,28 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     written = tuple(path for table in tables for path in write_table(table, folder / "tables"))
     svgs = [figure.path for section in shown for figure in section.figures]
     figures = tuple(path for svg in svgs for path in (svg, svg.with_suffix(".png")))
-    write_page(folder / "index.html", _TITLE, _lead(results), shown)
+    claims = write_claims(findings, folder)
+    title = _TITLE if all(cell.task == "tile" for cell in cells) else _TITLE_OF_BOTH
+    write_page(folder / "index.html", title, _lead(cells), shown)
     page, summary, metrics = (folder / n for n in ("index.html", "summary.json", "metrics.json"))
-    return ReportFiles(page, summary, metrics, written, figures, headline)
+    return ReportFiles(page, summary, metrics, claims, written, figures, headline)
 
 
 def _training_section(inputs: ReportInputs, figures: Path) -> Section | None:
-    curves = {name: read_history(path, inputs.curve) for name, path in sorted(inputs.histories.items())}
-    curves = {name: points for name, points in curves.items() if points}
-    if not curves:
+    shown = []
+    for task, column in inputs.curves.items():
+        own = {name: path for name, path in sorted(inputs.histories.items()) if name.startswith(f"{task}-")}
+        curves = {name: read_history(path, column) for name, path in own.items()}
+        curves = {name: points for name, points in curves.items() if points}
+        if curves:
+            svg, _ = write_curve_figure(f"training_{task}", curves, column.replace("_", " "), figures)
+            alt = f"Curves of {column} against the epoch, one line for each of {len(curves)} training runs."
+            text = f"{column} on the validation programs after each epoch, one line a run."
+            shown.append(PageFigure(svg, alt, text))
+    tables = settings_tables(inputs.settings)
+    if not shown and not tables:
         return None
-    svg, _ = write_curve_figure("training", curves, inputs.curve.replace("_", " "), figures)
-    alt = f"Curves of {inputs.curve} against the epoch, one line for each of {len(curves)} training runs."
-    figure = PageFigure(
-        svg, alt, f"{inputs.curve} on the validation programs after each epoch, one line a run."
-    )
-    return Section("training", "Training", "Training", (), (figure,))
+    return Section("training", "Training", "Training", (), tuple(shown), tables)
 
 
 def _provenance_section(results: Results, more: Mapping[str, str]) -> Section:
@@ -111,10 +136,28 @@ def _provenance_section(results: Results, more: Mapping[str, str]) -> Section:
     )
 
 
-def _lead(results: Results) -> str:
-    chips = results.identities("chip")
-    programs = {program for cell in results.cells for _, program in cell.programs}
+def _scatter_section(inputs: ReportInputs, figures: Path) -> Section | None:
+    scatters = [scatter for path in inputs.scatter for scatter in read_scatter(path)]
+    written = write_scatter_figures(scatters, figures)
+    shown = []
+    for name, path in written.items():
+        where = ", ".join(name.removeprefix("predicted_").split("_", 2))
+        alt = f"Predicted against measured runtimes of test kernels, a panel for each model; {where}."
+        caption = f"{where}: each dot a test kernel; the line is where predictions are right; dotted: 5 µs."
+        shown.append(PageFigure(path, alt, caption))
+    title = "Predicted and measured runtimes"
+    return Section("predicted", title, title, (), tuple(shown)) if shown else None
+
+
+def _lead(cells: Sequence[Cell]) -> str:
+    chips = sorted({cell.chip for cell in cells})
+    programs = {program for cell in cells for _, program in cell.programs}
+    tasks = {cell.task for cell in cells}
+    does = [words for task, words in _DOES.items() if task in tasks]
     return (
-        f"A learned and a hand-written cost model rank the tile sizes of {len(programs)} unseen XLA programs "
-        f"on {' and '.join(chips)} (simulated), beside baselines and the paper that posed the task."
+        f"A learned and a hand-written cost model {' and '.join(does)} of {len(programs)} unseen XLA "
+        f"programs on {' and '.join(chips)} (simulated), beside baselines and the paper that posed the task."
     )
+
+
+_DOES = {"tile": "rank the tile sizes", "fusion": "predict the runtimes of fused kernels"}

@@ -8,14 +8,17 @@ from pathlib import Path
 
 from costbench.reports.analytical_tables import analytical_scores, application_table, findings, kind_table
 from costbench.reports.comparison_table import comparison_table
+from costbench.reports.earlier_tables import earlier_tables
 from costbench.reports.evidence import Audit
-from costbench.reports.figures import write_tile_figure
+from costbench.reports.figures import write_program_figure
+from costbench.reports.measures import MEASURES, SPLIT_NAMES, TASK_NAMES
 from costbench.reports.page import PageFigure, Section
-from costbench.reports.papers import tile_table_of_paper
+from costbench.reports.papers import table_of_paper
+from costbench.reports.program_table import program_table, short_kernels_table
 from costbench.reports.results import ALL, UNSEEN, Cell, Results
-from costbench.reports.summary import averages
-from costbench.reports.tile_table import SPLIT_NAMES, tile_table
 from costbench.reports.unseen_table import unseen_sentence, unseen_table
+
+_NAMES = {"tile": "APE", "fusion": "MAPE"}
 
 
 @dataclass(frozen=True)
@@ -34,27 +37,35 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence) -> Section:
         DataError: if a figure cannot be written.
     """
     unseen = results.part(cell, UNSEEN)
-    paper = tile_table_of_paper(cell.split)
+    paper = table_of_paper(cell.task, cell.split)
     if paper is not None:
         cell = replace(cell, programs=paper.ordered(cell.programs))
-    svg, _ = write_tile_figure(cell, paper, evidence.figures)
+    svg, _ = write_program_figure(cell, paper, evidence.figures)
+    error, tau = MEASURES[cell.task]
     alt = (
-        f"Bar chart of Tile-Size APE and Kendall's tau per test program, {cell.split} split, {cell.chip}; "
-        "the numbers are in the table below."
+        f"Bar chart of {_plain(error.title)} and Kendall's tau per test program, {cell.split} split, "
+        f"{cell.chip}; the numbers are in the table below."
     )
     caption = (
-        "Tile-Size APE (above, lower is better) and Kendall's τ (below, higher is better) per test program. "
+        f"{_plain(error.title)} (above, lower is better) and {tau.title} (below, higher is better) per test "
+        "program. "
         "Filled bars are ours; hatched bars, where there are any, are printed in the paper. Numbers with an "
         "arrow lie beyond the axis."
     )
     figure = PageFigure(svg, alt, caption)
     audit = _audit_of(cell, evidence.audits)
     leak = "" if audit is None else _leak_sentence(cell, unseen, audit)
-    tables = [tile_table(cell, paper), comparison_table(cell, evidence.seed)]
-    if unseen is not None and audit is not None and audit.test.leaked_kernels:
+    tables = [
+        program_table(cell, paper),
+        *earlier_tables(results, cell),
+        comparison_table(cell, evidence.seed),
+    ]
+    if cell.task == "fusion":
+        tables.insert(1, short_kernels_table(cell))
+    if cell.task == "tile" and unseen is not None and audit is not None and audit.test.leaked_kernels:
         tables.insert(1, unseen_table(cell, unseen))
-    title = f"Tile sizes, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
-    label = f"{cell.split.capitalize()} split, {cell.chip}"
+    title = f"{TASK_NAMES[cell.task]}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
+    label = f"{TASK_NAMES[cell.task]}, {cell.split}, {cell.chip}"
     shown = tuple(table for table in tables if table.rows)
     return Section(cell.name, title, label, tuple(p for p in (_findings(cell), leak) if p), (figure,), shown)
 
@@ -62,12 +73,19 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence) -> Section:
 def _findings(cell: Cell) -> str:
     """What the numbers say, in words that follow from them."""
     parts = []
+    error, tau = MEASURES[cell.task]
     for model in cell.models:
-        found = averages(cell, model)
-        if "ape_mean" in found and "tau_mean" in found:
-            parts.append(f"{model}: APE {found['ape_mean']:.1f}%, τ {found['tau_mean']:.2f}")
-    over = f"Geometric mean of the APE and mean of τ over {len(cell.programs)} test programs."
+        means = [measure.mean(cell.over_programs(model, measure.metric)) for measure in (error, tau)]
+        if means[0] is not None and means[1] is not None:
+            parts.append(f"{model}: {_NAMES[cell.task]} {means[0]:.1f}%, τ {means[1]:.2f}")
+    which = "" if cell.task == "tile" else ", kernels from 5 µs"
+    count = len(cell.programs)
+    over = f"Geometric mean of the {_NAMES[cell.task]} and mean of τ over {count} test programs{which}."
     return f"{over} {'; '.join(parts)}."
+
+
+def _plain(title: str) -> str:
+    return title.replace(" (%)", "")
 
 
 def _audit_of(cell: Cell, audits: Sequence[Audit]) -> Audit | None:

@@ -9,9 +9,9 @@ from os import PathLike
 import numpy as np
 
 from costbench.errors import DataError
-from costbench.metrics.rows import MetricRow, read_rows
+from costbench.metrics.rows import MAIN, MetricRow, read_rows
 
-MODELS = ("learned", "analytical", "iterations", "random")
+MODELS = ("learned", "hybrid", "analytical", "iterations", "random")
 """In the order in which tables and figures show them."""
 BEST = "best"
 """Under this name stands what depends on no model: how many kernels there are, their best runtime."""
@@ -19,13 +19,16 @@ ALL, UNSEEN = "all", "unseen"
 KINDS = ("contraction", "reduction", "elementwise", "data movement")
 """Groups of a program's kernels: all, those that training has not seen, those of a kind."""
 
+TASKS = {"tile": 0, "fusion": 1}
+"""In the order in which reports show them."""
+
 Scores = Mapping[tuple[str, str, str], float]
 """(model, metric, program) -> mean over seeds."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """All results of one task, split and chip over one group of the programs' kernels.
+    """All results of one task, split, chip and variant over one group of the programs' kernels.
 
     Attributes:
         task: the compiler's decision.
@@ -35,6 +38,7 @@ class Cell:
         scores: mean over seeds by model, metric and program.
         seeds: seeds of each model.
         kernels: the group: `all`, `unseen` or a kind.
+        variant: `main`, or the ablation that the models are variants for.
     """
 
     task: str
@@ -44,6 +48,7 @@ class Cell:
     scores: Scores
     seeds: Mapping[str, tuple[int, ...]]
     kernels: str = ALL
+    variant: str = MAIN
 
     @property
     def name(self) -> str:
@@ -71,13 +76,15 @@ class Results:
     """All cells of a file of rows, and the identities that the rows agree on.
 
     Attributes:
-        cells: over all kernels, sorted by task, split (random before manual) and chip.
+        cells: main results over all kernels, sorted by task, split (random before manual) and chip.
         parts: over other groups of kernels.
+        variants: of ablations, over all kernels, sorted likewise.
         rows: the rows themselves, sorted.
     """
 
     cells: tuple[Cell, ...]
     parts: tuple[Cell, ...]
+    variants: tuple[Cell, ...]
     rows: tuple[MetricRow, ...]
 
     def part(self, cell: Cell, kernels: str) -> Cell | None:
@@ -86,28 +93,38 @@ class Results:
         found = (part for part in self.parts if (part.task, part.split, part.chip, part.kernels) == key)
         return cell if kernels == cell.kernels else next(found, None)
 
+    def cell(self, task: str, split: str, chip: str, variant: str = MAIN) -> Cell | None:
+        """Results of a variant over all kernels, or None where there are none."""
+        key = (task, split, chip, variant)
+        found = (c for c in (*self.cells, *self.variants) if (c.task, c.split, c.chip, c.variant) == key)
+        return next(found, None)
+
     def identities(self, field: str) -> tuple[str, ...]:
         """Distinct values of `params_digest`, `data_digest` or `git_revision`, sorted."""
         return tuple(sorted({str(getattr(row, field)) for row in self.rows}))
 
 
-def load_results(path: str | PathLike[str]) -> Results:
-    """The results in a file of rows.
+def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Results:
+    """The results in a file of rows, or in several.
 
     Raises:
-        DataError: for a file that is missing, malformed (see `read_rows`) or empty, or a program that is
-            listed under two applications.
+        DataError: for a file that is missing or malformed (see `read_rows`), if there are no rows, or for a
+            program that is listed under two applications.
     """
-    rows = read_rows(path)
+    rows = tuple(sorted(row for one in (path, *more) for row in read_rows(one)))
     if not rows:
         raise DataError("no result rows", where=path, expected="rows written by the stage `evaluate`")
-    groups: dict[tuple[str, str, str, str], list[MetricRow]] = {}
+    groups: dict[tuple[str, str, str, str, str], list[MetricRow]] = {}
     for row in rows:
-        groups.setdefault((row.task, row.split, row.chip, row.kernels), []).append(row)
-    ordered = sorted(groups, key=lambda key: (key[0], key[1] != "random", *key[1:]))
+        groups.setdefault((row.task, row.split, row.chip, row.kernels, row.variant), []).append(row)
+    ordered = sorted(groups, key=lambda key: (TASKS.get(key[0], len(TASKS)), key[1] != "random", *key))
     found = [_cell(groups[key], path) for key in ordered]
-    cells = tuple(cell for cell in found if cell.kernels == ALL)
-    return Results(cells, tuple(cell for cell in found if cell.kernels != ALL), rows)
+    return Results(
+        tuple(cell for cell in found if cell.kernels == ALL and cell.variant == MAIN),
+        tuple(cell for cell in found if cell.kernels != ALL and cell.variant == MAIN),
+        tuple(cell for cell in found if cell.kernels == ALL and cell.variant != MAIN),
+        rows,
+    )
 
 
 def _cell(own: Sequence[MetricRow], path: str | PathLike[str]) -> Cell:
@@ -132,4 +149,5 @@ def _cell(own: Sequence[MetricRow], path: str | PathLike[str]) -> Cell:
         scores={key: float(np.mean(several)) for key, several in values.items()},
         seeds={model: tuple(sorted(several)) for model, several in seeds.items()},
         kernels=own[0].kernels,
+        variant=own[0].variant,
     )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.experiments.identity import git_revision, identify, read_identity
+from costbench.experiments.spec import MAIN, experiment_names
 from costbench.experiments.tracking import Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import load_section
+from costbench.params import load_section, load_yaml
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
+from costbench.reports.results import TASKS
+from costbench.reports.settings_tables import Settings
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/report"
@@ -22,11 +26,11 @@ class ReportParams:
 
     Attributes:
         seed: of the bootstrap over programs.
-        curve: metric of the training histories that is drawn.
+        curves: task -> metric of its training histories that is drawn.
     """
 
     seed: int
-    curve: str
+    curves: Mapping[str, str]
 
 
 def run(params: Path) -> None:
@@ -37,22 +41,37 @@ def run(params: Path) -> None:
     """
     workspace = load_workspace(params)
     section = load_section(params, "report", ReportParams)
-    evaluated = read_identity(workspace.stage("evaluate"))
-    split, train = workspace.stage("split"), workspace.stage("train")
+    split, train, evaluated = (workspace.stage(name) for name in ("split", "train", "evaluate"))
+    names = experiment_names(params)
+    before = [read_identity(evaluated / name) for name in names]
     inputs = ReportInputs(
-        rows=workspace.stage("evaluate") / "rows.jsonl",
+        rows=tuple(evaluated / name / "rows.jsonl" for name in names),
         audits=split / "leakage.json",
         counts=split / "counts.json",
         card=split / "card.json",
-        histories={path.parent.name: path for path in sorted(train.glob("*/history.csv"))},
-        curve=section.curve,
+        histories={
+            path.parent.name: path
+            for name in names
+            for path in sorted((train / name).glob(f"*-{MAIN}-s*/history.csv"))
+        },
+        curves=section.curves,
+        scatter=tuple(evaluated / name / "scatter.json" for name in names),
+        settings=_settings(params),
         provenance={"profile": workspace.name, "random stream of the intervals": f"seed {section.seed}"},
     )
     written = write_report(inputs, workspace.reports, section.seed)
-    identity = identify(section, evaluated.data_digest, evaluated)
+    identity = identify(section, before[0].data_digest, *before)
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
     _track(workspace, provenance, written)
     _log.info("%s", written.page)
+
+
+def _settings(params: Path) -> Settings:
+    """Section `train`, as the tables of hyper-parameters want it."""
+    train = load_yaml(params).get("train")
+    tasks = {name: train[name] for name in TASKS if name in train} if isinstance(train, Mapping) else {}
+    tuned = {name: {"section train": settings} for name, settings in tasks.items()}
+    return {"train": {"model": tasks.get("tile")}, "tuned": tuned}
 
 
 def _track(workspace: Workspace, provenance: Provenance, written: ReportFiles) -> None:
@@ -60,4 +79,4 @@ def _track(workspace: Workspace, provenance: Provenance, written: ReportFiles) -
         tracked.log_metrics(written.headline)
         for name in ("tables", "figures"):
             tracked.log_folder(workspace.reports / name)
-        tracked.log_files([written.page, written.summary], "report")
+        tracked.log_files([written.page, written.summary, *written.claims], "report")

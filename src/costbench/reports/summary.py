@@ -3,9 +3,12 @@
 Averages are over test programs, each counting once, after averaging over seeds:
 
 - `ape_mean`: geometric mean, as in lpm2021's tables, values below 0.05% counting as 0.05%;
-  `ape_arithmetic_mean` and `ape_median` of the plain values; `ape_floored`, how many were raised.
+  `ape_arithmetic_mean` and `ape_median` of the plain values; `ape_floored`, how many were raised;
+  `ape_std`, their standard deviation (n - 1 in it). In the same way `mape`, `mape_ge5us` and
+  `mape_lt5us` of the fusion task: over all kernels, those of at least 5 us and those below.
 - `tau_mean`: arithmetic mean (a correlation may be negative, and then has no geometric mean);
-  `tau_geometric_mean`, as the paper prints it, where all are positive; `tau_median`.
+  `tau_geometric_mean`, as the paper prints it, where all are positive; `tau_median`; `tau_std`; in
+  the same way `tau_ge5us` and `tau_lt5us`.
 - every other metric of the rows: `<metric>_mean` and `<metric>_median`;
 - `unseen_<name>`, for the means and medians of APE and tau: without kernels that training has seen.
 """
@@ -17,28 +20,45 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
+from costbench.reports.measures import ALL_FUSION_KERNELS, MEASURES, SHORT_KERNELS
 from costbench.reports.results import UNSEEN, Cell, Results
 
 _UNSEEN_METRICS = ("ape_mean", "ape_median", "tau_mean", "tau_median")
-APE = "tile_size_ape"
-TAU = "kendall_tau"
+_KNOWN = {
+    "tile": MEASURES["tile"],
+    "fusion": (*MEASURES["fusion"], *SHORT_KERNELS, *ALL_FUSION_KERNELS),
+}
+_ERROR_KINDS = {
+    "mean": "geometric_mean",
+    "arithmetic_mean": "mean",
+    "median": "median",
+    "std": "standard_deviation",
+}
+_TAU_KINDS = {
+    "mean": "mean",
+    "median": "median",
+    "geometric_mean": "geometric_mean",
+    "std": "standard_deviation",
+}
 
 
 def averages(cell: Cell, model: str) -> dict[str, float]:
     """Headline numbers of one model in one cell, by name as in the module's description."""
     found: dict[str, float] = {}
-    ape, tau = cell.over_programs(model, APE), cell.over_programs(model, TAU)
-    if ape:
-        found["ape_mean"] = geometric_mean(ape, APE_FLOOR_PERCENT)
-        found["ape_arithmetic_mean"] = float(np.mean(ape))
-        found["ape_median"] = float(np.median(ape))
-        found["ape_floored"] = float(sum(value < APE_FLOOR_PERCENT for value in ape))
-    if tau:
-        found["tau_mean"] = float(np.mean(tau))
-        found["tau_median"] = float(np.median(tau))
-        found["tau_geometric_mean"] = geometric_mean(tau)
-    for metric in sorted({m for name, m, _ in cell.scores if name == model} - {APE, TAU}):
+    known = _KNOWN.get(cell.task, MEASURES["tile"])
+    for measure in known:
+        values = cell.over_programs(model, measure.metric)
+        if not values:
+            continue
+        kinds = _ERROR_KINDS if measure.printed == "error" else _TAU_KINDS
+        for suffix, kind in kinds.items():
+            average = measure.average(kind, values)
+            if average is not None:
+                found[f"{measure.short}_{suffix}"] = average
+        if measure.printed == "error":
+            found[f"{measure.short}_floored"] = float(sum(value < measure.floor for value in values))
+    others = {metric for name, metric, _ in cell.scores if name == model} - {m.metric for m in known}
+    for metric in sorted(others):
         values = cell.over_programs(model, metric)
         found[f"{metric}_mean"] = float(np.mean(values))
         found[f"{metric}_median"] = float(np.median(values))
@@ -58,8 +78,8 @@ def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(flat.items()))
 
 
-HEADLINE_MODELS = ("learned", "analytical")
-HEADLINE_METRICS = ("ape_mean", "tau_mean")
+HEADLINE_MODELS = ("learned", "hybrid", "analytical")
+HEADLINE_METRICS = ("ape_mean", "tau_mean", "mape_ge5us_mean", "tau_ge5us_mean")
 Headlines = dict[str, dict[str, dict[str, dict[str, dict[str, float]]]]]
 
 

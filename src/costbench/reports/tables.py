@@ -44,6 +44,7 @@ class Table:
         rows: one value a column.
         summary_rows: how many of the last rows are averages, set off by a rule.
         notes: sentences below it.
+        unranked_rows: how many of the last rows are no contest (a spread is neither good nor bad).
     """
 
     name: str
@@ -52,6 +53,7 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
     summary_rows: int = 0
     notes: tuple[str, ...] = ()
+    unranked_rows: int = 0
 
     def text(self, row: int, column: int) -> str:
         """A cell as people read it."""
@@ -76,6 +78,8 @@ class Table:
         """Whether the cell is the best (or an equal best, as printed) of those it competes with."""
         contest, better = self.columns[column].contest, self.columns[column].better
         value = self.rows[row][column]
+        if row >= len(self.rows) - self.unranked_rows:
+            return False
         if not contest or not better or not isinstance(value, float | int):
             return False
         rivals = [index for index, other in enumerate(self.columns) if other.contest == contest]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
+from costbench.reports.measures import APE, TAU
 from costbench.reports.results import BEST, Cell
-from costbench.reports.summary import APE, TAU
 from costbench.reports.tables import Column, Table, Value
 
 _MODELS = ("learned", "analytical")

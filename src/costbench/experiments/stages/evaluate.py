@@ -13,7 +13,7 @@ from costbench.datasets.splits import Split, read_split
 from costbench.datasets.validation import common_fingerprints
 from costbench.errors import choose
 from costbench.experiments.evaluation import ALL_KERNELS, BEST
-from costbench.experiments.experiment import MAIN, Experiment, load_experiment, selected
+from costbench.experiments.experiment import Experiment, load_experiment
 from costbench.experiments.fusion_programs import evaluate_fusions
 from costbench.experiments.identity import (
     StageIdentity,
@@ -23,7 +23,7 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.program_evaluation import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
-from costbench.experiments.spec import Cell
+from costbench.experiments.spec import MAIN, Cell, selected
 from costbench.experiments.tile_programs import evaluate_tiles
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
@@ -84,8 +84,8 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     write_rows(folder / ROWS_FILE, rows)
     points = [
         {
-            "task": cell.task, "split": cell.split, "chip": cell.chip, "program": task.program,
-            "model": one.model, "predicted_ns": list(one.predicted_ns), "measured_ns": list(one.measured_ns),
+            "task": cell.task, "split": cell.split, "chip": cell.chip, "model": one.model,
+            "predicted_ns": list(one.predicted_ns), "measured_ns": list(one.measured_ns),
         }
         for name, (cell, task) in tasks.items()
         for one in results[name].scatter

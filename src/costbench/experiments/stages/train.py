@@ -11,7 +11,7 @@ from pathlib import Path
 
 from costbench import rng
 from costbench.datasets.splits import Split, read_split
-from costbench.experiments.experiment import Experiment, load_experiment, selected
+from costbench.experiments.experiment import Experiment, load_experiment
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -20,7 +20,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.spec import Cell
+from costbench.experiments.spec import Cell, selected
 from costbench.experiments.stages.entry import start_logging
 from costbench.experiments.tracking import Provenance, prepare, tracking_uri
 from costbench.experiments.training_run import CellResult, CellTask, Tracking, train_cell

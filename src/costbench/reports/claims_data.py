@@ -1,0 +1,127 @@
+"""What the papers claim about the accuracy of models, as data: which rows decide, in whose favour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from costbench.metrics.rows import MAIN
+from costbench.params import load_section
+
+_FILE = Path(__file__).parent / "papers" / "claims.yaml"
+
+Direction = Literal["left_better", "right_better", "no_difference", "magnitude"]
+Statistic = Literal["geometric_mean", "mean", "median", "standard_deviation", "share_of_programs", "worst"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """Whose rows: a model, its variant, and where it was tested."""
+
+    model: str = "learned"
+    variant: str = MAIN
+    split: str = "random"
+    chip: str = "tpu_v2"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of a paper that rows can support or contradict.
+
+    Attributes:
+        id: `<paper>.<name>`.
+        where: table or section.
+        statement: in our words.
+        task: `tile` or `fusion`.
+        metric: of the rows.
+        direction: which side the paper sees ahead; `magnitude`: how large both sides are.
+        paper_effect: the claimed side's lead as printed (the left one's for `no_difference`), a range where
+            several pairs meet, None without a number.
+        left: one or more sides, or none where rows cannot decide.
+        right: what they are compared with.
+        pairing: `all`: each of the left meets each of the right; `each`: first meets first, and so on.
+        statistic: over test programs, before the difference is taken.
+        unit: of the effect.
+        needs: what is missing to decide it, where that is no rows.
+    """
+
+    id: str
+    where: str
+    statement: str
+    task: Literal["tile", "fusion"]
+    metric: str
+    direction: Direction
+    paper_effect: float | tuple[float, float] | None
+    left: tuple[Side, ...] = (Side(),)
+    right: tuple[Side, ...] = (Side(),)
+    pairing: Literal["all", "each"] = "all"
+    statistic: Statistic = "geometric_mean"
+    unit: str = "points"
+    needs: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.needs) == bool(self.left and self.right):
+            raise ValueError(f"{self.id}: give both sides, or say what is needed")
+        if self.pairing == "each" and len(self.left) != len(self.right):
+            raise ValueError(f"{self.id}: {len(self.left)} sides cannot meet {len(self.right)} one by one")
+        if self.direction == "magnitude" and self.statistic != "worst":
+            raise ValueError(f"{self.id}: a magnitude is that of the worst program")
+        if self.direction == "magnitude" and self.paper_effect is None:
+            raise ValueError(f"{self.id}: a magnitude needs a paper_effect")
+        if not self.id.startswith(("lpm2020.", "lpm2021.")):
+            raise ValueError(f"{self.id}: must start with the paper")
+
+    @property
+    def paper(self) -> str:
+        """Short id of the paper."""
+        return self.id.partition(".")[0]
+
+    @property
+    def pairs(self) -> tuple[tuple[Side, Side], ...]:
+        """Who meets whom."""
+        if self.pairing == "each":
+            return tuple(zip(self.left, self.right, strict=True))
+        return tuple((left, right) for left in self.left for right in self.right)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """All sides, each once, left ones first."""
+        return tuple(dict.fromkeys((*self.left, *self.right)))
+
+    @property
+    def sign(self) -> float:
+        """+1 where more of the metric is better, -1 where less is."""
+        return 1.0 if self.metric.startswith("kendall_tau") else -1.0
+
+
+@dataclass(frozen=True)
+class Claims:
+    """All of them, in the order of reports."""
+
+    claims: tuple[Claim, ...]
+
+    def __post_init__(self) -> None:
+        names = [claim.id for claim in self.claims]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is there twice")
+
+
+def load_claims() -> tuple[Claim, ...]:
+    """The claims of lpm2021 and lpm2020 about accuracy.
+
+    Raises:
+        ParamsError: if the data file of the package is broken.
+    """
+    return load_section(_FILE, "accuracy", Claims).claims
+
+
+def margins(claims: tuple[Claim, ...]) -> dict[tuple[str, str], float]:
+    """(task, unit) -> the largest difference that the papers still call none."""
+    found: dict[tuple[str, str], float] = {}
+    for claim in claims:
+        if claim.direction == "no_difference" and isinstance(claim.paper_effect, float):
+            key = (claim.task, claim.unit)
+            found[key] = max(found.get(key, 0.0), abs(claim.paper_effect))
+    return found

@@ -1,0 +1,64 @@
+"""The papers' claims as data: complete, consistent, and refused where they make no sense."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from costbench.reports.claims_data import Claim, Claims, Side, load_claims, margins
+
+CLAIM = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
+
+
+def test_claims_of_both_papers_are_there_and_name_what_they_compare() -> None:
+    claims = {claim.id: claim for claim in load_claims()}
+    assert {claim.paper for claim in claims.values()} == {"lpm2021", "lpm2020"}
+    assert len(claims) == 47
+    for claim in claims.values():
+        assert claim.needs or all(left != right for left, right in claim.pairs)
+    loss = claims["lpm2021.rank_vs_mse_tile"]
+    assert (loss.left, loss.right) == ((Side(variant="vanilla"),), (Side(variant="mse"),))
+    assert loss.paper_effect == 10.9
+    shifted = claims["lpm2021.shift_costs_tile"]
+    assert (shifted.left, shifted.right) == ((Side(),), (Side(split="manual"),))
+
+
+def test_margins_are_the_largest_differences_called_none() -> None:
+    # Tile: 0.1, 0.0, -0.4, 0.9. Fusion: 0.4, 0.8, -0.5.
+    assert margins(load_claims()) == {("tile", "points"): 0.9, ("fusion", "points"): 0.8}
+
+
+def test_pairs_meet_all_or_one_by_one() -> None:
+    a, b, c, d = (Side(variant=name) for name in "abcd")
+    every = replace(CLAIM, left=(a, b), right=(c, d))
+    assert every.pairs == ((a, c), (a, d), (b, c), (b, d))
+    assert replace(every, pairing="each").pairs == ((a, c), (b, d))
+    assert replace(every, right=(a,)).sides == (a, b)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"left": ()}, "give both sides"),
+        ({"needs": "something"}, "say what is needed"),
+        ({"pairing": "each", "right": (Side(), Side(model="analytical"))}, "one by one"),
+        ({"direction": "magnitude"}, "worst program"),
+        ({"direction": "magnitude", "statistic": "worst", "paper_effect": None}, "paper_effect"),
+        ({"id": "other.x"}, "start with the paper"),
+    ],
+)
+def test_claims_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CLAIM, **changes)  # type: ignore[arg-type]
+
+
+def test_a_claim_is_there_once() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        Claims((CLAIM, CLAIM))
+
+
+def test_more_is_better_for_correlations_only() -> None:
+    assert CLAIM.sign == -1.0
+    assert replace(CLAIM, metric="kendall_tau_ge5us").sign == 1.0
+    assert replace(CLAIM, metric="mape_ge5us").sign == -1.0
