@@ -28,7 +28,7 @@ def test_verdicts_are_counted_and_the_rule_is_told() -> None:
     assert "0.9 points (tile)" in section.paragraphs[2]
     evaluated, missing = section.tables
     assert [row[0] for row in evaluated.rows] == [finding.claim.id for finding in FINDINGS[:2]]
-    assert evaluated.rows[0][3:8] == ("better", "10.9", 3.25, 1.5, 5.0)
+    assert evaluated.rows[0][2:8] == ("holds", "better", "10.9", 3.25, 1.5, 5.0)
     assert missing.rows[0][3] == "fusion/random/tpu_v2/x"
 
 
@@ -61,4 +61,4 @@ def test_files_are_the_same_for_the_same_findings(tmp_path: Path) -> None:
 
 def test_a_verdict_is_shown_as_found() -> None:
     table = claims_section([replace(FINDINGS[0], verdict=CANNOT_TELL)]).tables[0]
-    assert table.rows[0][-1] == "cannot tell"
+    assert table.rows[0][2] == "cannot tell"

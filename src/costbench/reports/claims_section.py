@@ -36,7 +36,7 @@ _DIRECTIONS = {
 _COLUMNS = (
     Column("id", "Claim"),
     Column("statement", "In words"),
-    Column("where", "Printed in"),
+    Column("verdict", "Verdict"),
     Column("claim", "claimed", "Paper"),
     Column("paper_effect", "effect", "Paper"),
     Column("effect", "effect", "Ours", 2),
@@ -46,7 +46,7 @@ _COLUMNS = (
     Column("statistic", "Over programs"),
     Column("n", "Programs", count=True),
     Column("seeds", "Seeds", count=True),
-    Column("verdict", "Verdict"),
+    Column("where", "Printed in"),
 )
 
 
@@ -79,9 +79,9 @@ def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
         "A claim holds if the whole interval lies above zero (a share of programs: above one half), does not "
         "hold if it lies below, and else cannot be told. A claim of no difference holds if the interval lies "
         f"within the margin, the largest difference that the papers still call none: {said}. That every "
-        "model has a bad program holds if the interval of the best worst program lies above the least that "
-        f"the paper prints. Fewer than {MIN_PROGRAMS} test programs cannot tell. With one training seed, the "
-        "interval knows nothing of how training runs differ.",
+        "model has a bad program holds if the interval of the smallest of the models' worst errors lies "
+        f"above the least that the paper prints. Fewer than {MIN_PROGRAMS} test programs cannot tell. With "
+        "one training seed, the interval knows nothing of how training runs differ.",
     )
 
 
@@ -95,14 +95,14 @@ def _evaluated_table(findings: Sequence[Finding]) -> Table:
             (
                 claim.id,
                 claim.statement,
-                f"{claim.paper}, {claim.where}",
+                one.verdict,
                 _DIRECTIONS[claim.direction],
                 _printed(claim.paper_effect),
                 *(one.effect, one.low, one.high),
                 claim.unit,
                 _STATISTICS[claim.statistic],
                 *(one.n, one.seeds),
-                one.verdict,
+                f"{claim.paper}, {claim.where}",
             )
         )
     return Table("claims", "Claims of the papers, decided on our results", _COLUMNS, tuple(rows))
