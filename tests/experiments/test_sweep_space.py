@@ -132,7 +132,7 @@ def test_values_lie_in_their_ranges_and_do_not_depend_on_the_order(seed: int) ->
 @pytest.mark.parametrize("task", ["tile", "fusion"])
 def test_spaces_of_the_profiles(repository: Path, profile: str, task: str) -> None:
     section = load_section(repository / profile, "sweep", SweepParams)
-    space = resolve(section.space[task], section.model, profile, "sweep.space")
+    space = resolve(section.space[task], section.model[task], profile, "sweep.space")
     assert set(space.ranges["net.encoder"].choices or ()) <= set(ENCODERS)
     assert set(space.ranges["net.reduction"].choices or ()) <= set(REDUCTIONS)
     assert "optimizer.learning_rate" in space.ranges
