@@ -96,7 +96,8 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
     Args:
         params: the parameter file.
         name: of the entry.
-        swept: folder of a sweep whose best values variants are changes to; None for section `train` as it is.
+        swept: folder of a sweep whose best values variants are changes to, where it swept the task; None for
+            section `train` as it is.
 
     Raises:
         ParamsError: naming the key, if there is none, or what it says is unknown, missing or impossible.
@@ -112,7 +113,7 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
     grid = parse(Grid, entry, where=params, field=field)
     train = _mapping(sections.get("train"), params, "train", "settings by task")
     base = _mapping(train.get(grid.task), params, f"train.{grid.task}", "settings of the task")
-    if swept is not None:
+    if swept is not None and best_path(swept, grid.task).exists():
         base = merged(base, read_best(best_path(swept, grid.task)))
     variants = {}
     for variant, change in changes.items():

@@ -98,7 +98,7 @@ def _marks(axes: Axes, task: str, panel: _Panel) -> None:
     """Where the papers say how their data lie."""
     marks = {
         ("fusion", "runtime_ns"): (FAST_NS, "5 µs: half of the\npapers' kernels lie below"),
-        ("fusion", "nodes_per_kernel"): (41, "41: the papers' mean"),
+        ("fusion", "nodes_per_kernel"): (41, "41: the\npapers' mean"),
         ("tile", "tile_space_size"): (500_000, "500,000:\nthe papers'\nlargest"),
     }
     if (task, panel.quantity) in marks:
@@ -125,7 +125,7 @@ def _log_axis(axes: Axes, times: bool) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
     show: Callable[[float, int], str] = (lambda v, _: _time(v)) if times else (lambda v, _: f"{v:,.0f}")
     axes.xaxis.set_major_formatter(FuncFormatter(show))
-    axes.tick_params(axis="x", labelsize=8, labelrotation=35 if decades > 6 and not times else 0)
+    axes.tick_params(axis="x", labelsize=8, labelrotation=35 if decades > 6 else 0)
 
 
 def _time(nanoseconds: float) -> str:

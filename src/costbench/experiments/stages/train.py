@@ -74,6 +74,8 @@ def run(params: Path, experiment: str | None = None) -> None:
     workspace = load_workspace(params)
     section = load_section(params, "train", TrainParams)
     swept = workspace.root / section.best if section.best else None
+    if swept is not None:
+        read_identity(swept)
     for name in selected(params, experiment):
         _train_experiment(load_experiment(params, name, swept), section, workspace)
 
