@@ -113,3 +113,11 @@ def test_a_full_disk_is_one_error(tmp_path: Path) -> None:
     done = costbench(["collect", "--folder", "/dev/full/x", "mlp"], tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_an_unknown_experiment_is_one_error(command: str, repository: Path, tmp_path: Path) -> None:
+    params = repository / "profiles" / "smoke" / "params.yaml"
+    line = one_error(costbench([command, "--params", params, "--experiment", "none-such"], tmp_path))
+    assert "no experiment 'none-such'" in line
+    assert "main-tile, main-fusion" in line

@@ -39,6 +39,9 @@ Params = Annotated[
     Path,
     typer.Option("--params", "-p", help="Parameter file of a profile, such as profiles/smoke/params.yaml."),
 ]
+ExperimentName = Annotated[
+    str | None, typer.Option("--experiment", help="Entry of section `experiments`; all of them if left out.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
 _PIPE_WIDTH = 130
 _PIPELINE = "Stages of the pipeline"
@@ -205,22 +208,22 @@ def sweep(
 
 
 @app.command(rich_help_panel=_PIPELINE)
-def train(params: Params = Path("params.yaml")) -> None:
-    """Train the learned cost model, one cell per task, split, chip and seed.
+def train(params: Params = Path("params.yaml"), experiment: ExperimentName = None) -> None:
+    """Train the learned cost models of experiments, one cell per split, chip, variant and seed.
 
     Finished cells are kept: after a kill, the next run trains what is missing.
     """
     from costbench.experiments.stages.train import run
 
-    _stage(run, params)
+    _stage(lambda path: run(path, experiment), params)
 
 
 @app.command(rich_help_panel=_PIPELINE)
-def evaluate(params: Params = Path("params.yaml")) -> None:
-    """Let every cost model rank the test programs' tile sizes and compare with the measurements."""
+def evaluate(params: Params = Path("params.yaml"), experiment: ExperimentName = None) -> None:
+    """Let the cost models of experiments rank tile sizes or predict runtimes, on the test programs."""
     from costbench.experiments.stages.evaluate import run
 
-    _stage(run, params)
+    _stage(lambda path: run(path, experiment), params)
 
 
 @app.command(rich_help_panel=_PIPELINE)
