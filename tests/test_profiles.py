@@ -18,6 +18,10 @@ def stages(dvc_file: Path) -> dict[str, Any]:
     return {name: stage for name, stage in loaded.items() if name != "collect"}
 
 
+def without_experiments(params: dict[str, object]) -> dict[str, object]:
+    return {name: section for name, section in params.items() if name != "experiments"}
+
+
 def key_paths(value: object, prefix: str = "") -> set[str]:
     if not isinstance(value, dict):
         return {prefix}
@@ -36,7 +40,30 @@ def test_every_profile_sets_the_same_parameters(repository: Path, name: str) -> 
     ours, default = (
         load_yaml(folder / "params.yaml") for folder in (repository / "profiles" / name, repository)
     )
-    assert key_paths(ours) == key_paths(default)
+    assert key_paths(without_experiments(ours)) == key_paths(without_experiments(default))
+
+
+def test_experiments_are_those_of_the_default_profile(repository: Path) -> None:
+    """All of them in `paper`; in `smoke` some, with some of their variants."""
+    smoke, paper, default = (
+        key_paths(load_yaml(folder / "params.yaml")["experiments"])
+        for folder in (repository / "profiles" / "smoke", repository / "profiles" / "paper", repository)
+    )
+    assert paper == default
+    assert smoke < default
+
+
+@pytest.mark.parametrize("name", ["", "profiles/smoke", "profiles/paper"])
+def test_experiments_of_one_table_have_one_budget(repository: Path, name: str) -> None:
+    """Those with settings of their own share them, task by task: rows of a table can be compared."""
+    experiments: Any = load_yaml(repository / name / "params.yaml")["experiments"]
+    for task in ("tile", "fusion"):
+        short = [one["settings"] for one in experiments.values() if one["task"] == task and one["settings"]]
+        assert short, f"{name}: no short experiments of {task}"
+        assert all(settings == short[0] for settings in short)
+        for one in experiments.values():
+            names = {key for variant in one["variants"].values() for key in variant}
+            assert not names & {"epochs", "patience", "validation"}
 
 
 def test_profiles_share_no_output_folder(repository: Path) -> None:

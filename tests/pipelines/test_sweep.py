@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -118,23 +119,26 @@ def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     assert {int(row.split(",")[0]) for row in rows} >= set(range(TRIALS + 2))
 
 
-def test_training_takes_the_best_values(workplace: Path) -> None:
-    main = {"main-tile": {"splits": ["random"]}}
-    train_best = {**TINY["train"], "best": "out/smoke/sweep"}
-    write_profile(workplace, "smoke", {**TINY, "train": train_best, "experiments": main})
-    command = [sys.executable, "pipelines/train.py", "--params", PARAMS, "--experiment", "main-tile"]
-    done = call(workplace, command)
-    assert done.returncode == 0, done.stderr
-    best: Any = load_yaml(workplace / "out" / "smoke" / "sweep" / "tile.yaml")
-    model: Any = read_json(
-        workplace / "out" / "smoke" / "train" / "main-tile" / "tile-random-tpu_v2-main-s0" / "model.json"
-    )
+def test_training_takes_the_best_values(smoke: Path) -> None:
+    out = smoke / "out" / "smoke"
+    best: Any = load_yaml(out / "sweep" / "tile.yaml")
+    model: Any = read_json(out / "train" / "tuned-tile" / "tile-random-tpu_v2-tuned-s0" / "model.json")
     assert model["net"]["hidden"] == best["model"]["net"]["hidden"] != 8
     assert model["net"]["opcode_embedding"] == 4
+    other: Any = read_json(out / "train" / "main-tile" / "tile-random-tpu_v2-main-s0" / "model.json")
+    assert other["net"]["hidden"] == 8
+
+
+def test_another_sweep_trains_anew_what_follows_it_alone(workplace: Path) -> None:
+    write_profile(workplace, "smoke", {**TINY, "sweep": {**TINY["sweep"], "seed": 1}})
+    done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
+    assert done.returncode == 0, done.stderr
+    running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
+    assert running == ["sweep", "train@tuned-tile", "evaluate@tuned-tile", "report"]
 
 
 def test_a_sweep_that_has_not_run_is_one_error(workplace: Path) -> None:
-    changes = {**TINY, "train": {**TINY["train"], "best": "out/smoke/nowhere"}}
-    params = workplace / write_profile(workplace, "smoke", changes)
-    with pytest.raises(DataError, match=r"nowhere/identity\.json: not there \(expected the finished stage"):
-        train.run(params)
+    params = workplace / write_profile(workplace, "smoke", TINY)
+    (workplace / "out" / "smoke" / "sweep" / "identity.json").unlink()
+    with pytest.raises(DataError, match=r"sweep/identity\.json: not there \(expected the finished stage"):
+        train.run(params, "tuned-tile")

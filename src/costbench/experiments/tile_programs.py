@@ -46,7 +46,7 @@ def _models(task: ProgramTask, architecture: Architecture) -> dict[ModelKey, Pre
         from costbench.models.checkpoint import load_checkpoint
 
         for one in task.checkpoints:
-            found["learned", one.variant, one.seed] = load_checkpoint(one.folder).predict
+            found[one.model, one.variant, one.seed] = load_checkpoint(one.folder).predict
     for name in task.models:
         for seed, predict in choose(COST_MODELS, name, "cost model")(sources).items():
             found[name, MAIN, seed] = predict
