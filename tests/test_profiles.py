@@ -59,8 +59,8 @@ def test_experiments_of_one_table_have_one_budget(repository: Path, name: str) -
     experiments: Any = load_yaml(repository / name / "params.yaml")["experiments"]
     for task in ("tile", "fusion"):
         short = [one["settings"] for one in experiments.values() if one["task"] == task and one["settings"]]
-        assert short, f"{name}: no short experiments of {task}"
         assert all(settings == short[0] for settings in short)
+        assert short or name == "profiles/smoke"
         for one in experiments.values():
             names = {key for variant in one["variants"].values() for key in variant}
             assert not names & {"epochs", "patience", "validation"}

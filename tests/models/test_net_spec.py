@@ -23,6 +23,7 @@ from costbench.params import parse
         ("decision_features", "edge"),
         ("static_features", "late"),
         ("directed", "maybe"),
+        ("residual", "learned"),
         ("gat_heads", 0),
         ("lstm_layers", 0),
         ("lstm_width", 0),

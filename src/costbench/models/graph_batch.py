@@ -39,12 +39,14 @@ class KernelSamples:
         config_features: float32 [c, F], one row per decision (24 features of a tile size).
         runtime_ns: float64 [c], measured.
         group: the application that the kernel comes from; sampling is even over these.
+        analytical_ns: float64 [c], the analytical model's estimates; None where nobody asked it.
     """
 
     graph: KernelGraph
     config_features: FloatArray
     runtime_ns: npt.NDArray[np.float64]
     group: str
+    analytical_ns: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.config_features)
@@ -55,6 +57,9 @@ class KernelSamples:
             )
         if not (np.isfinite(self.runtime_ns).all() and (self.runtime_ns > 0).all()):
             raise DataError("a runtime is not a positive number", field="runtime_ns", expected="above zero")
+        if self.analytical_ns is not None and self.analytical_ns.shape != (count,):
+            shape = f"estimates of shape {self.analytical_ns.shape}"
+            raise DataError(shape, field="analytical_ns", expected=f"[{count}]")
 
     def __len__(self) -> int:
         return len(self.config_features)
@@ -62,7 +67,10 @@ class KernelSamples:
     def select(self, configs: IntArray) -> KernelSamples:
         """Some of the decisions, by place, on the same graph."""
         return replace(
-            self, config_features=self.config_features[configs], runtime_ns=self.runtime_ns[configs]
+            self,
+            config_features=self.config_features[configs],
+            runtime_ns=self.runtime_ns[configs],
+            analytical_ns=None if self.analytical_ns is None else self.analytical_ns[configs],
         )
 
 
@@ -133,6 +141,8 @@ class GraphBatch:
         edges: who hears whom.
         mask: bool [K, C], True for decisions, False for padding.
         runtime_ns: float64 [K, C], measured; 1 where `mask` is False.
+        log_analytical: float64 [K, C], natural logarithm of the analytical model's estimates in nanoseconds;
+            0 where `mask` is False, None where a kernel comes without them.
     """
 
     opcodes: Tensor
@@ -144,6 +154,7 @@ class GraphBatch:
     edges: Edges
     mask: Tensor
     runtime_ns: Tensor
+    log_analytical: Tensor | None = None
 
     @property
     def num_kernels(self) -> int:
@@ -163,6 +174,7 @@ class GraphBatch:
             edges=self.edges.to(place),
             mask=self.mask.to(place),
             runtime_ns=self.runtime_ns.to(place),
+            log_analytical=None if self.log_analytical is None else self.log_analytical.to(place),
         )
 
 
@@ -220,6 +232,7 @@ class Collator:
             ),
             mask=_tensor(mask),
             runtime_ns=_tensor(runtime_ns),
+            log_analytical=_log_estimates(samples, mask),
         )
 
     def _prepare(self, graph: KernelGraph) -> _PreparedGraph:
@@ -248,6 +261,22 @@ class Collator:
         runtime_ns = np.ones(mask.shape)
         runtime_ns[mask] = np.concatenate([sample.runtime_ns for sample in samples])
         return config_features, runtime_ns, mask
+
+
+def _log_estimates(samples: Sequence[KernelSamples], mask: npt.NDArray[np.bool_]) -> Tensor | None:
+    """Logarithms of the analytical estimates, [K, C]; None unless all kernels come with them.
+
+    Raises:
+        DataError: if an estimate is not a positive number.
+    """
+    found = [sample.analytical_ns for sample in samples if sample.analytical_ns is not None]
+    if len(found) < len(samples):
+        return None
+    estimates = np.ones(mask.shape)
+    estimates[mask] = np.concatenate(found)
+    if not (np.isfinite(estimates).all() and (estimates > 0.0).all()):
+        raise DataError("an estimate is not a positive number", field="analytical_ns", expected="above zero")
+    return _tensor(np.log(estimates))
 
 
 def topological_order(graph: KernelGraph) -> IntArray:

@@ -51,6 +51,8 @@ class NetSpec:
         static_features: where the four static performance features enter, if at all.
         dropout: probability of zeroing an activation of a feed-forward module in training.
         biases: whether layers have biases.
+        residual: `analytical` adds the network to the logarithm of the analytical model's estimate, so it
+            learns what that model gets wrong (a hybrid); `none` leaves everything to the network.
         gat_heads: attention heads of a GAT hop; they divide `hidden`.
         lstm_layers: layers of the LSTM reduction.
         lstm_width: width of its states; null for `hidden`.
@@ -75,6 +77,7 @@ class NetSpec:
     static_features: Literal["off", "node", "kernel"] = "off"
     dropout: float = 0.0
     biases: bool = False
+    residual: Literal["none", "analytical"] = "none"
     gat_heads: int = 4
     lstm_layers: int = 1
     lstm_width: int | None = None

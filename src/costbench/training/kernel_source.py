@@ -69,6 +69,7 @@ class KernelSource:
             config_features=tile_features(shard.tile_sizes(place)),
             runtime_ns=shard.runtime_ns(place).astype(np.float64),
             group=shard.application,
+            analytical_ns=shard.analytical_ns(place),
         )
 
 
@@ -84,6 +85,6 @@ def _num_bytes(samples: KernelSamples) -> int:
         + 3 * graph.edges.nbytes
         + graph.opcodes.nbytes
         + samples.config_features.nbytes
-        + samples.runtime_ns.nbytes
+        + 2 * samples.runtime_ns.nbytes  # and as many estimates
         + _OBJECT_BYTES
     )
