@@ -30,6 +30,7 @@ pytestmark = [
 ]
 PARAMS = Path("profiles/smoke/params.yaml")
 TRIALS = 2
+PARENT = "mlflow.parentRunId"
 
 
 def _start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
@@ -44,9 +45,16 @@ def _wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes],
     assert process.poll() is None, "over before it could be killed"
 
 
+def _studies(url: str) -> list[str]:
+    return [name for name in optuna.get_all_study_names(url) if "-tile-" in name]
+
+
 def test_it_leaves_the_best_trial_and_all_trials(smoke: Path) -> None:
     folder = smoke / "out" / "smoke" / "sweep"
-    assert {path.name for path in folder.iterdir()} == {"identity.json", "tile.csv", "tile.yaml"}
+    assert {path.name for path in folder.iterdir()} == {
+        "identity.json",
+        *(f"{task}.{suffix}" for task in ("tile", "fusion") for suffix in ("csv", "yaml")),
+    }
     best: Any = load_yaml(folder / "tile.yaml")
     rows = [line.split(",") for line in (folder / "tile.csv").read_text().splitlines()]
     (*head,) = rows[0]
@@ -56,6 +64,8 @@ def test_it_leaves_the_best_trial_and_all_trials(smoke: Path) -> None:
     assert max(complete) == best["metric"]
     (of_best,) = {row["net.hidden"] for row in trials if int(row["trial"]) == best["trial"]}
     assert int(of_best) == best["model"]["net"]["hidden"]
+    # The first trial is the model as it stands; the best one is at least as good.
+    assert (trials[0]["trial"], trials[0]["net.hidden"], trials[0]["net.encoder"]) == ("0", "32", "graphsage")
     # Nothing of a trial is left but its record.
     assert not list((smoke / "out" / "smoke" / "trials").iterdir())
 
@@ -67,13 +77,14 @@ def test_trials_are_tracked_below_their_sweep(smoke: Path) -> None:
     experiment = client.get_experiment_by_name("costbench/sweep")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
-    (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
-    trials = [run for run in runs if run is not parent]
-    assert {run.data.tags["mlflow.parentRunId"] for run in trials} == {parent.info.run_id}
-    assert {run.data.tags["costbench.trial"] for run in trials} == {str(k) for k in range(TRIALS)}
-    assert {run.data.tags["costbench.task"] for run in runs} == {"tile"}
-    assert "validation/tau" in trials[0].data.metrics
-    assert parent.data.params["seed"] == "0"
+    parents = {run.data.tags["costbench.task"]: run for run in runs if not run.data.tags.get(PARENT)}
+    assert set(parents) == {"tile", "fusion"}
+    for task, metric in (("tile", "validation/tau"), ("fusion", "validation/mape")):
+        trials = [run for run in runs if run.data.tags.get(PARENT) == parents[task].info.run_id]
+        assert {run.data.tags["costbench.trial"] for run in trials} == {str(k) for k in range(TRIALS)}
+        assert {run.data.tags["costbench.task"] for run in trials} == {task}
+        assert metric in trials[0].data.metrics
+        assert parents[task].data.params["seed"] == "0"
 
 
 def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
@@ -97,10 +108,10 @@ def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
 def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     """Two more trials on two processes; one of them gets a kill -9, and another takes its place."""
     url = f"sqlite:///{workplace / 'out' / 'smoke' / 'optuna.db'}"
-    process = _start(workplace, "--workers", "2", "--trials", str(TRIALS + 2))
+    process = _start(workplace, "--task", "tile", "--workers", "2", "--trials", str(TRIALS + 2))
 
     def owners() -> list[int]:
-        (study,) = optuna.get_all_study_names(url)
+        (study,) = _studies(url)
         running = optuna.load_study(study_name=study, storage=url).get_trials(
             states=(optuna.trial.TrialState.RUNNING,)
         )
@@ -111,7 +122,7 @@ def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     _wait_for(owners, process, 0.2)
     os.kill(owners()[0], signal.SIGKILL)
     assert process.wait(timeout=240) == 0
-    (name,) = optuna.get_all_study_names(url)
+    (name,) = _studies(url)
     states = [trial.state.name for trial in optuna.load_study(study_name=name, storage=url).trials]
     assert states.count("FAIL") == 1
     assert states.count("COMPLETE") + states.count("PRUNED") >= TRIALS + 2
