@@ -87,6 +87,8 @@ def test_shared_graph_equals_naive_batching(encoder: str, reduction: str, direct
         NetSpec(hidden=16, aggregation="sum", columns=("sum", "max", "mean")),
         NetSpec(hidden=16, aggregation="max", max_neighbors=2),
         NetSpec(hidden=16, l2_normalize=True, max_neighbors=1),
+        NetSpec(hidden=16, kernel_layers=2, module_layers=1, biases=True),
+        NetSpec(hidden=16, kernel_layers=2, reduction="per-node", decision_features="kernel"),
         NetSpec(hidden=16, biases=True, module_layers=1, reduction="per-node"),
         NetSpec(hidden=16, node_final_layers=0, encoder_layers=1, directed=False, aggregation="max"),
         NetSpec(hidden=16, encoder="gat", gat_heads=2, biases=True, module_layers=1, max_neighbors=2),

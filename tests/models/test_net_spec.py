@@ -15,6 +15,7 @@ from costbench.params import parse
         ("encoder_layers", 0),
         ("max_neighbors", 0),
         ("node_final_layers", -1),
+        ("kernel_layers", -1),
         ("module_layers", -1),
         ("dropout", 1.0),
         ("columns", []),

@@ -41,6 +41,8 @@ class NetSpec:
         opcode_embedding: width of the opcode embedding.
         encoder_layers: hops of the graph network.
         node_final_layers: feed-forward layers between graph network and reduction.
+        kernel_layers: feed-forward layers between reduction and the last linear layer; lpm2021 has none, or
+            one where features join there.
         module_layers: hidden layers added inside each feed-forward module.
         aggregation: how the messages of a node's neighbours are combined.
         directed: separate feed-forward modules for producers and consumers, or one for both.
@@ -67,6 +69,7 @@ class NetSpec:
     opcode_embedding: int = 64
     encoder_layers: int = 3
     node_final_layers: int = 3
+    kernel_layers: int = 0
     module_layers: int = 0
     aggregation: Literal["mean", "sum", "max"] = "mean"
     directed: bool = True
@@ -90,7 +93,7 @@ class NetSpec:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, must be at least 1")
-        for name in ("node_final_layers", "module_layers"):
+        for name in ("node_final_layers", "kernel_layers", "module_layers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, must not be negative")
         if not 0.0 <= self.dropout < 1.0:
