@@ -69,8 +69,10 @@ def test_trials_are_tracked_below_their_sweep(smoke: Path) -> None:
     (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     trials = [run for run in runs if run is not parent]
     assert {run.data.tags["mlflow.parentRunId"] for run in trials} == {parent.info.run_id}
-    assert {run.data.tags["costbench.trial"] for run in trials} == {str(k) for k in range(TRIALS)}
-    assert {run.data.tags["costbench.task"] for run in runs} == {"tile"}
+    assert {run.data.tags["trial"] for run in trials} == {str(k) for k in range(TRIALS)}
+    tags = {"task": "tile", "split": "random", "chip": "tpu_v2", "profile": "smoke", "experiment": "sweep"}
+    assert all(tags.items() <= run.data.tags.items() for run in runs)
+    assert all({"encoder", "reduction", "seed"} <= run.data.tags.keys() for run in trials)
     assert "validation/tau" in trials[0].data.metrics
     assert parent.data.params["seed"] == "0"
 
