@@ -148,9 +148,7 @@ def fit(
     started = time.perf_counter()
     remove_stale_temporaries(folder)
     with _quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
-        scaling = FeatureScaling.fit(
-            (train_source[index] for index in range(len(train_source))), spec.transform
-        )
+        scaling = FeatureScaling.of_extremes(train_source.extremes(), spec.transform)
         net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
         predicts = choose(LOSSES, spec.loss, "loss").predicts
         metric, larger_is_better = monitored(spec.monitor)
