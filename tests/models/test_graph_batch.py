@@ -181,3 +181,41 @@ def test_scaling_round_trip_and_its_errors() -> None:
         FeatureScaling.from_dict({"node": plain["node"]})
     with pytest.raises(DataError, match="static: is no scaler"):
         FeatureScaling.from_dict({**plain, "static": 3})
+
+
+def estimated(sample: KernelSamples) -> KernelSamples:
+    """With estimates of 1, 2, 3, ... nanoseconds."""
+    return replace(sample, analytical_ns=np.arange(1.0, len(sample) + 1.0))
+
+
+def test_estimates_are_carried_as_logarithms() -> None:
+    batch = Collator(scaling(), 20)([estimated(sample) for sample in PAIR])
+    assert batch.log_analytical is not None
+    expected = [np.log([1.0, 2.0, 3.0, 4.0, 5.0]), [0.0, np.log(2.0), 0.0, 0.0, 0.0]]
+    np.testing.assert_array_equal(batch.log_analytical.numpy(), expected)
+    moved = batch.to("cpu").log_analytical
+    assert moved is not None
+    assert torch.equal(moved, batch.log_analytical)
+
+
+def test_a_batch_has_estimates_where_all_kernels_have() -> None:
+    assert Collator(scaling(), 20)(PAIR).log_analytical is None
+    assert Collator(scaling(), 20)([estimated(PAIR[0]), PAIR[1]]).log_analytical is None
+
+
+def test_selected_decisions_keep_their_estimates() -> None:
+    chosen = estimated(PAIR[0]).select(np.array([1, 4]))
+    assert chosen.analytical_ns is not None
+    assert chosen.analytical_ns.tolist() == [2.0, 5.0]
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan, np.inf])
+def test_estimates_that_are_no_times_are_refused(wrong: float) -> None:
+    sample = replace(PAIR[1], analytical_ns=np.array([3.0, wrong]))
+    with pytest.raises(DataError, match="analytical_ns"):
+        Collator(scaling(), 20)([sample])
+
+
+def test_estimates_of_other_decisions_are_refused() -> None:
+    with pytest.raises(DataError, match="analytical_ns"):
+        replace(PAIR[0], analytical_ns=np.ones(4))

@@ -87,6 +87,8 @@ def test_samples_are_features_and_runtimes_of_the_shard(data: Path) -> None:
     expected = kernel_graph(measured.kernel, ProgramFeatureCache())
     np.testing.assert_array_equal(sample.graph.node_features, expected.node_features)
     np.testing.assert_array_equal(sample.graph.edges, expected.edges)
+    estimates = AnalyticalModel(TARGET.architecture).predict(measured.kernel, measured.tile_sizes)
+    np.testing.assert_array_equal(sample.analytical_ns, estimates)
 
 
 BUDGETS = (1 << 30, 1)
