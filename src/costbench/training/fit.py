@@ -65,7 +65,7 @@ class TrainSpec:
         optimizer: Adam, its learning rate and clipping.
         epochs: at most so many.
         patience: stop after so many epochs without a better validation metric.
-        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs `mse`).
+        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs `mse` or `huber`).
         transform: of features before scaling.
         precision: `fp32`, or `bf16` for mixed precision.
         accelerator: `cpu`, `gpu` or `auto`.
@@ -74,7 +74,7 @@ class TrainSpec:
 
     seed: int = 0
     net: NetSpec = field(default_factory=NetSpec)
-    loss: Literal["hinge", "logistic", "mse"] = "hinge"
+    loss: Literal["hinge", "logistic", "mse", "huber"] = "hinge"
     batch: BatchSpec = field(default_factory=BatchSpec)
     validation: ValidationSpec = field(default_factory=ValidationSpec)
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
