@@ -33,7 +33,11 @@ from costbench.models.reductions import REDUCTIONS
 
 
 class LearnedCostNet(nn.Module):
-    """cost = reduction(final(encoder(f1(opcode embedding, node features, kernel features)))).
+    """cost = level + reduction(final(encoder(f1(opcode embedding, node features, kernel features)))).
+
+    The level is a constant: the mean of what is predicted over the training data where that is a logarithm of
+    runtimes, else 0. Without it a network without biases, which scales with its inputs, spends most of a
+    short training on learning that kernels take microseconds.
 
     With `spec.residual` cost = exp(w) * log(analytical estimate in ns) + that, w a weight that starts at 0: a
     rank loss asks for margins between costs that logarithms of runtimes do not have. A network that returns
@@ -58,6 +62,8 @@ class LearnedCostNet(nn.Module):
         self.final = FeedForwardStack(spec.node_final_layers, spec)
         reduction = choose(REDUCTIONS, spec.reduction, "reduction")
         self.reduction = reduction(spec, sizes.joined(spec, "kernel"))
+        self.level: Tensor
+        self.register_buffer("level", torch.zeros(1))
         self.log_coefficient = nn.Parameter(torch.zeros(1)) if spec.residual == "analytical" else None
         initialize(self, seed)
 
@@ -71,7 +77,7 @@ class LearnedCostNet(nn.Module):
         states = self.input(nodes[:, None], self._joined(batch, "node"), batch.kernel_of_node)
         states = self.final(self.encoder(states, batch))
         costs: Tensor = self.reduction(states, self._joined(batch, "kernel"), batch)
-        costs = costs.expand_as(batch.mask)
+        costs = (costs + self.level).expand_as(batch.mask)
         if self.log_coefficient is None:
             return costs
         if batch.log_analytical is None:
