@@ -18,6 +18,7 @@ from costbench.target import load_target
 from tests.experiments.finished_cells import finish_cell
 from tests.serving.test_requests import GOOD, TEXT
 
+INFEED = "HloModule m\nENTRY e { a = f32[2] parameter(0) b = token[] infeed(a) }"
 ARCHITECTURE = load_target("tpu_v2").architecture
 
 
@@ -55,10 +56,7 @@ def test_a_model_of_ours_is_a_model_too() -> None:
         ({"kernel": TEXT, "tiles": [GOOD], "chip": "tpu_v9"}, "request 1.chip: is 'tpu_v9' (expected tpu_v2"),
         ({"tiles": [GOOD]}, "request 1.kernel: is None"),
         ({"kernel": TEXT}, "request 1.tiles: is None"),
-        (
-            {"kernel": "HloModule m\nENTRY e { a = f32[2] parameter(0) b = token[] infeed(a) }", "tiles": [GOOD]},
-            "request 1.",
-        ),
+        ({"kernel": INFEED, "tiles": [GOOD]}, "request 1."),
     ],
 )  # fmt: skip
 def test_errors_name_the_request(row: dict[str, object], message: str) -> None:
