@@ -229,4 +229,6 @@ def _joined(module: nn.Module, own: Tensor, joined: Tensor) -> Tensor:
 def _head(head: nn.Module, embeddings: Tensor, joined: Tensor) -> Tensor:
     if head.join is not None:
         embeddings = _joined(head.join, embeddings, joined)
+        for layer in head.more:
+            embeddings = layer(embeddings)
     return head.cost(embeddings).squeeze(-1)

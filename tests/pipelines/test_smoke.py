@@ -62,8 +62,9 @@ def test_both_tasks_have_results_and_claims_verdicts(smoke: Path) -> None:
     verdicts = {one["id"]: one["verdict"] for one in json.loads((reports / "claims.json").read_text())}
     assert verdicts["lpm2021.tile_random_vs_analytical"] != "not evaluated"
     assert verdicts["lpm2021.fusion_random_vs_analytical"] != "not evaluated"
+    assert verdicts["lpm2021.rank_vs_mse_tile"] != "not evaluated"
     # Its variants are no experiment of this profile.
-    assert verdicts["lpm2021.rank_vs_mse_tile"] == "not evaluated"
+    assert verdicts["lpm2021.sage_beats_gat_tile"] == "not evaluated"
 
 
 def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
@@ -74,7 +75,7 @@ def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
 
 
 def test_a_change_of_one_experiment_reruns_that_one(workplace: Path) -> None:
-    """And what hangs on it; of the other experiment, nothing."""
+    """And what hangs on it; of the other experiments, nothing."""
     changed = {"main-fusion": {"variants": {"main": {"optimizer": {"learning_rate": 0.002}}}}}
     write_profile(workplace, "smoke", {**TINY, "experiments": changed})
     done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
@@ -111,10 +112,13 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
     found = _runs(smoke)
     (report,) = found["costbench/report"]
     grids = _below_their_grids(found["costbench/train"])
-    assert set(grids) == {"smoke/main-tile", "smoke/main-fusion"}
-    for grid, cells in grids.items():
-        task = grid.removeprefix("smoke/main-")
-        names = {f"{grid}/{task}-{split}-tpu_v2-main-s0" for split in ("random", "manual")}
+    assert {grid: len(cells) for grid, cells in grids.items()} == {
+        "smoke/main-tile": 2, "smoke/main-fusion": 2, "smoke/hybrid-fusion": 2,
+        "smoke/tuned-tile": 1, "smoke/inputs-tile": 2,
+    }  # fmt: skip
+    for task in ("tile", "fusion"):
+        cells = grids[f"smoke/main-{task}"]
+        names = {f"smoke/main-{task}/{task}-{split}-tpu_v2-main-s0" for split in ("random", "manual")}
         assert set(cells) == names
         for name, run in cells.items():
             assert run.data.params["model.net.hidden"] == "8"
@@ -131,6 +135,10 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
             assert run.data.metrics["best_metric"] in history
             read = {entry.dataset.name for entry in run.inputs.dataset_inputs}
             assert read == {f"{task} training", f"{task} validation"}
+    (tuned,) = grids["smoke/tuned-tile"].values()
+    assert tuned.data.params["model.net.hidden"] != "8"
+    for short in grids["smoke/inputs-tile"].values():
+        assert len(client.get_metric_history(short.info.run_id, "validation/tau")) == 1
     tables = [file.path for file in client.list_artifacts(report.info.run_id, "tables")]
     assert "tables/tile_random_tpu_v2.csv" in tables
 

@@ -3,16 +3,18 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import ChoiceError, DataError
+from costbench.features.packed_kernels import PackedKernels
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint
 from costbench.models.graph_batch import KernelSamples
@@ -100,20 +102,24 @@ def test_nothing_but_the_model_is_left(reference: tuple[FitResult, Epochs]) -> N
 
 
 class Dying:
-    """Training kernels that end the process at a read: the scaler reads each once, a batch reads 4."""
+    """Training kernels that end the process at a batch."""
 
     def __init__(self, batches: int) -> None:
-        self._left = len(TRAIN) + 4 * batches
+        self._left = batches
         self.application, self.num_configs = TRAIN.application, TRAIN.num_configs
+        self.extremes = TRAIN.extremes
 
     def __len__(self) -> int:
         return len(TRAIN)
 
     def __getitem__(self, index: int) -> KernelSamples:
+        return TRAIN[index]
+
+    def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
         self._left -= 1
         if self._left < 0:
             self.die()
-        return TRAIN[index]
+        return TRAIN.pack(kernels, configs)
 
     def die(self) -> None:
         raise StoppedError
@@ -229,6 +235,18 @@ def test_training_stops_when_validation_no_longer_improves(tmp_path: Path) -> No
     epochs = Epochs()
     result = run(tmp_path / "model", idle, epochs)
     assert (len(epochs), result.best_epoch) == (3, 0)
+
+
+def test_features_are_kept_from_the_network(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
+    dropped = run(tmp_path / "dropped", replace(SPEC, drop_features=("_product",)))
+    whole, without = (load_checkpoint(one.checkpoint) for one in (reference[0], dropped))
+    assert outcome(dropped) != outcome(reference[0])
+    assert whole.predict_kernels(VALIDATION[:2])[0].shape == without.predict_kernels(VALIDATION[:2])[0].shape
+
+
+def test_features_that_there_are_not_cannot_be_dropped() -> None:
+    with pytest.raises(ValueError, match="no feature's name ends with '_prodct'"):
+        TrainSpec(drop_features=("_prodct",))
 
 
 def test_ape_is_monitored_downwards(tmp_path: Path) -> None:

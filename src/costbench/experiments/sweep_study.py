@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import optuna
@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from costbench.errors import DataError
 from costbench.experiments.owner import is_gone, this_process
+from costbench.experiments.sweep_space import Stored
 from costbench.experiments.sweep_storage import StorageSpec, open_storage, reachable, retry
 from costbench.rng import stream_key
 
@@ -74,6 +75,7 @@ class StudySpec:
         seed: of sampler and trials.
         startup_trials: drawn at random before the sampler learns from them.
         pruner: which end early.
+        first: values of the first trial; all are drawn where it is empty.
     """
 
     name: str
@@ -84,6 +86,7 @@ class StudySpec:
     seed: int
     startup_trials: int
     pruner: PrunerSpec
+    first: Mapping[str, Stored] = field(default_factory=dict)
 
 
 def open_study(spec: StudySpec) -> optuna.Study:
@@ -103,20 +106,23 @@ def open_study(spec: StudySpec) -> optuna.Study:
             load_if_exists=True,
         )
         found = study.user_attrs.get(_IDENTITY)
-        if found is None and not study.get_trials(deepcopy=False):
-            study.set_user_attr(_IDENTITY, dict(spec.identity))
+        empty = not study.get_trials(deepcopy=False)
+        if found is None and empty:
+            found = dict(spec.identity)
+            study.set_user_attr(_IDENTITY, found)
+        if found == dict(spec.identity):
+            if empty and spec.first:
+                study.enqueue_trial(dict(spec.first), skip_if_exists=True)
             return study
-    if found != dict(spec.identity):
-        before: Mapping[str, str] = found or {}
-        names = sorted({*before, *spec.identity})
-        other = [name for name in names if before.get(name) != spec.identity.get(name)]
-        raise DataError(
-            f"there is a study of this name made from another {', '.join(other)}",
-            where=spec.storage.name,
-            field=spec.name,
-            expected="another name (--study), or `optuna delete-study` first",
-        )
-    return study
+    before: Mapping[str, str] = found or {}
+    names = sorted({*before, *spec.identity})
+    other = [name for name in names if before.get(name) != spec.identity.get(name)]
+    raise DataError(
+        f"there is a study of this name made from another {', '.join(other)}",
+        where=spec.storage.name,
+        field=spec.name,
+        expected="another name (--study), or `optuna delete-study` first",
+    )
 
 
 class OrdinalSampler(BaseSampler):

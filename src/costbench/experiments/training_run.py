@@ -58,7 +58,7 @@ class CellTask:
         spec: what to train and how; its seed is the cell's.
         folder: of the cell.
         code: digest of the code that trains.
-        cache_mb: memory for kernels that are read again and again.
+        cache_mb: memory for feature shards; where they need more, they are read from disk again and again.
         provenance: for tracking.
         tracking: where to.
         progress: show a progress bar.

@@ -14,6 +14,7 @@ from costbench.datasets.splits import Split, read_split
 from costbench.experiments.experiment import Experiment, load_experiment
 from costbench.experiments.grid_tracking import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.identity import (
+    StageIdentity,
     code_digest,
     git_revision,
     identify,
@@ -47,14 +48,11 @@ class TrainParams:
         cache_mb: memory for kernels that are read again and again, per process.
         tile: network, loss, batches and optimiser for the choice of tile sizes.
         fusion: the same for runtimes of fused kernels.
-        best: folder of the stage `sweep`, relative to the repository's root, whose best values of the task
-            take the place of those here; none where it is empty.
     """
 
     cache_mb: int
     tile: TrainSpec
     fusion: TrainSpec
-    best: str = ""
 
     def __post_init__(self) -> None:
         for name in ("tile", "fusion"):
@@ -74,17 +72,20 @@ def run(params: Path, experiment: str | None = None) -> None:
     """
     workspace = load_workspace(params)
     section = load_section(params, "train", TrainParams)
-    swept = workspace.root / section.best if section.best else None
-    if swept is not None:
-        read_identity(swept)
     for name in selected(params, experiment):
-        _train_experiment(load_experiment(params, name, swept), section, workspace)
+        follows = load_experiment(params, name).grid.follows
+        before = ("split", "features") if follows == "features" else ("split", "features", follows)
+        identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
+        loaded = load_experiment(params, name, workspace.stage("sweep"))
+        _train_experiment(loaded, section, workspace, identities)
 
 
-def _train_experiment(experiment: Experiment, section: TrainParams, workspace: Workspace) -> None:
-    before = [read_identity(workspace.stage(name)) for name in ("split", "features")]
-    if section.best:
-        before.append(read_identity(workspace.root / section.best))
+def _train_experiment(
+    experiment: Experiment,
+    section: TrainParams,
+    workspace: Workspace,
+    before: tuple[StageIdentity, ...],
+) -> None:
     identity = identify(experiment, before[0].data_digest, *before)
     folder = workspace.stage("train") / experiment.name
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
