@@ -18,13 +18,14 @@ from typing import Any
 
 import pytest
 
-from costbench.experiments.champion import crown, example
+from costbench.experiments.champion import crown
 from costbench.experiments.spec import Cell
 from costbench.experiments.tracked_runs import Wanted
+from costbench.hlo.writer import module_to_bytes
 from costbench.serving.service import load_service
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import finish_cell, track_cell
-from tests.serving.test_requests import GOOD, TEXT
+from tests.serving.test_requests import GOOD, TEXT, dense, encoded
 
 __all__ = ["tracking_store", "tracking_template"]
 
@@ -102,7 +103,7 @@ def test_it_answers_over_a_socket(port: int, checkpoint: Path) -> None:
     tiles = [GOOD, {"output_bounds": [16, 1], "kernel_bounds": [64, 1]}]
     rows = [
         {"kernel": TEXT, "tiles": tiles},
-        {"kernel": example("tile")["kernel"][0], "tiles": tiles, "chip": "tpu_v2"},
+        {"kernel": encoded(module_to_bytes(dense())), "tiles": tiles, "chip": "tpu_v2"},
     ]
     for row in rows:
         (expected,) = service.answer([row])
