@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -340,25 +341,15 @@ def _print_runs(runs: list[TrainedRun]) -> None:
     from rich.table import Table
 
     table = Table(title=f"Validation {runs[0].monitor}, best first")
-    for header in ("run", "profile/experiment/cell"):
-        table.add_column(header, no_wrap=True)
-    table.add_column(runs[0].monitor, justify="right")
-    for header in ("encoder", "reduction", "hidden", "rate", "loss", "model in"):
+    table.add_column("run", no_wrap=True)
+    table.add_column(runs[0].monitor, justify="right", no_wrap=True)
+    for header in ("profile/experiment/cell", "network, loss, learning rate", "model in"):
         table.add_column(header, overflow="fold")
     for run in runs:
-        settings = [
-            run.params.get(f"model.{name}", "") for name in ("net.hidden", "optimizer.learning_rate", "loss")
-        ]
-        place = str(run.folder) if run.is_there else "(no longer there)"
-        table.add_row(
-            run.run_id,
-            run.name,
-            f"{run.metric:.4f}",
-            run.tags["encoder"],
-            run.tags["reduction"],
-            *settings,
-            place,
-        )
+        names = ("net.encoder", "net.reduction", "net.hidden", "loss", "optimizer.learning_rate")
+        settings = ", ".join(run.params.get(f"model.{name}", "?") for name in names)
+        place = os.path.relpath(run.folder) if run.is_there else "no longer there"
+        table.add_row(run.run_id, f"{run.metric:.4f}", run.name, settings, place)
     _console().print(table)
 
 

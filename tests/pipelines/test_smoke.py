@@ -123,7 +123,7 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
         for name, run in cells.items():
             assert run.data.params["model.net.hidden"] == "8"
             tags = {
-                "task": task, "split": name.split("-")[3], "chip": "tpu_v2", "variant": "main", "seed": "0",
+                "task": task, "split": name.split("-")[2], "chip": "tpu_v2", "variant": "main", "seed": "0",
                 "encoder": "graphsage", "reduction": "column-wise", "profile": "smoke",
                 "experiment": f"main-{task}", "git_revision": report.data.tags["git_revision"],
                 "costbench.data_digest": report.data.tags["costbench.data_digest"],

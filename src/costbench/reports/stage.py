@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from costbench.errors import DataError
 from costbench.experiments.champion import crown
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.spec import MAIN, experiment_names
@@ -90,7 +91,12 @@ def run(params: Path) -> None:
 def _crown(profile: str, arena: Arena) -> None:
     for task in TASKS:
         wanted = Wanted(task, split=arena.split, chip=arena.chip, profile=profile)
-        best = crown(tracking_uri(), wanted)
+        try:
+            best = crown(tracking_uri(), wanted)
+        except DataError as error:
+            # The report is there, and does not depend on the registry.
+            _log.warning("%s: no champion: %s", task, error)
+            continue
         if best is None:
             _log.info("%s: nothing tracked on %s, %s: no champion", task, arena.split, arena.chip)
         else:
