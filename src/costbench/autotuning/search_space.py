@@ -214,9 +214,9 @@ class Vectors:
 
     def numbers(self, rows: Rows) -> list[int]:
         """Numbers of vectors."""
-        bits = (rows[:, self._places].astype(np.int64) >> self._shifts) & 1
-        padding = np.zeros((len(rows), -len(self._places) % 8), dtype=np.int64)
-        packed = np.packbits(np.concatenate([padding, bits], axis=1).astype(np.uint8), axis=1)
+        bits = rows if len(self._places) == rows.shape[1] else rows[:, self._places] >> self._shifts & 1
+        padding = np.zeros((len(rows), -len(self._places) % 8), dtype=np.uint8)
+        packed = np.packbits(np.concatenate([padding, bits.astype(np.uint8)], axis=1), axis=1)
         return [int.from_bytes(row.tobytes(), "big") for row in packed]
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
