@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from costbench.autotuning.charging import ProgramCharge
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import TuningProblem
@@ -132,29 +133,6 @@ class FusionModelEvaluator:
 
     def recall(self, decisions: ChoiceArray) -> None:
         """Every prediction is charged the same."""
-
-
-@dataclass(frozen=True)
-class ProgramCharge:
-    """What measuring a program costs on the machine, besides running it `NUM_RUNS` times.
-
-    Attributes:
-        compile_s: compiling it.
-        repeat_s: finding out that a config gives a program that was measured before.
-
-    Raises:
-        ValueError: for a time that is negative or no number, or a `repeat_s` of 0, with which a search could
-            go on for ever.
-    """
-
-    compile_s: float
-    repeat_s: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.compile_s < np.inf:
-            raise ValueError(f"compile_s is {self.compile_s}, expected seconds, at least 0")
-        if not 0.0 < self.repeat_s < np.inf:
-            raise ValueError(f"repeat_s is {self.repeat_s}, expected seconds, above 0")
 
 
 @dataclass(frozen=True, eq=False)
