@@ -6,8 +6,8 @@ Inception v3 in training, took 13 ms per instruction of ours, so seconds per ins
 place of the same for every program. For comparison: lpm2021 (section 4) tried 50,000 configs of a program in
 at most 4 hours on 50 machines, 14.4 s each.
 
-Model seconds are evaluations times a rate, measured once with `benchmarks/fusion_scoring.py` on one core: 0.6,
-0.8 and 2.2 ms a config for programs of 495, 1,663 and 6,866 instructions.
+Model seconds are evaluations times a rate, measured once with `benchmarks/fusion_scoring.py` on one core:
+0.6, 0.8 and 2.2 ms a config for programs of 495, 1,663 and 6,866 instructions.
 """
 
 from __future__ import annotations

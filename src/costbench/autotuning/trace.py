@@ -104,6 +104,10 @@ class SearchTrace:
         """Seconds charged up to and including each decision, float64 [n]."""
         return np.cumsum(np.array(self.seconds))
 
+    def affordable(self, seconds: float) -> int:
+        """How many decisions, the first ones, were charged at most so many seconds together."""
+        return int(np.searchsorted(self.spent_seconds, seconds, side="right"))
+
     @property
     def best(self) -> int:
         """Place of the first decision with the lowest score.
