@@ -55,7 +55,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
     for one in task.checkpoints:
-        predicted["learned", one.variant, one.seed] = _learned(shard, one)
+        predicted[one.model, one.variant, one.seed] = _learned(shard, one)
     metrics = {group: _by_model(predicted, measured, kept) for group, kept in groups.items() if kept.any()}
     return ProgramResult(shard.application, metrics, _scatter(predicted, measured, comparable))
 

@@ -119,6 +119,10 @@ class FeatureScaling:
         """Widths of what the scalers return."""
         return InputSizes(self.node.num_outputs, self.decision.num_outputs, self.static.num_outputs)
 
+    def without(self, endings: Sequence[str]) -> FeatureScaling:
+        """The same without the features whose names end with one of `endings`."""
+        return FeatureScaling(*(getattr(self, field.name).without(endings) for field in fields(self)))
+
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; `from_dict` gives an equal scaling."""
         return {field.name: getattr(self, field.name).to_dict() for field in fields(self)}
