@@ -108,7 +108,7 @@ class LearnedCostNet(nn.Module):
         return torch.cat(parts, dim=-1) if parts else batch.static_features[..., :0]
 
 
-CHUNK_CONFIGS = 250
+CHUNK_CONFIGS = 500
 """Decisions per pass of the network: enough to be fast, few enough for the caches."""
 CHUNK_ROWS = 131_072
 """Largest number of (node, decision) pairs per pass: bounds memory for kernels of thousands of nodes."""
