@@ -237,6 +237,18 @@ def test_training_stops_when_validation_no_longer_improves(tmp_path: Path) -> No
     assert (len(epochs), result.best_epoch) == (3, 0)
 
 
+def test_features_are_kept_from_the_network(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
+    dropped = run(tmp_path / "dropped", replace(SPEC, drop_features=("_product",)))
+    whole, without = (load_checkpoint(one.checkpoint) for one in (reference[0], dropped))
+    assert outcome(dropped) != outcome(reference[0])
+    assert whole.predict_kernels(VALIDATION[:2])[0].shape == without.predict_kernels(VALIDATION[:2])[0].shape
+
+
+def test_features_that_there_are_not_cannot_be_dropped() -> None:
+    with pytest.raises(ValueError, match="no feature's name ends with '_prodct'"):
+        TrainSpec(drop_features=("_prodct",))
+
+
 def test_ape_is_monitored_downwards(tmp_path: Path) -> None:
     epochs = Epochs()
     result = run(tmp_path / "model", replace(SPEC, monitor="ape"), epochs)

@@ -49,7 +49,7 @@ def _models(task: ProgramTask, architecture: Architecture) -> dict[ModelKey, Pre
         analytical = AnalyticalModel(architecture)
         for one in task.checkpoints:
             model = load_checkpoint(one.folder, analytical=analytical)
-            found["learned", one.variant, one.seed] = model.predict
+            found[one.model, one.variant, one.seed] = model.predict
     for name in task.models:
         for seed, predict in choose(COST_MODELS, name, "cost model")(sources).items():
             found[name, MAIN, seed] = predict

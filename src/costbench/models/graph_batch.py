@@ -23,6 +23,7 @@ from costbench.features.graph_tensors import KernelGraph
 from costbench.features.normalizer import MinMaxNormalizer, Transform
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, packed
 from costbench.models.edges import Edges, even_size
+from costbench.models.execution import LARGE_BATCH_ROWS
 from costbench.models.net_spec import InputSizes
 from costbench.models.node_order import first_neighbors, in_topological_order
 
@@ -117,6 +118,10 @@ class FeatureScaling:
     def sizes(self) -> InputSizes:
         """Widths of what the scalers return."""
         return InputSizes(self.node.num_outputs, self.decision.num_outputs, self.static.num_outputs)
+
+    def without(self, endings: Sequence[str]) -> FeatureScaling:
+        """The same without the features whose names end with one of `endings`."""
+        return FeatureScaling(*(getattr(self, field.name).without(endings) for field in fields(self)))
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; `from_dict` gives an equal scaling."""
@@ -216,8 +221,8 @@ class Collator:
 
         Args:
             kernels: one or more.
-            even: bring the sizes of the batch to `even_size`, by padding: decisions that `mask` leaves out,
-                and a kernel of nothing else after the last one.
+            even: pad a large batch to sizes of `even_size`: with decisions that `mask` leaves out, and nodes
+                of a kernel of no decisions after the last one.
 
         Raises:
             DataError: without kernels, for a cycle of edges, for a runtime or an estimate not above 0.
@@ -225,11 +230,12 @@ class Collator:
         if not kernels.num_kernels:
             raise DataError("a batch of no kernels")
         kernels = in_topological_order(kernels)
+        most = int(kernels.config_counts.max())
+        even = even and most * len(kernels.opcodes) >= LARGE_BATCH_ROWS
         if even:
             kernels = _with_padding(kernels, even_size(len(kernels.opcodes)))
         producers, consumers = kernels.edges
         counts = kernels.config_counts
-        most = int(counts.max())
         mask = np.arange(even_size(most) if even else most) < counts[:, None]
         estimates = kernels.analytical_ns
         return GraphBatch(

@@ -20,6 +20,7 @@ from costbench import params
 from costbench.artifacts import digest_bytes, remove_stale_temporaries
 from costbench.errors import DataError, choose
 from costbench.features.normalizer import Transform
+from costbench.features.schema import NODE_FEATURES, STATIC_FEATURES, TILE_FEATURES
 from costbench.models.checkpoint import save_checkpoint
 from costbench.models.execution import Execution, applied
 from costbench.models.graph_batch import Collator, FeatureScaling
@@ -41,6 +42,7 @@ from costbench.training.lightning_module import CostModelModule, OptimizerSpec
 from costbench.training.losses import LOSSES
 from costbench.training.validation import VALIDATION_APE, VALIDATION_MAPE, VALIDATION_TAU
 
+_FEATURES = (*NODE_FEATURES, *TILE_FEATURES, *STATIC_FEATURES)
 RESUME_FILE = "resume.ckpt"
 _LEVEL_KERNELS = 1000
 _MONITORS = {"tau": VALIDATION_TAU, "ape": VALIDATION_APE, "mape": VALIDATION_MAPE}
@@ -67,6 +69,7 @@ class TrainSpec:
         patience: stop after so many epochs without a better validation metric.
         monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs `mse` or `huber`).
         transform: of features before scaling.
+        drop_features: endings of names; features that are called so are kept from the network.
         precision: `fp32`, or `bf16` for mixed precision.
         accelerator: `cpu`, `gpu` or `auto`.
         execution: threads and matrix library on a CPU.
@@ -82,6 +85,7 @@ class TrainSpec:
     patience: int = 8
     monitor: Literal["tau", "ape", "mape"] = "tau"
     transform: Transform = "log1p"
+    drop_features: tuple[str, ...] = ()
     precision: Literal["fp32", "bf16"] = "fp32"
     accelerator: Literal["cpu", "gpu", "auto"] = "cpu"
     execution: Execution = field(default_factory=Execution)
@@ -92,6 +96,9 @@ class TrainSpec:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
         if self.monitor == "mape" and LOSSES[self.loss].predicts != "log_runtime_ns":
             raise ValueError(f"monitor is mape, which needs absolute runtimes; loss {self.loss} ranks")
+        for ending in self.drop_features:
+            if not any(feature.name.endswith(ending) for feature in _FEATURES):
+                raise ValueError(f"drop_features: no feature's name ends with {ending!r}")
 
 
 @dataclass(frozen=True)
@@ -150,7 +157,9 @@ def fit(
     started = time.perf_counter()
     remove_stale_temporaries(folder)
     with _quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
-        scaling = FeatureScaling.of_extremes(train_source.extremes(), spec.transform)
+        scaling = FeatureScaling.of_extremes(train_source.extremes(), spec.transform).without(
+            spec.drop_features
+        )
         net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
         predicts = choose(LOSSES, spec.loss, "loss").predicts
         if predicts == "log_runtime_ns":

@@ -116,7 +116,7 @@ class CostModelModule(pl.LightningModule):
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = self._rate(self.global_step)
         # A stream of dropout per step: what ran before, here or in a process that was killed, is no matter.
-        torch.manual_seed(stream_key(self._seed, "dropout", self.global_step) % 2**63)
+        _seed_draws(stream_key(self._seed, "dropout", self.global_step) % 2**63)
         loss = self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
         self._losses.append(loss.detach())
         return loss
@@ -161,3 +161,10 @@ class CostModelModule(pl.LightningModule):
             values[TRAINING_LOSS] = float(torch.stack(self._losses).mean())
             self._losses.clear()
         self.log_dict(values)
+
+
+def _seed_draws(seed: int) -> None:
+    """`torch.manual_seed` of the devices in use; that one takes a millisecond to note who called it."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(seed)
