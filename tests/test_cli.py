@@ -13,9 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 from costbench.cli import app
+from costbench.errors import DataError
+from costbench.experiments.spec import Cell
+from tests.experiments.conftest import tracking_store, tracking_template
+from tests.experiments.finished_cells import track_cell
+
+__all__ = ["tracking_store", "tracking_template"]
 
 PIPELINE = ("collect", "generate", "split", "features", "sweep", "train", "evaluate", "report")
-COMMANDS = ["version", "profile", "programs", "fidelity", *PIPELINE]
+COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *PIPELINE]
 
 
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -81,6 +87,25 @@ def test_fidelity_of_the_calibration_kernels(shared_data: Path) -> None:
     }
     table = CliRunner().invoke(app, ["fidelity", file]).output
     assert "overall" in table
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning")  # MLflow's own use of SQLAlchemy
+def test_runs_are_listed_best_first(
+    tracking_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_store)
+    for variant, tau in (("worse", 0.25), ("better", 0.75)):
+        cell = Cell("tile", "random", "tpu_v2", variant, 0)
+        track_cell(tracking_store, cell, tmp_path / variant, "key", tau)
+    listed = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--json"])
+    assert [run["variant"] for run in json.loads(listed.output)] == ["better", "worse"]
+    table = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--limit", "1"]).output
+    assert "p/main/tile-random-tpu_v2-better" in table
+    assert "0.7500" in table
+    assert "longer there" in table
+    assert "worse" not in table
+    none = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--chip", "tpu_v9"])
+    assert isinstance(none.exception, DataError)
 
 
 def test_an_unknown_command_is_a_usage_error(tmp_path: Path) -> None:

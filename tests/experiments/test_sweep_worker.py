@@ -202,7 +202,7 @@ def test_a_trials_training_is_named_after_it(url: str, tmp_path: Path) -> None:
     first = task.trial_task(0, {"net.encoder": "none"})
     assert first == task.trial_task(0, {"net.encoder": "none"})
     assert first.tracking.run_name == "toy/0000"
-    assert first.tracking.tags["costbench.trial"] == "0"
+    assert first.tracking.tags["trial"] == "0"
     assert first.cell.seed != task.trial_task(1, {}).cell.seed
     other = replace(task, study=replace(task.study, seed=8))
     assert first.cell.seed != other.trial_task(0, {}).cell.seed

@@ -77,12 +77,14 @@ def test_trials_are_tracked_below_their_sweep(smoke: Path) -> None:
     experiment = client.get_experiment_by_name("costbench/sweep")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
-    parents = {run.data.tags["costbench.task"]: run for run in runs if not run.data.tags.get(PARENT)}
+    parents = {run.data.tags["task"]: run for run in runs if PARENT not in run.data.tags}
     assert set(parents) == {"tile", "fusion"}
     for task, metric in (("tile", "validation/tau"), ("fusion", "validation/mape")):
         trials = [run for run in runs if run.data.tags.get(PARENT) == parents[task].info.run_id]
-        assert {run.data.tags["costbench.trial"] for run in trials} == {str(k) for k in range(TRIALS)}
-        assert {run.data.tags["costbench.task"] for run in trials} == {task}
+        assert {run.data.tags["trial"] for run in trials} == {str(k) for k in range(TRIALS)}
+        tags = {"task": task, "split": "random", "chip": "tpu_v2", "profile": "smoke", "experiment": "sweep"}
+        assert all(tags.items() <= run.data.tags.items() for run in [parents[task], *trials])
+        assert all({"encoder", "reduction", "seed"} <= run.data.tags.keys() for run in trials)
         assert metric in trials[0].data.metrics
         assert parents[task].data.params["seed"] == "0"
 

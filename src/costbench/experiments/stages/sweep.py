@@ -214,7 +214,9 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
         code=code_digest(_CODE),
         cache_mb=section.cache_mb,
         provenance=Provenance(place.identity.params_digest, place.identity.data_digest, revision),
-        tracking=Tracking(tracking_uri(), _EXPERIMENT, "", {"costbench.task": name}),
+        tracking=Tracking(
+            tracking_uri(), _EXPERIMENT, "", {"profile": workspace.name, "experiment": "sweep"}
+        ),
     )
     metric, larger_is_better = monitored(space.base.monitor)
     follows_from = _follows_from(space, section, cell)
