@@ -84,6 +84,11 @@ def start_worker(url: str, folder: Path, trials: int, seconds_per_epoch: float) 
     return subprocess.Popen(command, cwd=REPOSITORY)
 
 
+def work_on(url: str, folder: str, trials: int) -> None:
+    """What a worker does."""
+    work(toy_task(url, Path(folder), trials), toy_training())
+
+
 def main() -> None:
     url, folder, trials, seconds = sys.argv[1:]
     work(toy_task(url, Path(folder), int(trials)), toy_training(float(seconds)))

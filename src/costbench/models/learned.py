@@ -140,7 +140,7 @@ class LearnedCostModel:
         self.predicts = predicts
         self._execution = execution
         self._analytical = analytical
-        self._collator = Collator(scaling, net.spec.max_neighbors)
+        self._collator = Collator(scaling, net.spec.max_neighbors, net.spec.neighbors)
         self._features = ProgramFeatureCache()
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
