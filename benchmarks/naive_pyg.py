@@ -114,6 +114,9 @@ class NaiveNet(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Costs, float32 [graphs]."""
+        return self.net.level + self._reduced(batch)
+
+    def _reduced(self, batch: Batch) -> Tensor:
         net, spec, of_node = self.net, self.net.spec, batch.batch
         embedded = torch.cat([net.opcode_embedding(batch.opcodes), batch.x], dim=-1)
         states = _joined(net.input, embedded, self._shared(batch, "node")[of_node])

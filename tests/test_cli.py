@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from tests.experiments.finished_cells import track_cell
 __all__ = ["tracking_store", "tracking_template"]
 
 PIPELINE = ("collect", "generate", "split", "features", "sweep", "train", "evaluate", "report")
-COMMANDS = ["version", "programs", "runs", "fidelity", *PIPELINE]
+COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *PIPELINE]
 
 
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -146,3 +147,19 @@ def test_an_unknown_experiment_is_one_error(command: str, repository: Path, tmp_
     line = one_error(costbench([command, "--params", params, "--experiment", "none-such"], tmp_path))
     assert "no experiment 'none-such'" in line
     assert "main-tile, main-fusion" in line
+
+
+def test_a_profile_is_set_and_taken_back(repository: Path, tmp_path: Path) -> None:
+    for name in ("params.yaml", "profiles/paper/params.yaml", "profiles/smoke/params.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(repository / name, tmp_path / name)
+    listed = costbench(["profile"], tmp_path)
+    assert [line.split()[1] for line in listed.stdout.splitlines()[3:-1]] == ["laptop", "paper", "smoke"]
+    done = costbench(["profile", "paper"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "512 to 1,024" in done.stdout
+    assert "3,000,000" in done.stdout
+    assert done.stdout.endswith("Back: costbench profile laptop\n")
+    assert one_error(costbench(["profile", "papier"], tmp_path)).endswith("(expected laptop, paper, smoke)")
+    assert costbench(["profile", "laptop"], tmp_path).returncode == 0
+    assert (tmp_path / "params.yaml").read_bytes() == (repository / "params.yaml").read_bytes()

@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from costbench.experiments.profiles import ProfileSizes
     from costbench.experiments.stages.entry import Stage
     from costbench.experiments.tracked_runs import TrainedRun
     from costbench.hardware.fidelity import FidelityReport
@@ -57,6 +58,35 @@ def version() -> None:
     from importlib import metadata
 
     typer.echo(metadata.version("costbench"))
+
+
+@app.command()
+def profile(
+    name: Annotated[
+        str | None, typer.Argument(help="`smoke`, `paper`, or `laptop` to go back; lists them if left out.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Root of the repository.")] = Path(),
+) -> None:
+    """Set the sizes of a profile in `params.yaml`, or list the profiles and their sizes.
+
+    From then on `dvc repro` and the commands below work at these sizes, in the same folders. The numbers that
+    stood in `params.yaml` are kept, and come back with the name that they had.
+
+    `costbench profile paper` sets those of the papers: networks 512 to 1,024 wide, three million steps of
+    training each, up to 500,000 tile sizes a kernel. That asks for GPUs and a cluster.
+
+    To run a profile beside the default one, in folders of its own: `dvc repro profiles/paper/dvc.yaml`.
+    """
+    from costbench.experiments.profiles import profiles, set_profile, sizes
+
+    if name is None:
+        _print_profiles([sizes(folder / "params.yaml"), *map(sizes, profiles(folder).values())])
+        return
+    before = sizes(folder / "params.yaml")
+    params = set_profile(folder, name)
+    after = sizes(params)
+    _print_profiles([before, after] if before.name != after.name else [after])
+    typer.echo(f"{params} has the sizes of {name}. Next: dvc repro. Back: costbench profile {before.name}")
 
 
 @app.command()
@@ -320,6 +350,19 @@ def _print_runs(runs: list[TrainedRun]) -> None:
         settings = ", ".join(run.params.get(f"model.{name}", "?") for name in names)
         place = os.path.relpath(run.folder) if run.is_there else "no longer there"
         table.add_row(run.run_id, f"{run.metric:.4f}", run.name, settings, place)
+    _console().print(table)
+
+
+def _print_profiles(found: list[ProfileSizes]) -> None:
+    from rich.table import Table
+
+    table = Table()
+    for header in ("profile", "tile sizes", "fusions", "hidden", "steps", "runs", "steps in all", "trials"):
+        table.add_column(header, justify="left" if header == "profile" else "right")
+    for one in found:
+        numbers = (one.tiles, one.fusions, one.hidden, one.steps, one.runs, one.total_steps, one.trials)
+        shown = (" to ".join(f"{n:,}" for n in (v if isinstance(v, tuple) else (v,))) for v in numbers)
+        table.add_row(one.name, *shown)
     _console().print(table)
 
 

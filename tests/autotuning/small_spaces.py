@@ -1,4 +1,4 @@
-"""Decision spaces and an evaluator whose every answer can be worked out by hand."""
+"""Decision spaces and evaluators whose every answer can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.autotuning.evaluators import Evaluation, Source
+from costbench.autotuning.search import TuningProblem
+from costbench.autotuning.search_space import Numbered, Rows, Vectors
 from costbench.autotuning.trace import Subject
-from costbench.autotuning.tuning import TuningProblem
+from costbench.compiler.spaces import ChoiceArray, VectorSpace
 
 IntArray = npt.NDArray[np.int64]
+NONE: Rows = np.zeros((0, 1), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,76 @@ class Table:
     source: Source = "device"
     name: str = "table"
     batches: list[list[int]] = field(default_factory=list)
+    recalled: list[int] = field(default_factory=list)
 
     def evaluate(self, decisions: IntArray) -> Evaluation:
         self.batches.append(decisions.tolist())
         scores = [math.inf if i in self.broken else (i - self.target) ** 2 for i in decisions.tolist()]
         return Evaluation(np.array(scores, dtype=np.float64), np.full(len(decisions), self.cost_s))
 
+    def recall(self, decisions: IntArray) -> None:
+        self.recalled.extend(decisions.tolist())
+
+
+@dataclass(frozen=True)
+class Dials:
+    """Vectors of `places` choices from 0 to 2 that add up to an even number; neighbours turn two dials."""
+
+    places: int = 3
+
+    @property
+    def num_choices(self) -> IntArray:
+        return np.full(self.places, 3, dtype=np.int64)
+
+    @property
+    def default(self) -> ChoiceArray:
+        return np.zeros(self.places, dtype=np.int16)
+
+    def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
+        inside = ((configs >= 0) & (configs < 3)).all(axis=1)
+        return np.asarray(inside & (configs.sum(axis=1) % 2 == 0), dtype=np.bool_)
+
+    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+        return self._evened(rng.integers(3, size=(count, self.places)).astype(np.int16))
+
+    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+        result = np.repeat(config[None], count, axis=0)
+        for row in result:
+            row[rng.integers(self.places)] = rng.integers(3)
+        return self._evened(result)
+
+    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+        mixed = np.where(rng.random(self.places) < 0.5, first, second).astype(np.int16)
+        return self._evened(mixed[None])[0]
+
+    def _evened(self, rows: ChoiceArray) -> ChoiceArray:
+        # An odd sum has a 1 somewhere: the first of them goes to 0.
+        odd = np.flatnonzero(rows.sum(axis=1) % 2)
+        rows[odd, np.argmax(rows[odd] == 1, axis=1)] = 0
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """A vector scores the number of places at which it differs from `target`; each takes `cost_s` seconds."""
+
+    target: ChoiceArray
+    cost_s: float = 0.25
+    source: Source = "model"
+    name: str = "distance"
+
+    def evaluate(self, decisions: ChoiceArray) -> Evaluation:
+        scores = (decisions != self.target).sum(axis=1).astype(np.float64)
+        return Evaluation(scores, np.full(len(decisions), self.cost_s))
+
+    def recall(self, decisions: ChoiceArray) -> None:
+        pass
+
 
 def line_problem(space: Line) -> TuningProblem[IntArray]:
-    return TuningProblem(Subject("line", "none", "by hand", "line", space.size), space)
+    return TuningProblem(Subject("line", "none", "by hand", "line", space.size), Numbered(space))
+
+
+def vector_problem(space: VectorSpace) -> TuningProblem[ChoiceArray]:
+    vectors = Vectors(space)
+    return TuningProblem(Subject("vector", "none", "by hand", "vector", vectors.size), vectors)

@@ -69,6 +69,14 @@ def test_round_trip(tmp_path: Path) -> None:
     assert json.loads(first)["scores"] == [None, 20.0, 10.5, 10.5]
 
 
+def test_decisions_of_any_length_round_trip(tmp_path: Path) -> None:
+    # 20,000 binary digits: Python reads no decimal number of that length.
+    subject = replace(TRACE.subject, space_size=1 << 20_000)
+    long = replace(TRACE, subject=subject, decisions=(3, (1 << 20_000) - 1, 0, 1 << 19_999))
+    write_trace(tmp_path / "trace.json", long)
+    assert read_trace(tmp_path / "trace.json") == long
+
+
 def test_an_empty_trace_round_trips(tmp_path: Path) -> None:
     empty = replace(TRACE, decisions=(), scores=(), seconds=())
     write_trace(tmp_path / "trace.json", empty)
@@ -79,10 +87,11 @@ def test_an_empty_trace_round_trips(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("format", 2, "format: 2 .expected 1"),
+        ("format", 1, "format: 1 .expected 2"),
         ("source", "oracle", "source: .*one of model, device"),
-        ("decisions", [3, 9, 3, 5], "tried twice"),
-        ("decisions", [3, 9, "0", 5], r"decisions\[2\]"),
+        ("decisions", ["3", "9", "3", "5"], "tried twice"),
+        ("decisions", ["3", "9", 0, "5"], r"decisions\[2\]"),
+        ("decisions", ["3", "9", "x", "5"], "invalid literal"),
         ("seconds", [0.0, 1.0, 0.5, 99.0], "expected at most"),
         ("subject", {"task": "tile"}, "subject.chip: missing"),
         ("extra", 1, "extra: unknown key"),

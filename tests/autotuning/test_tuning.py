@@ -9,7 +9,7 @@ import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.trace import read_trace
-from costbench.autotuning.tuning import ModelThenDevice, tile_problem, tune, tune_by_model, verify_trace
+from costbench.autotuning.tuning import Plan, Shortlist, tile_problem, tune, tune_by_model, verify_trace
 from costbench.compiler.kernel import kernel_from_module
 from costbench.errors import ChoiceError, DataError
 from costbench.hlo.builder import ModuleBuilder
@@ -22,7 +22,7 @@ UNLIMITED = MeasurementBudget()
 
 def test_a_search_by_hand() -> None:
     # Half a second each: four fit into two seconds.
-    trace = tune(PROBLEM, "exhaustive", Table(), MeasurementBudget(seconds=2.0), 9)
+    trace = tune(PROBLEM, Table(), Plan("exhaustive", MeasurementBudget(seconds=2.0), 9))
     assert trace.decisions == (1, 2, 3, 4)
     assert trace.scores == (36.0, 25.0, 16.0, 9.0)
     assert trace.seconds == (0.5,) * 4
@@ -31,28 +31,28 @@ def test_a_search_by_hand() -> None:
 
 
 def test_one_budget_for_two_kernels() -> None:
-    first = tune(PROBLEM, "exhaustive", Table(), MeasurementBudget(evaluations=11), 0)
-    second = tune(PROBLEM, "exhaustive", Table(), first.budget_left, 0)
+    first = tune(PROBLEM, Table(), Plan("exhaustive", MeasurementBudget(evaluations=11), 0))
+    second = tune(PROBLEM, Table(), Plan("exhaustive", first.budget_left, 0))
     assert (len(first), second.decisions) == (9, (1, 2))
 
 
 def test_unknown_strategies_name_the_choices() -> None:
     with pytest.raises(
-        ChoiceError, match=r"unknown strategy 'luck' .expected one of annealing, exhaustive, ra"
+        ChoiceError, match=r"unknown strategy 'luck' .expected one of annealing, annealing-1, exh"
     ):
-        tune(PROBLEM, "luck", Table(), UNLIMITED, 0)
+        tune(PROBLEM, Table(), Plan("luck", UNLIMITED, 0))
 
 
 @pytest.mark.parametrize("start", [[5], [3, 3], [12], [-1]])
 def test_starts_have_to_be_distinct_and_legal(start: list[int]) -> None:
     with pytest.raises(DataError, match=r"start: .*distinct legal decisions"):
-        tune(PROBLEM, "random", Table(), UNLIMITED, 0, start)
+        tune(PROBLEM, Table(), Plan("random", UNLIMITED, 0, tuple(start)))
 
 
 def test_model_then_device() -> None:
     # To the model 9 costs 0, 8 costs 1, 7 and 11 cost 4 (7 was tried first); 10 is not legal.
     model, device = Table(target=9, source="model", name="wishful"), Table(target=7)
-    predicted, measured = tune_by_model(PROBLEM, model, device, ModelThenDevice(top_k=3), 0)
+    predicted, measured = tune_by_model(PROBLEM, model, device, Plan("exhaustive"), Shortlist(3))
     assert predicted.decisions == (1, 2, 3, 4, 6, 7, 8, 9, 11)
     assert measured.decisions == (9, 8, 7)
     assert measured.scores == (4.0, 1.0, 0.0)
@@ -62,27 +62,38 @@ def test_model_then_device() -> None:
 
 
 def test_model_then_device_until_the_budget_is_spent() -> None:
-    plan = ModelThenDevice("random", None, MeasurementBudget(evaluations=5), MeasurementBudget(seconds=1.7))
-    predicted, measured = tune_by_model(PROBLEM, Table(target=9, source="model"), Table(), plan, 0)
+    plan = Plan("random", MeasurementBudget(evaluations=5))
+    shortlist = Shortlist(None, budget=MeasurementBudget(seconds=1.7))
+    predicted, measured = tune_by_model(PROBLEM, Table(target=9, source="model"), Table(), plan, shortlist)
     assert len(predicted) == 5
     nearest = sorted(predicted.decisions, key=lambda i: (abs(i - 9), predicted.decisions.index(i)))
     assert measured.decisions == tuple(nearest[:3])
 
 
+def test_what_is_predicted_to_cost_the_same_or_not_to_work() -> None:
+    # Scores 9 4 1 0 1 (places 3 to 7 of the line, 5 is not legal): 6 costs as much as 8, 9 does not work.
+    model = Table(target=7, broken=frozenset({9}), source="model")
+    predicted = tune(PROBLEM, model, Plan("exhaustive"))
+    assert Shortlist(None).of(predicted) == (7, 6, 8, 4, 3, 11, 2, 1)
+    assert Shortlist(None, distinct=True).of(predicted) == (7, 6, 4, 3, 2, 1)
+    assert Shortlist(2, distinct=True).of(predicted) == (7, 6)
+
+
 def test_model_then_device_with_nothing_to_try() -> None:
     nowhere = line_problem(Line(1, frozenset({0})))
-    predicted, measured = tune_by_model(nowhere, Table(source="model"), Table(), ModelThenDevice(), 0)
+    model = Table(source="model")
+    predicted, measured = tune_by_model(nowhere, model, Table(), Plan("exhaustive"), Shortlist())
     assert (len(predicted), len(measured)) == (0, 0)
 
 
 def test_top_k_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="top_k is 0"):
-        ModelThenDevice(top_k=0)
+        Shortlist(top_k=0)
 
 
 def test_traces_are_verified() -> None:
     table = Table(broken=frozenset({3}))
-    trace = tune(PROBLEM, "annealing", table, UNLIMITED, 0)
+    trace = tune(PROBLEM, table, Plan("annealing", UNLIMITED, 0))
     verify_trace(trace, PROBLEM, table)
     verify_trace(replace(trace, decisions=(), scores=(), seconds=()), PROBLEM, table)
     place = trace.decisions.index(8)

@@ -12,6 +12,9 @@ from costbench.errors import DataError
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.packed_kernels import FeatureExtremes
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples, packed_samples
+from costbench.models.learned import LearnedCostNet
+from costbench.models.net_spec import NetSpec
+from costbench.training.losses import pairwise_hinge
 
 PAIR = [kernel_samples(1, num_nodes=3, num_configs=5), kernel_samples(2, num_nodes=4, num_configs=2)]
 
@@ -139,6 +142,36 @@ def test_scalers_need_extremes_only() -> None:
     assert FeatureScaling.of_extremes(extremes()).to_dict() == scaling().to_dict()
     with pytest.raises(DataError, match="no training rows"):
         FeatureScaling.of_extremes([])
+
+
+def test_large_batches_are_padded_to_even_sizes() -> None:
+    samples = [kernel_samples(seed, num_nodes=11, num_configs=137 + seed) for seed in range(3)]
+    collator = Collator(FeatureScaling.fit(samples), 20)
+    exact, even = collator(samples), collator.collate(packed_samples(samples), even=True)
+    assert exact.mask.shape == (3, 139)
+    assert even.mask.shape == (4, 144)
+    assert even.node_counts == (11, 11, 11, 3)
+    assert even.mask.sum(dim=1).tolist() == [137, 138, 139, 0]
+    assert torch.equal(even.runtime_ns[:3, :139], exact.runtime_ns)
+    assert torch.equal(even.edges.sender, exact.edges.sender)
+
+
+def test_padding_changes_no_cost_and_no_gradient() -> None:
+    samples = [kernel_samples(seed, num_nodes=11, num_configs=137 + seed) for seed in range(3)]
+    collator = Collator(FeatureScaling.fit(samples), 20)
+    gradients = []
+    for batch in (collator(samples), collator.collate(packed_samples(samples), even=True)):
+        net = LearnedCostNet(NetSpec(hidden=16, opcode_embedding=8), collator._scaling.sizes)
+        costs = net(batch)
+        pairwise_hinge(costs, batch.runtime_ns, batch.mask).backward()
+        gradients.append([costs[:3, :137], *(weight.grad for weight in net.parameters())])
+    for exact, even in zip(*gradients, strict=True):
+        torch.testing.assert_close(exact, even, rtol=1e-4, atol=1e-5)
+
+
+def test_small_batches_are_not_padded() -> None:
+    batch = Collator(scaling(), 20).collate(packed_samples(PAIR), even=True)
+    assert batch.node_counts == (3, 4)
 
 
 def test_an_empty_batch_is_refused() -> None:

@@ -28,7 +28,7 @@ TRAIN, VALIDATION = small_kernels(0, num_kernels=12), small_kernels(1, num_kerne
 SPEC = TrainSpec(
     net=NetSpec(hidden=8, opcode_embedding=4, encoder_layers=1, node_final_layers=1, dropout=0.1),
     batch=BatchSpec(kernels=4, configs=8, per_epoch=6),
-    optimizer=OptimizerSpec(learning_rate=3e-3),
+    optimizer=OptimizerSpec(learning_rate=3e-3, averaging=0.5),
     epochs=4,
     patience=4,
 )
@@ -269,6 +269,23 @@ def test_squared_error_learns_runtimes(tmp_path: Path) -> None:
     ]
     # Log runtimes range over 2.5 here.
     assert np.mean(errors) < 0.5
+
+
+def test_costs_start_at_the_mean_log_runtime(tmp_path: Path) -> None:
+    """Mean over kernels of the mean over their decisions; a hybrid's is of runtimes over estimates."""
+    mse = replace(SPEC, loss="mse", epochs=1)
+    level = float(load_checkpoint(run(tmp_path / "plain", mse).checkpoint).net.level)
+    assert level == pytest.approx(np.mean([np.log(k.runtime_ns).mean() for k in TRAIN]), rel=1e-6)
+    assert (
+        float(load_checkpoint(run(tmp_path / "ranks", replace(SPEC, epochs=1)).checkpoint).net.level) == 0.0
+    )
+    # Estimates that are half of every runtime.
+    kernels = [
+        KernelList(replace(k, analytical_ns=k.runtime_ns / 2.0) for k in s) for s in (TRAIN, VALIDATION)
+    ]
+    hybrid = replace(mse, net=replace(SPEC.net, residual="analytical"))
+    result = fit(hybrid, *kernels, tmp_path / "hybrid")
+    assert float(load_checkpoint(result.checkpoint).net.level) == pytest.approx(np.log(2.0), rel=1e-6)
 
 
 def test_mixed_precision_learns_to_rank_as_well(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:

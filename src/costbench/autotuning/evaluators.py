@@ -53,6 +53,13 @@ class Evaluator(Protocol[Decisions_contra]):
         """Scores, in the order of the decisions."""
         ...
 
+    def recall(self, decisions: Decisions_contra) -> None:
+        """Told, when a search is taken up again, of decisions that were evaluated before, in order.
+
+        What an evaluator charges may depend on what it met before; then it has to know.
+        """
+        ...
+
 
 class Measured(Protocol):
     """What a device returns for `n` decisions: times, failures, and the accelerator time of each."""
@@ -112,6 +119,9 @@ class ModelEvaluator:
             )
         return Evaluation(scores, np.full(len(decisions), self.evaluation_s))
 
+    def recall(self, decisions: TileSizes) -> None:
+        """Every prediction is charged the same."""
+
 
 @dataclass(frozen=True)
 class DeviceEvaluator:
@@ -139,3 +149,6 @@ class DeviceEvaluator:
         measured = self.device.measure(self.kernel, decisions)
         scores = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
         return Evaluation(scores, measured.run_seconds + self.compile_s)
+
+    def recall(self, decisions: TileSizes) -> None:
+        """Every tile size is compiled and run."""

@@ -8,40 +8,36 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.spaces import DecisionSpace
+from costbench.autotuning.search_space import Rows, SearchSpace, Seen
 
-IntArray = npt.NDArray[np.int64]
-Proposals = Generator[IntArray, npt.NDArray[np.float64], None]
+Proposals = Generator[Rows, npt.NDArray[np.float64], None]
 """Batches of decisions to score; each is answered by its scores."""
 
-_CHUNK = 1 << 14
+_CHUNK_BITS = 1 << 20
+_LONGEST_CHUNK = 1 << 14
 _FIRST_BATCH = 64
 
 
-def exhaustive(space: DecisionSpace[Any], rng: np.random.Generator, start: IntArray) -> Proposals:
+def exhaustive(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -> Proposals:
     """`start`, then every other legal decision in order of number."""
     if len(start):
         yield start
-    for first in range(0, space.size, _CHUNK):
-        ids = np.arange(first, min(first + _CHUNK, space.size), dtype=np.int64)
-        ids = ids[space.legal(ids) & ~np.isin(ids, start)]
-        if len(ids):
-            yield ids
+    seen = Seen(start)
+    chunk = max(1, min(_LONGEST_CHUNK, _CHUNK_BITS // space.size.bit_length()))
+    for first in range(0, space.size, chunk):
+        rows = space.rows(range(first, min(first + chunk, space.size)))
+        rows = rows[space.legal(rows)]
+        rows = rows[seen.fresh(rows)]
+        if len(rows):
+            yield rows
 
 
-def random_draws(space: DecisionSpace[Any], rng: np.random.Generator, start: IntArray) -> Proposals:
+def random_draws(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -> Proposals:
     """`start`, then legal decisions drawn without replacement until the space gives no new ones."""
-    seen = start
-    batch = start if len(start) else unseen(space, rng, start, _FIRST_BATCH)
+    seen = Seen()
+    batch = start if len(start) else space.draw(rng, _FIRST_BATCH, seen)
     while len(batch):
         yield batch
-        seen = np.concatenate([seen, batch])
+        seen.add(batch)
         # Drawing costs in proportion to what is drawn, so batches that double keep the total linear.
-        batch = unseen(space, rng, seen, max(_FIRST_BATCH, len(seen)))
-
-
-def unseen(space: DecisionSpace[Any], rng: np.random.Generator, seen: IntArray, count: int) -> IntArray:
-    """Up to `count` legal decisions that are not among `seen`, in random order; none where none are left."""
-    # Of len(seen) + count distinct decisions at least `count` are new.
-    drawn = space.sample(rng, len(seen) + count)
-    return rng.permutation(drawn[~np.isin(drawn, seen)])[:count]
+        batch = space.draw(rng, max(_FIRST_BATCH, len(seen)), seen)

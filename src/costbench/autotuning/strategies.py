@@ -1,8 +1,8 @@
 """The strategies by name, and the one signature they share.
 
-A strategy is a generator over the numbers of any decision space. It yields a batch of decisions to try and is
-sent their scores; it never hears how they were scored, nor of budgets, so with less budget it tries the first
-part of what it tries with more. It proposes legal decisions only, and each once.
+A strategy is a generator over the decisions of any space. It yields a batch of decisions to try and is sent
+their scores; it never hears how they were scored, nor of budgets, so with less budget it tries the first part
+of what it tries with more. It proposes legal decisions only, and each once.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from costbench.autotuning.annealing import annealing
-from costbench.autotuning.sampling import IntArray, Proposals, exhaustive, random_draws
-from costbench.compiler.spaces import DecisionSpace
+from costbench.autotuning.annealing import Annealing
+from costbench.autotuning.genetic import Genetic
+from costbench.autotuning.sampling import Proposals, exhaustive, random_draws
+from costbench.autotuning.search_space import Rows, SearchSpace
 
 
 class Strategy(Protocol):
     """What to try next."""
 
-    def __call__(self, space: DecisionSpace[Any], rng: np.random.Generator, start: IntArray, /) -> Proposals:
+    def __call__(self, space: SearchSpace[Any], rng: np.random.Generator, start: Rows, /) -> Proposals:
         """Batches of decisions, none empty, until there is nothing left that is new.
 
         Args:
@@ -32,7 +33,9 @@ class Strategy(Protocol):
 
 
 STRATEGIES: Mapping[str, Strategy] = {
-    "annealing": annealing,
+    "annealing": Annealing(),
+    "annealing-1": Annealing(num_chains=1),
     "exhaustive": exhaustive,
+    "genetic": Genetic(),
     "random": random_draws,
 }

@@ -8,7 +8,7 @@ columns, so they cannot disagree with them.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 
 import numpy as np
@@ -21,7 +21,7 @@ from costbench.errors import DataError, ParamsError
 from costbench.params import parse
 
 FloatArray = npt.NDArray[np.float64]
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,10 @@ class SearchTrace:
         """Seconds charged up to and including each decision, float64 [n]."""
         return np.cumsum(np.array(self.seconds))
 
+    def affordable(self, seconds: float) -> int:
+        """How many decisions, the first ones, were charged at most so many seconds together."""
+        return int(np.searchsorted(self.spent_seconds, seconds, side="right"))
+
     @property
     def best(self) -> int:
         """Place of the first decision with the lowest score.
@@ -131,17 +135,31 @@ class SearchTrace:
 
 
 @dataclass(frozen=True)
+class _SubjectEntry:
+    """A subject as JSON holds it."""
+
+    task: str
+    chip: str
+    program: str
+    fingerprint: str
+    space_size: str
+
+
+@dataclass(frozen=True)
 class _TraceFile:
-    """A trace as JSON holds it: where a decision did not work the score is null."""
+    """A trace as JSON holds it: where a decision did not work the score is null.
+
+    Decisions about whole programs have thousands of binary digits, so numbers of decisions are hexadecimal.
+    """
 
     format: int
-    subject: Subject
+    subject: _SubjectEntry
     strategy: str
     source: Source
     evaluator: str
     seed: int
     budget: MeasurementBudget
-    decisions: tuple[int, ...]
+    decisions: tuple[str, ...]
     scores: tuple[float | None, ...]
     seconds: tuple[float, ...]
 
@@ -149,7 +167,11 @@ class _TraceFile:
 def write_trace(path: str | PathLike[str], trace: SearchTrace) -> None:
     """Writes a trace as JSON, whole or not at all; equal traces give equal bytes."""
     scores = [None if math.isinf(score) else score for score in trace.scores]
-    write_json(path, {**asdict(trace), "format": FORMAT, "scores": scores})
+    subject = {**asdict(trace.subject), "space_size": f"{trace.subject.space_size:x}"}
+    decisions = [f"{decision:x}" for decision in trace.decisions]
+    content = {**asdict(replace(trace, decisions=(), scores=(), seconds=())), "format": FORMAT}
+    content |= {"subject": subject, "decisions": decisions, "scores": scores, "seconds": trace.seconds}
+    write_json(path, content)
 
 
 def read_trace(path: str | PathLike[str]) -> SearchTrace:
@@ -168,15 +190,19 @@ def read_trace(path: str | PathLike[str]) -> SearchTrace:
         raise DataError(f"{stored.format}", where=path, field="format", expected=str(FORMAT))
     try:
         return SearchTrace(
-            subject=stored.subject,
+            subject=_subject(stored.subject),
             strategy=stored.strategy,
             source=stored.source,
             evaluator=stored.evaluator,
             seed=stored.seed,
             budget=stored.budget,
-            decisions=stored.decisions,
+            decisions=tuple(int(digits, 16) for digits in stored.decisions),
             scores=tuple(math.inf if score is None else score for score in stored.scores),
             seconds=stored.seconds,
         )
     except ValueError as error:
         raise DataError(str(error), where=path) from error
+
+
+def _subject(stored: _SubjectEntry) -> Subject:
+    return Subject(**{**asdict(stored), "space_size": int(stored.space_size, 16)})

@@ -159,7 +159,7 @@ class FusionSpace:
             met: hashes of groups that were cut before, which are left out, and to which these are added.
         """
         cuts = []
-        for part, fused in self._by_computation(config):
+        for part, fused in self.by_computation(config):
             groups = part.cut(fused)
             chosen = groups_that_run(groups.groups, part.body)
             if met is not None:
@@ -168,6 +168,13 @@ class FusionSpace:
             hashes = kernel_hashes(arrays, part.body, part.labels)
             cuts.append(CutKernels(part.computation, part.trip_count, arrays, hashes))
         return cuts
+
+    def by_computation(self, config: ChoiceArray) -> Iterator[tuple[ComputationEdges, npt.NDArray[np.bool_]]]:
+        """The edges of every computation that runs, and which of them a config [m] fuses."""
+        if np.shape(config) != self._default.shape:
+            raise ValueError(f"config of shape {np.shape(config)}, {self.name} has {self._default.shape}")
+        for part, start, end in zip(self._parts, self._starts[:-1], self._starts[1:], strict=True):
+            yield part, np.asarray(config[start:end], dtype=bool)
 
     def kernel(self, cut: CutKernels, number: int) -> Kernel:
         """One of the kernels of a cut."""
@@ -183,16 +190,8 @@ class FusionSpace:
         Raises:
             HloError: if kernels would wait for each other, which no config can bring about.
         """
-        fusions = {part.computation: part.cut(fused) for part, fused in self._by_computation(config)}
+        fusions = {part.computation: part.cut(fused) for part, fused in self.by_computation(config)}
         return assemble(self.module, self.name, fusions, self._counts)
-
-    def _by_computation(
-        self, config: ChoiceArray
-    ) -> Iterator[tuple[ComputationEdges, npt.NDArray[np.bool_]]]:
-        if np.shape(config) != self._default.shape:
-            raise ValueError(f"config of shape {np.shape(config)}, {self.name} has {self._default.shape}")
-        for part, start, end in zip(self._parts, self._starts[:-1], self._starts[1:], strict=True):
-            yield part, np.asarray(config[start:end], dtype=bool)
 
     def _draw(self, rng: np.random.Generator) -> ChoiceArray:
         number = len(self._default)

@@ -32,9 +32,11 @@ from costbench.training.fit import FitResult, TrainSpec, fit
 from costbench.training.kernel_source import KernelSource
 
 _log = logging.getLogger(__name__)
-_DONE = "done.json"
+DONE = "done.json"
 _STARTED = "started.json"
 HISTORY = "history.csv"
+TIMING = "timing.json"
+"""Wall time of the call that finished the cell."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,9 @@ class CellResult:
         best_epoch: the epoch it is of.
         steps: training steps done.
         execution: threads and matrix library that it ran with.
+        kernels: of a step.
+        configs: decisions of a kernel in a step, at most.
+        validations: how often it was validated.
     """
 
     key: str
@@ -114,12 +119,15 @@ class CellResult:
     best_epoch: int
     steps: int
     execution: str
+    kernels: int = 0
+    configs: int = 0
+    validations: int = 0
 
 
 def finished(folder: Path) -> CellResult | None:
     """The result of a finished cell, or None where it is not finished."""
     try:
-        return parse(CellResult, read_json(folder / _DONE), where=folder / _DONE)
+        return parse(CellResult, read_json(folder / DONE), where=folder / DONE)
     except (DataError, ParamsError):
         return None
 
@@ -180,7 +188,9 @@ def train_cell(
         )
         _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
         run.log_metrics({"seconds": result.seconds}, result.steps)
-    return _finish(task.folder, key, result)
+    # Apart from the result, which equal runs leave in equal bytes.
+    write_json(task.folder / TIMING, {"seconds": round(result.seconds, 1)})
+    return _finish(task.folder, key, result, spec)
 
 
 def track_finished(task: CellTask, result: CellResult) -> None:
@@ -226,9 +236,18 @@ def _start(folder: Path, key: str) -> None:
         write_json(started, {"key": key})
 
 
-def _finish(folder: Path, key: str, result: FitResult) -> CellResult:
-    done = CellResult(key, result.best_metric, result.best_epoch, result.steps, result.execution)
-    write_json(folder / _DONE, asdict(done))
+def _finish(folder: Path, key: str, result: FitResult, spec: TrainSpec) -> CellResult:
+    done = CellResult(
+        key,
+        result.best_metric,
+        result.best_epoch,
+        result.steps,
+        result.execution,
+        spec.batch.kernels,
+        spec.batch.configs,
+        result.steps // spec.batch.per_epoch,
+    )
+    write_json(folder / DONE, asdict(done))
     (folder / _STARTED).unlink(missing_ok=True)
     return done
 

@@ -22,7 +22,8 @@ from costbench.errors import DataError
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.normalizer import MinMaxNormalizer, Transform
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, packed
-from costbench.models.edges import Edges
+from costbench.models.edges import Edges, even_size
+from costbench.models.execution import LARGE_BATCH_ROWS
 from costbench.models.net_spec import InputSizes
 from costbench.models.node_order import first_neighbors, in_topological_order
 
@@ -215,8 +216,13 @@ class Collator:
         """
         return self.collate(packed_samples(samples))
 
-    def collate(self, kernels: PackedKernels) -> GraphBatch:
+    def collate(self, kernels: PackedKernels, *, even: bool = False) -> GraphBatch:
         """One batch of kernels that lie end to end.
+
+        Args:
+            kernels: one or more.
+            even: pad a large batch to sizes of `even_size`: with decisions that `mask` leaves out, and nodes
+                of a kernel of no decisions after the last one.
 
         Raises:
             DataError: without kernels, for a cycle of edges, for a runtime or an estimate not above 0.
@@ -224,9 +230,13 @@ class Collator:
         if not kernels.num_kernels:
             raise DataError("a batch of no kernels")
         kernels = in_topological_order(kernels)
+        most = int(kernels.config_counts.max())
+        even = even and most * len(kernels.opcodes) >= LARGE_BATCH_ROWS
+        if even:
+            kernels = _with_padding(kernels, even_size(len(kernels.opcodes)))
         producers, consumers = kernels.edges
         counts = kernels.config_counts
-        mask = np.arange(counts.max()) < counts[:, None]
+        mask = np.arange(even_size(most) if even else most) < counts[:, None]
         estimates = kernels.analytical_ns
         return GraphBatch(
             opcodes=_tensor(kernels.opcodes),
@@ -239,6 +249,7 @@ class Collator:
                 first_neighbors(consumers, producers, self._max_neighbors),
                 first_neighbors(producers, consumers, self._max_neighbors),
                 num_nodes=len(kernels.opcodes),
+                even=even,
             ),
             mask=_tensor(mask),
             runtime_ns=_tensor(_spread(_positive(kernels.runtime_ns, "runtime_ns"), mask, 1.0)),
@@ -246,6 +257,23 @@ class Collator:
             if estimates is None
             else _tensor(np.log(_spread(_positive(estimates, "analytical_ns"), mask, 1.0))),
         )
+
+
+def _with_padding(kernels: PackedKernels, num_nodes: int) -> PackedKernels:
+    """As many nodes as asked for: a last kernel without edges and decisions holds those that are missing."""
+    missing = num_nodes - len(kernels.opcodes)
+    if not missing:
+        return kernels
+    nodes = np.zeros((missing, kernels.node_features.shape[1]), np.float32)
+    static = np.zeros((1, kernels.static_features.shape[1]), np.float32)
+    return replace(
+        kernels,
+        opcodes=np.concatenate([kernels.opcodes, np.zeros(missing, np.int64)]),
+        node_features=np.concatenate([kernels.node_features, nodes]),
+        node_counts=np.append(kernels.node_counts, missing),
+        static_features=np.concatenate([kernels.static_features, static]),
+        config_counts=np.append(kernels.config_counts, 0),
+    )
 
 
 def packed_samples(samples: Sequence[KernelSamples]) -> PackedKernels:

@@ -22,18 +22,30 @@ from costbench.compiler.tile_sizes import TileSizes
 from costbench.errors import DataError, choose
 from costbench.features.config import tile_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
+from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.cost_model import CostModel
 from costbench.models.encoders import ENCODERS
-from costbench.models.execution import DEFAULT_EXECUTION, Execution, applied
-from costbench.models.graph_batch import Collator, FeatureScaling, FloatArray, GraphBatch, KernelSamples
+from costbench.models.execution import DEFAULT_EXECUTION, Execution, applied, choose_products
+from costbench.models.graph_batch import (
+    Collator,
+    FeatureScaling,
+    FloatArray,
+    GraphBatch,
+    KernelSamples,
+    packed_samples,
+)
 from costbench.models.layers import FeedForwardStack, JoinedFeedForward, initialize
 from costbench.models.net_spec import InputSizes, NetSpec, Placement, Predicts
 from costbench.models.reductions import REDUCTIONS
 
 
 class LearnedCostNet(nn.Module):
-    """cost = reduction(final(encoder(f1(opcode embedding, node features, kernel features)))).
+    """cost = level + reduction(final(encoder(f1(opcode embedding, node features, kernel features)))).
+
+    The level is a constant: the mean of what is predicted over the training data where that is a logarithm of
+    runtimes, else 0. Without it a network without biases, which scales with its inputs, spends most of a
+    short training on learning that kernels take microseconds.
 
     With `spec.residual` cost = exp(w) * log(analytical estimate in ns) + that, w a weight that starts at 0: a
     rank loss asks for margins between costs that logarithms of runtimes do not have. A network that returns
@@ -58,6 +70,8 @@ class LearnedCostNet(nn.Module):
         self.final = FeedForwardStack(spec.node_final_layers, spec)
         reduction = choose(REDUCTIONS, spec.reduction, "reduction")
         self.reduction = reduction(spec, sizes.joined(spec, "kernel"))
+        self.level: Tensor
+        self.register_buffer("level", torch.zeros(1))
         self.log_coefficient = nn.Parameter(torch.zeros(1)) if spec.residual == "analytical" else None
         initialize(self, seed)
 
@@ -67,11 +81,13 @@ class LearnedCostNet(nn.Module):
         Raises:
             DataError: if a hybrid is given kernels without analytical estimates.
         """
+        # Before any product: what the last batch chose must not matter to this one.
+        choose_products(len(batch.opcodes) * batch.mask.shape[1])
         nodes = torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)
         states = self.input(nodes[:, None], self._joined(batch, "node"), batch.kernel_of_node)
         states = self.final(self.encoder(states, batch))
         costs: Tensor = self.reduction(states, self._joined(batch, "kernel"), batch)
-        costs = costs.expand_as(batch.mask)
+        costs = (costs + self.level).expand_as(batch.mask)
         if self.log_coefficient is None:
             return costs
         if batch.log_analytical is None:
@@ -174,8 +190,16 @@ class LearnedCostModel:
         with applied(self._execution), torch.inference_mode():
             return [self._runtimes(costs) for group in groups for costs in self._costs(group)]
 
+    def predict_packed(self, kernels: PackedKernels) -> npt.NDArray[np.float64]:
+        """Costs of the decisions of kernels that lie end to end, float64 [D], in one pass of the network."""
+        batch = self._collator.collate(kernels, even=True)
+        with applied(self._execution), torch.inference_mode():
+            costs = self.net(batch)[batch.mask].numpy().astype(np.float64)
+        return self._runtimes(costs)
+
     def _costs(self, samples: Sequence[KernelSamples]) -> list[npt.NDArray[np.float64]]:
-        costs = self.net(self._collator(samples)).numpy().astype(np.float64)
+        batch = self._collator.collate(packed_samples(samples), even=True)
+        costs = self.net(batch).numpy().astype(np.float64)[: len(samples)]
         return [row[: len(sample)] for row, sample in zip(costs, samples, strict=True)]
 
     def _runtimes(self, costs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

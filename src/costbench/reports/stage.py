@@ -15,7 +15,7 @@ from costbench.experiments.spec import MAIN, experiment_names
 from costbench.experiments.tracked_runs import Wanted
 from costbench.experiments.tracking import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import load_section, load_yaml
+from costbench.params import load_section, load_yaml, merged
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.results import TASKS
 from costbench.reports.settings_tables import Settings
@@ -60,7 +60,7 @@ def run(params: Path) -> None:
     """
     workspace = load_workspace(params)
     section = load_section(params, "report", ReportParams)
-    split, train, evaluated = (workspace.stage(name) for name in ("split", "train", "evaluate"))
+    split, train, evaluated, sweep = (workspace.stage(n) for n in ("split", "train", "evaluate", "sweep"))
     names = experiment_names(params)
     before = [read_identity(evaluated / name) for name in names]
     inputs = ReportInputs(
@@ -75,7 +75,9 @@ def run(params: Path) -> None:
         },
         curves=section.curves,
         scatter=tuple(evaluated / name / "scatter.json" for name in names),
-        settings=_settings(params),
+        settings=_settings(params, sweep),
+        trained=tuple(path.parent for name in names for path in sorted((train / name).glob("*/done.json"))),
+        sweep=sweep if sweep.is_dir() else None,
         provenance={"profile": workspace.name, "random stream of the intervals": f"seed {section.seed}"},
     )
     written = write_report(inputs, workspace.reports, section.seed)
@@ -101,11 +103,16 @@ def _crown(profile: str, arena: Arena) -> None:
             _log.info("%s: version %s", best.uri, best.version)
 
 
-def _settings(params: Path) -> Settings:
-    """Section `train`, as the tables of hyper-parameters want it."""
+def _settings(params: Path, sweep: Path) -> Settings:
+    """Section `train` and what the sweep found, as the tables of hyper-parameters want it."""
     train = load_yaml(params).get("train")
     tasks = {name: train[name] for name in TASKS if name in train} if isinstance(train, Mapping) else {}
     tuned = {name: {"section train": settings} for name, settings in tasks.items()}
+    for name, settings in tasks.items():
+        path = sweep / f"{name}.yaml"
+        best = load_yaml(path).get("model") if path.exists() else None
+        if isinstance(best, Mapping):
+            tuned[name]["best of sweep"] = merged(settings, best)
     return {"train": {"model": tasks.get("tile")}, "tuned": tuned}
 
 

@@ -50,7 +50,7 @@ class PlannedBatches(Dataset[GraphBatch]):
         self._collator = collator
 
     def __getitem__(self, plan: BatchPlan) -> GraphBatch:
-        return self._collator.collate(self._source.pack(plan.kernels, plan.configs))
+        return self._collator.collate(self._source.pack(plan.kernels, plan.configs), even=True)
 
 
 class KernelDataModule(pl.LightningDataModule):

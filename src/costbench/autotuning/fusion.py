@@ -1,0 +1,177 @@
+"""The fusion autotuner's problem: which edges of a program to fuse, and what a program then costs.
+
+A program costs the sum over its kernels of cost times executions (lpm2021, sections 2.1 and 3). Scoring a
+config prices only kernels that were not met before, whatever config they occurred in; the rest of the work is
+cutting the program (`compiler.fusion_cuts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.autotuning.charging import ProgramCharge
+from costbench.autotuning.evaluators import Evaluation, Source
+from costbench.autotuning.kernel_costs import KernelCosts
+from costbench.autotuning.search import TuningProblem
+from costbench.autotuning.search_space import Vectors
+from costbench.autotuning.trace import Subject
+from costbench.compiler.fusion_cuts import NO_KERNEL, CutConfig, FusionCuts
+from costbench.compiler.fusion_space import FusionSpace
+from costbench.compiler.spaces import ChoiceArray
+from costbench.hlo.fingerprint import module_fingerprint
+
+FloatArray = npt.NDArray[np.float64]
+NUM_RUNS = 3
+"""Runs of a program per measurement, the fastest of which counts (lpm2021, section 4)."""
+
+
+def fusion_problem(space: FusionSpace, chip: str) -> TuningProblem[ChoiceArray]:
+    """The fusion configs of a program."""
+    vectors = Vectors(space)
+    fingerprint = module_fingerprint(space.module)
+    return TuningProblem(Subject("fusion", chip, space.name, fingerprint, vectors.size), vectors)
+
+
+def default_number(space: FusionSpace) -> int:
+    """Number of the compiler's own config in `fusion_problem`."""
+    return Vectors(space).numbers(space.default[None])[0]
+
+
+class ProgramPricer:
+    """Costs of a program under fusion configs; kernels are priced when they are first met.
+
+    Args:
+        space: the fusion configs.
+        kernels: prices kernels.
+        known: costs by hash of kernel, as `known` of an earlier pricer gives them: a network's costs depend
+            on the batch in the last digits, so a search that is taken up again needs the same ones.
+    """
+
+    def __init__(
+        self, space: FusionSpace, kernels: KernelCosts, known: Mapping[int, float] | None = None
+    ) -> None:
+        self._cuts = FusionCuts(space)
+        self._kernels = kernels
+        self._earlier = dict(known or {})
+        self._costs = np.array([0.0])
+
+    @property
+    def known(self) -> dict[int, float]:
+        """Costs in nanoseconds by hash of kernel."""
+        priced = np.flatnonzero(~np.isnan(self._costs))
+        priced = priced[priced != NO_KERNEL]
+        hashes = self._cuts.hashes[priced].tolist()
+        return {**self._earlier, **dict(zip(hashes, self._costs[priced].tolist(), strict=True))}
+
+    @property
+    def num_priced(self) -> int:
+        """Kernels priced so far."""
+        return int(np.count_nonzero(~np.isnan(self._costs))) - 1
+
+    def cut(self, configs: ChoiceArray) -> list[CutConfig]:
+        """The kernels of configs [n, m], which are not priced yet."""
+        return [self._cuts.cut(config) for config in configs]
+
+    def total_ns(self, cuts: list[CutConfig]) -> FloatArray:
+        """Cost of each program, float64 [n]; infinite where a kernel cannot run."""
+        self._price(cuts)
+        totals = [
+            sum(
+                trips * float(self._costs[numbers].sum())
+                for numbers, trips in zip(cut.kernels, cut.trip_counts, strict=True)
+            )
+            for cut in cuts
+        ]
+        return np.array(totals, dtype=np.float64)
+
+    def _price(self, cuts: list[CutConfig]) -> None:
+        """Prices the kernels that are new, in one batch."""
+        more = len(self._cuts) - len(self._costs)
+        self._costs = np.concatenate([self._costs, np.full(more, np.nan)])
+        met = np.unique(np.concatenate([np.zeros(0, np.int64), *(n for cut in cuts for n in cut.kernels)]))
+        new = met[np.isnan(self._costs[met])].tolist()
+        hashes = self._cuts.hashes if self._earlier else None
+        missing = []
+        for number in new:
+            kernel = self._cuts.take(number)
+            if hashes is not None and int(hashes[number]) in self._earlier:
+                self._costs[number] = self._earlier[int(hashes[number])]
+            else:
+                missing.append((number, kernel))
+        if missing:
+            costs = self._kernels.costs([kernel for _, kernel in missing])
+            self._costs[[number for number, _ in missing]] = costs
+
+
+@dataclass(frozen=True, eq=False)
+class FusionModelEvaluator:
+    """Predicts what a program costs under fusion configs; an `Evaluator` of `ChoiceArray`.
+
+    Attributes:
+        pricer: adds up predicted costs of kernels.
+        name: of the model.
+        evaluation_s: seconds charged per config, a rate measured once.
+    """
+
+    pricer: ProgramPricer
+    name: str
+    evaluation_s: float = 0.0
+
+    @property
+    def source(self) -> Source:
+        """Predicted."""
+        return "model"
+
+    def evaluate(self, decisions: ChoiceArray) -> Evaluation:
+        """Predicted nanoseconds of a run of the program; infinite where a kernel fits no scratchpad."""
+        scores = self.pricer.total_ns(self.pricer.cut(decisions))
+        return Evaluation(scores, np.full(len(decisions), self.evaluation_s))
+
+    def recall(self, decisions: ChoiceArray) -> None:
+        """Every prediction is charged the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class FusionDeviceEvaluator:
+    """Measures a program under fusion configs; an `Evaluator` of `ChoiceArray`.
+
+    Many configs give the same kernels. The compiler sees that after fusing, and the program is neither
+    compiled nor run again.
+
+    Attributes:
+        pricer: adds up measured costs of kernels.
+        name: of the device.
+        charge: what measuring costs.
+    """
+
+    pricer: ProgramPricer
+    name: str
+    charge: ProgramCharge
+    _compiled: set[bytes] = field(default_factory=set)
+
+    @property
+    def source(self) -> Source:
+        """Measured."""
+        return "device"
+
+    def evaluate(self, decisions: ChoiceArray) -> Evaluation:
+        """Nanoseconds of a run of the program; infinite where a kernel fits no scratchpad."""
+        cuts = self.pricer.cut(decisions)
+        scores = self.pricer.total_ns(cuts)
+        run_s = np.where(np.isfinite(scores), NUM_RUNS * 1e-9 * scores, 0.0)
+        new = np.array([self._is_new(cut) for cut in cuts], dtype=bool)
+        return Evaluation(scores, np.where(new, self.charge.compile_s + run_s, self.charge.repeat_s))
+
+    def recall(self, decisions: ChoiceArray) -> None:
+        """The programs are compiled already."""
+        for cut in self.pricer.cut(decisions):
+            self._is_new(cut)
+
+    def _is_new(self, cut: CutConfig) -> bool:
+        new = cut.key not in self._compiled
+        self._compiled.add(cut.key)
+        return new

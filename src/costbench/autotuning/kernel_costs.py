@@ -1,0 +1,151 @@
+"""What one kernel costs at the tile size that the compiler chooses: on the machine, or by a formula.
+
+A search over fusion configs meets new kernels all the time; whoever prices them gets a batch of kernels and
+returns nanoseconds. A kernel of which no tile fits the scratchpad costs infinity: its program does not
+compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.autotuning.evaluators import Measured
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import LoopNest, Lowering
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling import TileSpace, nest_tile_space
+from costbench.hlo.fingerprint import ModuleFingerprints
+from costbench.target import Architecture
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class KernelCosts(Protocol):
+    """Prices kernels of one program."""
+
+    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+        """Nanoseconds of each kernel, float64 [k]; infinite for one that cannot run."""
+        ...
+
+
+class TileChoice(Protocol):
+    """The compiler's own tile model."""
+
+    def choose(self, space: TileSpace) -> IntArray:
+        """Loop extents, [num_loops], of the tile size that the compiler takes."""
+        ...
+
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+        """Estimated nanoseconds of tile sizes, [n]."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class TiledKernels:
+    """Lowers kernels of a program and chooses their tiles, as the compiler of a chip does.
+
+    Attributes:
+        lowering: of the program.
+        architecture: of the chip.
+        tiles: the compiler's tile model.
+    """
+
+    lowering: Lowering
+    architecture: Architecture
+    tiles: TileChoice
+
+    def tiled(self, kernels: Sequence[Kernel]) -> list[tuple[int, TileSpace, IntArray]]:
+        """Place, tile space and chosen extents of every kernel that fits."""
+        found = []
+        for place, kernel in enumerate(kernels):
+            space = nest_tile_space(self.lowering.loop_nest(kernel), self.architecture)
+            if space.has_legal_tile:
+                found.append((place, space, self.tiles.choose(space)))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedKernels:
+    """Kernel costs by the compiler's tile model.
+
+    It knows no absolute scale across kinds of kernels, so programs compare badly (lpm2021, section 7.3,
+    leaves it out of the fusion autotuner); it is here as what can be had without training.
+
+    Attributes:
+        tiled: how kernels are lowered.
+    """
+
+    tiled: TiledKernels
+
+    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+        """Estimated nanoseconds, float64 [k]."""
+        found = np.full(len(kernels), np.inf)
+        for place, space, extents in self.tiled.tiled(kernels):
+            tile = space.nest.tile_sizes(extents[None])
+            found[place] = self.tiled.tiles.predict_nest(space.nest, tile)[0]
+        return found
+
+
+class KernelDevice(Protocol):
+    """A machine that runs many kernels, one tile size of each."""
+
+    def measure_kernels(
+        self, nests: Sequence[LoopNest], extents: Sequence[IntArray], fingerprints: Sequence[str], /
+    ) -> Measured:
+        """Compiles and runs them."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredKernels:
+    """Kernel costs on a machine.
+
+    Where it refuses a tile near the limit of the scratchpad, the compiler takes the next smaller one; the
+    smallest always runs.
+
+    Attributes:
+        tiled: how kernels are lowered.
+        device: runs them.
+        fingerprints: of the program's kernels.
+    """
+
+    tiled: TiledKernels
+    device: KernelDevice
+    fingerprints: ModuleFingerprints
+
+    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+        """Measured nanoseconds, float64 [k]."""
+        found = np.full(len(kernels), np.inf)
+        waiting = self.tiled.tiled(kernels)
+        names = {place: self._name(kernels[place]) for place, _, _ in waiting}
+        while waiting:
+            nests, extents = [space.nest for _, space, _ in waiting], [tile for _, _, tile in waiting]
+            measured = self.device.measure_kernels(nests, extents, [names[place] for place, _, _ in waiting])
+            refused = []
+            for number, (place, space, tile) in enumerate(waiting):
+                if measured.failed[number]:
+                    refused.append((place, space, smaller_tile(space, tile)))
+                else:
+                    found[place] = float(measured.runtime_ns[number])
+            waiting = refused
+        return found
+
+    def _name(self, kernel: Kernel) -> str:
+        return self.fingerprints.subgraph(
+            kernel.computation, kernel.inputs, kernel.instructions, kernel.outputs
+        )
+
+
+def smaller_tile(space: TileSpace, extents: IntArray) -> IntArray:
+    """The tile with its longest loop cut one step more, [num_loops]."""
+    result = extents.copy()
+    loop = int(np.argmax(extents))
+    shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]
+    result[loop] = shorter[-1]
+    return result

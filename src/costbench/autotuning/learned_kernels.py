@@ -1,0 +1,56 @@
+"""What one kernel costs by a trained model; not in `kernel_costs`, since torch takes a second to import."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from costbench.autotuning.kernel_costs import FloatArray, TiledKernels
+from costbench.compiler.kernel import Kernel
+from costbench.errors import DataError
+from costbench.features.config import tile_features
+from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
+from costbench.models.graph_batch import KernelSamples
+from costbench.models.learned import LearnedCostModel
+
+_UNKNOWN_NS = np.ones(1)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedKernels:
+    """Kernel costs by a trained model of absolute runtimes.
+
+    Attributes:
+        tiled: how kernels are lowered.
+        model: predicts nanoseconds.
+
+    Raises:
+        DataError: for a model of scores, whose costs do not add up.
+    """
+
+    tiled: TiledKernels
+    model: LearnedCostModel
+    _features: ProgramFeatureCache = field(default_factory=lambda: ProgramFeatureCache(1))
+
+    def __post_init__(self) -> None:
+        if self.model.predicts != "log_runtime_ns":
+            raise DataError(
+                "costs of kernels do not add up",
+                field="predicts",
+                expected="log_runtime_ns: a model of the fusion task",
+            )
+
+    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+        """Predicted nanoseconds, float64 [k]; all kernels in one batch."""
+        found = np.full(len(kernels), np.inf)
+        places, samples = [], []
+        for place, space, extents in self.tiled.tiled(kernels):
+            tile = tile_features(space.nest.tile_sizes(extents[None]))
+            graph = kernel_graph(kernels[place], self._features)
+            samples.append(KernelSamples(graph, tile, _UNKNOWN_NS, ""))
+            places.append(place)
+        for place, costs in zip(places, self.model.predict_kernels(samples), strict=True):
+            found[place] = costs[0]
+        return found

@@ -1,0 +1,217 @@
+"""One search: what a strategy proposes is scored as long as the budget lasts.
+
+A search can be watched, interrupted, and taken up again: a strategy is a function of its seed and of scores,
+so it is led back to where it was by the scores that were recorded, chain states and all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.autotuning.budget import MeasurementBudget
+from costbench.autotuning.evaluators import Evaluation, Evaluator
+from costbench.autotuning.sampling import Proposals
+from costbench.autotuning.search_space import Rows, SearchSpace
+from costbench.autotuning.trace import SearchTrace, Subject
+from costbench.errors import DataError
+
+Decisions = TypeVar("Decisions")
+
+
+@dataclass(frozen=True, eq=False)
+class TuningProblem(Generic[Decisions]):
+    """What decisions are looked for, and the space they lie in."""
+
+    subject: Subject
+    space: SearchSpace[Decisions]
+
+    def decode(self, *numbers: int) -> Decisions:
+        """The decisions with these numbers."""
+        return self.space.decode(self.space.rows(numbers))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search is.
+
+    Attributes:
+        budget: what is left of it.
+        num_decisions: scored so far.
+        best_score: lowest so far, infinite where none worked.
+    """
+
+    budget: MeasurementBudget
+    num_decisions: int
+    best_score: float
+
+
+Watch = Callable[[Progress], None]
+"""Told after every batch."""
+
+
+def unwatched(progress: Progress) -> None:
+    """Does nothing."""
+
+
+class SearchInterrupted(KeyboardInterrupt):
+    """Someone stopped a search (Ctrl-C).
+
+    Attributes:
+        trace: what it found until then, whole batches only.
+    """
+
+    def __init__(self, trace: SearchTrace) -> None:
+        super().__init__(f"stopped after {len(trace)} decisions")
+        self.trace = trace
+
+
+@dataclass(frozen=True, eq=False)
+class Search(Generic[Decisions]):
+    """Everything that a search is made of but its strategy.
+
+    Attributes:
+        problem: what to decide.
+        evaluator: scores decisions.
+        budget: what may be spent.
+        strategy: name of the strategy, for the trace.
+        seed: likewise.
+        watch: is told how far the search is.
+    """
+
+    problem: TuningProblem[Decisions]
+    evaluator: Evaluator[Decisions]
+    budget: MeasurementBudget
+    strategy: str
+    seed: int
+    watch: Watch = unwatched
+
+    def follow(self, proposals: Proposals, recorded: SearchTrace | None = None) -> SearchTrace:
+        """Scores what is proposed, and answers it, as long as the budget lasts.
+
+        Args:
+            proposals: of a strategy.
+            recorded: the first part of the same search, which is not scored again.
+
+        Raises:
+            SearchInterrupted: on Ctrl-C, with what was found.
+            DataError: if the search does not begin as the recorded one.
+        """
+        columns = _Columns(self, recorded)
+        try:
+            self._follow(proposals, columns)
+        except KeyboardInterrupt:
+            raise SearchInterrupted(columns.trace()) from None
+        finally:
+            proposals.close()
+        columns.verify_recorded()
+        return columns.trace()
+
+    def _follow(self, proposals: Proposals, columns: _Columns) -> None:
+        rows = next(proposals, None)
+        while rows is not None and (begun := columns.left.evaluations_left(len(rows))):
+            evaluation = columns.recalled(rows[:begun])
+            if evaluation is None:
+                evaluation = self.evaluator.evaluate(self.problem.space.decode(rows[:begun]))
+            finished = columns.add(rows[:begun], evaluation)
+            self.watch(Progress(columns.left, len(columns.decisions), columns.best))
+            if finished < len(rows):
+                return
+            rows = _answered(proposals, evaluation.scores)
+
+
+def listed(rows: Rows) -> Proposals:
+    """A strategy's place taken by a list."""
+    if len(rows):
+        yield rows
+
+
+def _answered(proposals: Proposals, scores: npt.NDArray[np.float64]) -> Rows | None:
+    try:
+        return proposals.send(scores)
+    except StopIteration:
+        return None
+
+
+@dataclass(eq=False)
+class _Columns:
+    """A trace while it grows.
+
+    Attributes:
+        search: that it is of.
+        recorded: the first part of it, if there is one.
+        left: of the budget.
+        best: lowest score.
+    """
+
+    search: Search[Any]
+    recorded: SearchTrace | None
+    left: MeasurementBudget = field(init=False)
+    best: float = np.inf
+    decisions: list[int] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.left = self.search.budget
+
+    def recalled(self, rows: Rows) -> Evaluation | None:
+        """What is recorded of a batch; the part that is missing is scored. None if nothing is recorded."""
+        recorded, first = self.recorded, len(self.decisions)
+        if recorded is None or first >= len(recorded):
+            return None
+        problem = self.search.problem
+        known = min(len(rows), len(recorded) - first)
+        numbers = problem.space.numbers(rows[:known])
+        if tuple(numbers) != recorded.decisions[first : first + known]:
+            raise self._other_search()
+        self.search.evaluator.recall(problem.space.decode(rows[:known]))
+        scores = np.array(recorded.scores[first : first + known])
+        seconds = np.array(recorded.seconds[first : first + known])
+        if known < len(rows):
+            rest = self.search.evaluator.evaluate(problem.space.decode(rows[known:]))
+            scores = np.concatenate([scores, rest.scores])
+            seconds = np.concatenate([seconds, rest.seconds])
+        return Evaluation(scores, seconds)
+
+    def add(self, rows: Rows, evaluation: Evaluation) -> int:
+        """Adds as many as the budget allows; says how many."""
+        finished = self.left.affordable(evaluation.seconds)
+        self.left = self.left.charge(evaluation.seconds[:finished])
+        self.decisions += self.search.problem.space.numbers(rows[:finished])
+        self.scores += evaluation.scores[:finished].tolist()
+        self.seconds += evaluation.seconds[:finished].tolist()
+        self.best = min([self.best, *evaluation.scores[:finished].tolist()])
+        return finished
+
+    def verify_recorded(self) -> None:
+        """Raises DataError if more is recorded than the search found."""
+        if self.recorded is not None and len(self.decisions) < len(self.recorded):
+            raise self._other_search()
+
+    def trace(self) -> SearchTrace:
+        """What was found so far."""
+        search = self.search
+        return SearchTrace(
+            subject=search.problem.subject,
+            strategy=search.strategy,
+            source=search.evaluator.source,
+            evaluator=search.evaluator.name,
+            seed=search.seed,
+            budget=search.budget,
+            decisions=tuple(self.decisions),
+            scores=tuple(self.scores),
+            seconds=tuple(self.seconds),
+        )
+
+    def _other_search(self) -> DataError:
+        return DataError(
+            "not the beginning of this search",
+            where=f"trace of {self.search.problem.subject.program}",
+            field="decisions",
+            expected="the same strategy, seed, start, model and at least the same budget",
+        )

@@ -1,0 +1,254 @@
+"""One view of all decision spaces, which is what strategies search: decisions as rows of integers.
+
+Tile sizes of a kernel are numbered (`DecisionSpace`); fusion and layout decisions about a program are vectors
+of choices (`VectorSpace`). Here a decision is a row [m] of integers, m = 1 for the former, and every row has
+a number, so a trace can hold any of them. Rows of one space are equal exactly if their bytes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.spaces import ChoiceArray, DecisionSpace, VectorSpace
+
+Rows = npt.NDArray[np.signedinteger[Any]]
+"""Decisions, integers [n, m]."""
+BoolArray = npt.NDArray[np.bool_]
+Decisions_co = TypeVar("Decisions_co", covariant=True)
+Decisions = TypeVar("Decisions")
+
+_ROUNDS = 8
+"""Draws in a row without anything new after which a large space is taken to be used up."""
+_FEW_BITS = 16
+"""Spaces of so many bits are listed where drawing finds nothing new."""
+
+
+class Seen:
+    """A set of rows of one space."""
+
+    def __init__(self, rows: Rows | None = None) -> None:
+        self._keys: set[bytes] = set()
+        if rows is not None:
+            self.add(rows)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, rows: Rows) -> None:
+        """Puts rows in."""
+        self._keys.update(keys(rows))
+
+    def fresh(self, rows: Rows) -> BoolArray:
+        """Which of [n, m] are not in, and the first of their kind among `rows`, bool [n]."""
+        met: set[bytes] = set()
+        result = np.zeros(len(rows), dtype=bool)
+        for place, key in enumerate(keys(rows)):
+            if key not in self._keys and key not in met:
+                met.add(key)
+                result[place] = True
+        return result
+
+
+def keys(rows: Rows) -> list[bytes]:
+    """The bytes of each row."""
+    return [row.tobytes() for row in rows]
+
+
+class SearchSpace(Protocol[Decisions_co]):
+    """What a strategy needs of a space."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are, as large as it may be; not every number need be legal."""
+        ...
+
+    def legal(self, rows: Rows) -> BoolArray:
+        """Whether each decision can be compiled, bool [n]."""
+        ...
+
+    def decode(self, rows: Rows) -> Decisions_co:
+        """The decisions, as evaluators take them."""
+        ...
+
+    def rows(self, numbers: Sequence[int]) -> Rows:
+        """The decisions with these numbers."""
+        ...
+
+    def numbers(self, rows: Rows) -> list[int]:
+        """Inverse of `rows`."""
+        ...
+
+    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
+        """Up to `count` distinct legal decisions not in `seen`, in random order; none if none are left."""
+        ...
+
+    def step(self, rows: Rows, rng: np.random.Generator) -> Rows:
+        """A random legal neighbour of each decision, or the decision itself where it has none."""
+        ...
+
+    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> Rows:
+        """A legal child of each pair of parents."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered(Generic[Decisions]):
+    """A `SearchSpace` of numbered decisions, int64 [n, 1].
+
+    Attributes:
+        space: the decisions.
+        radices: choices of each place, where a number is one of a mixed radix (first place most significant):
+            a child then has each place from one of its parents. Without, it is one of them.
+    """
+
+    space: DecisionSpace[Decisions]
+    radices: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Numbers there are."""
+        return self.space.size
+
+    def legal(self, rows: Rows) -> BoolArray:
+        """Whether each number is one of the space, and can be compiled."""
+        ids = _ids(rows)
+        result = (ids >= 0) & (ids < self.size)
+        result[result] = self.space.legal(ids[result])
+        return result
+
+    def decode(self, rows: Rows) -> Decisions:
+        """As the space does."""
+        return self.space.decode(_ids(rows))
+
+    def rows(self, numbers: Sequence[int]) -> Rows:
+        """The numbers themselves."""
+        return np.array(numbers, dtype=np.int64).reshape(-1, 1)
+
+    def numbers(self, rows: Rows) -> list[int]:
+        """The numbers themselves."""
+        return [int(number) for number in _ids(rows).tolist()]
+
+    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
+        """New numbers; none once every legal one is in `seen`."""
+        # Of len(seen) + count distinct decisions at least `count` are new.
+        drawn = self.space.sample(rng, len(seen) + count).reshape(-1, 1)
+        return rng.permutation(drawn[seen.fresh(drawn)])[:count]
+
+    def step(self, rows: Rows, rng: np.random.Generator) -> Rows:
+        """One of the space's neighbours."""
+        moves = rows.copy()
+        for place, number in enumerate(_ids(rows).tolist()):
+            around = self.space.neighbours(number)
+            if len(around):
+                moves[place, 0] = rng.choice(around)
+        return moves
+
+    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> Rows:
+        """Places mixed at random; the first parent where that is not legal."""
+        if not self.radices:
+            return first
+        parents = [np.array(np.unravel_index(_ids(rows), self.radices)) for rows in (first, second)]
+        mixed = np.where(rng.random(parents[0].shape) < 0.5, *parents)
+        children = np.ravel_multi_index(tuple(mixed), self.radices).astype(np.int64).reshape(-1, 1)
+        return np.where(self.legal(children)[:, None], children, first)
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """A `SearchSpace` of vectors of choices, int16 [n, m].
+
+    The number of a vector is its choices written one after another, each in as many bits as its place needs.
+
+    Attributes:
+        space: the decisions.
+    """
+
+    space: VectorSpace
+
+    @property
+    def size(self) -> int:
+        """Two to the power of all bits."""
+        return 1 << len(self._places)
+
+    @cached_property
+    def _widths(self) -> npt.NDArray[np.int64]:
+        """Bits of each place."""
+        return np.array([max(1, int(n - 1).bit_length()) for n in self.space.num_choices], dtype=np.int64)
+
+    @cached_property
+    def _places(self) -> npt.NDArray[np.int64]:
+        """The place that each bit belongs to, most significant first."""
+        return np.repeat(np.arange(len(self._widths)), self._widths)
+
+    @cached_property
+    def _shifts(self) -> npt.NDArray[np.int64]:
+        """Worth of each bit at its place, as a power of two."""
+        ends = np.repeat(np.cumsum(self._widths), self._widths)
+        return np.asarray(ends - 1 - np.arange(len(self._places)), dtype=np.int64)
+
+    def legal(self, rows: Rows) -> BoolArray:
+        """As the space says."""
+        return self.space.legal(rows.astype(np.int16))
+
+    def decode(self, rows: Rows) -> ChoiceArray:
+        """The vectors themselves."""
+        return rows.astype(np.int16)
+
+    def rows(self, numbers: Sequence[int]) -> Rows:
+        """Vectors from their numbers."""
+        count = len(self._places)
+        num_bytes = -(-count // 8)
+        packed = b"".join(int(number).to_bytes(num_bytes, "big") for number in numbers)
+        table = np.frombuffer(packed, dtype=np.uint8).reshape(len(numbers), num_bytes)
+        bits = np.unpackbits(table, axis=1)[:, 8 * num_bytes - count :].astype(np.int64) << self._shifts
+        if not count:
+            return np.zeros((len(numbers), 0), dtype=np.int16)
+        starts = np.cumsum(self._widths) - self._widths
+        return np.add.reduceat(bits, starts, axis=1).astype(np.int16)
+
+    def numbers(self, rows: Rows) -> list[int]:
+        """Numbers of vectors."""
+        bits = rows if len(self._places) == rows.shape[1] else rows[:, self._places] >> self._shifts & 1
+        padding = np.zeros((len(rows), -len(self._places) % 8), dtype=np.uint8)
+        packed = np.packbits(np.concatenate([padding, bits.astype(np.uint8)], axis=1), axis=1)
+        return [int.from_bytes(row.tobytes(), "big") for row in packed]
+
+    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
+        """New vectors; a large space in which drawing finds none for a while is taken to have none."""
+        found = Seen()
+        parts: list[Rows] = []
+        idle = 0
+        while len(found) < count and idle < _ROUNDS:
+            drawn = self.space.sample(rng, count - len(found))
+            new = drawn[seen.fresh(drawn) & found.fresh(drawn) & self.legal(drawn)]
+            idle = 0 if len(new) else idle + 1
+            found.add(new)
+            parts.append(new)
+        if not len(found) and len(self._places) <= _FEW_BITS:
+            listed = self.rows(range(self.size))
+            listed = listed[self.legal(listed)]
+            return rng.permutation(listed[seen.fresh(listed)])[:count]
+        return np.concatenate([self.rows([]), *parts])
+
+    def step(self, rows: Rows, rng: np.random.Generator) -> Rows:
+        """One of the space's neighbours."""
+        moves = [self.space.neighbours(row, rng, 1) for row in rows.astype(np.int16)]
+        return np.array(
+            [move[0] if len(move) else row for move, row in zip(moves, rows, strict=True)], dtype=np.int16
+        ).reshape(rows.shape)
+
+    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> Rows:
+        """The space's own crossover."""
+        pairs = zip(first.astype(np.int16), second.astype(np.int16), strict=True)
+        children = [self.space.crossover(one, other, rng) for one, other in pairs]
+        return np.array(children, dtype=np.int16).reshape(first.shape)
+
+
+def _ids(rows: Rows) -> npt.NDArray[np.int64]:
+    return np.ascontiguousarray(rows[:, 0], dtype=np.int64)

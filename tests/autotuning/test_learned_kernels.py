@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.autotuning.fusion import ProgramPricer
+from costbench.autotuning.kernel_costs import TiledKernels
+from costbench.autotuning.learned_kernels import LearnedKernels
+from costbench.compiler.fusion_space import FusionSpace
+from costbench.compiler.program import PreparedProgram
+from costbench.compiler.tiling import tile_space
+from costbench.errors import DataError
+from costbench.features.config import tile_features
+from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
+from costbench.hlo.reader import read_module
+from costbench.models.analytical import AnalyticalModel
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
+from costbench.models.learned import LearnedCostModel, LearnedCostNet
+from costbench.models.net_spec import NetSpec, Predicts
+from costbench.target import load_target
+
+NAME = "rnn_char_b64_infer_f32"
+PROGRAM = Path(__file__).resolve().parents[2] / "data" / "programs" / f"{NAME}.hlo.pb.zst"
+TARGET = load_target("tpu_v3")
+
+
+@pytest.fixture(scope="module")
+def program() -> PreparedProgram:
+    return PreparedProgram(read_module(PROGRAM), NAME)
+
+
+def model_of(program: PreparedProgram, predicts: Predicts) -> LearnedCostModel:
+    cache = ProgramFeatureCache()
+    samples = []
+    for unique in program.unique_kernels:
+        space = tile_space(unique.kernel, TARGET.architecture)
+        features = tile_features(space.decode(np.zeros(1, dtype=np.int64)))
+        samples.append(KernelSamples(kernel_graph(unique.kernel, cache), features, np.ones(1), "rnn"))
+    scaling = FeatureScaling.fit(samples)
+    net = LearnedCostNet(NetSpec(hidden=8, opcode_embedding=4), scaling.sizes, seed=1)
+    return LearnedCostModel(net, scaling, predicts)
+
+
+def tiled(program: PreparedProgram) -> TiledKernels:
+    return TiledKernels(program.lowering, TARGET.architecture, AnalyticalModel(TARGET.architecture))
+
+
+def test_kernels_cost_what_the_model_says_at_the_chosen_tile(program: PreparedProgram) -> None:
+    model = model_of(program, "log_runtime_ns")
+    kernels = [unique.kernel for unique in program.unique_kernels]
+    found = LearnedKernels(tiled(program), model).costs(kernels)
+    for kernel, cost in zip(kernels, found, strict=True):
+        space = tile_space(kernel, TARGET.architecture)
+        chosen = AnalyticalModel(TARGET.architecture).choose(space)
+        alone = model.predict(kernel, space.nest.tile_sizes(chosen[None]))
+        assert cost == pytest.approx(alone[0], rel=1e-4)
+    assert len(set(found.round(6).tolist())) > len(kernels) / 2
+
+
+def test_programs_are_priced_in_batches_as_one_by_one(program: PreparedProgram) -> None:
+    costs, space = LearnedKernels(tiled(program), model_of(program, "log_runtime_ns")), FusionSpace(program)
+    configs = space.sample(np.random.default_rng(0), 5)
+    together = ProgramPricer(space, costs)
+    alone = [ProgramPricer(space, costs) for _ in configs]
+    expected = [p.total_ns(p.cut(config[None]))[0] for p, config in zip(alone, configs, strict=True)]
+    assert together.total_ns(together.cut(configs)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_scores_do_not_add_up(program: PreparedProgram) -> None:
+    with pytest.raises(DataError, match=r"predicts: costs of kernels do not add up .expected log_runtime_ns"):
+        LearnedKernels(tiled(program), model_of(program, "score"))
