@@ -68,7 +68,9 @@ def load_service(checkpoint: str | PathLike[str], task: str, chip: str) -> CostS
     Raises:
         DataError: as `load_checkpoint` raises.
     """
-    return CostService(load_checkpoint(checkpoint), task, chip)
+    # A hybrid asks the analytical model of the chip.
+    analytical = AnalyticalModel(load_target(chip).architecture)
+    return CostService(load_checkpoint(checkpoint, analytical=analytical), task, chip)
 
 
 def _answer_tile(model: CostModel, row: Row, _architecture: Architecture, where: str) -> Answer:
