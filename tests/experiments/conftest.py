@@ -1,15 +1,39 @@
-"""One MLflow database for all tests: creating its tables takes seconds, copying the file does not."""
+"""Databases of tests, in memory where that is possible: a disk makes them wait at every transaction.
+
+One MLflow database for all tests: creating its tables takes seconds, copying the file does not.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
+import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from costbench.experiments.tracking import prepare
+
+_MEMORY = Path("/dev/shm")
+
+
+@contextmanager
+def quick_folder() -> Iterator[Path]:
+    """A folder for small files, in memory if the machine has such a place."""
+    place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="costbench-", dir=place) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """Of a database for studies, not made yet."""
+    with quick_folder() as folder:
+        yield f"sqlite:///{folder / 'optuna.db'}"
 
 
 @pytest.fixture(scope="session")
@@ -21,17 +45,18 @@ def tracking_template(tmp_path_factory: pytest.TempPathFactory, worker_id: str) 
     with (shared / "template.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), quick_folder() as folder:
                 # Of MLflow's own tables, said once by whoever comes first.
                 warnings.filterwarnings("ignore", message="The ``noload``")
-                prepare(f"sqlite:///{shared / 'making.db'}", "unused")
-            (shared / "making.db").rename(path)
+                prepare(f"sqlite:///{folder / 'making.db'}", "unused")
+                shutil.copy(folder / "making.db", path)
     return path
 
 
 @pytest.fixture
-def tracking_store(tracking_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Address of a store of the test's own; artifacts go below `tmp_path` as well."""
-    shutil.copy(tracking_template, tmp_path / "mlflow.db")
+def tracking_store(tracking_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Address of a store of the test's own; artifacts go below `tmp_path`."""
     monkeypatch.chdir(tmp_path)
-    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+    with quick_folder() as folder:
+        shutil.copy(tracking_template, folder / "mlflow.db")
+        yield f"sqlite:///{folder / 'mlflow.db'}"

@@ -34,7 +34,9 @@ def finish_cell(folder: Path, task: str, key: str, metric: float, seed: int = 0)
     return folder
 
 
-def track_cell(uri: str, cell: Cell, folder: Path, key: str, metric: float, **more: str) -> str:
+def track_cell(
+    uri: str, cell: Cell, folder: Path, key: str, metric: float, *, kernels: int = 60, **more: str
+) -> str:
     """The run of a trained cell; its identifier."""
     tags = {
         "task": cell.task, "split": cell.split, "chip": cell.chip, "variant": cell.variant,
@@ -43,8 +45,8 @@ def track_cell(uri: str, cell: Cell, folder: Path, key: str, metric: float, **mo
     }  # fmt: skip
     name = f"p/main/{cell.name}"
     with tracked_run(uri, "costbench/train", name, PROVENANCE, {**tags, **more}) as run:
-        run.log_params(
-            {"model": {"net": {"hidden": 8}, "optimizer": {"learning_rate": 0.001}, "loss": "mse"}}
-        )
+        validation = {"kernels": kernels, "configs": 32}
+        settings = {"net": {"hidden": 8}, "loss": "mse", "validation": validation}
+        run.log_params({"model": settings})
         run.log_metrics({"best_metric": metric}, 20)
     return run.run_id

@@ -73,6 +73,16 @@ def test_the_registered_model_has_all_that_it_takes(task: str, tracking_store: s
         np.testing.assert_array_equal(answer[name], value)
 
 
+def test_a_metric_over_few_kernels_makes_no_champion(tracking_store: str, tmp_path: Path) -> None:
+    for name, tau, kernels in (("short", 0.9, 20), ("long", 0.5, 60)):
+        folder = finish_cell(tmp_path / name, "tile", name, tau)
+        track_cell(tracking_store, CELL, folder, name, tau, kernels=kernels)
+    assert best_runs(tracking_store, Wanted("tile"))[0].key == "short"
+    crown(tracking_store, Wanted("tile"))
+    version = client_of(tracking_store).get_model_version_by_alias("costbench-tile", "champion")
+    assert version.tags["costbench.key"] == "long"
+
+
 def test_a_model_that_is_gone_cannot_be_registered(tracking_store: str, tmp_path: Path) -> None:
     track_cell(tracking_store, CELL, tmp_path / "none", "key", 0.5)
     (run,) = best_runs(tracking_store, Wanted("tile"))

@@ -57,9 +57,9 @@ def test_without_a_complete_trial_there_is_no_best(tmp_path: Path) -> None:
         _best(toy_task("sqlite://", tmp_path), {0: _trial(None, 1e-3, {1: math.nan})})
 
 
-def test_what_a_worker_raises_ends_the_sweep(tmp_path: Path) -> None:
+def test_what_a_worker_raises_ends_the_sweep(url: str, tmp_path: Path) -> None:
     """In processes of their own, which find no data."""
-    task = toy_task(f"sqlite:///{tmp_path}/optuna.db", tmp_path)
+    task = toy_task(url, tmp_path)
     open_study(task.study)
     with pytest.raises(DataError, match=r"a\.shard: cannot read"):
         _work_side_by_side(task, 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -60,9 +59,11 @@ def test_workers_on_an_empty_server(url: str, tmp_path: Path) -> None:
         assert study is not None
         assert str(victim.pid) in owners
     finally:
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-    assert [worker.wait(timeout=120) for worker in workers[1:]] == [0, 0]
+        victim.kill()
+        victim.join()
+    for worker in workers[1:]:
+        worker.join(timeout=120)
+    assert [worker.exitcode for worker in workers[1:]] == [0, 0]
     finished = finished_trials(study)
     # Two that see at the same moment that one trial is missing may both begin it.
     assert set(range(TRIALS)) <= set(finished)

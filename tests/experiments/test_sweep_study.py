@@ -25,11 +25,6 @@ from costbench.experiments.sweep_study import (
 from tests.experiments.toy_sweep import renamed, toy_task
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/optuna.db"
-
-
 def _trial(number: int, repeats: int | None = None) -> FrozenTrial:
     trial = create_trial(
         state=TrialState.PRUNED, system_attrs={} if repeats is None else {"failed_trial": repeats}

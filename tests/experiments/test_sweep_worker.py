@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -28,11 +27,6 @@ from tests.experiments.toy_sweep import (
 Outcome = dict[int, tuple[str, dict[str, object], float | None, dict[int, float], int]]
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/optuna.db"
-
-
 def outcome(task: SweepTask) -> Outcome:
     """All that a trial is, by ordinal."""
     trials = finished_trials(open_study(task.study))
@@ -48,10 +42,10 @@ def outcome(task: SweepTask) -> Outcome:
     }
 
 
-def test_a_serial_sweep_repeats_itself(tmp_path: Path) -> None:
+def test_a_serial_sweep_repeats_itself(url: str, tmp_path: Path) -> None:
     outcomes = []
     for name in ("a", "b"):
-        task = toy_task(f"sqlite:///{tmp_path}/{name}.db", tmp_path, trials=8, keep_percent=50.0)
+        task = toy_task(f"{url}.{name}", tmp_path, trials=8, keep_percent=50.0)
         work(task, toy_training())
         outcomes.append(outcome(task))
     assert outcomes[0] == outcomes[1]
@@ -107,10 +101,10 @@ def test_a_study_that_has_enough_trials_is_left_alone(url: str, tmp_path: Path) 
     assert list(outcome(task)) == [0, 1, 2]
 
 
-def test_interrupted_and_continued_is_as_not_interrupted(tmp_path: Path) -> None:
-    whole = toy_task(f"sqlite:///{tmp_path}/whole.db", tmp_path, trials=6, keep_percent=50.0)
+def test_interrupted_and_continued_is_as_not_interrupted(url: str, tmp_path: Path) -> None:
+    whole = toy_task(f"{url}.whole", tmp_path, trials=6, keep_percent=50.0)
     work(whole, toy_training())
-    parts = toy_task(f"sqlite:///{tmp_path}/parts.db", tmp_path, trials=6, keep_percent=50.0)
+    parts = toy_task(f"{url}.parts", tmp_path, trials=6, keep_percent=50.0)
     calls = 0
 
     def interrupted(cell: CellTask, on_epoch: OnEpoch) -> CellResult:
@@ -184,11 +178,12 @@ def test_two_workers_share_the_trials_and_a_kill_costs_one(url: str, tmp_path: P
         other = start_worker(url, tmp_path, trials, seconds_per_epoch=0.05)
         while progress(study).finished == 0 and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert victim.poll() is None
+        assert victim.is_alive()
     finally:
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-    assert other.wait(timeout=60) == 0
+        victim.kill()
+        victim.join()
+    other.join(timeout=60)
+    assert other.exitcode == 0
     assert list(outcome(task)) == list(range(trials))
     (failed,) = [trial for trial in study.trials if trial.state is TrialState.FAIL]
     assert failed.number == lost.number

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import multiprocessing
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from math import log10
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from costbench.datasets.splits import Split
@@ -21,7 +21,6 @@ from costbench.experiments.training_run import CellResult, CellTask, OnEpoch, Tr
 from costbench.training.batch_sampler import BatchSpec
 from costbench.training.fit import TrainSpec
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 EPOCHS = 3
 METRIC = "validation/tau"
 RANGES: Mapping[str, Range] = {
@@ -77,11 +76,13 @@ def toy_training(seconds_per_epoch: float = 0.0) -> TrainTrial:
     return train
 
 
-def start_worker(url: str, folder: Path, trials: int, seconds_per_epoch: float) -> subprocess.Popen[bytes]:
-    """A worker in a process of its own."""
-    code = "from tests.experiments.toy_sweep import main; main()"
-    command = [sys.executable, "-c", code, url, str(folder), str(trials), str(seconds_per_epoch)]
-    return subprocess.Popen(command, cwd=REPOSITORY)
+def start_worker(url: str, folder: Path, trials: int, seconds_per_epoch: float) -> BaseProcess:
+    """A worker in a process of its own. All come from one that has imported torch, which takes seconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    worker = context.Process(target=_work, args=(url, folder, trials, seconds_per_epoch))
+    worker.start()
+    return worker
 
 
 def work_on(url: str, folder: str, trials: int) -> None:
@@ -89,9 +90,8 @@ def work_on(url: str, folder: str, trials: int) -> None:
     work(toy_task(url, Path(folder), trials), toy_training())
 
 
-def main() -> None:
-    url, folder, trials, seconds = sys.argv[1:]
-    work(toy_task(url, Path(folder), int(trials)), toy_training(float(seconds)))
+def _work(url: str, folder: Path, trials: int, seconds_per_epoch: float) -> None:
+    work(toy_task(url, folder, trials), toy_training(seconds_per_epoch))
 
 
 def renamed(task: SweepTask, **identity: str) -> SweepTask:

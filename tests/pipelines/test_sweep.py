@@ -70,13 +70,18 @@ def test_it_leaves_the_best_trial_and_all_trials(smoke: Path) -> None:
     assert not list((smoke / "out" / "smoke" / "trials").iterdir())
 
 
-def test_trials_are_tracked_below_their_sweep(smoke: Path) -> None:
+def _tracked(folder: Path) -> list[Any]:
+    """Runs of sweeps."""
     from mlflow import MlflowClient
 
-    client = MlflowClient(f"sqlite:///{smoke / 'mlflow.db'}")
+    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("costbench/sweep")
     assert experiment is not None
-    runs = client.search_runs([experiment.experiment_id])
+    return list(client.search_runs([experiment.experiment_id]))
+
+
+def test_trials_are_tracked_below_their_sweep(smoke: Path) -> None:
+    runs = _tracked(smoke)
     parents = {run.data.tags["task"]: run for run in runs if PARENT not in run.data.tags}
     assert set(parents) == {"tile", "fusion"}
     for task, metric in (("tile", "validation/tau"), ("fusion", "validation/mape")):
@@ -105,6 +110,12 @@ def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
     done = call_stage(workplace, "sweep", PARAMS)
     assert done.returncode == 0, done.stderr
     assert digest_folder(out / "sweep") == before
+    # The record of the trial that was killed is closed, and all trials lie below one run of their study.
+    runs = _tracked(workplace)
+    assert {run.info.status for run in runs} <= {"FINISHED", "KILLED"}
+    parents = {run.info.run_id for run in runs if PARENT not in run.data.tags}
+    assert len(parents) == 2
+    assert {run.data.tags[PARENT] for run in runs if PARENT in run.data.tags} == parents
 
 
 def test_workers_of_which_one_is_killed(workplace: Path) -> None:

@@ -63,11 +63,17 @@ class Registered:
 def crown(uri: str, wanted: Wanted) -> Registered | None:
     """Make the best model that is still where it was left the champion of its task; None if there is none.
 
+    Of models that were validated on different numbers of kernels, those with the most are compared: a short
+    training's few say little.
+
     Raises:
         DataError: if the store cannot be used.
     """
     there = [run for run in find_runs(uri, wanted) if run.is_there]
-    return register_champion(uri, there[0]) if there else None
+    if not there:
+        return None
+    most = max(run.validated_on for run in there)
+    return register_champion(uri, next(run for run in there if run.validated_on == most))
 
 
 def register_champion(uri: str, best: TrainedRun) -> Registered:

@@ -93,6 +93,14 @@ class TrainedRun:
     key: str
     is_there: bool
 
+    @property
+    def validated_on(self) -> tuple[int, int]:
+        """Kernels and decisions of each that the metric is over, at most; 0 where it is not known."""
+        kernels, configs = (
+            self.params.get(f"model.validation.{name}", "") for name in ("kernels", "configs")
+        )
+        return int(kernels or 0), int(configs or 0)
+
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return {

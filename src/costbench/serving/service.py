@@ -68,6 +68,7 @@ def load_service(checkpoint: str | PathLike[str], task: str, chip: str) -> CostS
     Raises:
         DataError: as `load_checkpoint` raises.
     """
+    # A hybrid asks the analytical model of the chip.
     analytical = AnalyticalModel(load_target(chip).architecture)
     return CostService(load_checkpoint(checkpoint, analytical=analytical), task, chip)
 
