@@ -114,6 +114,9 @@ class NaiveNet(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Costs, float32 [graphs]."""
+        return self.net.level + self._reduced(batch)
+
+    def _reduced(self, batch: Batch) -> Tensor:
         net, spec, of_node = self.net, self.net.spec, batch.batch
         embedded = torch.cat([net.opcode_embedding(batch.opcodes), batch.x], dim=-1)
         states = _joined(net.input, embedded, self._shared(batch, "node")[of_node])
@@ -229,4 +232,6 @@ def _joined(module: nn.Module, own: Tensor, joined: Tensor) -> Tensor:
 def _head(head: nn.Module, embeddings: Tensor, joined: Tensor) -> Tensor:
     if head.join is not None:
         embeddings = _joined(head.join, embeddings, joined)
+        for layer in head.more:
+            embeddings = layer(embeddings)
     return head.cost(embeddings).squeeze(-1)

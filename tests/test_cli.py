@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,9 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 from costbench.cli import app
+from costbench.errors import DataError
+from costbench.experiments.spec import Cell
+from tests.experiments.conftest import tracking_store, tracking_template
+from tests.experiments.finished_cells import track_cell
+
+__all__ = ["tracking_store", "tracking_template"]
 
 PIPELINE = ("collect", "generate", "split", "features", "sweep", "train", "evaluate", "report")
-COMMANDS = ["version", "programs", "fidelity", *PIPELINE]
+COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *PIPELINE]
 
 
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -82,6 +89,25 @@ def test_fidelity_of_the_calibration_kernels(shared_data: Path) -> None:
     assert "overall" in table
 
 
+@pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning")  # MLflow's own use of SQLAlchemy
+def test_runs_are_listed_best_first(
+    tracking_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_store)
+    for variant, tau in (("worse", 0.25), ("better", 0.75)):
+        cell = Cell("tile", "random", "tpu_v2", variant, 0)
+        track_cell(tracking_store, cell, tmp_path / variant, "key", tau)
+    listed = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--json"])
+    assert [run["variant"] for run in json.loads(listed.output)] == ["better", "worse"]
+    table = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--limit", "1"]).output
+    assert "p/main/tile-random-tpu_v2-better" in table
+    assert "0.7500" in table
+    assert "longer there" in table
+    assert "worse" not in table
+    none = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--chip", "tpu_v9"])
+    assert isinstance(none.exception, DataError)
+
+
 def test_an_unknown_command_is_a_usage_error(tmp_path: Path) -> None:
     assert costbench(["genrate"], tmp_path).returncode == 2
 
@@ -121,3 +147,19 @@ def test_an_unknown_experiment_is_one_error(command: str, repository: Path, tmp_
     line = one_error(costbench([command, "--params", params, "--experiment", "none-such"], tmp_path))
     assert "no experiment 'none-such'" in line
     assert "main-tile, main-fusion" in line
+
+
+def test_a_profile_is_set_and_taken_back(repository: Path, tmp_path: Path) -> None:
+    for name in ("params.yaml", "profiles/paper/params.yaml", "profiles/smoke/params.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(repository / name, tmp_path / name)
+    listed = costbench(["profile"], tmp_path)
+    assert [line.split()[1] for line in listed.stdout.splitlines()[3:-1]] == ["laptop", "paper", "smoke"]
+    done = costbench(["profile", "paper"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "512 to 1,024" in done.stdout
+    assert "3,000,000" in done.stdout
+    assert done.stdout.endswith("Back: costbench profile laptop\n")
+    assert one_error(costbench(["profile", "papier"], tmp_path)).endswith("(expected laptop, paper, smoke)")
+    assert costbench(["profile", "laptop"], tmp_path).returncode == 0
+    assert (tmp_path / "params.yaml").read_bytes() == (repository / "params.yaml").read_bytes()

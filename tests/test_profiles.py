@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from costbench.params import load_yaml
+from costbench.experiments.sweep_space import Range, resolve
+from costbench.params import load_yaml, parse
+from costbench.training.fit import TrainSpec
 
 PROFILES = ("smoke", "paper")
 
@@ -16,6 +18,10 @@ def stages(dvc_file: Path) -> dict[str, Any]:
     """The stages that every profile has; the corpus is collected once for all of them."""
     loaded: Any = load_yaml(dvc_file)["stages"]
     return {name: stage for name, stage in loaded.items() if name != "collect"}
+
+
+def without_experiments(params: dict[str, object]) -> dict[str, object]:
+    return {name: section for name, section in params.items() if name != "experiments"}
 
 
 def key_paths(value: object, prefix: str = "") -> set[str]:
@@ -36,7 +42,30 @@ def test_every_profile_sets_the_same_parameters(repository: Path, name: str) -> 
     ours, default = (
         load_yaml(folder / "params.yaml") for folder in (repository / "profiles" / name, repository)
     )
-    assert key_paths(ours) == key_paths(default)
+    assert key_paths(without_experiments(ours)) == key_paths(without_experiments(default))
+
+
+def test_experiments_are_those_of_the_default_profile(repository: Path) -> None:
+    """All of them in `paper`; in `smoke` some, with some of their variants."""
+    smoke, paper, default = (
+        key_paths(load_yaml(folder / "params.yaml")["experiments"])
+        for folder in (repository / "profiles" / "smoke", repository / "profiles" / "paper", repository)
+    )
+    assert paper == default
+    assert smoke < default
+
+
+@pytest.mark.parametrize("name", ["", "profiles/smoke", "profiles/paper"])
+def test_experiments_of_one_table_have_one_budget(repository: Path, name: str) -> None:
+    """Those with settings of their own share them, task by task: rows of a table can be compared."""
+    experiments: Any = load_yaml(repository / name / "params.yaml")["experiments"]
+    for task in ("tile", "fusion"):
+        short = [one["settings"] for one in experiments.values() if one["task"] == task and one["settings"]]
+        assert all(settings == short[0] for settings in short)
+        assert short or name == "profiles/smoke"
+        for one in experiments.values():
+            names = {key for variant in one["variants"].values() for key in variant}
+            assert not names & {"epochs", "patience", "validation"}
 
 
 def test_profiles_share_no_output_folder(repository: Path) -> None:
@@ -47,3 +76,18 @@ def test_profiles_share_no_output_folder(repository: Path) -> None:
         assert repository / run["params"] == folder / "params.yaml"
     for key in ("out", "reports"):
         assert len({run[key] for run in runs}) == len(runs)
+
+
+@pytest.mark.parametrize("task", ["tile", "fusion"])
+@pytest.mark.parametrize("name", ["", "profiles/smoke", "profiles/paper"])
+def test_the_first_trial_of_a_sweep_has_the_settings_of_train(repository: Path, name: str, task: str) -> None:
+    """So that the best trial is at least as good as what `train` says, and a tuned model no blind bet."""
+    sections: Any = load_yaml(repository / name / "params.yaml")
+    model = parse(TrainSpec, sections["sweep"]["model"][task], where=name)
+    train = parse(TrainSpec, sections["train"][task], where=name)
+    ranges = {
+        key: parse(Range, one, where=name, field=key) for key, one in sections["sweep"]["space"][task].items()
+    }
+    first = resolve(ranges, model, name, "sweep.space").of_the_model()
+    assert first == resolve(ranges, train, name, "sweep.space").of_the_model()
+    assert {"net.encoder", "net.reduction", "net.hidden", "optimizer.learning_rate"} <= set(first)

@@ -55,3 +55,10 @@ def test_draws_are_the_same_in_another_process() -> None:
         check=True,
     )
     assert ran.stdout.strip() == str(rng.stream(7, "noise", "tpu_v3").integers(10**9, size=3).tolist())
+
+
+def test_words_are_the_lower_halves_of_keys() -> None:
+    words = rng.stream_words(3, "device", 5, ends=["a", "", "0f"])
+    keys = [rng.stream_key(3, "device", 5, end) for end in ("a", "", "0f")]
+    assert words.tolist() == [key % 2**64 for key in keys]
+    assert rng.stream_words(3, "device", ends=[]).tolist() == []

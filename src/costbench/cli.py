@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,9 @@ from costbench.tune_command import tune
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from costbench.experiments.profiles import ProfileSizes
     from costbench.experiments.stages.entry import Stage
+    from costbench.experiments.tracked_runs import TrainedRun
     from costbench.hardware.fidelity import FidelityReport
     from costbench.workloads.manifest import ProgramEntry
 
@@ -47,6 +50,8 @@ ExperimentName = Annotated[
     str | None, typer.Option("--experiment", help="Entry of section `experiments`; all of them if left out.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
+_runs = typer.Typer(no_args_is_help=True, help="Trained models, as MLflow has them.")
+app.add_typer(_runs, name="runs")
 _PIPE_WIDTH = 130
 _PIPELINE = "Stages of the pipeline"
 
@@ -57,6 +62,35 @@ def version() -> None:
     from importlib import metadata
 
     typer.echo(metadata.version("costbench"))
+
+
+@app.command()
+def profile(
+    name: Annotated[
+        str | None, typer.Argument(help="`smoke`, `paper`, or `laptop` to go back; lists them if left out.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Root of the repository.")] = Path(),
+) -> None:
+    """Set the sizes of a profile in `params.yaml`, or list the profiles and their sizes.
+
+    From then on `dvc repro` and the commands below work at these sizes, in the same folders. The numbers that
+    stood in `params.yaml` are kept, and come back with the name that they had.
+
+    `costbench profile paper` sets those of the papers: networks 512 to 1,024 wide, three million steps of
+    training each, up to 500,000 tile sizes a kernel. That asks for GPUs and a cluster.
+
+    To run a profile beside the default one, in folders of its own: `dvc repro profiles/paper/dvc.yaml`.
+    """
+    from costbench.experiments.profiles import profiles, set_profile, sizes
+
+    if name is None:
+        _print_profiles([sizes(folder / "params.yaml"), *map(sizes, profiles(folder).values())])
+        return
+    before = sizes(folder / "params.yaml")
+    params = set_profile(folder, name)
+    after = sizes(params)
+    _print_profiles([before, after] if before.name != after.name else [after])
+    typer.echo(f"{params} has the sizes of {name}. Next: dvc repro. Back: costbench profile {before.name}")
 
 
 @app.command()
@@ -79,6 +113,46 @@ def programs(
         typer.echo(json.dumps([asdict(entry) for entry in entries], indent=1, sort_keys=True))
     else:
         _print_programs(entries)
+
+
+@_runs.command()
+def best(  # noqa: PLR0913 - each is an option
+    task: Annotated[str, typer.Option(help="`tile` or `fusion`.")],
+    split: Annotated[str | None, typer.Option(help="`random` or `manual`.")] = None,
+    chip: Annotated[str | None, typer.Option(help="A chip by name.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Entry of section `experiments`.")] = None,
+    profile: Annotated[str | None, typer.Option(help="`run.name` of a parameter file.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Of the experiment.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="`tau`, `ape` or `mape`, if models were chosen by another.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Runs to list.")] = 5,
+    register: Annotated[
+        bool, typer.Option("--register", help="Make the best one the champion in the model registry.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the best trained models by their validation metric, from the store MLFLOW_TRACKING_URI.
+
+    Validation metrics compare within a split, chip and profile. With `--register`, the best becomes version
+    `champion` of `costbench-tile` or `costbench-fusion`, and can be served (docs/serving.md):
+
+    `mlflow models serve -m models:/costbench-tile@champion --env-manager local -p 5001`
+
+    Example: `costbench runs best --task tile --split random --chip tpu_v2 --json | jq -r '.[0].run_id'`
+    """
+    from costbench.experiments.champion import register_champion
+    from costbench.experiments.tracked_runs import Wanted, best_runs
+    from costbench.experiments.tracking import tracking_uri
+
+    found = best_runs(tracking_uri(), Wanted(task, split, chip, experiment, profile, variant, metric))
+    if as_json:
+        typer.echo(json.dumps([run.to_dict() for run in found[:limit]], indent=1, sort_keys=True))
+    else:
+        _print_runs(found[:limit])
+    if register:
+        made = register_champion(tracking_uri(), found[0])
+        typer.echo(f"{made.uri}: version {made.version}{'' if made.is_new else ', as before'}", err=True)
 
 
 @app.command()
@@ -264,6 +338,35 @@ def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
     for entry in sorted(entries, key=lambda e: (e.application, e.name)):
         batch, count = str(entry.batch or ""), f"{entry.instructions:,}" if entry.instructions else ""
         table.add_row(entry.application, entry.name, entry.step, batch, entry.dtype, entry.source, count)
+    _console().print(table)
+
+
+def _print_runs(runs: list[TrainedRun]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"Validation {runs[0].monitor}, best first")
+    table.add_column("run", no_wrap=True)
+    table.add_column(runs[0].monitor, justify="right", no_wrap=True)
+    for header in ("profile/experiment/cell", "network, loss, learning rate", "model in"):
+        table.add_column(header, overflow="fold")
+    for run in runs:
+        names = ("net.encoder", "net.reduction", "net.hidden", "loss", "optimizer.learning_rate")
+        settings = ", ".join(run.params.get(f"model.{name}", "?") for name in names)
+        place = os.path.relpath(run.folder) if run.is_there else "no longer there"
+        table.add_row(run.run_id, f"{run.metric:.4f}", run.name, settings, place)
+    _console().print(table)
+
+
+def _print_profiles(found: list[ProfileSizes]) -> None:
+    from rich.table import Table
+
+    table = Table()
+    for header in ("profile", "tile sizes", "fusions", "hidden", "steps", "runs", "steps in all", "trials"):
+        table.add_column(header, justify="left" if header == "profile" else "right")
+    for one in found:
+        numbers = (one.tiles, one.fusions, one.hidden, one.steps, one.runs, one.total_steps, one.trials)
+        shown = (" to ".join(f"{n:,}" for n in (v if isinstance(v, tuple) else (v,))) for v in numbers)
+        table.add_row(one.name, *shown)
     _console().print(table)
 
 

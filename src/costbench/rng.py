@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 
 def stream_key(seed: int, *names: str | int) -> int:
     """128-bit key of a stream: SHA-256 over the seed and the names, cut to 16 bytes."""
-    text = "\x1f".join([str(int(seed)), *(f"{type(name).__name__[0]}:{name}" for name in names)])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
+    return int.from_bytes(hashlib.sha256(_path(seed, *names).encode()).digest()[:16], "little")
+
+
+def _path(seed: int, *names: str | int) -> str:
+    return "\x1f".join([str(int(seed)), *(f"{type(name).__name__[0]}:{name}" for name in names)])
+
+
+def stream_words(seed: int, *names: str | int, ends: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """The lower 64 bits of `stream_key(seed, *names, end)` for every one of many last names."""
+    start = hashlib.sha256(_path(seed, *names, "").encode())
+    words = []
+    for end in ends:
+        state = start.copy()
+        state.update(end.encode())
+        words.append(state.digest()[:8])
+    return np.frombuffer(b"".join(words), dtype="<u8").astype(np.uint64)
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from costbench.training.losses import pairwise_hinge
 
 SAMPLES = [kernel_samples(seed, nodes, 8) for seed, nodes in enumerate((1, 4, 9))]
 SCALING = FeatureScaling.fit(SAMPLES)
+ANALYTICAL = AnalyticalModel(load_target("tpu_v3").architecture)
 CELLS = list(product(sorted(ENCODERS), sorted(REDUCTIONS)))
 SEQUENTIAL = {"lstm"}
 """Reductions that read nodes in topological order, of which a graph may have several."""
@@ -105,9 +107,14 @@ def test_every_weight_takes_part(encoder: str, reduction: str) -> None:
 
 
 @every_cell
-def test_learns_one_kernel_by_heart(encoder: str, reduction: str) -> None:
-    network = net(encoder, reduction, hidden=32)
-    batch = Collator(SCALING, 20)([SAMPLES[1]])
+@pytest.mark.parametrize("residual", ["none", "analytical"])
+def test_learns_one_kernel_by_heart(
+    encoder: str, reduction: str, residual: Literal["none", "analytical"]
+) -> None:
+    spec = NetSpec(encoder=encoder, reduction=reduction, hidden=32, opcode_embedding=8, residual=residual)
+    network = LearnedCostNet(spec, SCALING.sizes, 0)
+    backwards = replace(SAMPLES[1], analytical_ns=1e7 / SAMPLES[1].runtime_ns)
+    batch = Collator(SCALING, 20)([backwards])
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
     for _ in range(150):
         optimizer.zero_grad()
@@ -155,9 +162,15 @@ def learned() -> LearnedCostModel:
     return LearnedCostModel(net("graphsage", "column-wise"), SCALING, "score")
 
 
+def hybrid() -> LearnedCostModel:
+    spec = NetSpec(hidden=16, opcode_embedding=8, residual="analytical")
+    return LearnedCostModel(LearnedCostNet(spec, SCALING.sizes, 0), SCALING, "score", analytical=ANALYTICAL)
+
+
 COST_MODELS: dict[str, Callable[[], CostModel]] = {
     "learned": learned,
-    "analytical": lambda: AnalyticalModel(load_target("tpu_v3").architecture),
+    "hybrid": hybrid,
+    "analytical": lambda: ANALYTICAL,
     "iterations": IterationModel,
     "random": lambda: RandomModel(3),
 }

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from costbench.datasets.kernel_columns import digests_of, kernel_columns, offsets_of
+from costbench.datasets.kernel_columns import array_columns, digests_of, kernel_columns, offsets_of
 from tests.compiler import small_kernels as small
+from tests.compiler.test_kernel_batches import as_arrays
 
 ONE, TWO = "00" * 15 + "01", "ff" * 16
 
@@ -26,3 +27,13 @@ def test_no_kernels_are_empty_columns() -> None:
     assert columns["kernel_inputs_offsets"].tolist() == [0]
     assert digests_of([]).shape == (0, 16)
     assert offsets_of([]).tolist() == [0]
+
+
+def test_kernels_as_arrays_give_the_same_columns() -> None:
+    kernels = [small.elementwise(), small.dot()]
+    expected = kernel_columns(kernels, [ONE, TWO])
+    found = array_columns(as_arrays(kernels), np.array([k.computation for k in kernels]), [ONE, TWO])
+    assert found.keys() == expected.keys()
+    for key, column in expected.items():
+        assert found[key].dtype == column.dtype
+        assert found[key].tolist() == column.tolist()

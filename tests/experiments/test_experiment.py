@@ -11,6 +11,7 @@ import yaml
 from costbench.errors import ParamsError
 from costbench.experiments.experiment import Experiment, load_experiment
 from costbench.experiments.spec import experiment_names, selected
+from costbench.experiments.sweep_best import BestTrial, best_path, write_best
 
 TRAIN: dict[str, Any] = {
     "tile": {"net": {"hidden": 8, "encoder_layers": 2}, "epochs": 3},
@@ -46,6 +47,36 @@ def test_a_variant_changes_what_it_names_and_nothing_else(tmp_path: Path) -> Non
     assert (variants["main"].share, variants["wide-1"].share) == (1.0, 0.5)
 
 
+def test_settings_change_all_variants_which_have_the_last_word(tmp_path: Path) -> None:
+    variants = load(tmp_path, settings={"epochs": 1, "net": {"hidden": 4}}).variants
+    assert {variant.spec.epochs for variant in variants.values()} == {1}
+    assert (variants["main"].spec.net.hidden, variants["wide-1"].spec.net.hidden) == (4, 16)
+
+
+@pytest.mark.parametrize(("follows", "hidden"), [("features", 8), ("sweep", 32)])
+def test_an_experiment_that_follows_the_sweep_takes_its_values(
+    tmp_path: Path, follows: str, hidden: int
+) -> None:
+    swept = tmp_path / "sweep"
+    write_best(
+        best_path(swept, "tile"),
+        BestTrial("tile", "s", 3, "tau", 0.5, {"net.hidden": 32, "loss": "logistic"}),
+    )
+    load(tmp_path, follows=follows, settings={"epochs": 2})
+    variants = load_experiment(tmp_path / "params.yaml", "one", swept).variants
+    spec = variants["main"].spec
+    assert (spec.net.hidden, spec.net.encoder_layers, spec.epochs) == (hidden, 2, 2)
+    assert spec.loss == ("logistic" if follows == "sweep" else "hinge")
+    # The variant's own change is on top.
+    assert variants["wide-1"].spec.net.hidden == 16
+
+
+def test_a_task_that_was_not_swept_is_an_error(tmp_path: Path) -> None:
+    load(tmp_path, follows="sweep")
+    with pytest.raises(ParamsError, match=r"tile\.yaml: no such file"):
+        load_experiment(tmp_path / "params.yaml", "one", tmp_path / "sweep")
+
+
 def test_the_settings_are_those_of_the_task(tmp_path: Path) -> None:
     fusion = load(tmp_path, task="fusion", variants={"main": {}})
     assert fusion.variants["main"].spec.loss == "mse"
@@ -65,6 +96,9 @@ def test_without_variants_there_is_the_main_one(tmp_path: Path) -> None:
     [
         ({"task": "layout"}, "experiments.one.task"),
         ({"splits": []}, "splits are"),
+        ({"follows": "train"}, "experiments.one.follows"),
+        ({"settings": 3}, "experiments.one.settings: is no mapping"),
+        ({"settings": {"epoch": 3}}, "epoch: unknown key"),
         ({"colour": 1}, "experiments.one.colour: unknown key"),
         ({"variants": {}}, "experiments.one.variants: no variants"),
         ({"variants": {"Main!": {}}}, "experiments.one.variants.Main!: is no name"),

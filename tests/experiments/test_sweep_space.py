@@ -13,6 +13,7 @@ from optuna.trial import FixedTrial
 
 from costbench.errors import ParamsError
 from costbench.experiments.stages.sweep import SweepParams
+from costbench.experiments.sweep_best import with_values
 from costbench.experiments.sweep_space import Range, Space, resolve
 from costbench.models.encoders import ENCODERS
 from costbench.models.reductions import REDUCTIONS
@@ -136,3 +137,48 @@ def test_spaces_of_the_profiles(repository: Path, profile: str, task: str) -> No
     assert set(space.ranges["net.encoder"].choices or ()) <= set(ENCODERS)
     assert set(space.ranges["net.reduction"].choices or ()) <= set(REDUCTIONS)
     assert "optimizer.learning_rate" in space.ranges
+
+
+RANGES: dict[str, Any] = {
+    "net.encoder": {"choices": ["none", "graphsage", "gat"]},
+    "net.gat_heads": {"choices": [2, 4], "when": {"net.encoder": ["gat"]}},
+    "net.max_neighbors": {"low": 10, "high": 20, "when": {"net.encoder": ["graphsage"]}},
+    "net.columns": {"choices": [["mean", "max"], ["sum"]]},
+    "net.biases": {"choices": [False, True]},
+    "optimizer.gradient_clip_norm": {"choices": [None, 2]},
+    "loss": {"choices": ["hinge"]},
+}
+
+
+def test_the_model_is_a_point_of_the_space() -> None:
+    model = TrainSpec()
+    clipping = model.optimizer.gradient_clip_norm
+    space = space_of({**RANGES, "optimizer.gradient_clip_norm": {"choices": [None, clipping]}})
+    first = space.of_the_model()
+    assert first == {
+        "net.encoder": "graphsage",
+        "net.max_neighbors": 20,
+        "net.columns": "mean+max",
+        "net.biases": False,
+        "optimizer.gradient_clip_norm": clipping,
+    }
+    # Drawn with these values, a trial is the model.
+    values = space.suggest(FixedTrial(first))
+    assert with_values(model, values, where="p.yaml") == model
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("net.hidden", {"choices": [8, 16]}),
+        ("net.max_neighbors", {"low": 21, "high": 30}),
+    ],
+)
+def test_a_model_outside_of_the_space_is_no_point_of_it(name: str, values: dict[str, Any]) -> None:
+    assert space_of({"loss": {"choices": ["hinge", "logistic"]}, name: values}).of_the_model() == {}
+
+
+def test_true_is_no_number() -> None:
+    assert not Range(choices=(1, 0)).has(True)
+    assert Range(choices=(1, 0)).has(1.0)
+    assert not Range(low=0, high=2).has("1")

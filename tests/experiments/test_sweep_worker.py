@@ -53,6 +53,17 @@ def test_a_serial_sweep_repeats_itself(tmp_path: Path) -> None:
     assert len(set(seeds)) == 8
 
 
+def test_the_first_trial_has_the_values_that_it_is_given(url: str, tmp_path: Path) -> None:
+    first = {"net.encoder": "none", "optimizer.learning_rate": 0.002}
+    task = toy_task(url, tmp_path, trials=3)
+    task = replace(task, study=replace(task.study, first=first))
+    open_study(task.study)
+    work(task, toy_training())
+    # Opened twice, begun once.
+    trials = open_study(task.study).get_trials()
+    assert [trial.params == first for trial in trials] == [True, False, False]
+
+
 def test_every_value_of_every_epoch_is_kept(url: str, tmp_path: Path) -> None:
     task = toy_task(url, tmp_path, trials=3)
     work(task, toy_training())
@@ -173,7 +184,7 @@ def test_a_trials_training_is_named_after_it(url: str, tmp_path: Path) -> None:
     first = task.trial_task(0, {"net.encoder": "none"})
     assert first == task.trial_task(0, {"net.encoder": "none"})
     assert first.tracking.run_name == "toy/0000"
-    assert first.tracking.tags["costbench.trial"] == "0"
+    assert first.tracking.tags["trial"] == "0"
     assert first.cell.seed != task.trial_task(1, {}).cell.seed
     other = replace(task, study=replace(task.study, seed=8))
     assert first.cell.seed != other.trial_task(0, {}).cell.seed

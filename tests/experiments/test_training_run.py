@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from costbench.experiments.training_run import CellResult, _finish, _start, finished
-from costbench.training.fit import FitResult
+from costbench.training.batch_sampler import BatchSpec
+from costbench.training.fit import FitResult, TrainSpec
 
 RESULT = CellResult(key="k", best_metric=0.5, best_epoch=3, steps=40, execution="fp32")
 
@@ -33,7 +34,9 @@ def test_a_killed_cell_keeps_its_folder_and_another_one_starts_empty(tmp_path: P
 def test_a_finished_cell_that_no_longer_fits_starts_empty(tmp_path: Path) -> None:
     folder = tmp_path / "cell"
     _start(folder, "first")
-    done = _finish(folder, "first", FitResult(folder, 0.5, 3, 40, 1.25, "fp32"))
+    spec = TrainSpec(batch=BatchSpec(kernels=4, configs=8, per_epoch=10))
+    done = _finish(folder, "first", FitResult(folder, 0.5, 3, 40, 1.25, "fp32"), spec)
+    assert (done.kernels, done.configs, done.validations) == (4, 8, 4)
     assert finished(folder) == done
     # No wall time: equal runs leave equal bytes.
     assert "seconds" not in json.loads((folder / "done.json").read_text())

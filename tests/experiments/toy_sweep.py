@@ -54,7 +54,7 @@ def toy_task(url: str, folder: Path, trials: int = 6, *, keep_percent: float = 1
         code="code",
         cache_mb=1,
         provenance=Provenance("p", "d", "r"),
-        tracking=Tracking("unused", "unused", "", {"costbench.task": "tile"}),
+        tracking=Tracking("unused", "unused", "", {"profile": "toy"}),
     )
     return SweepTask(study, resolve(RANGES, model, "params.yaml", "space"), cell, METRIC)
 

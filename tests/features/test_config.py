@@ -9,7 +9,12 @@ import pytest
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.errors import DataError
-from costbench.features.config import layout_features, static_performance, tile_features
+from costbench.features.config import (
+    gathered_tile_features,
+    layout_features,
+    static_performance,
+    tile_features,
+)
 from costbench.features.schema import TILE_FEATURES, column
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -52,6 +57,26 @@ def test_more_than_six_bounds_count_in_the_totals_only() -> None:
 def test_products_of_bounds_wrap_around() -> None:
     features = tile_features(TileSizes(np.zeros((1, 0), np.int64), _bounds((2**32, 2**31))))
     assert features[0, column(TILE_FEATURES, "output_bounds_product")] == np.float32(-(2**63))
+
+
+def test_gathered_tile_sizes_are_those_of_their_kernels() -> None:
+    """Of no bounds at all, one list only, both, and more than six."""
+    sizes = [
+        TileSizes(np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64)),
+        TileSizes(np.zeros((2, 0), np.int64), _bounds((5, 7), (2, 9))),
+        TileSizes(_bounds((3, 2, 24, 1)), _bounds((12, 6, 4, 3))),
+        TileSizes(_bounds((2, 3)), _bounds((1, 2, 1, 1, 1, 3, 5))),
+        TileSizes(_bounds((2**16, 2**15, 2**16)), np.zeros((1, 0), np.int64)),
+    ]
+    pieces = [np.concatenate([s.kernel_bounds, s.output_bounds], axis=1) for s in sizes]
+    ranks = np.concatenate(
+        [np.tile([s.kernel_bounds.shape[1], s.output_bounds.shape[1]], (len(s), 1)) for s in sizes]
+    )
+    lengths = ranks.sum(axis=1)
+    flat = np.concatenate([piece.ravel() for piece in pieces]).astype(np.int32)
+    found = gathered_tile_features(flat, np.cumsum(lengths) - lengths, ranks)
+    np.testing.assert_array_equal(found, np.concatenate([tile_features(s) for s in sizes]))
+    assert gathered_tile_features(flat, np.zeros(0, np.int64), ranks[:0]).shape == (0, 24)
 
 
 def test_bounds_of_different_numbers_of_rows_are_an_error() -> None:

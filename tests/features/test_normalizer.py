@@ -138,3 +138,20 @@ def test_a_damaged_description_is_an_error(change: dict[str, Any], message: str)
     content = {"transform": "none", "names": [], "minimum": [0.0, 0.0], "maximum": [1.0, 1.0]}
     with pytest.raises(DataError, match=message):
         MinMaxNormalizer.from_dict(content | change)
+
+
+def test_columns_go_away_by_the_ends_of_their_names() -> None:
+    table = np.array([[0.0, 2.0, 4.0], [1.0, 3.0, 8.0]])
+    scaler = MinMaxNormalizer.fit([table], names=("sizes_0", "sizes_product", "production"))
+    kept = scaler.without(["_product", "_sum"])
+    assert kept.kept.tolist() == [True, False, True]
+    assert kept(np.array([[1.0, 99.0, 6.0]])).tolist() == [[1.0, 0.5]]
+    assert scaler.without([]) is scaler
+    assert scaler.without(["_1"]).num_outputs == 3
+
+
+def test_columns_of_the_tables_have_names_by_their_number() -> None:
+    varied = np.stack([np.zeros(24), np.ones(24)])
+    assert MinMaxNormalizer.fit([varied]).without(["_product"]).num_outputs == 24 - 3
+    nameless = np.stack([np.zeros(7), np.ones(7)])
+    assert MinMaxNormalizer.fit([nameless]).without(["_product"]).num_outputs == 7

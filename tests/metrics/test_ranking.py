@@ -77,6 +77,20 @@ def test_tau_depends_on_order_alone(pairs: list[tuple[int, int]]) -> None:
     assert kendall_tau(-x, y) == pytest.approx(-tau, nan_ok=True)
 
 
+@pytest.mark.parametrize("count", [256, 257])
+def test_few_and_many_values_are_counted_alike(count: int) -> None:
+    """Up to 256 every pair is looked at; more values are sorted."""
+    draw = np.random.Generator(np.random.PCG64(count))
+    x, y = draw.integers(0, 99, count).astype(float), draw.integers(0, 99, count).astype(float)
+    assert kendall_tau(x, y) == pytest.approx(float(kendalltau(x, y).statistic), abs=1e-12)
+    pairs = [(np.sign(x[i] - x[j]), np.sign(y[i] - y[j])) for i in range(count) for j in range(i)]
+    found = count_pairs(x, y)
+    assert found.concordant == sum(a * b > 0 for a, b in pairs)
+    assert found.discordant == sum(a * b < 0 for a, b in pairs)
+    assert found.tied_predicted == sum(a == 0 for a, _ in pairs)
+    assert found.tied_measured == sum(b == 0 for _, b in pairs)
+
+
 def test_half_a_million_decisions_equal_scipy() -> None:
     generator = np.random.default_rng(0)
     measured = generator.standard_normal(500_000).round(4)

@@ -26,6 +26,7 @@ from costbench.target import Architecture
 from tests.compiler import small_kernels as small
 from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import KERNELS
+from tests.compiler.test_kernel_batches import ALONE, lowered
 
 # A clock of 1 GHz, a byte per nanosecond, one matrix unit.
 ARCHITECTURE = Architecture(
@@ -229,3 +230,14 @@ def test_a_kernel_that_never_fits_is_named() -> None:
     # Three native tiles of 4 KiB, double-buffered.
     with pytest.raises(UnsupportedKernelError, match=f"{kernel.fingerprint}.*24576 bytes.*10000 bytes"):
         AnalyticalModel(tight).choose(tile_space(kernel, tight))
+
+
+@pytest.mark.parametrize("name", sorted(set(KERNELS) - ALONE))
+def test_the_choice_for_a_kernel_of_a_batch_is_that_for_it_alone(name: str) -> None:
+    model, kernel = AnalyticalModel(ARCHITECTURE), KERNELS[name]()
+    expected = model.choose(tile_space(kernel, ARCHITECTURE))
+    batch = lowered(kernel, kernel)
+    chosen = model.choose_each(batch, np.array([1]))
+    assert chosen.shape == (1, batch.most_loops)
+    assert chosen[0, : len(expected)].tolist() == expected.tolist()
+    assert batch.smallest_fits(ARCHITECTURE.scratchpad_bytes).tolist() == [True, True]

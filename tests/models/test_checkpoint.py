@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,18 @@ def test_a_loaded_model_predicts_the_same(saved: Path) -> None:
     for sample in SAMPLES:
         costs = (model.predict_graph(sample.graph, sample.config_features) for model in (before, after))
         np.testing.assert_array_equal(*costs)
+
+
+def test_a_hybrid_comes_back_with_its_coefficient(tmp_path: Path) -> None:
+    network = LearnedCostNet(replace(SPEC, residual="analytical"), SCALING.sizes, 5)
+    with torch.no_grad():
+        assert network.log_coefficient is not None
+        network.log_coefficient.fill_(0.25)
+    save_checkpoint(tmp_path, network, SCALING, "score")
+    found = load_checkpoint(tmp_path).net
+    assert found.spec.residual == "analytical"
+    assert found.log_coefficient is not None
+    assert found.log_coefficient.item() == 0.25
 
 
 def test_equal_models_are_equal_bytes(saved: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from costbench.models.edges import Edges, SumMatrix, hear_max, hear_sum
+from costbench.models.edges import Edges, SumMatrix, even_size, hear_max, hear_sum
 
 INCOMING = np.array([[1, 2, 3, 3], [0, 0, 1, 2]])
 OUTGOING = np.array([[0, 0, 1, 2], [1, 2, 3, 3]])
@@ -82,3 +82,25 @@ def test_a_node_alone_hears_nothing() -> None:
     heard = hear_sum(torch.ones(1, 2, 3), SumMatrix(edges, mean=True))
     assert torch.equal(heard, torch.zeros(1, 2, 3))
     assert torch.equal(hear_max(torch.ones(1, 2, 3), edges), torch.zeros(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(0, 0), (1, 1), (15, 15), (16, 16), (17, 18), (60, 60), (61, 64), (129, 144)]
+)
+def test_sizes_are_rounded_up_to_eighths_of_an_octave(size: int, expected: int) -> None:
+    assert even_size(size) == expected
+    assert even_size(expected) == expected
+
+
+def test_padding_talks_to_nobody() -> None:
+    """17 nodes that all read node 0, so that 16 have producers... and one more to come to 18 rows."""
+    leaves = np.arange(1, 18)
+    incoming, outgoing = np.stack([leaves, 0 * leaves]), np.stack([0 * leaves, leaves])
+    exact, even = (Edges.build(incoming, outgoing, 20, even=padded) for padded in (False, True))
+    assert exact.with_producers.tolist() == leaves.tolist()
+    assert even.with_producers.tolist() == [*leaves.tolist(), 19]
+    assert even.num_messages == 20 + 18
+    assert torch.equal(even.message, exact.message)
+    table = torch.randn(38, 1, 3, generator=torch.Generator().manual_seed(0))
+    heard = [hear_sum(table[: edges.num_messages], SumMatrix(edges, mean=True)) for edges in (exact, even)]
+    assert torch.equal(*heard)

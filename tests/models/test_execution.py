@@ -5,7 +5,15 @@ import os
 import pytest
 import torch
 
-from costbench.models.execution import IDEEP_CACHE, Execution, applied, onednn_keeps_fp32, plain_products
+from costbench.models.execution import (
+    IDEEP_CACHE,
+    LARGE_BATCH_ROWS,
+    Execution,
+    applied,
+    choose_products,
+    onednn_keeps_fp32,
+    plain_products,
+)
 
 
 def settings() -> tuple[int, str]:
@@ -76,3 +84,23 @@ def test_keeping_memory_changes_no_value(keep_memory: bool) -> None:
     with applied(Execution(keep_memory=keep_memory)):
         total = sum(float((numbers * factor).sum()) for factor in (1.0, -1.0))
     assert total == 0.0
+
+
+def test_small_batches_go_to_the_default_library() -> None:
+    before = settings()
+    large = "bf16" if onednn_keeps_fp32() else before[1]
+    with applied(Execution()):
+        choose_products(LARGE_BATCH_ROWS - 1)
+        assert settings()[1] != "bf16"
+        choose_products(LARGE_BATCH_ROWS)
+        assert settings()[1] == large
+    assert settings() == before
+
+
+def test_outside_of_a_block_and_without_permission_nothing_is_chosen() -> None:
+    before = settings()
+    choose_products(LARGE_BATCH_ROWS)
+    assert settings() == before
+    with applied(Execution(onednn_matmul=False)):
+        choose_products(LARGE_BATCH_ROWS)
+        assert settings()[1] == before[1]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,11 @@ import torch
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import DataError
 from costbench.features.graph_tensors import KernelGraph
-from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples, topological_order
+from costbench.features.packed_kernels import FeatureExtremes
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples, packed_samples
+from costbench.models.learned import LearnedCostNet
+from costbench.models.net_spec import NetSpec
+from costbench.training.losses import pairwise_hinge
 
 PAIR = [kernel_samples(1, num_nodes=3, num_configs=5), kernel_samples(2, num_nodes=4, num_configs=2)]
 
@@ -69,19 +74,6 @@ def chain(places: list[int]) -> KernelGraph:
     return replace(graph, edges=np.array([places[:-1], places[1:]]))
 
 
-def test_nodes_come_after_their_producers() -> None:
-    assert topological_order(chain([2, 0, 3, 1])).tolist() == [2, 0, 3, 1]
-    # 2 and 3 are sources, the first of them first; 1 reads both, 0 reads 1.
-    both = replace(chain([0, 1, 2, 3]), edges=np.array([[3, 2, 1], [1, 1, 0]]))
-    assert topological_order(both).tolist() == [2, 3, 1, 0]
-
-
-def test_sorted_nodes_keep_their_order() -> None:
-    for seed in range(5):
-        assert topological_order(kernel_samples(seed, 30, 1).graph).tolist() == list(range(30))
-    assert topological_order(replace(chain([0]), edges=np.zeros((2, 0), np.int64))).tolist() == [0]
-
-
 def test_batches_hold_nodes_in_topological_order() -> None:
     sample = replace(PAIR[1], graph=chain([2, 0, 3, 1]))
     batch = Collator(scaling(), 20)([sample])
@@ -91,20 +83,6 @@ def test_batches_hold_nodes_in_topological_order() -> None:
     forth = ~batch.edges.backwards
     assert batch.edges.sender[forth].tolist() == [0, 1, 2]
     assert batch.edges.receiver[forth].tolist() == [1, 2, 3]
-
-
-def test_a_cycle_is_refused() -> None:
-    with pytest.raises(DataError, match="edges form a cycle"):
-        topological_order(chain([0, 1, 2, 0]))
-
-
-def test_scaled_graphs_are_remembered_while_the_graph_lives() -> None:
-    collator = Collator(scaling(), 20)
-    sample = kernel_samples(9, num_nodes=3, num_configs=2)
-    collator([sample, sample])
-    assert len(collator._prepared) == 1
-    del sample
-    assert len(collator._prepared) == 0
 
 
 def test_collating_twice_gives_the_same() -> None:
@@ -134,6 +112,66 @@ def test_moving_keeps_every_value() -> None:
     assert moved.node_counts == batch.node_counts
     assert torch.equal(moved.edges.share, batch.edges.share)
     assert batch.to("meta").edges.receiver.device.type == "meta"
+
+
+def test_estimates_become_logarithms_where_all_kernels_have_them() -> None:
+    first, second = (replace(sample, analytical_ns=2.0 * sample.runtime_ns) for sample in PAIR)
+    batch = Collator(scaling(), 20)([first, second])
+    assert batch.log_analytical is not None
+    expected = np.log(2.0 * PAIR[1].runtime_ns)
+    np.testing.assert_allclose(batch.log_analytical[1].numpy(), [*expected, 0.0, 0.0, 0.0], rtol=1e-15)
+    assert Collator(scaling(), 20)([first, PAIR[1]]).log_analytical is None
+    with pytest.raises(DataError, match="analytical_ns: not a positive number"):
+        Collator(scaling(), 20)([replace(first, analytical_ns=np.zeros(5))])
+    with pytest.raises(DataError, match=r"analytical_ns: estimates of shape \(2,\)"):
+        replace(first, analytical_ns=np.ones(2))
+
+
+def test_impossible_runtimes_of_packed_kernels_are_refused() -> None:
+    kernels = packed_samples(PAIR)
+    with pytest.raises(DataError, match="runtime_ns: not a positive number"):
+        Collator(scaling(), 20).collate(replace(kernels, runtime_ns=-kernels.runtime_ns))
+
+
+def test_scalers_need_extremes_only() -> None:
+    def extremes() -> Iterator[FeatureExtremes]:
+        for sample in PAIR:
+            tables = sample.graph.node_features, sample.config_features, sample.graph.static_features[None]
+            yield FeatureExtremes(*(np.stack([t.min(axis=0), t.max(axis=0)]) for t in tables))
+
+    assert FeatureScaling.of_extremes(extremes()).to_dict() == scaling().to_dict()
+    with pytest.raises(DataError, match="no training rows"):
+        FeatureScaling.of_extremes([])
+
+
+def test_large_batches_are_padded_to_even_sizes() -> None:
+    samples = [kernel_samples(seed, num_nodes=11, num_configs=137 + seed) for seed in range(3)]
+    collator = Collator(FeatureScaling.fit(samples), 20)
+    exact, even = collator(samples), collator.collate(packed_samples(samples), even=True)
+    assert exact.mask.shape == (3, 139)
+    assert even.mask.shape == (4, 144)
+    assert even.node_counts == (11, 11, 11, 3)
+    assert even.mask.sum(dim=1).tolist() == [137, 138, 139, 0]
+    assert torch.equal(even.runtime_ns[:3, :139], exact.runtime_ns)
+    assert torch.equal(even.edges.sender, exact.edges.sender)
+
+
+def test_padding_changes_no_cost_and_no_gradient() -> None:
+    samples = [kernel_samples(seed, num_nodes=11, num_configs=137 + seed) for seed in range(3)]
+    collator = Collator(FeatureScaling.fit(samples), 20)
+    gradients = []
+    for batch in (collator(samples), collator.collate(packed_samples(samples), even=True)):
+        net = LearnedCostNet(NetSpec(hidden=16, opcode_embedding=8), collator._scaling.sizes)
+        costs = net(batch)
+        pairwise_hinge(costs, batch.runtime_ns, batch.mask).backward()
+        gradients.append([costs[:3, :137], *(weight.grad for weight in net.parameters())])
+    for exact, even in zip(*gradients, strict=True):
+        torch.testing.assert_close(exact, even, rtol=1e-4, atol=1e-5)
+
+
+def test_small_batches_are_not_padded() -> None:
+    batch = Collator(scaling(), 20).collate(packed_samples(PAIR), even=True)
+    assert batch.node_counts == (3, 4)
 
 
 def test_an_empty_batch_is_refused() -> None:
@@ -176,3 +214,41 @@ def test_scaling_round_trip_and_its_errors() -> None:
         FeatureScaling.from_dict({"node": plain["node"]})
     with pytest.raises(DataError, match="static: is no scaler"):
         FeatureScaling.from_dict({**plain, "static": 3})
+
+
+def estimated(sample: KernelSamples) -> KernelSamples:
+    """With estimates of 1, 2, 3, ... nanoseconds."""
+    return replace(sample, analytical_ns=np.arange(1.0, len(sample) + 1.0))
+
+
+def test_estimates_are_carried_as_logarithms() -> None:
+    batch = Collator(scaling(), 20)([estimated(sample) for sample in PAIR])
+    assert batch.log_analytical is not None
+    expected = [np.log([1.0, 2.0, 3.0, 4.0, 5.0]), [0.0, np.log(2.0), 0.0, 0.0, 0.0]]
+    np.testing.assert_array_equal(batch.log_analytical.numpy(), expected)
+    moved = batch.to("cpu").log_analytical
+    assert moved is not None
+    assert torch.equal(moved, batch.log_analytical)
+
+
+def test_a_batch_has_estimates_where_all_kernels_have() -> None:
+    assert Collator(scaling(), 20)(PAIR).log_analytical is None
+    assert Collator(scaling(), 20)([estimated(PAIR[0]), PAIR[1]]).log_analytical is None
+
+
+def test_selected_decisions_keep_their_estimates() -> None:
+    chosen = estimated(PAIR[0]).select(np.array([1, 4]))
+    assert chosen.analytical_ns is not None
+    assert chosen.analytical_ns.tolist() == [2.0, 5.0]
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan, np.inf])
+def test_estimates_that_are_no_times_are_refused(wrong: float) -> None:
+    sample = replace(PAIR[1], analytical_ns=np.array([3.0, wrong]))
+    with pytest.raises(DataError, match="analytical_ns"):
+        Collator(scaling(), 20)([sample])
+
+
+def test_estimates_of_other_decisions_are_refused() -> None:
+    with pytest.raises(DataError, match="analytical_ns"):
+        replace(PAIR[0], analytical_ns=np.ones(4))

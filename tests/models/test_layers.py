@@ -83,16 +83,32 @@ def test_spread_and_gather_are_transposes() -> None:
 def test_statistics_of_columns(
     names: tuple[Literal["mean", "max", "sum"], ...], expected: list[list[float]]
 ) -> None:
-    # Kernels of nodes (1, 2), (3, 4) and (5, 0).
+    # Kernels of nodes (1, 2), (3, 4) and (5, 0); then two decisions, the second with opposite signs.
     states = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 0.0]]).view(3, 1, 2)
     assert segment_statistics(states, (2, 1), names).squeeze(1).tolist() == expected
+    found = segment_statistics(torch.cat([states, -states], dim=1), (2, 1), names)
+    assert found[:, 0].tolist() == expected
+    alone = segment_statistics(-states, (2, 1), names)
+    torch.testing.assert_close(found[:, 1:], alone)
 
 
+@pytest.mark.parametrize("num_decisions", [1, 2])
 @pytest.mark.parametrize("names", [("mean",), ("sum", "max"), ("max", "mean", "sum")])
-def test_statistics_gradient(names: tuple[Literal["mean", "max", "sum"], ...]) -> None:
+def test_statistics_gradient(names: tuple[Literal["mean", "max", "sum"], ...], num_decisions: int) -> None:
     torch.manual_seed(0)
-    states = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
+    states = torch.randn(5, num_decisions, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda values: segment_statistics(values, (2, 3), names), states)
+
+
+@pytest.mark.parametrize("num_decisions", [1, 2])
+def test_nodes_that_reach_the_maximum_share_its_gradient(num_decisions: int) -> None:
+    # A kernel of (-1, -1, -2) and one of (4): the first two share 6, so get 3 each.
+    states = torch.tensor([-1.0, -1.0, -2.0, 4.0]).view(4, 1, 1).repeat(1, num_decisions, 1)
+    states.requires_grad_()
+    pull = torch.tensor([6.0, 5.0]).view(2, 1, 1)
+    (segment_statistics(states, (3, 1), ("max",)) * pull).sum().backward()
+    assert states.grad is not None
+    assert states.grad[:, 0, 0].tolist() == [3.0, 3.0, 0.0, 5.0]
 
 
 def test_stack_is_its_layers_one_after_another() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -13,10 +14,14 @@ from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import tile_space
 from costbench.errors import ChoiceError, DataError
+from costbench.features.config import tile_features
+from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.builder import ModuleBuilder
+from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models import learned
+from costbench.models.analytical import AnalyticalModel
 from costbench.models.encoders import ENCODERS
-from costbench.models.graph_batch import Collator, FeatureScaling
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec, Predicts
 from costbench.models.reductions import REDUCTIONS
@@ -25,6 +30,7 @@ from costbench.target import load_target
 SAMPLES = [kernel_samples(seed, nodes, 7) for seed, nodes in enumerate((1, 2, 6, 19))]
 SCALING = FeatureScaling.fit(SAMPLES)
 CELLS = list(product(sorted(ENCODERS), sorted(REDUCTIONS)))
+ANALYTICAL = AnalyticalModel(load_target("tpu_v3").architecture)
 PLACES = list(product(("node", "kernel"), ("off", "node", "kernel")))
 
 
@@ -81,6 +87,8 @@ def test_shared_graph_equals_naive_batching(encoder: str, reduction: str, direct
         NetSpec(hidden=16, aggregation="sum", columns=("sum", "max", "mean")),
         NetSpec(hidden=16, aggregation="max", max_neighbors=2),
         NetSpec(hidden=16, l2_normalize=True, max_neighbors=1),
+        NetSpec(hidden=16, kernel_layers=2, module_layers=1, biases=True),
+        NetSpec(hidden=16, kernel_layers=2, reduction="per-node", decision_features="kernel"),
         NetSpec(hidden=16, biases=True, module_layers=1, reduction="per-node"),
         NetSpec(hidden=16, node_final_layers=0, encoder_layers=1, directed=False, aggregation="max"),
         NetSpec(hidden=16, encoder="gat", gat_heads=2, biases=True, module_layers=1, max_neighbors=2),
@@ -179,3 +187,62 @@ def test_predicting_leaves_torch_as_it_was() -> None:
     model().predict(kernel, tiles(kernel))
     after = torch.get_num_threads(), torch.backends.mkldnn.matmul.fp32_precision, torch.is_grad_enabled()
     assert before == after
+
+
+def hybrid(
+    predicts: Predicts = "log_runtime_ns", analytical: AnalyticalModel | None = ANALYTICAL
+) -> LearnedCostModel:
+    net = LearnedCostNet(NetSpec(hidden=16, residual="analytical"), SCALING.sizes, seed=3)
+    return LearnedCostModel(net, SCALING, predicts, analytical=analytical)
+
+
+def silenced(model: LearnedCostModel) -> LearnedCostModel:
+    """With a network that returns zeros."""
+    with torch.no_grad():
+        for weight in model.net.reduction.parameters():
+            weight.zero_()
+    return model
+
+
+@pytest.mark.parametrize("predicts", ["score", "log_runtime_ns"])
+def test_a_hybrid_without_corrections_is_the_analytical_model(predicts: Predicts) -> None:
+    kernel = tanh_kernel()
+    decisions = tiles(kernel)
+    estimated = ANALYTICAL.predict(kernel, decisions)
+    found = silenced(hybrid(predicts)).predict(kernel, decisions)
+    np.testing.assert_allclose(
+        found if predicts == "log_runtime_ns" else np.exp(found), estimated, rtol=1e-12
+    )
+    assert tau_of(count_pairs(found, estimated)) == 1.0
+
+
+def test_a_hybrid_is_estimate_to_the_power_of_its_coefficient_times_the_correction() -> None:
+    """cost = exp(w) log(estimate) + correction, by hand for w = log 2 and a network that says log 3."""
+    sample = replace(SAMPLES[0].select(np.arange(2)), analytical_ns=np.array([10.0, 40.0]))
+    model = hybrid()
+    model.net.reduction.register_forward_hook(lambda *_: torch.full((1, 1), math.log(3.0)))
+    with torch.no_grad():
+        assert model.net.log_coefficient is not None
+        model.net.log_coefficient.fill_(math.log(2.0))
+    np.testing.assert_allclose(model.predict_kernels([sample])[0], [300.0, 4800.0], rtol=1e-6)
+
+
+def test_a_hybrid_corrects_the_given_estimates_as_it_does_those_that_it_asks_for() -> None:
+    kernel = tanh_kernel()
+    decisions = tiles(kernel)
+    model = hybrid()
+    graph = kernel_graph(kernel, ProgramFeatureCache())
+    estimates = ANALYTICAL.predict(kernel, decisions)
+    given = KernelSamples(graph, tile_features(decisions), np.ones(len(decisions)), "", estimates)
+    found = model.predict(kernel, decisions)
+    np.testing.assert_allclose(model.predict_kernels([given])[0], found, rtol=1e-5)
+    plain = LearnedCostNet(NetSpec(hidden=16), SCALING.sizes, seed=3)
+    corrections = LearnedCostModel(plain, SCALING, "log_runtime_ns").predict(kernel, decisions)
+    np.testing.assert_allclose(found, estimates * corrections, rtol=1e-5)
+
+
+def test_a_hybrid_without_estimates_says_what_it_needs() -> None:
+    with pytest.raises(DataError, match="analytical_ns"):
+        hybrid(analytical=None).predict(tanh_kernel(), tiles(tanh_kernel()))
+    with pytest.raises(DataError, match="analytical_ns"):
+        hybrid().predict_kernels([SAMPLES[0]])

@@ -89,7 +89,7 @@ def test_one_word_in_four_places() -> None:
         each = name in EACH_EXPERIMENT
         own = [name] + ["experiments.${key}"] * each
         if name == "train":
-            own = ["train.best", "train.${item.task}", "experiments.${key}"]
+            own = ["train.${item.task}", "experiments.${key}"]
         elif name == "report":
             own = [name, "train", "experiments"]
         assert stage["params"] == [{"${run.params}": own}]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,8 +62,9 @@ def test_both_tasks_have_results_and_claims_verdicts(smoke: Path) -> None:
     verdicts = {one["id"]: one["verdict"] for one in json.loads((reports / "claims.json").read_text())}
     assert verdicts["lpm2021.tile_random_vs_analytical"] != "not evaluated"
     assert verdicts["lpm2021.fusion_random_vs_analytical"] != "not evaluated"
+    assert verdicts["lpm2021.rank_vs_mse_tile"] != "not evaluated"
     # Its variants are no experiment of this profile.
-    assert verdicts["lpm2021.rank_vs_mse_tile"] == "not evaluated"
+    assert verdicts["lpm2021.sage_beats_gat_tile"] == "not evaluated"
 
 
 def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
@@ -72,7 +75,7 @@ def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
 
 
 def test_a_change_of_one_experiment_reruns_that_one(workplace: Path) -> None:
-    """And what hangs on it; of the other experiment, nothing."""
+    """And what hangs on it; of the other experiments, nothing."""
     changed = {"main-fusion": {"variants": {"main": {"optimizer": {"learning_rate": 0.002}}}}}
     write_profile(workplace, "smoke", {**TINY, "experiments": changed})
     done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
@@ -81,24 +84,105 @@ def test_a_change_of_one_experiment_reruns_that_one(workplace: Path) -> None:
     assert running == ["train@main-fusion", "evaluate@main-fusion", "report"]
 
 
-def test_runs_are_tracked(smoke: Path) -> None:
+def _runs(folder: Path) -> dict[str, list[Any]]:
+    """By experiment of MLflow."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    return {e.name: list(client.search_runs([e.experiment_id])) for e in client.search_experiments()}
+
+
+def _below_their_grids(runs: list[Any]) -> dict[str, dict[str, Any]]:
+    """Finished cells by the name of their grid's run and their own."""
+    grids = {run.info.run_id: run for run in runs if run.data.tags["costbench.kind"] == "grid"}
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    found: dict[str, dict[str, Any]] = {run.info.run_name: {} for run in grids.values()}
+    for run in runs:
+        if run.info.run_id not in grids:
+            grid = grids[run.data.tags["mlflow.parentRunId"]].info.run_name
+            assert run.info.run_name not in found[grid]
+            found[grid][run.info.run_name] = run
+    return found
+
+
+def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{smoke / 'mlflow.db'}")
-    found = {e.name: client.search_runs([e.experiment_id]) for e in client.search_experiments()}
+    found = _runs(smoke)
     (report,) = found["costbench/report"]
-    assert len(found["costbench/train"]) == 4
-    for run in found["costbench/train"]:
-        assert run.info.status == "FINISHED"
-        assert run.data.params["model.net.hidden"] == "8"
-        task = run.data.params["cell.task"]
-        metric = {"tile": "validation/tau", "fusion": "validation/mape"}[task]
-        assert len(client.get_metric_history(run.info.run_id, metric)) == 2
-        read = {entry.dataset.name for entry in run.inputs.dataset_inputs}
-        assert read == {f"{task} training", f"{task} validation"}
-        assert run.data.tags["costbench.data_digest"] == report.data.tags["costbench.data_digest"]
+    grids = _below_their_grids(found["costbench/train"])
+    assert {grid: len(cells) for grid, cells in grids.items()} == {
+        "smoke/main-tile": 2, "smoke/main-fusion": 2, "smoke/hybrid-fusion": 2,
+        "smoke/tuned-tile": 1, "smoke/inputs-tile": 2,
+    }  # fmt: skip
+    for task in ("tile", "fusion"):
+        cells = grids[f"smoke/main-{task}"]
+        names = {f"smoke/main-{task}/{task}-{split}-tpu_v2-main-s0" for split in ("random", "manual")}
+        assert set(cells) == names
+        for name, run in cells.items():
+            assert run.data.params["model.net.hidden"] == "8"
+            tags = {
+                "task": task, "split": name.split("-")[2], "chip": "tpu_v2", "variant": "main", "seed": "0",
+                "encoder": "graphsage", "reduction": "column-wise", "profile": "smoke",
+                "experiment": f"main-{task}", "git_revision": report.data.tags["git_revision"],
+                "costbench.data_digest": report.data.tags["costbench.data_digest"],
+            }  # fmt: skip
+            assert tags.items() <= run.data.tags.items()
+            metric = {"tile": "validation/tau", "fusion": "validation/mape"}[task]
+            history = [one.value for one in client.get_metric_history(run.info.run_id, metric)]
+            assert len(history) == 2
+            assert run.data.metrics["best_metric"] in history
+            read = {entry.dataset.name for entry in run.inputs.dataset_inputs}
+            assert read == {f"{task} training", f"{task} validation"}
+    (tuned,) = grids["smoke/tuned-tile"].values()
+    assert tuned.data.params["model.net.hidden"] != "8"
+    for short in grids["smoke/inputs-tile"].values():
+        assert len(client.get_metric_history(short.info.run_id, "validation/tau")) == 1
     tables = [file.path for file in client.list_artifacts(report.info.run_id, "tables")]
     assert "tables/tile_random_tpu_v2.csv" in tables
+
+
+def test_the_best_of_each_task_is_its_champion(smoke: Path) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{smoke / 'mlflow.db'}")
+    for task in ("tile", "fusion"):
+        version = client.get_model_version_by_alias(f"costbench-{task}", "champion")
+        assert version.tags["split"] == "random"
+        done = call(smoke, [sys.executable, "-m", "costbench", "runs", "best", "--task", task,
+                            "--split", "random", "--json"])  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        (best,) = json.loads(done.stdout)
+        assert best["run_id"] == version.run_id
+        assert best["is_there"]
+        assert Path(best["path"]).is_dir()
+
+
+def test_a_new_store_is_told_of_the_cells_that_are_there(workplace: Path, tracking_template: Path) -> None:
+    """And of nothing else: no byte of the results depends on the store, or on whether there is one."""
+    params = Path("profiles/smoke/params.yaml")
+    before = {name: digest_folder(workplace / "out" / "smoke" / name) for name in ("train", "reports")}
+    shutil.copy(tracking_template, workplace / "mlflow.db")
+    lines = [
+        "from pathlib import Path",
+        "from costbench.experiments.stages import train",
+        f"train.run(Path({str(params)!r}), 'main-tile')",
+    ]
+    command = [sys.executable, "-c", "\n".join(lines)]
+    done = call(workplace, command)
+    assert done.returncode == 0, done.stderr
+    (cells,) = _below_their_grids(_runs(workplace)["costbench/train"]).values()
+    assert len(cells) == 2
+    shutil.rmtree(workplace / "out" / "smoke" / "train" / "main-tile")
+    done = call(workplace, command, COSTBENCH_TRACKING="off")
+    assert done.returncode == 0, done.stderr
+    done = call(
+        workplace, [sys.executable, "pipelines/report.py", "--params", params], COSTBENCH_TRACKING="off"
+    )
+    assert done.returncode == 0, done.stderr
+    assert {name: digest_folder(workplace / "out" / "smoke" / name) for name in before} == before
+    assert "costbench/report" not in _runs(workplace)
 
 
 def _kill_when(condition: Path, folder: Path, params: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,7 @@ pytestmark = [
 ]
 PARAMS = Path("profiles/smoke/params.yaml")
 TRIALS = 2
+PARENT = "mlflow.parentRunId"
 
 
 def _start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
@@ -43,9 +45,16 @@ def _wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes],
     assert process.poll() is None, "over before it could be killed"
 
 
+def _studies(url: str) -> list[str]:
+    return [name for name in optuna.get_all_study_names(url) if "-tile-" in name]
+
+
 def test_it_leaves_the_best_trial_and_all_trials(smoke: Path) -> None:
     folder = smoke / "out" / "smoke" / "sweep"
-    assert {path.name for path in folder.iterdir()} == {"identity.json", "tile.csv", "tile.yaml"}
+    assert {path.name for path in folder.iterdir()} == {
+        "identity.json",
+        *(f"{task}.{suffix}" for task in ("tile", "fusion") for suffix in ("csv", "yaml")),
+    }
     best: Any = load_yaml(folder / "tile.yaml")
     rows = [line.split(",") for line in (folder / "tile.csv").read_text().splitlines()]
     (*head,) = rows[0]
@@ -55,6 +64,8 @@ def test_it_leaves_the_best_trial_and_all_trials(smoke: Path) -> None:
     assert max(complete) == best["metric"]
     (of_best,) = {row["net.hidden"] for row in trials if int(row["trial"]) == best["trial"]}
     assert int(of_best) == best["model"]["net"]["hidden"]
+    # The first trial is the model as it stands; the best one is at least as good.
+    assert (trials[0]["trial"], trials[0]["net.hidden"], trials[0]["net.encoder"]) == ("0", "32", "graphsage")
     # Nothing of a trial is left but its record.
     assert not list((smoke / "out" / "smoke" / "trials").iterdir())
 
@@ -66,13 +77,16 @@ def test_trials_are_tracked_below_their_sweep(smoke: Path) -> None:
     experiment = client.get_experiment_by_name("costbench/sweep")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
-    (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
-    trials = [run for run in runs if run is not parent]
-    assert {run.data.tags["mlflow.parentRunId"] for run in trials} == {parent.info.run_id}
-    assert {run.data.tags["costbench.trial"] for run in trials} == {str(k) for k in range(TRIALS)}
-    assert {run.data.tags["costbench.task"] for run in runs} == {"tile"}
-    assert "validation/tau" in trials[0].data.metrics
-    assert parent.data.params["seed"] == "0"
+    parents = {run.data.tags["task"]: run for run in runs if PARENT not in run.data.tags}
+    assert set(parents) == {"tile", "fusion"}
+    for task, metric in (("tile", "validation/tau"), ("fusion", "validation/mape")):
+        trials = [run for run in runs if run.data.tags.get(PARENT) == parents[task].info.run_id]
+        assert {run.data.tags["trial"] for run in trials} == {str(k) for k in range(TRIALS)}
+        tags = {"task": task, "split": "random", "chip": "tpu_v2", "profile": "smoke", "experiment": "sweep"}
+        assert all(tags.items() <= run.data.tags.items() for run in [parents[task], *trials])
+        assert all({"encoder", "reduction", "seed"} <= run.data.tags.keys() for run in trials)
+        assert metric in trials[0].data.metrics
+        assert parents[task].data.params["seed"] == "0"
 
 
 def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
@@ -96,10 +110,10 @@ def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
 def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     """Two more trials on two processes; one of them gets a kill -9, and another takes its place."""
     url = f"sqlite:///{workplace / 'out' / 'smoke' / 'optuna.db'}"
-    process = _start(workplace, "--workers", "2", "--trials", str(TRIALS + 2))
+    process = _start(workplace, "--task", "tile", "--workers", "2", "--trials", str(TRIALS + 2))
 
     def owners() -> list[int]:
-        (study,) = optuna.get_all_study_names(url)
+        (study,) = _studies(url)
         running = optuna.load_study(study_name=study, storage=url).get_trials(
             states=(optuna.trial.TrialState.RUNNING,)
         )
@@ -110,7 +124,7 @@ def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     _wait_for(owners, process, 0.2)
     os.kill(owners()[0], signal.SIGKILL)
     assert process.wait(timeout=240) == 0
-    (name,) = optuna.get_all_study_names(url)
+    (name,) = _studies(url)
     states = [trial.state.name for trial in optuna.load_study(study_name=name, storage=url).trials]
     assert states.count("FAIL") == 1
     assert states.count("COMPLETE") + states.count("PRUNED") >= TRIALS + 2
@@ -118,23 +132,26 @@ def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     assert {int(row.split(",")[0]) for row in rows} >= set(range(TRIALS + 2))
 
 
-def test_training_takes_the_best_values(workplace: Path) -> None:
-    main = {"main-tile": {"splits": ["random"]}}
-    train_best = {**TINY["train"], "best": "out/smoke/sweep"}
-    write_profile(workplace, "smoke", {**TINY, "train": train_best, "experiments": main})
-    command = [sys.executable, "pipelines/train.py", "--params", PARAMS, "--experiment", "main-tile"]
-    done = call(workplace, command)
-    assert done.returncode == 0, done.stderr
-    best: Any = load_yaml(workplace / "out" / "smoke" / "sweep" / "tile.yaml")
-    model: Any = read_json(
-        workplace / "out" / "smoke" / "train" / "main-tile" / "tile-random-tpu_v2-main-s0" / "model.json"
-    )
+def test_training_takes_the_best_values(smoke: Path) -> None:
+    out = smoke / "out" / "smoke"
+    best: Any = load_yaml(out / "sweep" / "tile.yaml")
+    model: Any = read_json(out / "train" / "tuned-tile" / "tile-random-tpu_v2-tuned-s0" / "model.json")
     assert model["net"]["hidden"] == best["model"]["net"]["hidden"] != 8
     assert model["net"]["opcode_embedding"] == 4
+    other: Any = read_json(out / "train" / "main-tile" / "tile-random-tpu_v2-main-s0" / "model.json")
+    assert other["net"]["hidden"] == 8
+
+
+def test_another_sweep_trains_anew_what_follows_it_alone(workplace: Path) -> None:
+    write_profile(workplace, "smoke", {**TINY, "sweep": {**TINY["sweep"], "seed": 1}})
+    done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
+    assert done.returncode == 0, done.stderr
+    running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
+    assert running == ["sweep", "train@tuned-tile", "evaluate@tuned-tile", "report"]
 
 
 def test_a_sweep_that_has_not_run_is_one_error(workplace: Path) -> None:
-    changes = {**TINY, "train": {**TINY["train"], "best": "out/smoke/nowhere"}}
-    params = workplace / write_profile(workplace, "smoke", changes)
-    with pytest.raises(DataError, match=r"nowhere/identity\.json: not there \(expected the finished stage"):
-        train.run(params)
+    params = workplace / write_profile(workplace, "smoke", TINY)
+    (workplace / "out" / "smoke" / "sweep" / "identity.json").unlink()
+    with pytest.raises(DataError, match=r"sweep/identity\.json: not there \(expected the finished stage"):
+        train.run(params, "tuned-tile")

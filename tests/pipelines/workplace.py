@@ -54,6 +54,12 @@ TINY: Changes = {
                 "validation": {"kernels": 4, "configs": 8},
                 "epochs": 2,
             },
+            "fusion": {
+                "net": {"opcode_embedding": 4, "encoder_layers": 1},
+                "batch": {"kernels": 8, "per_epoch": 4},
+                "validation": {"kernels": 8},
+                "epochs": 2,
+            },
         },
     },
     "train": {

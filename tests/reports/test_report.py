@@ -44,6 +44,7 @@ def test_report_is_complete_and_repeatable(tmp_path: Path) -> None:
         written.page,
         written.summary,
         written.metrics,
+        written.budgets,
     }
     assert named == set(files[0])
     page = written.page.read_text()

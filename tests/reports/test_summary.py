@@ -74,8 +74,10 @@ def test_fusion_has_keys_for_long_and_short_kernels(tmp_path: Path) -> None:
     assert shown["analytical"]["mape_ge5us_mean"] == pytest.approx(24.0)
 
 
-def test_ablations_are_not_in_the_summary(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", [*rows_of(), *variant_rows("mse", "tile", [50.0] * 3)])
-    with_ablations = summarise(load_results(tmp_path / "r.jsonl"), {})
+def test_variants_stand_beside_their_model(tmp_path: Path) -> None:
     write_rows(tmp_path / "r.jsonl", rows_of())
-    assert with_ablations == summarise(load_results(tmp_path / "r.jsonl"), {})
+    without = summarise(load_results(tmp_path / "r.jsonl"), {})
+    write_rows(tmp_path / "r.jsonl", [*rows_of(), *variant_rows("mse", "tile", [50.0] * 3)])
+    both = summarise(load_results(tmp_path / "r.jsonl"), {})
+    assert both["tile/random/tpu_v2/learned@mse/ape_mean"] == pytest.approx(50.0)
+    assert {key: value for key, value in both.items() if "@" not in key} == without

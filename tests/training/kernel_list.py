@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.models.graph_batch import KernelSamples
+from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
+from costbench.models.graph_batch import KernelSamples, packed_samples
 
 
 class KernelList(list[KernelSamples]):
@@ -11,6 +17,15 @@ class KernelList(list[KernelSamples]):
 
     def application(self, index: int) -> str:
         return self[index].group
+
+    def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
+        pairs = zip(kernels, configs, strict=True)
+        return packed_samples([self[kernel].select(places) for kernel, places in pairs])
+
+    def extremes(self) -> Iterator[FeatureExtremes]:
+        for kernel in self:
+            graph = kernel.graph
+            yield FeatureExtremes(graph.node_features, kernel.config_features, graph.static_features[None])
 
     def num_configs(self, index: int) -> int:
         return len(self[index])

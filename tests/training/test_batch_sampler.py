@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from costbench.errors import DataError, ParamsError
+from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
 from costbench.models.graph_batch import KernelSamples
 from costbench.params import parse
 from costbench.rng import stream
@@ -22,6 +25,12 @@ class Counts:
         return len(self.kernels)
 
     def __getitem__(self, index: int) -> KernelSamples:
+        raise AssertionError("the sampler reads no kernels")
+
+    def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
+        raise AssertionError("the sampler reads no kernels")
+
+    def extremes(self) -> Iterable[FeatureExtremes]:
         raise AssertionError("the sampler reads no kernels")
 
     def application(self, index: int) -> str:
@@ -50,6 +59,14 @@ def same(left: list[BatchPlan], right: list[BatchPlan]) -> bool:
 
 def drawn(sampler: BatchSampler) -> Counter[int]:
     return Counter(kernel for plan in plans(sampler) for kernel in plan.kernels)
+
+
+def test_a_batch_reads_the_source_in_order() -> None:
+    for plan in plans(BatchSampler(UNEVEN, SPEC, 0)):
+        assert list(plan.kernels) == sorted(plan.kernels)
+        assert [len(places) for places in plan.configs] == [
+            min(16, UNEVEN.num_configs(kernel)) for kernel in plan.kernels
+        ]
 
 
 def test_applications_are_drawn_evenly_however_uneven_they_are() -> None:

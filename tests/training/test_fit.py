@@ -3,16 +3,18 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import ChoiceError, DataError
+from costbench.features.packed_kernels import PackedKernels
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint
 from costbench.models.graph_batch import KernelSamples
@@ -26,7 +28,7 @@ TRAIN, VALIDATION = small_kernels(0, num_kernels=12), small_kernels(1, num_kerne
 SPEC = TrainSpec(
     net=NetSpec(hidden=8, opcode_embedding=4, encoder_layers=1, node_final_layers=1, dropout=0.1),
     batch=BatchSpec(kernels=4, configs=8, per_epoch=6),
-    optimizer=OptimizerSpec(learning_rate=3e-3),
+    optimizer=OptimizerSpec(learning_rate=3e-3, averaging=0.5),
     epochs=4,
     patience=4,
 )
@@ -100,20 +102,24 @@ def test_nothing_but_the_model_is_left(reference: tuple[FitResult, Epochs]) -> N
 
 
 class Dying:
-    """Training kernels that end the process at a read: the scaler reads each once, a batch reads 4."""
+    """Training kernels that end the process at a batch."""
 
     def __init__(self, batches: int) -> None:
-        self._left = len(TRAIN) + 4 * batches
+        self._left = batches
         self.application, self.num_configs = TRAIN.application, TRAIN.num_configs
+        self.extremes = TRAIN.extremes
 
     def __len__(self) -> int:
         return len(TRAIN)
 
     def __getitem__(self, index: int) -> KernelSamples:
+        return TRAIN[index]
+
+    def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
         self._left -= 1
         if self._left < 0:
             self.die()
-        return TRAIN[index]
+        return TRAIN.pack(kernels, configs)
 
     def die(self) -> None:
         raise StoppedError
@@ -231,6 +237,18 @@ def test_training_stops_when_validation_no_longer_improves(tmp_path: Path) -> No
     assert (len(epochs), result.best_epoch) == (3, 0)
 
 
+def test_features_are_kept_from_the_network(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
+    dropped = run(tmp_path / "dropped", replace(SPEC, drop_features=("_product",)))
+    whole, without = (load_checkpoint(one.checkpoint) for one in (reference[0], dropped))
+    assert outcome(dropped) != outcome(reference[0])
+    assert whole.predict_kernels(VALIDATION[:2])[0].shape == without.predict_kernels(VALIDATION[:2])[0].shape
+
+
+def test_features_that_there_are_not_cannot_be_dropped() -> None:
+    with pytest.raises(ValueError, match="no feature's name ends with '_prodct'"):
+        TrainSpec(drop_features=("_prodct",))
+
+
 def test_ape_is_monitored_downwards(tmp_path: Path) -> None:
     epochs = Epochs()
     result = run(tmp_path / "model", replace(SPEC, monitor="ape"), epochs)
@@ -251,6 +269,23 @@ def test_squared_error_learns_runtimes(tmp_path: Path) -> None:
     ]
     # Log runtimes range over 2.5 here.
     assert np.mean(errors) < 0.5
+
+
+def test_costs_start_at_the_mean_log_runtime(tmp_path: Path) -> None:
+    """Mean over kernels of the mean over their decisions; a hybrid's is of runtimes over estimates."""
+    mse = replace(SPEC, loss="mse", epochs=1)
+    level = float(load_checkpoint(run(tmp_path / "plain", mse).checkpoint).net.level)
+    assert level == pytest.approx(np.mean([np.log(k.runtime_ns).mean() for k in TRAIN]), rel=1e-6)
+    assert (
+        float(load_checkpoint(run(tmp_path / "ranks", replace(SPEC, epochs=1)).checkpoint).net.level) == 0.0
+    )
+    # Estimates that are half of every runtime.
+    kernels = [
+        KernelList(replace(k, analytical_ns=k.runtime_ns / 2.0) for k in s) for s in (TRAIN, VALIDATION)
+    ]
+    hybrid = replace(mse, net=replace(SPEC.net, residual="analytical"))
+    result = fit(hybrid, *kernels, tmp_path / "hybrid")
+    assert float(load_checkpoint(result.checkpoint).net.level) == pytest.approx(np.log(2.0), rel=1e-6)
 
 
 def test_mixed_precision_learns_to_rank_as_well(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:

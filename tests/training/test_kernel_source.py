@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from costbench.datasets.tile_generation import TileParams, TileTask
@@ -13,8 +16,9 @@ from costbench.errors import DataError
 from costbench.features.config import tile_features
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
+from costbench.features.packed_kernels import PackedKernels
 from costbench.models.analytical import AnalyticalModel
-from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
+from costbench.models.graph_batch import FeatureScaling, packed_samples
 from costbench.models.net_spec import NetSpec
 from costbench.target import load_target
 from costbench.training.batch_sampler import BatchSpec
@@ -83,40 +87,62 @@ def test_samples_are_features_and_runtimes_of_the_shard(data: Path) -> None:
     expected = kernel_graph(measured.kernel, ProgramFeatureCache())
     np.testing.assert_array_equal(sample.graph.node_features, expected.node_features)
     np.testing.assert_array_equal(sample.graph.edges, expected.edges)
+    estimates = AnalyticalModel(TARGET.architecture).predict(measured.kernel, measured.tile_sizes)
+    np.testing.assert_array_equal(sample.analytical_ns, estimates)
 
 
-def test_kernels_used_last_are_kept(data: Path) -> None:
-    found = source(data)
-    assert found[0] is found[0]
-    little = source(data, cache_bytes=1)
-    first = little[0]
-    little[1]
-    assert little[0] is not first
-    np.testing.assert_array_equal(little[0].runtime_ns, first.runtime_ns)
+BUDGETS = (1 << 30, 1)
 
 
-def traced_bytes(found: KernelSource, scaling: FeatureScaling) -> int:
-    """What a source and a collator have come to hold once every kernel has been in a batch."""
-    collator = Collator(scaling, 20)
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_packed_kernels_are_those_read_one_at_a_time(data: Path, budget: int) -> None:
+    """Of both programs, in any order, one of them twice."""
+    found = source(data, budget)
+    kernels = [0, len(found) - 1, 1, 1, len(found) - 2]
+    configs = [np.arange(found.num_configs(k))[:: -1 - place] for place, k in enumerate(kernels)]
+    pack = found.pack(kernels, configs)
+    expected = packed_samples([found[k].select(c) for k, c in zip(kernels, configs, strict=True)])
+    for name in (field.name for field in fields(pack)):
+        read, one_at_a_time = getattr(pack, name), getattr(expected, name)
+        assert read.dtype == one_at_a_time.dtype, name
+        np.testing.assert_array_equal(read, one_at_a_time, err_msg=name)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_scalers_of_extremes_are_those_of_all_kernels(data: Path, budget: int) -> None:
+    found = source(data, budget)
+    expected = FeatureScaling.fit(found[index] for index in range(len(found)))
+    assert FeatureScaling.of_extremes(found.extremes()).to_dict() == expected.to_dict()
+
+
+def test_there_is_no_kernel_after_the_last(data: Path) -> None:
+    with pytest.raises(IndexError):
+        source(data)[len(source(data))]
+
+
+def held_bytes(data: Path, budget: int, held: list[KernelSource]) -> int:
+    """What a source holds once every kernel has been in a batch."""
     gc.collect()
     before = tracemalloc.get_traced_memory()[0]
-    for index in range(len(found)):
-        collator([found[index]])
+    held.append(source(data, budget))
+    for index in range(len(held[-1])):
+        held[-1].pack([index], [np.arange(1)])
     gc.collect()
     return tracemalloc.get_traced_memory()[0] - before
 
 
 def test_memory_is_that_of_the_budget(data: Path) -> None:
-    scaling = FeatureScaling.fit(source(data)[index] for index in range(4))
+    """Shards are in memory as a whole, or not at all."""
+    files = sum(path.stat().st_size for path in shards(data))
     tracemalloc.start()
     try:
-        # With a budget of nothing, what is held anyway: the last kernel.
-        _, fixed, everything = (traced_bytes(source(data, budget), scaling) for budget in (1, 1, 1 << 30))
-        budget = (everything - fixed) // 2
-        held = traced_bytes(source(data, budget), scaling) - fixed
+        held: list[KernelSource] = []
+        held_bytes(data, 0, held)  # what is allocated at the first use of anything
+        nothing, less, all_of_them = (held_bytes(data, b, held) for b in (0, files - 1, files))
     finally:
         tracemalloc.stop()
-    assert 0.1 * budget < held <= budget
+    assert abs(less - nothing) < 0.1 * files
+    assert 0.5 * files < all_of_them - nothing <= files
 
 
 def test_training_resumed_with_another_budget_ends_with_the_same_bytes(data: Path, tmp_path: Path) -> None:
@@ -127,12 +153,11 @@ def test_training_resumed_with_another_budget_ends_with_the_same_bytes(data: Pat
     )
 
     class Stopping(KernelSource):
-        def __getitem__(self, index: int) -> KernelSamples:
-            self.reads = getattr(self, "reads", 0) + 1
-            # The scaler reads all, then batches of four: this is within the second epoch.
-            if self.reads > len(self) + 4 * 8:
+        def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
+            self.batches = getattr(self, "batches", 0) + 1
+            if self.batches > 8:  # within the second epoch
                 raise InterruptedError
-            return super().__getitem__(index)
+            return super().pack(kernels, configs)
 
     whole = fit(spec, source(data), source(data), tmp_path / "whole")
     with pytest.raises(InterruptedError):

@@ -3,10 +3,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from torch import nn
 
 from costbench.errors import ParamsError
 from costbench.params import parse
-from costbench.training.lightning_module import OptimizerSpec
+from costbench.training.lightning_module import CostModelModule, OptimizerSpec
+from costbench.training.losses import LOSSES
 
 
 def test_exponential_rate_falls_once_an_epoch() -> None:
@@ -37,9 +39,40 @@ def test_no_decay_is_a_constant_rate() -> None:
         ("decay", 0.0),
         ("decay", 1.5),
         ("gradient_clip_norm", 0.0),
+        ("averaging", 1.0),
+        ("averaging", -0.1),
         ("schedule", "warm"),
     ],
 )
 def test_impossible_values_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(ParamsError, match=field):
         parse(OptimizerSpec, {field: value}, where="params.yaml")
+
+
+def test_an_average_forgets_its_start_before_it_becomes_slow() -> None:
+    spec = OptimizerSpec(averaging=0.9)
+    # (1 + t) / (10 + t): 1/10, 2/11, ..., which passes 0.9 at t = 80.
+    assert [spec.kept_of_average(step) for step in (0, 1, 80, 1000)] == [0.1, 2 / 11, 0.9, 0.9]
+
+
+def test_the_average_of_weights_is_kept_and_the_weights_are_trained() -> None:
+    net = nn.Linear(1, 1, bias=False)
+    optimizer = OptimizerSpec(averaging=0.5)
+    module = CostModelModule(net, LOSSES["mse"], optimizer, lambda step: 1.0, seed=0)
+    trained = [weight for group in module.configure_optimizers().param_groups for weight in group["params"]]
+    assert [id(weight) for weight in trained] == [id(net.weight)]
+    assert isinstance(module.kept, nn.Linear)
+    before, after = net.weight.item(), 3.0
+    net.weight.data.fill_(after)
+    module.update_average(0)
+    # The first step keeps a tenth, the second 2/11.
+    assert module.kept.weight.item() == pytest.approx(0.1 * before + 0.9 * after)
+    module.update_average(1)
+    assert module.kept.weight.item() == pytest.approx(2 / 11 * (0.1 * before + 0.9 * after) + 9 / 11 * after)
+    assert net.weight.item() == after
+
+
+def test_without_averaging_the_weights_themselves_are_kept() -> None:
+    net = nn.Linear(1, 1)
+    module = CostModelModule(net, LOSSES["mse"], OptimizerSpec(), lambda step: 1.0, seed=0)
+    assert module.kept is net

@@ -7,7 +7,14 @@ import math
 import pytest
 import torch
 
-from costbench.training.losses import LOSSES, kernel_log_mse, log_mse, pairwise_hinge, pairwise_logistic
+from costbench.training.losses import (
+    LOSSES,
+    kernel_log_mse,
+    log_huber,
+    log_mse,
+    pairwise_hinge,
+    pairwise_logistic,
+)
 
 ALL = torch.ones(1, 3, dtype=torch.bool)
 RUNTIME = torch.tensor([[30.0, 10.0, 20.0]], dtype=torch.float64)
@@ -40,7 +47,7 @@ def test_runtimes_that_fp32_cannot_tell_apart_are_not_tied() -> None:
 
 def test_padding_takes_no_part() -> None:
     mask = torch.tensor([[True, True, False]])
-    for loss in (pairwise_hinge, pairwise_logistic, log_mse, kernel_log_mse):
+    for loss in (pairwise_hinge, pairwise_logistic, log_mse, kernel_log_mse, log_huber):
         costs = [torch.tensor([[0.0, 2.0, padding]]) for padding in (-100.0, 100.0)]
         runtimes = [torch.tensor([[30.0, 10.0, padding]]) for padding in (1.0, 500.0)]
         found = {loss(c, r, mask).item() for c in costs for r in runtimes}
@@ -83,6 +90,14 @@ def test_mse_of_log_runtime_by_hand() -> None:
     assert log_mse(torch.tensor([[1.0, 5.0, 9.0]]), runtime, mask).item() == pytest.approx(5.0)
 
 
+def test_huber_is_smooth_near_zero_and_absolute_beyond() -> None:
+    runtime = torch.ones(1, 4)
+    mask = torch.tensor([[True, True, True, False]])
+    # Log runtimes are 0. 0.05^2 / 0.2 = 0.0125, then 0.1 - 0.05, 2 - 0.05; the last does not count.
+    loss = log_huber(torch.tensor([[0.05, -0.1, 2.0, 9.0]]), runtime, mask)
+    assert loss.item() == pytest.approx((0.0125 + 0.05 + 1.95) / 3)
+
+
 def test_weighted_mse_counts_kernels_alike() -> None:
     runtime = torch.tensor(
         [[1.0, math.e**2, math.e], [math.e, 1.0, 1.0], [1.0, 1.0, 1.0]], dtype=torch.float64
@@ -109,6 +124,7 @@ def test_weighted_mse_of_nothing_is_nothing() -> None:
 def test_table_says_what_a_network_predicts() -> None:
     assert {name: (loss.predicts, loss.min_configs) for name, loss in LOSSES.items()} == {
         "hinge": ("score", 2),
+        "huber": ("log_runtime_ns", 1),
         "kernel-mse": ("log_runtime_ns", 1),
         "logistic": ("score", 2),
         "mse": ("log_runtime_ns", 1),

@@ -5,7 +5,7 @@ A kernel holds the nodes of its group and the duplicated instructions that these
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -100,6 +100,29 @@ def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], 
     for k in range(len(ends[0]) - 1):
         instructions, inputs, outputs = (v[e[k] : e[k + 1]] for e, v in zip(ends, values, strict=True))
         yield instructions, inputs, outputs
+
+
+def taken(kernels: KernelArrays, numbers: IntArray) -> KernelArrays:
+    """Some of the kernels, in this order."""
+    arrays: list[IntArray] = []
+    for offsets, positions in zip(kernels[::2], kernels[1::2], strict=True):
+        lengths = (offsets[1:] - offsets[:-1])[numbers]
+        ends = np.zeros(len(numbers) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=ends[1:])
+        shifts = np.repeat(offsets[numbers] - ends[:-1], lengths)
+        arrays += [ends, positions[np.arange(ends[-1]) + shifts]]
+    return KernelArrays(*arrays)
+
+
+def end_to_end(parts: Sequence[KernelArrays]) -> KernelArrays:
+    """Kernels of several lists, one list after the other."""
+    arrays: list[IntArray] = []
+    for field in range(0, len(KernelArrays._fields), 2):
+        lengths = [np.diff(part[field]) for part in parts]
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), *lengths])
+        positions = np.concatenate([np.zeros(0, dtype=np.int64), *(part[field + 1] for part in parts)])
+        arrays += [np.cumsum(ends), positions]
+    return KernelArrays(*arrays)
 
 
 @compiled

@@ -185,7 +185,7 @@ class Lowering:
     """
 
     def __init__(self, module: HloModule) -> None:
-        self._module = module
+        self.module = module
         self._bodies: Memo[int, tuple[ValueTables, Memo[tuple[int, bool], Walk]]] = Memo(self._body)
 
     def loop_nest(self, kernel: Kernel) -> LoopNest:
@@ -194,9 +194,9 @@ class Lowering:
         Raises:
             UnsupportedKernelError: if it holds more than one contraction, or belongs to another program.
         """
-        if kernel.module is not self._module:
+        if kernel.module is not self.module:
             raise UnsupportedKernelError(
-                "a kernel of another program", where=kernel.module.name, expected=self._module.name
+                "a kernel of another program", where=kernel.module.name, expected=self.module.name
             )
         tables, walks = self._bodies[kernel.computation]
         if tables.is_full:
@@ -239,7 +239,7 @@ class Lowering:
         )
 
     def _body(self, computation: int) -> tuple[ValueTables, Memo[tuple[int, bool], Walk]]:
-        tables = ValueTables(self._module.computations[computation])
+        tables = ValueTables(self.module.computations[computation])
         return tables, Memo(partial(walk_over, tables))
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from costbench.compiled import compiled, compiled_step
 from costbench.compiler.access import NO_LOOP, Access, array_shape, whole
 from costbench.compiler.loop_nest import LANES, SUBLANES, LoopNest, native_units
+from costbench.compiler.transfers import Transfer
 from costbench.hlo.shape import ElementType, Shape
 
 FloatArray = npt.NDArray[np.float64]
@@ -40,7 +41,7 @@ UNITS, UNIT, EXTENT = range(3)
     IS_WINDOW,
 ) = range(14)
 _GIVEN_AXIS_COLUMNS = 10
-_AXIS_COLUMNS = 14
+AXIS_COLUMNS = 14
 # Columns of `PackedNest.boxes`.
 FIRST_AXIS, MASK, IS_UNMAPPED = range(3)
 # Columns of `PackedNest.transfers`.
@@ -52,7 +53,7 @@ INPUT, INSTRUCTION, AFTER_CONTRACTION = range(3)
 NUM_OUTPUT_LOOPS, RESULT_BOX, NUM_COPIED_BOXES = range(3)
 # Lengths, which come next in `Packed.ints`.
 _NUM_LOOPS, _NUM_ORDER, _NUM_BOXES, _NUM_TRANSFERS, _NUM_NODES = range(3, 8)
-_HEAD = 8
+HEAD = 8
 
 RESULT_TILE_BYTES = 1024.0 * 4
 """A native tile of a contraction's sums, which are float32 whatever its result is."""
@@ -120,19 +121,25 @@ def pack(nest: LoopNest) -> Packed:
 def unpacked(ints: IntArray, floats: FloatArray) -> PackedNest:
     """The single arrays of a nest, for compiled code."""
     num_loops, num_boxes = ints[_NUM_LOOPS], ints[_NUM_BOXES]
-    boxes = _HEAD + ints[_NUM_ORDER]
+    boxes = HEAD + ints[_NUM_ORDER]
     nodes = boxes + 3 * (num_boxes + 1)
     transfers = 1 + 3 * num_loops
     axes = transfers + 6 * ints[_NUM_TRANSFERS]
     return PackedNest(
-        ints[:_HEAD],
+        ints[:HEAD],
         floats[1:transfers].reshape(num_loops, 3),
-        ints[_HEAD:boxes],
-        floats[axes:].reshape((len(floats) - axes) // _AXIS_COLUMNS, _AXIS_COLUMNS),
+        ints[HEAD:boxes],
+        floats[axes:].reshape((len(floats) - axes) // AXIS_COLUMNS, AXIS_COLUMNS),
         ints[boxes:nodes].reshape(num_boxes + 1, 3),
         floats[transfers:axes].reshape(ints[_NUM_TRANSFERS], 6),
         ints[nodes:].reshape(ints[_NUM_NODES], 3),
     )
+
+
+@compiled_step
+def num_boxes_of(ints: IntArray) -> int:
+    """Distinct boxes, from the packed ints."""
+    return int(ints[_NUM_BOXES])
 
 
 @compiled_step
@@ -145,6 +152,12 @@ def native_tile_bytes(shape: Shape) -> float:
     """Bytes of one native tile: 8 x 128 (or 1,024) elements; of the value itself for a scalar."""
     bits = _BITS[shape.element_type]
     return bits * (LANES * SUBLANES / 8) if shape.dimensions else bits / 8
+
+
+def copy_figures(transfer: Transfer) -> tuple[float, ...]:
+    """What a copy is beside its box: bytes of a native tile, of an element, row elements, elements."""
+    size = transfer.figures[0]
+    return (size * (LANES * SUBLANES) if transfer.shape.dimensions else size, *transfer.figures)
 
 
 class _Boxes:
@@ -189,8 +202,7 @@ def _pack(nest: LoopNest) -> Packed:
     for t in nest.transfers:
         box = boxes.numbers.get(t.box_key)
         floats.append(boxes.number(t.shape, t.access) if box is None else box)
-        size = t.figures[0]
-        floats += (t.is_output, size * (LANES * SUBLANES) if t.shape.dimensions else size, *t.figures)
+        floats += (t.is_output, *copy_figures(t))
     result = -1
     if nest.contraction is not None:
         result = boxes.number(nest.anchor_shape, nest.accesses[nest.contraction])
@@ -225,13 +237,22 @@ def _completed(ints: IntArray, given: FloatArray) -> FloatArray:
     """The floats of a nest with all columns of its axes, and the bound; bit sets of boxes in place."""
     first = 1 + 3 * ints[_NUM_LOOPS] + 6 * ints[_NUM_TRANSFERS]
     num_axes = (len(given) - first) // _GIVEN_AXIS_COLUMNS
-    floats = np.zeros(first + num_axes * _AXIS_COLUMNS)
+    floats = np.zeros(first + num_axes * AXIS_COLUMNS)
     for place in range(first):
         floats[place] = given[place]
     nest = unpacked(ints, floats)
     for a in range(num_axes):
         for column in range(_GIVEN_AXIS_COLUMNS):
             nest.axes[a, column] = given[first + a * _GIVEN_AXIS_COLUMNS + column]
+    complete(ints, floats)
+    return floats
+
+
+@compiled
+def complete(ints: IntArray, floats: FloatArray) -> None:
+    """Fills in what follows from the other numbers of a nest: of axes and boxes, and the bound."""
+    nest = unpacked(ints, floats)
+    for a in range(len(nest.axes)):
         _complete_axis(nest, a)
     for box in range(ints[_NUM_BOXES]):
         for a in range(nest.boxes[box, FIRST_AXIS], nest.boxes[box + 1, FIRST_AXIS]):
@@ -241,7 +262,6 @@ def _completed(ints: IntArray, given: FloatArray) -> FloatArray:
             if window_loop != NO_LOOP:
                 nest.boxes[box, MASK] |= 1 << window_loop
     floats[0] = _bound_bytes(nest)
-    return floats
 
 
 @compiled_step

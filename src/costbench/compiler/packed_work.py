@@ -43,13 +43,13 @@ class WorkTable:
 
     def complete(self, kernel: Kernel) -> None:
         """Finds out what is missing for a kernel."""
-        for position in kernel.instructions:
-            if self.subjects[position, 0] == _UNKNOWN:
-                found = self._describe(kernel, position)
-                for place, (subject, amounts) in enumerate(found):
-                    self.subjects[position, place] = subject
-                    self.amounts[position, place] = amounts
-                self.subjects[position, len(found) :] = _NONE
+        positions = np.array(kernel.instructions, dtype=np.int64)
+        for position in positions[self.subjects[positions, 0] == _UNKNOWN].tolist():
+            found = self._describe(kernel, position)
+            for place, (subject, amounts) in enumerate(found):
+                self.subjects[position, place] = subject
+                self.amounts[position, place] = amounts
+            self.subjects[position, len(found) :] = _NONE
 
 
 def work_table(kernel: Kernel, name: str, num_amounts: int, describe: Describe) -> WorkTable:
@@ -67,18 +67,18 @@ def work_per_box(packed: Packed, kernel: Kernel, table: WorkTable) -> FloatArray
     First what runs in every iteration, then what needs the finished sums of a contraction.
     """
     result = np.zeros((2, packed.num_boxes, table.amounts.shape[2]))
-    if not _add_up(packed.ints, packed.floats, table.subjects, table.amounts, result):
+    if not add_up(packed.ints, packed.floats, table.subjects, table.amounts, result):
         table.complete(kernel)
         result[:] = 0.0
-        _add_up(packed.ints, packed.floats, table.subjects, table.amounts, result)
+        add_up(packed.ints, packed.floats, table.subjects, table.amounts, result)
     return result
 
 
 @compiled
-def _add_up(
+def add_up(
     ints: IntArray, floats: FloatArray, subjects: IntArray, amounts: FloatArray, result: FloatArray
 ) -> bool:
-    """Adds to `result`; False where the table lacks an instruction."""
+    """Adds work to `result`, [2, num_boxes, num_amounts]; False where the table lacks an instruction."""
     nodes = unpacked(ints, floats).nodes
     for node in range(len(nodes)):
         if nodes[node, KIND] == INPUT:

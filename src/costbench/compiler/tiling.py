@@ -28,7 +28,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 _CHUNK = 1 << 18
-_MAX_SIZE = 1 << 62
+MAX_SIZE = 1 << 62
+"""Tile sizes that no kernel may have, since they are numbered."""
 _MAX_LISTED = 1 << 22
 _FEW_DRAWS, _MANY_DRAWS = (2, 16), 64
 """Draws for each sample that is wanted, before giving up."""
@@ -211,9 +212,9 @@ def nest_tile_space(nest: LoopNest, architecture: Architecture) -> TileSpace:
         for loop in nest.loops
     )
     space = TileSpace(nest, candidates, architecture)
-    if space.size >= _MAX_SIZE:
+    if space.size >= MAX_SIZE:
         raise UnsupportedKernelError(
-            f"{space.size} tile sizes", where=nest.kernel.module.name, expected=f"fewer than {_MAX_SIZE}"
+            f"{space.size} tile sizes", where=nest.kernel.module.name, expected=f"fewer than {MAX_SIZE}"
         )
     return space
 

@@ -136,6 +136,10 @@ class ValueTables(Memo[int, Value]):
             self.accesses.append(access)
         return number
 
+    def keeps(self, results: Memo[int, int | None]) -> bool:
+        """Whether a table of `Value.results` gives every access back as it is."""
+        return results is self._same_result
+
     def scatter_indices(self, scatter: Value, updates: int) -> int:
         """What a scatter reads of its indices, given the access of its updates."""
         shape = self[scatter.inst.operands[1]].shape

@@ -11,16 +11,19 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from costbench.artifacts import digest_bytes
 from costbench.compiler.fusion_space import CutKernels, FusionSpace
-from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_hashes import MetHashes
+from costbench.compiler.kernel_views import kernel_lists, taken
 from costbench.compiler.program import PreparedProgram
-from costbench.datasets.fusion_pricing import FusionPricing, PricedKernels
+from costbench.datasets.fusion_pricing import FoundKernels, FusionPricing, PricedKernels
 from costbench.datasets.fusion_shards import (
     finished_parts,
     fusion_part_path,
@@ -204,18 +207,27 @@ class _Search:
         # Of the default all kernels are cut, since they are counted.
         cuts = self._space.cut(config, self._met_groups if number else None)
         runs = executions(cuts) if number == 0 else {}
-        for quick_hash, kernel in self._not_met(cuts):
-            name = self._space.fingerprints.subgraph(
-                kernel.computation, kernel.inputs, kernel.instructions, kernel.outputs
-            )
+        for cut in cuts:
+            fresh = self._met.add(cut.hashes)
+            if len(fresh):
+                self._add(cut, fresh, runs, pricing)
+
+    def _add(
+        self, cut: CutKernels, fresh: npt.NDArray[np.int64], runs: dict[int, int], pricing: FusionPricing
+    ) -> None:
+        """Has kernels priced that are not known by name."""
+        kernels = taken(cut.arrays, fresh)
+        names, new = [], []
+        for number, (instructions, inputs, outputs) in enumerate(kernel_lists(kernels)):
+            name = self._space.fingerprints.subgraph(cut.computation, inputs, instructions, outputs)
             if (stored := bytes.fromhex(name)) not in self._known:
                 self._known.add(stored)
-                pricing.add(kernel, name, runs.get(quick_hash, 0))
-
-    def _not_met(self, cuts: Sequence[CutKernels]) -> Iterator[tuple[int, Kernel]]:
-        for cut in cuts:
-            for number in self._met.add(cut.hashes).tolist():
-                yield int(cut.hashes[number]), self._space.kernel(cut, number)
+                names.append(name)
+                new.append(number)
+        if len(new) < len(fresh):
+            kernels, fresh = taken(kernels, np.array(new, dtype=np.int64)), fresh[new]
+        default_runs = [runs.get(quick_hash, 0) for quick_hash in cut.hashes[fresh].tolist()]
+        pricing.add(FoundKernels(cut.computation, kernels, tuple(names), tuple(default_runs)))
 
     def _metadata(self, target: Target, priced: PricedKernels) -> dict[str, object]:
         task = self._task

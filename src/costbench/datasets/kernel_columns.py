@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_views import KernelArrays
 
 AnyArray = npt.NDArray[np.generic]
 
@@ -27,6 +28,24 @@ def kernel_columns(kernels: Sequence[Kernel], fingerprints: Sequence[str]) -> di
         lists = [getattr(kernel, part) for kernel in kernels]
         columns[f"kernel_{part}_offsets"] = offsets_of(len(positions) for positions in lists)
         columns[f"kernel_{part}"] = np.array([p for positions in lists for p in positions], dtype=np.int32)
+    return columns
+
+
+def array_columns(
+    kernels: KernelArrays, computations: npt.NDArray[np.int64], fingerprints: Sequence[str]
+) -> dict[str, AnyArray]:
+    """The same of kernels given by positions, each with the computation it belongs to."""
+    columns: dict[str, AnyArray] = {
+        "kernel_computation": computations.astype(np.int32),
+        "kernel_fingerprint": digests_of(fingerprints),
+    }
+    for part, offsets, positions in (
+        ("inputs", kernels.inputs_offsets, kernels.inputs),
+        ("instructions", kernels.instructions_offsets, kernels.instructions),
+        ("outputs", kernels.outputs_offsets, kernels.outputs),
+    ):
+        columns[f"kernel_{part}_offsets"] = offsets
+        columns[f"kernel_{part}"] = positions.astype(np.int32)
     return columns
 
 

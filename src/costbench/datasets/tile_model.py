@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_batches import KernelBatch
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import TileSpace
 from costbench.target import Architecture
@@ -29,6 +30,10 @@ class TileModel(Protocol):
         Raises:
             UnsupportedKernelError: if no tile size fits the scratchpad.
         """
+        ...
+
+    def choose_each(self, batch: KernelBatch, chosen: IntArray) -> IntArray:
+        """The same for m kernels of a batch whose smallest tiles fit: loop extents, [m, batch.most_loops]."""
         ...
 
 

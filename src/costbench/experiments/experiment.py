@@ -1,8 +1,9 @@
 """Experiments: entries of the section of that name, each a grid of cells.
 
 An experiment has a stage `train@NAME` and a stage `evaluate@NAME` of its own, so a change of one reruns that
-one alone. Its variants are changes to the settings of its task in section `train`; one without changes is
-what that section says.
+one alone. Its settings are those of its task in section `train`; what a sweep found best takes their place if
+it follows the sweep; then come the experiment's own changes (`settings`, such as a smaller budget), and last
+those of the variant.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Grid:
         seeds: one training run each.
         baselines: whether the models that are not trained are evaluated as well.
         transfer: whether models are also tested on the chips that they were not trained for.
+        follows: the stage whose results training follows from: `features`, or `sweep`, whose best values then
+            take the place of those in section `train`.
     """
 
     task: Literal["tile", "fusion"]
@@ -43,6 +46,7 @@ class Grid:
     seeds: tuple[int, ...]
     baselines: bool = False
     transfer: bool = False
+    follows: Literal["features", "sweep"] = "features"
 
     def __post_init__(self) -> None:
         for name in ("splits", "chips", "seeds"):
@@ -96,8 +100,7 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
     Args:
         params: the parameter file.
         name: of the entry.
-        swept: folder of a sweep whose best values variants are changes to, where it swept the task; None for
-            section `train` as it is.
+        swept: folder of the sweep, if the experiment follows it; None where only its cells are asked for.
 
     Raises:
         ParamsError: naming the key, if there is none, or what it says is unknown, missing or impossible.
@@ -110,24 +113,30 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
     field = f"{SECTION}.{name}"
     entry = dict(_mapping(entries[name], params, field, "task, splits, chips, seeds, variants"))
     changes = _mapping(entry.pop("variants", {MAIN: {}}), params, f"{field}.variants", "variants by name")
+    own = _mapping(entry.pop("settings", {}), params, f"{field}.settings", "changes, or {} for none")
     grid = parse(Grid, entry, where=params, field=field)
     train = _mapping(sections.get("train"), params, "train", "settings by task")
     base = _mapping(train.get(grid.task), params, f"train.{grid.task}", "settings of the task")
-    if swept is not None and best_path(swept, grid.task).exists():
+    if swept is not None and grid.follows == "sweep":
         base = merged(base, read_best(best_path(swept, grid.task)))
-    variants = {}
-    for variant, change in changes.items():
-        place = f"{field}.variants.{variant}"
-        if not _VARIANT.fullmatch(str(variant)):
-            expected = "lower-case letters, digits, - and _"
-            raise ParamsError("is no name", where=params, field=place, expected=expected)
-        own = dict(_mapping(change, params, place, "changes, or {} for none"))
-        extra = {_SHARE: own.pop(_SHARE)} if _SHARE in own else {}
-        spec = merged(base, own)
-        variants[str(variant)] = parse(Variant, {"spec": spec, **extra}, where=params, field=place)
+    base = merged(base, own)
+    variants = {
+        str(variant): _variant(str(variant), change, base, (params, f"{field}.variants.{variant}"))
+        for variant, change in changes.items()
+    }
     if not variants:
         raise ParamsError("no variants", where=params, field=f"{field}.variants", expected="one or more")
     return Experiment(name, grid, variants)
+
+
+def _variant(name: str, change: object, base: Mapping[str, object], place: tuple[Path, str]) -> Variant:
+    where, field = place
+    if not _VARIANT.fullmatch(name):
+        expected = "lower-case letters, digits, - and _"
+        raise ParamsError("is no name", where=where, field=field, expected=expected)
+    own = dict(_mapping(change, where, field, "changes, or {} for none"))
+    extra = {_SHARE: own.pop(_SHARE)} if _SHARE in own else {}
+    return parse(Variant, {"spec": merged(base, own), **extra}, where=where, field=field)
 
 
 def _mapping(value: object, where: Path, field: str, expected: str) -> Mapping[str, object]:

@@ -55,7 +55,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
     for one in task.checkpoints:
-        predicted["learned", one.variant, one.seed] = _learned(shard, one)
+        predicted[one.model, one.variant, one.seed] = _learned(shard, one)
     metrics = {group: _by_model(predicted, measured, kept) for group, kept in groups.items() if kept.any()}
     return ProgramResult(shard.application, metrics, _scatter(predicted, measured, comparable))
 
@@ -115,11 +115,10 @@ def _learned(shard: FeatureShard, checkpoint: Checkpoint) -> FloatArray:
 
     model = load_checkpoint(checkpoint.folder)
     source = KernelSource([shard.path], cache_bytes=0)
-    chunks = [
-        model.predict_kernels([source[i] for i in range(start, min(start + _CHUNK, len(shard)))])
-        for start in range(0, len(shard), _CHUNK)
-    ]
-    return np.concatenate([np.empty(0), *(costs for chunk in chunks for costs in chunk)])
+    first = np.zeros(1, np.int64)
+    chunks = [range(start, min(start + _CHUNK, len(shard))) for start in range(0, len(shard), _CHUNK)]
+    costs = [model.predict_packed(source.pack(chunk, [first] * len(chunk))) for chunk in chunks]
+    return np.concatenate([np.empty(0), *costs])
 
 
 def _scatter(

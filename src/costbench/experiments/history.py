@@ -32,6 +32,11 @@ class History:
         self._steps_per_epoch = steps_per_epoch
         self._rows = _read(path) if path.exists() else {}
 
+    @property
+    def rows(self) -> tuple[tuple[int, Mapping[str, float]], ...]:
+        """Training steps and metrics of the epochs so far."""
+        return tuple(sorted(self._rows.items(), key=lambda row: row[0]))
+
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Record the metrics of the epoch that ended after training step `step`, and write the file."""
         self._rows[step] = {name: float(value) for name, value in metrics.items()}

@@ -38,8 +38,9 @@ class EvaluateParams:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained cell, and the variant under which its results are listed."""
+    """A trained cell, and the model and variant under which its results are listed."""
 
+    model: str
     variant: str
     seed: int
     folder: Path

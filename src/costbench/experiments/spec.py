@@ -16,6 +16,9 @@ _NAME = re.compile(
 SECTION = "experiments"
 MAIN = "main"
 """The variant without changes; also that of models that are not trained."""
+LEARNED = "learned"
+_MODELS: Mapping[str, str] = {"hybrid": "hybrid", "tuned": "tuned"}
+"""Variants that are cost models in their own right, beside `learned` in every table."""
 
 
 @dataclass(frozen=True, order=True)
@@ -40,6 +43,18 @@ class Cell:
     def name(self) -> str:
         """`tile-random-tpu_v2-main-s0`: names folders and tracked runs."""
         return f"{self.task}-{self.split}-{self.chip}-{self.variant}-s{self.seed}"
+
+
+def listed_as(cell: Cell, chip: str) -> tuple[str, str]:
+    """Model and variant under which the results of a cell on a chip are listed.
+
+    A model tested on a chip that it was not trained for is a variant of its own there.
+    """
+    model = _MODELS.get(cell.variant, LEARNED)
+    variant = cell.variant if model == LEARNED else MAIN
+    if chip == cell.chip:
+        return model, variant
+    return model, f"from-{cell.chip}" if variant == MAIN else f"{variant}-from-{cell.chip}"
 
 
 def cell_from_name(name: str) -> Cell:

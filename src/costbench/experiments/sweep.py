@@ -28,7 +28,7 @@ from costbench.experiments.sweep_best import BestTrial, best_path, write_best
 from costbench.experiments.sweep_storage import reachable
 from costbench.experiments.sweep_study import finished_trials, open_study
 from costbench.experiments.sweep_worker import SweepTask, TrainTrial, work
-from costbench.experiments.tracking import tracked_run
+from costbench.experiments.tracking import KIND, PARENT, WORK, tracked_run, work_of
 from costbench.experiments.training_run import (
     CellResult,
     CellSources,
@@ -39,7 +39,6 @@ from costbench.experiments.training_run import (
 )
 
 _log = logging.getLogger(__name__)
-_PARENT = "mlflow.parentRunId"
 _DEATHS = 3
 
 
@@ -66,9 +65,13 @@ def sweep(task: SweepTask, workers: int, folder: Path) -> BestTrial:
     _log.info("%s in %s: %d trials to finish", name, task.study.storage.name, max(0, missing))
     if missing <= 0:
         return _write(task, study, folder)
-    tracking = task.cell.tracking
-    with tracked_run(tracking.uri, tracking.experiment, name, task.cell.provenance, tracking.tags) as run:
-        tags = {**tracking.tags, _PARENT: run.run_id}
+    tracking, cell = task.cell.tracking, task.cell.cell
+    tags = {"task": cell.task, "split": cell.split, "chip": cell.chip, "variant": cell.variant}
+    tags |= {"seed": str(cell.seed), "study": name, KIND: "sweep", WORK: work_of(name), **tracking.tags}
+    where = tracking.uri, tracking.experiment, name
+    with tracked_run(*where, task.cell.provenance, tags, goes_on=True) as run:
+        run.log_params({"seed": task.study.seed, "startup_trials": task.study.startup_trials})
+        tags = {**tracking.tags, PARENT: run.run_id}
         nested = replace(task, cell=replace(task.cell, tracking=replace(tracking, tags=tags)))
         if workers == 1:
             work(nested, _training())
@@ -78,8 +81,9 @@ def sweep(task: SweepTask, workers: int, folder: Path) -> BestTrial:
         # Empty, unless workers on other machines share it and still work.
         with suppress(OSError):
             task.cell.folder.rmdir()
-        run.log_params({"best": best.values, "trial": best.trial, "seed": task.study.seed})
-        run.log_metrics({"best_metric": best.metric})
+        # Tags and not settings: a sweep that is gone on with may find others.
+        run.set_tags({f"best.{name}": str(value) for name, value in best.values.items()})
+        run.log_metrics({"best_metric": best.metric, "best_trial": float(best.trial)})
         run.log_files([best_path(folder, best.task), trials_path(folder, best.task)], "sweep")
     return best
 

@@ -31,6 +31,8 @@ _PAPER = {
     "net.encoder": ("none", "graphsage", "gat"),
     "net.reduction": ("per-node", "column-wise", "lstm", "transformer"),
 }
+Stored = bool | int | float | str | None
+"""A value as Optuna keeps it."""
 # Trials could not be compared if these differed between them.
 _SAME_FOR_ALL = ("monitor", "validation")
 
@@ -81,6 +83,18 @@ class Range:
         """Values that must all be possible: every choice, or both ends."""
         return (self.low, self.high) if self.choices is None else self.choices
 
+    def has(self, value: Value) -> bool:
+        """Whether `value` is one of its values; of a range with `step`, whether it is between its ends."""
+        if self.choices is not None:
+            # True is no 1.
+            return any(
+                choice == value and isinstance(choice, bool) == isinstance(value, bool)
+                for choice in self.choices
+            )
+        assert self.low is not None
+        assert self.high is not None
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
 
 @dataclass(frozen=True)
 class Space:
@@ -106,6 +120,21 @@ class Space:
             if all(values.get(other) in allowed for other, allowed in values_of.when.items()):
                 values[name] = _draw(trial, name, values_of, _hint(name))
         return values
+
+    def of_the_model(self) -> dict[str, Stored]:
+        """What the model itself has for the hyper-parameters that a trial of it has, as Optuna stores values.
+
+        Empty where the model is no point of the space.
+        """
+        values: dict[str, Value] = dict(self.fixed)
+        stored: dict[str, Stored] = {}
+        for name, values_of in self.ranges.items():
+            if all(values.get(other) in allowed for other, allowed in values_of.when.items()):
+                values[name] = _value(self.base, name)
+                if not values_of.has(values[name]):
+                    return {}
+                stored[name] = _label(values[name])
+        return stored
 
 
 def resolve(ranges: Mapping[str, Range], model: TrainSpec, where: str | PathLike[str], name: str) -> Space:
@@ -189,7 +218,14 @@ def _draw(trial: BaseTrial, name: str, one: Range, hint: object) -> Value:
     return trial.suggest_float(name, float(one.low), float(one.high), step=one.step, log=one.log)
 
 
-def _label(choice: Value) -> bool | int | float | str | None:
+def _value(model: TrainSpec, name: str) -> Value:
+    found: Any = model
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def _label(choice: Value) -> Stored:
     """Optuna stores no lists."""
     return "+".join(choice) if isinstance(choice, tuple) else choice
 

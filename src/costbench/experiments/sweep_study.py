@@ -7,13 +7,10 @@ workers that join later draw other values than those already there.
 
 from __future__ import annotations
 
-import os
-import socket
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import optuna
@@ -22,14 +19,14 @@ from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from costbench.artifacts import is_alive
 from costbench.errors import DataError
+from costbench.experiments.owner import is_gone, this_process
+from costbench.experiments.sweep_space import Stored
 from costbench.experiments.sweep_storage import StorageSpec, open_storage, reachable, retry
 from costbench.rng import stream_key
 
 _IDENTITY = "costbench.identity"
 _OWNER = "costbench.owner"
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 _RETRY_OF = "failed_trial"
 """Optuna's own mark of a trial that repeats another."""
@@ -78,6 +75,7 @@ class StudySpec:
         seed: of sampler and trials.
         startup_trials: drawn at random before the sampler learns from them.
         pruner: which end early.
+        first: values of the first trial; all are drawn where it is empty.
     """
 
     name: str
@@ -88,6 +86,7 @@ class StudySpec:
     seed: int
     startup_trials: int
     pruner: PrunerSpec
+    first: Mapping[str, Stored] = field(default_factory=dict)
 
 
 def open_study(spec: StudySpec) -> optuna.Study:
@@ -107,20 +106,23 @@ def open_study(spec: StudySpec) -> optuna.Study:
             load_if_exists=True,
         )
         found = study.user_attrs.get(_IDENTITY)
-        if found is None and not study.get_trials(deepcopy=False):
-            study.set_user_attr(_IDENTITY, dict(spec.identity))
+        empty = not study.get_trials(deepcopy=False)
+        if found is None and empty:
+            found = dict(spec.identity)
+            study.set_user_attr(_IDENTITY, found)
+        if found == dict(spec.identity):
+            if empty and spec.first:
+                study.enqueue_trial(dict(spec.first), skip_if_exists=True)
             return study
-    if found != dict(spec.identity):
-        before: Mapping[str, str] = found or {}
-        names = sorted({*before, *spec.identity})
-        other = [name for name in names if before.get(name) != spec.identity.get(name)]
-        raise DataError(
-            f"there is a study of this name made from another {', '.join(other)}",
-            where=spec.storage.name,
-            field=spec.name,
-            expected="another name (--study), or `optuna delete-study` first",
-        )
-    return study
+    before: Mapping[str, str] = found or {}
+    names = sorted({*before, *spec.identity})
+    other = [name for name in names if before.get(name) != spec.identity.get(name)]
+    raise DataError(
+        f"there is a study of this name made from another {', '.join(other)}",
+        where=spec.storage.name,
+        field=spec.name,
+        expected="another name (--study), or `optuna delete-study` first",
+    )
 
 
 class OrdinalSampler(BaseSampler):
@@ -199,7 +201,7 @@ def progress(study: optuna.Study) -> Progress:
 
 def own(trial: optuna.Trial) -> None:
     """Leave this process's name on a trial."""
-    trial.set_user_attr(f"{_OWNER}.{trial.number}", f"{_machine()} {os.getpid()}")
+    trial.set_user_attr(f"{_OWNER}.{trial.number}", this_process())
 
 
 def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
@@ -208,8 +210,7 @@ def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
         warnings.simplefilter("ignore", ExperimentalWarning)
         optuna.storages.fail_stale_trials(study)
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        machine, _, pid = str(trial.user_attrs.get(f"{_OWNER}.{trial.number}", "")).rpartition(" ")
-        if machine == _machine() and pid.isdigit() and not is_alive(int(pid)):
+        if is_gone(str(trial.user_attrs.get(f"{_OWNER}.{trial.number}", ""))):
             # Another process may have seen it as well.
             with suppress(ValueError, UpdateFinishedTrialError):
                 study.tell(trial.number, state=TrialState.FAIL)
@@ -225,9 +226,3 @@ def given_away(study: optuna.Study, number: int) -> bool:
     """Whether a trial was failed and queued again."""
     histories = [trial.system_attrs.get("retry_history", []) for trial in study.get_trials(deepcopy=False)]
     return any(number in history for history in histories)
-
-
-def _machine() -> str:
-    """Of processes that can see each other: this host since it was started."""
-    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
-    return f"{socket.gethostname()}/{boot}"

@@ -30,7 +30,7 @@ from costbench.experiments.sweep_study import (
     requeue,
     retry_lost,
 )
-from costbench.experiments.tracking import RunStopped
+from costbench.experiments.tracking import KIND, WORK, RunStopped, work_of
 from costbench.experiments.training_run import CellResult, CellTask, OnEpoch, Tracking
 from costbench.rng import stream_key
 
@@ -66,7 +66,13 @@ class SweepTask:
         cell, tracking = self.cell.cell, self.cell.tracking
         # 31 bits: what every library takes for a seed.
         seed = stream_key(self.study.seed, "trial", number) % 2**31
-        tags = {**tracking.tags, "costbench.study": self.study.name, "costbench.trial": str(number)}
+        tags = {
+            **tracking.tags,
+            "study": self.study.name,
+            "trial": str(number),
+            KIND: "trial",
+            WORK: work_of(self.study.name, str(number)),
+        }
         return replace(
             self.cell,
             cell=replace(cell, seed=seed),

@@ -9,6 +9,7 @@ from costbench.experiments.evaluation import BEST, EvaluatedKernel, Predict, eva
 from costbench.experiments.kernel_kinds import kernel_kind
 from costbench.experiments.program_evaluation import UNSEEN, ModelKey, ProgramResult, ProgramTask
 from costbench.experiments.spec import MAIN
+from costbench.models.analytical import AnalyticalModel
 from costbench.target import Architecture, load_target
 
 
@@ -45,8 +46,10 @@ def _models(task: ProgramTask, architecture: Architecture) -> dict[ModelKey, Pre
         # torch takes a second to import.
         from costbench.models.checkpoint import load_checkpoint
 
+        analytical = AnalyticalModel(architecture)
         for one in task.checkpoints:
-            found["learned", one.variant, one.seed] = load_checkpoint(one.folder).predict
+            model = load_checkpoint(one.folder, analytical=analytical)
+            found[one.model, one.variant, one.seed] = model.predict
     for name in task.models:
         for seed, predict in choose(COST_MODELS, name, "cost model")(sources).items():
             found[name, MAIN, seed] = predict

@@ -1,33 +1,41 @@
-"""The only module that talks to MLflow: one experiment a stage, one run a cell, nothing the other way.
+"""Runs in MLflow: one experiment a stage, one run a cell; those of a grid or a sweep lie below a run of it.
 
 Tracking is a record beside the results, never a source of them: no run identifier, time or address of the
 tracking server goes into a result file, so equal parameters still give equal bytes. The store is
-`sqlite:///mlflow.db` in the working folder, or what `MLFLOW_TRACKING_URI` names.
+`sqlite:///mlflow.db` in the working folder, or what `MLFLOW_TRACKING_URI` names; there is none with
+`COSTBENCH_TRACKING=off`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
+from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
+from costbench.experiments.owner import is_gone, this_process
+from costbench.experiments.run_record import OFF, TrackedRun, client_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 DEFAULT_URI = "sqlite:///mlflow.db"
-# What one call of MLflow's batch interface accepts.
-_METRICS_PER_CALL = 1000
-_PARAMS_PER_CALL = 100
-_TAG_REVISION = "costbench.git_revision"
+PARENT = "mlflow.parentRunId"
+"""Tag: the run that a run lies below."""
+KIND = "costbench.kind"
+"""Tag: `cell`, `grid` (of cells), `trial`, `sweep` (of trials) or `report`."""
+WORK = "costbench.work"
+"""Tag: what a run is a try of, as `work_of` names it."""
+KEY = "costbench.key"
+"""Tag: all that a trained cell follows from, as in its `done.json`."""
+FOLDER = "costbench.folder"
+"""Tag: where the checkpoint lies."""
+_OWNER = "costbench.owner"
+_TAG_REVISION = "git_revision"
 _TAG_PARAMS = "costbench.params_digest"
 _TAG_DATA = "costbench.data_digest"
 
@@ -51,83 +59,15 @@ class Provenance:
     git_revision: str
 
 
-@dataclass(frozen=True)
-class TrackedRun:
-    """One open run. Calls are batched, since each costs a transaction of some 15 ms on SQLite.
-
-    Attributes:
-        uri: of the tracking server or database.
-        experiment: name.
-        run_id: for tools that log by themselves (Lightning); never to be written into results.
-    """
-
-    uri: str
-    experiment: str
-    run_id: str
-
-    def log_params(self, params: Mapping[str, object]) -> None:
-        """Log settings; nested mappings become dotted names."""
-        from mlflow.entities import Param
-
-        flat = [Param(key, str(value)[:6000]) for key, value in sorted(_flatten(params))]
-        for start in range(0, len(flat), _PARAMS_PER_CALL):
-            _client(self.uri).log_batch(self.run_id, params=flat[start : start + _PARAMS_PER_CALL])
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Log numbers of one step. Characters that MLflow refuses in names become underscores."""
-        self.log_history([(step, metrics)])
-
-    def log_history(self, steps: Iterable[tuple[int, Mapping[str, float]]]) -> None:
-        """Log numbers of many steps, in as few calls as possible."""
-        import time
-
-        from mlflow.entities import Metric
-
-        now = int(time.time() * 1000)
-        flat = [
-            Metric(_metric_name(key), float(value), now, step)
-            for step, metrics in steps
-            for key, value in sorted(metrics.items())
-        ]
-        for start in range(0, len(flat), _METRICS_PER_CALL):
-            _client(self.uri).log_batch(self.run_id, metrics=flat[start : start + _METRICS_PER_CALL])
-
-    def log_dataset(self, name: str, digest: str, contents: pd.DataFrame, source: Path, role: str) -> None:
-        """Log what was read: its digest, and a table of its contents as schema and profile.
-
-        Args:
-            name: of the data set.
-            digest: identity of its bytes.
-            contents: a small description, such as one row a program; not the data.
-            source: the folder it lies in.
-            role: `training` or `evaluation`.
-        """
-        from mlflow.data.code_dataset_source import CodeDatasetSource
-        from mlflow.data.pandas_dataset import from_pandas
-        from mlflow.entities import DatasetInput, InputTag
-
-        # The samples are what a stage computed, so their source is code; the folder is where it put them.
-        made_by = CodeDatasetSource({"mlflow.source.name": "costbench generate", "folder": str(source)})
-        with warnings.catch_warnings():
-            # Counts are whole numbers, and none is ever missing.
-            warnings.filterwarnings("ignore", message=".*Inferred schema contains integer")
-            dataset = from_pandas(contents, source=made_by, name=name, digest=digest)
-            entity = dataset._to_mlflow_entity()  # noqa: SLF001 - the schema is inferred in here
-        entry = DatasetInput(entity, [InputTag("mlflow.data.context", role)])
-        _client(self.uri).log_inputs(self.run_id, datasets=[entry])
-
-    def log_files(self, paths: Sequence[Path], folder: str) -> None:
-        """Log files as artifacts under `folder`."""
-        for path in paths:
-            _client(self.uri).log_artifact(self.run_id, str(path), folder)
-
-    def log_folder(self, path: Path) -> None:
-        """Log all files of a folder as artifacts under the folder's name, in one call."""
-        _client(self.uri).log_artifacts(self.run_id, str(path), path.name)
+def work_of(*parts: str) -> str:
+    """A name for what a run is a try of, the same in every process and on every machine."""
+    return digest_bytes("\0".join(parts).encode())[:32]
 
 
 def tracking_uri() -> str:
-    """`MLFLOW_TRACKING_URI`, or the SQLite file of the working folder."""
+    """`MLFLOW_TRACKING_URI`, or the SQLite file of the working folder; `OFF` where tracking is off."""
+    if os.environ.get("COSTBENCH_TRACKING") == "off":
+        return OFF
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
@@ -137,74 +77,107 @@ def prepare(uri: str, experiment: str) -> None:
     Raises:
         DataError: if the store cannot be used, naming it.
     """
-    from mlflow.exceptions import MlflowException
-
+    if uri == OFF:
+        return
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     for chatty in ("mlflow.store.db.utils", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    with store_errors(uri):
+        if client_of(uri).get_experiment_by_name(experiment) is None:
+            client_of(uri).create_experiment(experiment)
+
+
+@contextmanager
+def store_errors(uri: str) -> Iterator[None]:
+    """Errors of MLflow as one of ours. Raises: DataError, naming the store."""
+    from mlflow.exceptions import MlflowException
+
     try:
-        client = _client(uri)
-        if client.get_experiment_by_name(experiment) is None:
-            client.create_experiment(experiment)
+        yield
     except MlflowException as error:
         raise DataError(f"cannot be used for tracking: {error.message}", where=uri) from error
 
 
 @contextmanager
 def tracked_run(
-    uri: str, experiment: str, name: str, provenance: Provenance, more_tags: Mapping[str, str] | None = None
+    uri: str,
+    experiment: str,
+    name: str,
+    provenance: Provenance,
+    more_tags: Mapping[str, str] | None = None,
+    *,
+    goes_on: bool = False,
 ) -> Iterator[TrackedRun]:
     """A run that is finished when the block ends, and marked as failed when it raises.
+
+    Runs of the same experiment that nobody works on any more are marked as killed: those whose process is
+    gone from this machine, and those with the same tag `WORK`.
 
     Args:
         uri: where to track.
         experiment: its name; created if need be.
-        name: of the run, such as `tile-random-tpu_v2-s0`.
+        name: of the run, such as `laptop/main-tile/tile-random-tpu_v2-main-s0`.
         provenance: becomes tags to search by.
-        more_tags: others; `mlflow.parentRunId` nests the run below another.
+        more_tags: others; `PARENT` nests the run below another.
+        goes_on: whether to go on with the run of the same tag `WORK`, if there is one.
 
     Raises:
         DataError: if the store cannot be used.
     """
+    if uri == OFF:
+        yield TrackedRun(OFF, experiment, "")
+        return
     prepare(uri, experiment)
-    client = _client(uri)
-    found = client.get_experiment_by_name(experiment)
-    if found is None:
-        raise DataError("vanished", where=uri, field=f"experiment {experiment}")
     tags = {
         _TAG_REVISION: provenance.git_revision,
         _TAG_PARAMS: provenance.params_digest,
         _TAG_DATA: provenance.data_digest,
         "mlflow.source.git.commit": provenance.git_revision.split("+")[0],
+        _OWNER: this_process(),
         **(more_tags or {}),
     }
-    run = client.create_run(found.experiment_id, run_name=name, tags=tags)
-    status = "FAILED"
+    with store_errors(uri):
+        run_id = _begin(client_of(uri), experiment, name, tags, goes_on)
+    run, status = TrackedRun(uri, experiment, run_id), "FAILED"
     try:
-        yield TrackedRun(uri, experiment, run.info.run_id)
+        yield run
         status = "FINISHED"
     except RunStopped:
         status = "KILLED"
         raise
     finally:
-        client.set_terminated(run.info.run_id, status)
+        run.end(status)
 
 
-def _client(uri: str) -> MlflowClient:
-    # MLflow takes a second to import, and a stage that tracks nothing should not pay it.
-    from mlflow import MlflowClient
+def _begin(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str], goes_on: bool) -> str:
+    """Identifier of a new run, or of the one that is gone on with."""
+    found = client.get_experiment_by_name(experiment)
+    if found is None:
+        raise DataError("vanished", where=experiment, expected="an experiment of the tracking server")
+    place, work = found.experiment_id, tags.get(WORK)
+    first = _first_of(client, place, work) if goes_on and work else None
+    _end_lost(client, place, None if goes_on else work)
+    if first is None:
+        own: str = client.create_run(place, run_name=name, tags=dict(tags)).info.run_id
+        # Of two that begin at the same time, on two machines, both keep the earlier.
+        first = (_first_of(client, place, work) or own) if goes_on and work else own
+        if first == own:
+            return own
+        client.delete_run(own)
+    client.update_run(first, status="RUNNING")
+    for key, value in tags.items():
+        client.set_tag(first, key, value)
+    return first
 
-    return MlflowClient(tracking_uri=uri)
+
+def _first_of(client: MlflowClient, place: str, work: str) -> str | None:
+    runs = client.search_runs([place], f"tags.`{WORK}` = '{work}'", max_results=100)
+    return min(((run.info.start_time, run.info.run_id) for run in runs), default=(0, None))[1]
 
 
-def _flatten(params: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in params.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{name}.")
-        else:
-            yield name, value
-
-
-def _metric_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_-./ :" else "_" for c in name)
+def _end_lost(client: MlflowClient, place: str, work: str | None) -> None:
+    """Mark running runs as killed whose process is gone, and those that were tries of the same `work`."""
+    for run in client.search_runs([place], "attributes.status = 'RUNNING'"):
+        tags = run.data.tags
+        if is_gone(tags.get(_OWNER, "")) or (work is not None and tags.get(WORK) == work):
+            client.set_terminated(run.info.run_id, "KILLED")

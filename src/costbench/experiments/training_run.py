@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -22,17 +23,20 @@ from costbench.datasets.splits import Split
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.history import History
+from costbench.experiments.run_record import Dataset, TrackedRun
 from costbench.experiments.spec import Cell
-from costbench.experiments.tracking import Provenance, TrackedRun, tracked_run
+from costbench.experiments.tracking import FOLDER, KEY, Provenance, tracked_run
 from costbench.features.feature_shards import feature_path
 from costbench.params import digest, parse
 from costbench.training.fit import FitResult, TrainSpec, fit
 from costbench.training.kernel_source import KernelSource
 
 _log = logging.getLogger(__name__)
-_DONE = "done.json"
+DONE = "done.json"
 _STARTED = "started.json"
 HISTORY = "history.csv"
+TIMING = "timing.json"
+"""Wall time of the call that finished the cell."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class CellTask:
         spec: what to train and how; its seed is the cell's.
         folder: of the cell.
         code: digest of the code that trains.
-        cache_mb: memory for kernels that are read again and again.
+        cache_mb: memory for feature shards; where they need more, they are read from disk again and again.
         provenance: for tracking.
         tracking: where to.
         progress: show a progress bar.
@@ -82,7 +86,7 @@ class CellTask:
         """Feature shards of programs, in order."""
         return [feature_path(self.features, self.cell.task, self.cell.chip, name) for name in programs]
 
-    @property
+    @cached_property
     def data_digest(self) -> str:
         """Identity of what is read: feature shards, and which program is in which set."""
         files = digest_files(self.shards(self.programs), self.features)
@@ -105,6 +109,9 @@ class CellResult:
         best_epoch: the epoch it is of.
         steps: training steps done.
         execution: threads and matrix library that it ran with.
+        kernels: of a step.
+        configs: decisions of a kernel in a step, at most.
+        validations: how often it was validated.
     """
 
     key: str
@@ -112,12 +119,15 @@ class CellResult:
     best_epoch: int
     steps: int
     execution: str
+    kernels: int = 0
+    configs: int = 0
+    validations: int = 0
 
 
 def finished(folder: Path) -> CellResult | None:
     """The result of a finished cell, or None where it is not finished."""
     try:
-        return parse(CellResult, read_json(folder / _DONE), where=folder / _DONE)
+        return parse(CellResult, read_json(folder / DONE), where=folder / DONE)
     except (DataError, ParamsError):
         return None
 
@@ -170,14 +180,30 @@ def train_cell(
     sources = open_sources(task) if sources is None else sources
     spec = replace(task.spec, seed=task.cell.seed)
     history = History(task.folder / HISTORY, spec.batch.per_epoch)
-    with _tracked(task, spec) as run:
+    with _tracked(task, spec, key) as run:
+        run.log_history(history.rows)  # of an earlier try that was killed
         logger = _Report(task.tracking.run_name, history, run, on_epoch)
         result = fit(
             spec, sources.train, sources.validation, task.folder, logger=logger, progress=task.progress
         )
-        run.log_metrics({"best_metric": result.best_metric, "seconds": result.seconds}, result.steps)
-        run.log_files([task.folder / HISTORY, task.folder / "model.json"], "model")
-    return _finish(task.folder, key, result)
+        _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
+        run.log_metrics({"seconds": result.seconds}, result.steps)
+    # Apart from the result, which equal runs leave in equal bytes.
+    write_json(task.folder / TIMING, {"seconds": round(result.seconds, 1)})
+    return _finish(task.folder, key, result, spec)
+
+
+def track_finished(task: CellTask, result: CellResult) -> None:
+    """Give a finished cell the run that it would have, where the store has none: a new store, say."""
+    spec = replace(task.spec, seed=task.cell.seed)
+    with _tracked(task, spec, result.key) as run:
+        run.log_history(History(task.folder / HISTORY, spec.batch.per_epoch).rows)
+        _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
+
+
+def _log_result(run: TrackedRun, task: CellTask, best_metric: float, best_epoch: int, steps: int) -> None:
+    run.log_metrics({"best_metric": best_metric, "best_epoch": float(best_epoch)}, steps)
+    run.log_files([task.folder / HISTORY, task.folder / "model.json"], "model")
 
 
 class _Report:
@@ -210,22 +236,50 @@ def _start(folder: Path, key: str) -> None:
         write_json(started, {"key": key})
 
 
-def _finish(folder: Path, key: str, result: FitResult) -> CellResult:
-    done = CellResult(key, result.best_metric, result.best_epoch, result.steps, result.execution)
-    write_json(folder / _DONE, asdict(done))
+def _finish(folder: Path, key: str, result: FitResult, spec: TrainSpec) -> CellResult:
+    done = CellResult(
+        key,
+        result.best_metric,
+        result.best_epoch,
+        result.steps,
+        result.execution,
+        spec.batch.kernels,
+        spec.batch.configs,
+        result.steps // spec.batch.per_epoch,
+    )
+    write_json(folder / DONE, asdict(done))
     (folder / _STARTED).unlink(missing_ok=True)
     return done
 
 
 @contextmanager
-def _tracked(task: CellTask, spec: TrainSpec) -> Iterator[TrackedRun]:
-    tracking = task.tracking
-    where = tracking.uri, tracking.experiment, tracking.run_name
-    with tracked_run(*where, task.provenance, tracking.tags) as run:
-        run.log_params({"cell": asdict(task.cell), "model": asdict(spec)})
-        for role, names in (("training", task.split.train), ("validation", task.split.validation)):
-            contents = _contents(task, names)
-            run.log_dataset(f"{task.cell.task} {role}", task.data_digest, contents, task.features, role)
+def _tracked(task: CellTask, spec: TrainSpec, key: str) -> Iterator[TrackedRun]:
+    tracking, cell = task.tracking, task.cell
+    tags = {
+        "task": cell.task,
+        "split": cell.split,
+        "chip": cell.chip,
+        "variant": cell.variant,
+        "seed": str(cell.seed),
+        "encoder": spec.net.encoder,
+        "reduction": spec.net.reduction,
+        "monitor": spec.monitor,
+        FOLDER: str(task.folder),
+        KEY: key,
+        **tracking.tags,
+    }
+    with tracked_run(tracking.uri, tracking.experiment, tracking.run_name, task.provenance, tags) as run:
+        run.log_params({"cell": asdict(cell), "model": asdict(spec)})
+        if run.uri:
+            sets = (("training", task.split.train), ("validation", task.split.validation))
+            run.log_datasets(
+                [
+                    Dataset(
+                        f"{cell.task} {role}", task.data_digest, _contents(task, names), task.features, role
+                    )
+                    for role, names in sets
+                ]
+            )
         yield run
 
 

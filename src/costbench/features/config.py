@@ -52,6 +52,29 @@ def _write_block(table: npt.NDArray[np.float32], block: str, bounds: npt.NDArray
     table[:, start + _PLACES + 1] = whole.prod(axis=1)
 
 
+def gathered_tile_features(
+    bounds: npt.NDArray[np.int32], first: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
+    """`tile_features` of tile sizes of different kernels: float32 [n, 24].
+
+    Args:
+        bounds: [b], one tile size's kernel bounds, then its output bounds, after another's.
+        first: int64 [n], where each tile size begins.
+        ranks: int64 [n, 2], how many kernel bounds and how many output bounds it has.
+    """
+    table = np.tile(absent_row(TILE_FEATURES), (len(first), 1))
+    for block, start, rank in zip(_BLOCKS, (first, first + ranks[:, 0]), ranks.T, strict=False):
+        place = np.arange(rank.max(initial=0))
+        present = place < rank[:, None]
+        values = bounds[np.where(present, start[:, None] + place, 0)].astype(np.int64)
+        kept = min(len(place), _PLACES)
+        table[:, _START[block] : _START[block] + kept] = np.where(present, values, 0)[:, :kept]
+        table[:, _START[block] + _PLACES] = values.sum(axis=1, where=present)
+        products = values.prod(axis=1, where=present)
+        table[:, _START[block] + _PLACES + 1] = np.where(rank > 0, products, 0)
+    return table
+
+
 def layout_features(minor_to_major: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
     """Features of layout configurations: float32 [..., 18] from int64 [..., 3, 6].
 

@@ -7,6 +7,7 @@ columns are described in `costbench.datasets.feature_columns`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,7 @@ from costbench.features.graph_tensors import (
     kernel_edges,
     place_in_kernel,
 )
+from costbench.features.packed_kernels import KernelColumns
 from costbench.hlo.opcode import Opcode
 
 IntArray = npt.NDArray[np.int64]
@@ -176,6 +178,11 @@ class FeatureShard:
 
     def __len__(self) -> int:
         return self._shard.num_kernels
+
+    @cached_property
+    def columns(self) -> KernelColumns:
+        """For many kernels at a time."""
+        return KernelColumns(self._shard)
 
     def num_configs(self) -> IntArray:
         """Measured decisions of each kernel, int64 [k]."""

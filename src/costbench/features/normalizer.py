@@ -8,7 +8,7 @@ lpm2021, section 3.1; the data set's own baseline does the same (tpugraphs2023).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -148,6 +148,17 @@ class MinMaxNormalizer:
         low, high = (bound[self.kept] for bound in self._bounds)
         transformed = _TRANSFORMS[self.transform](values[..., self.kept].astype(np.float64))
         return ((transformed - low) / (high - low)).astype(np.float32)
+
+    def without(self, endings: Sequence[str]) -> MinMaxNormalizer:
+        """The same scaler, which also drops columns whose names end with one of `endings`.
+
+        Columns that have no names are kept.
+        """
+        names = self.names or _NAMES_BY_WIDTH.get(self.num_inputs, ())
+        dropped = np.array([name.endswith(tuple(endings)) for name in names], dtype=bool)
+        if not dropped.any():
+            return self
+        return replace(self, maximum=np.where(dropped, self.minimum, self.maximum))
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON value that `from_dict` turns into an equal scaler, bit for bit."""

@@ -19,6 +19,7 @@ from costbench.compiled import compiled, compiled_step
 from costbench.compiler.loop_nest import LoopNest
 from costbench.compiler.packed import NUM_OUTPUT_LOOPS, PackedNest
 from costbench.hardware.normal import normal_quantile
+from costbench.hlo.module import HloComputation
 from costbench.target import Target
 
 FloatArray = npt.NDArray[np.float64]
@@ -28,8 +29,8 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _11, _27, _30, _31, _32 = (np.uint64(bits) for bits in (11, 27, 30, 31, 32))
 _LOW = np.uint64(2**32 - 1)
 _UNROLL_LIMIT = 8
-_NUM_STRUCTURES = (_UNROLL_LIMIT + 1) ** 2
-_REGULAR = np.ones((2, _NUM_STRUCTURES))
+NUM_STRUCTURES = (_UNROLL_LIMIT + 1) ** 2
+_REGULAR = np.ones((2, NUM_STRUCTURES))
 COMPUTE, TRANSFER = range(2)
 """Rows of a table of factors."""
 
@@ -50,12 +51,17 @@ def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
     # A kernel without loops is one fixed routine.
     if not any(deviations) or not nest.is_tiled:
         return _REGULAR
-    body = nest.kernel.body
-    opcodes: list[int] | None = vars(body).get("opcodes")
-    if opcodes is None:
-        opcodes = vars(body)["opcodes"] = [int(inst.opcode) for inst in body.instructions]
+    opcodes = opcodes_of(nest.kernel.body)
     operations = tuple(sorted([opcodes[position] for position in nest.kernel.instructions]))
     return _factors(operations, target.name, deviations)
+
+
+def opcodes_of(body: HloComputation) -> list[int]:
+    """Opcodes by position, kept with the computation."""
+    known: list[int] | None = vars(body).get("opcodes")
+    if known is None:
+        known = vars(body)["opcodes"] = [int(inst.opcode) for inst in body.instructions]
+    return known
 
 
 @lru_cache(maxsize=4096)
@@ -65,12 +71,18 @@ def _factors(opcodes: tuple[int, ...], chip: str, deviations: tuple[float, float
 
 @compiled
 def _factor_table(key: np.uint64, compute_sd: float, transfer_sd: float) -> FloatArray:
-    table = np.empty((2, _NUM_STRUCTURES))
-    for structure in range(_NUM_STRUCTURES):
-        compute, transfer = halves(mix((np.uint64(structure) * _STEP) ^ key))
-        table[COMPUTE, structure] = np.exp(compute_sd * normal_quantile(compute))
-        table[TRANSFER, structure] = np.exp(transfer_sd * normal_quantile(transfer))
+    table = np.empty((2, NUM_STRUCTURES))
+    for structure in range(NUM_STRUCTURES):
+        set_factors(table, structure, key, (compute_sd, transfer_sd))
     return table
+
+
+@compiled
+def set_factors(table: FloatArray, structure: int, key: np.uint64, deviations: tuple[float, float]) -> None:
+    """Fills in one column of a table of factors, for a `structure_key`."""
+    compute, transfer = halves(mix((np.uint64(structure) * _STEP) ^ key))
+    table[COMPUTE, structure] = np.exp(deviations[0] * normal_quantile(compute))
+    table[TRANSFER, structure] = np.exp(deviations[1] * normal_quantile(transfer))
 
 
 @compiled_step

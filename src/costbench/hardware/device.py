@@ -72,7 +72,7 @@ class Device:
 
     def measure_nest(self, nest: LoopNest, extents: IntArray) -> Measurement:
         """The same for a lowered kernel and loop extents [n, num_loops]."""
-        return _measurement(self._timed(nest, extents, nest.kernel.fingerprint))
+        return measurement_of(self._timed(nest, extents, nest.kernel.fingerprint))
 
     def measure_kernels(
         self, nests: Sequence[LoopNest], extents: Sequence[IntArray], fingerprints: Sequence[str]
@@ -81,7 +81,7 @@ class Device:
         timed = np.empty((2, len(nests)))
         for place, (nest, one, fingerprint) in enumerate(zip(nests, extents, fingerprints, strict=True)):
             timed[:, place] = self._timed(nest, one.reshape(1, -1), fingerprint)[:, 0]
-        return _measurement(timed)
+        return measurement_of(timed)
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
         """The device as a cost model: measured runtime in nanoseconds, infinite where the compile failed."""
@@ -99,26 +99,27 @@ class Device:
         if nest.is_tiled and packed.bound_bytes > limit:
             needed = scratchpad_bytes(nest, extents)
         start = np.uint64(stream_key(self.seed, "device", self.target.name, fingerprint) & (2**64 - 1))
-        wrong = _run(columns, run.floats, extents, needed, start, run.machine)
+        wrong = run_priced(columns, run.floats, extents, needed, start, run.machine)
         if wrong >= 0:
             raise FloatingPointError(
-                f"{nest.kernel.module.name}: the machine priced a kernel at {columns[_FASTEST, wrong]} ns"
+                f"{nest.kernel.module.name}: the machine priced a kernel at {columns[FASTEST, wrong]} ns"
             )
-        return columns[_FASTEST:]
+        return columns[FASTEST:]
 
 
-_FASTEST, _TOTAL = NUM_PARTS, NUM_PARTS + 1
+FASTEST, _TOTAL = NUM_PARTS, NUM_PARTS + 1
 _NOTHING = np.zeros(0)
 
 
-def _measurement(timed: FloatArray) -> Measurement:
+def measurement_of(timed: FloatArray) -> Measurement:
+    """What [2, n] times say: of the fastest run, and of all runs together; 0 where the compile failed."""
     runtime_ns = timed[0].astype(np.int64)
     run_seconds = timed[1] * 1e-9
     return Measurement(runtime_ns, runtime_ns == 0, float(run_seconds.sum()), run_seconds)
 
 
 @compiled
-def _run(
+def run_priced(
     columns: FloatArray,
     floats: FloatArray,
     extents: IntArray,
@@ -143,14 +144,14 @@ def _run(
         runtime = 0.0
         for part in range(NUM_PARTS):
             runtime += columns[part, i]
-        columns[_FASTEST, i], columns[_TOTAL, i] = runtime, 0.0
+        columns[FASTEST, i], columns[_TOTAL, i] = runtime, 0.0
         if not 0.0 < runtime < np.inf:
             return i
         key = _key(floats, extents[i], start)
         if len(needed) and _fails(extents[i], needed[i], key, machine):
-            columns[_FASTEST, i] = 0.0
+            columns[FASTEST, i] = 0.0
         else:
-            columns[_FASTEST, i], columns[_TOTAL, i] = _noisy(runtime, key, machine)
+            columns[FASTEST, i], columns[_TOTAL, i] = _noisy(runtime, key, machine)
     return -1
 
 

@@ -86,10 +86,11 @@ def vector_work(packed: Packed, kernel: Kernel) -> FloatArray:
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
     """
-    return work_per_box(packed, kernel, _table(kernel))
+    return work_per_box(packed, kernel, vector_table(kernel))
 
 
-def _table(kernel: Kernel) -> WorkTable:
+def vector_table(kernel: Kernel) -> WorkTable:
+    """`VectorAmounts` of the instructions of a kernel's computation, as far as they are known."""
     return work_table(kernel, "vector unit", len(VectorAmounts._fields), _describe)
 
 

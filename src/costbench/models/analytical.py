@@ -13,10 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled, compiled_step
+from costbench.compiler.batch_lowering import Nests
 from costbench.compiler.footprint import needed_bytes, scratchpad_bytes, set_sizes, set_tile
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_batches import (
+    KernelBatch,
+    Ragged,
+    Walks,
+    candidates_of,
+    needed_limit,
+    nest_of,
+    row_of,
+)
 from costbench.compiler.loop_nest import LoopNest, loop_nest
-from costbench.compiler.packed import NUM_COPIED_BOXES
+from costbench.compiler.packed import NUM_COPIED_BOXES, num_boxes_of
+from costbench.compiler.packed_work import add_up
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import Candidates, TileSpace
 from costbench.errors import UnsupportedKernelError
@@ -24,6 +35,8 @@ from costbench.models.analytical_cost import (
     CostRoom,
     Estimate,
     chip_numbers,
+    contraction_numbers,
+    cost_table,
     estimate_of,
     new_cost_room,
     tile_cost,
@@ -80,6 +93,19 @@ class AnalyticalModel:
                 expected=f"at most {space.architecture.scratchpad_bytes} bytes of scratchpad",
             )
         return found
+
+    def choose_each(self, batch: KernelBatch, chosen: IntArray) -> IntArray:
+        """The same for m kernels of a batch whose smallest tiles fit: loop extents, int64 [m, most_loops]."""
+        table = cost_table(batch.everything)
+        table.complete(batch.everything)
+        return _search_each(
+            batch.nests,
+            batch.walks,
+            chosen,
+            (table.subjects, table.amounts),
+            (batch.source.of_contractions("analytical", contraction_numbers), self._chip),
+            (batch.most_loops, float(self.architecture.scratchpad_bytes)),
+        )
 
 
 _GRID_POINTS = 64
@@ -145,6 +171,42 @@ def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I
         place = s.candidates.offsets[loop] + s.best[loop]
         s.extents[loop] = s.candidates.values[place] if cost < np.inf else 0
     return s.extents.copy()
+
+
+@compiled
+def _search_each(
+    nests: Nests,
+    walks: Walks,
+    chosen: IntArray,
+    work: tuple[IntArray, FloatArray],
+    inputs: tuple[Ragged, FloatArray],
+    limits: tuple[int, float],
+) -> IntArray:
+    """Searches for m kernels.
+
+    Args:
+        nests: of all kernels of a batch.
+        walks: their loops.
+        chosen: which kernels, [m].
+        work: subjects and amounts of the table.
+        inputs: numbers of contractions, and of the chip.
+        limits: most loops, and bytes of the scratchpad.
+    """
+    subjects, amounts = work
+    contractions, chip = inputs
+    most_loops, available = limits
+    result = np.zeros((len(chosen), most_loops), dtype=np.int64)
+    for i in range(len(chosen)):
+        walk = nests.walks[chosen[i]]
+        ints, floats = nest_of(nests, chosen[i])
+        candidates = candidates_of(walks, walk)
+        weights = np.zeros((2, num_boxes_of(ints), 1))
+        add_up(ints, floats, subjects, amounts, weights)
+        estimate = Estimate(ints, floats, weights.reshape(2, -1), row_of(contractions, walk), chip)
+        found = _search(estimate, candidates, needed_limit(floats, candidates, available))
+        for loop in range(len(found)):
+            result[i, loop] = found[loop]
+    return result
 
 
 @compiled_step

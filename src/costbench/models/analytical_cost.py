@@ -40,7 +40,7 @@ from costbench.compiler.packed import (
     pack,
     unpacked,
 )
-from costbench.compiler.packed_work import EVERY_ITERATION, EVERY_RESULT, work_per_box, work_table
+from costbench.compiler.packed_work import EVERY_ITERATION, EVERY_RESULT, WorkTable, work_per_box, work_table
 from costbench.hlo.opcode import Opcode
 from costbench.target import Architecture
 
@@ -131,14 +131,19 @@ def chip_numbers(chip: Architecture) -> FloatArray:
 def estimate_of(nest: LoopNest, chip: FloatArray) -> Estimate:
     """The inputs of compiled code, for `chip_numbers`."""
     packed = pack(nest)
-    table = work_table(nest.kernel, "analytical", 1, _describe)
+    table = cost_table(nest.kernel)
     return Estimate(
         packed.ints,
         packed.floats,
         work_per_box(packed, nest.kernel, table).reshape(2, -1),
-        _contraction(nest),
+        contraction_numbers(nest),
         chip,
     )
+
+
+def cost_table(kernel: Kernel) -> WorkTable:
+    """Operations of the instructions of a kernel's computation, as far as they are known."""
+    return work_table(kernel, "analytical", 1, _describe)
 
 
 def _describe(kernel: Kernel, position: int) -> list[tuple[int, tuple[float]]]:
@@ -153,7 +158,8 @@ def _describe(kernel: Kernel, position: int) -> list[tuple[int, tuple[float]]]:
     return [(subject, (window * _EXPENSIVE.get(inst.opcode, 1.0),))]
 
 
-def _contraction(nest: LoopNest) -> FloatArray:
+def contraction_numbers(nest: LoopNest) -> FloatArray:
+    """What `Estimate` says of a nest's contraction."""
     if nest.contraction is None or not nest.is_tiled:
         return _NO_CONTRACTION
     left, right = nest.operand_accesses

@@ -20,6 +20,7 @@ from torch import Tensor
 from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json
 from costbench.errors import CostbenchError, DataError
 from costbench.features import schema
+from costbench.models.cost_model import CostModel
 from costbench.models.execution import DEFAULT_EXECUTION, Execution
 from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
@@ -71,9 +72,16 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    folder: str | PathLike[str], execution: Execution = DEFAULT_EXECUTION
+    folder: str | PathLike[str],
+    execution: Execution = DEFAULT_EXECUTION,
+    analytical: CostModel | None = None,
 ) -> LearnedCostModel:
     """The model in `folder`, on the CPU.
+
+    Args:
+        folder: that `save_checkpoint` wrote.
+        execution: how to run it.
+        analytical: the analytical model of the chip, which a hybrid asks for kernels without estimates.
 
     Raises:
         DataError: naming the file and the field, if a file is missing, truncated, damaged, of another format
@@ -97,7 +105,7 @@ def load_checkpoint(
             error.problem, where=error.where, field=error.field, expected=error.expected
         ) from error
     _load_weights(net, weights, place / WEIGHTS_FILE)
-    return LearnedCostModel(net, scaling, _PREDICTS[str(content["predicts"])], execution)
+    return LearnedCostModel(net, scaling, _PREDICTS[str(content["predicts"])], execution, analytical)
 
 
 def _read_model(path: Path) -> dict[str, object]:

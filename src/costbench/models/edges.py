@@ -43,9 +43,15 @@ class Edges:
     num_nodes: int
 
     @staticmethod
-    def build(incoming: IntArray, outgoing: IntArray, num_nodes: int) -> Edges:
-        """From pairs [2, m]: (node, a producer of it) and (node, a consumer of it)."""
+    def build(incoming: IntArray, outgoing: IntArray, num_nodes: int, *, even: bool = False) -> Edges:
+        """From pairs [2, m]: (node, a producer of it) and (node, a consumer of it).
+
+        With `even` S is brought to `even_size` by the last node, whose further messages nobody hears.
+        """
         with_producers, place = np.unique(outgoing[1], return_inverse=True)
+        if even:
+            missing = even_size(len(with_producers)) - len(with_producers)
+            with_producers = np.append(with_producers, np.full(missing, num_nodes - 1))
         receiver = np.concatenate([incoming[0], outgoing[0]])
         order = np.argsort(receiver, kind="stable")
         message = np.concatenate([incoming[1], place + num_nodes])
@@ -82,6 +88,16 @@ class Edges:
     def num_messages(self) -> int:
         """Rows of the table: N + S."""
         return self.num_nodes + len(self.with_producers)
+
+
+def even_size(size: int) -> int:
+    """The next larger one of a few sizes, eight to an octave, or `size` itself where it is one of them.
+
+    oneDNN generates code for every new shape of a matrix product, which takes longer than most products do.
+    Batches of a few different sizes, a few percent too large, therefore run much faster than exact ones.
+    """
+    step = 1 << max(0, size.bit_length() - 4)
+    return -(-size // step) * step
 
 
 def _share(receiver: IntArray, num_nodes: int) -> npt.NDArray[np.float32]:

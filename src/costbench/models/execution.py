@@ -5,9 +5,12 @@ hands fp32 products to oneDNN only when told that bfloat16 would do, a permissio
 processor has bfloat16 matrix tiles (AMX) and ignores elsewhere: without those, the arithmetic stays fp32.
 So the permission is given only where it cannot change the precision.
 
-oneDNN generates code for every shape of product and keeps the 1024 used last. ideep, torch's layer over it,
-keeps 1024 more and asks oneDNN all the same: hundreds of megabytes for nothing, as batches differ in shape.
-Its cache is therefore made to hold 64, what a step needs, unless the environment already says how many.
+oneDNN generates code for every shape of product, about a millisecond each, and keeps the 1024 used last.
+Small batches would wait for code longer than they multiply: they go to the default library
+(`choose_products`), and large ones come in a few sizes only (`graph_batch.Collator.collate`). ideep, torch's
+layer over oneDNN, keeps 1024 more and asks oneDNN all the same: hundreds of megabytes for nothing, as batches
+differ in shape. Its cache is therefore made to hold 64, what a step needs, unless the environment already
+says how many.
 
 A training step allocates and frees the same few megabytes a hundred times. glibc hands such memory back to
 the system and takes it anew, a page fault for every 4 kB: a tenth of a step. While a block is `applied`, it
@@ -18,9 +21,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -72,21 +77,42 @@ _DEFAULT_BYTES = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
+@cache
+def _mallopt() -> Callable[[int, int], int] | None:
+    try:
+        found: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return None
+    return found
+
+
 def _keep_freed(size: int) -> None:
     """Serve up to `size` bytes from the heap, and hand its end back from twice as many on. Only glibc can."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
+    mallopt = _mallopt()
+    if mallopt is None:
         return
     mallopt(_M_MMAP_THRESHOLD, size)
     mallopt(_M_TRIM_THRESHOLD, min(2 * size, _KEPT_BYTES))
+
+
+LARGE_BATCH_ROWS = 4096
+"""From so many rows on (nodes times decisions) oneDNN multiplies."""
+_ONEDNN_ALLOWED: ContextVar[bool] = ContextVar("oneDNN allowed", default=False)
+
+
+def choose_products(rows: int) -> None:
+    """Choose the matrix library for a batch of so many rows, until the next choice or `applied` ends."""
+    if _ONEDNN_ALLOWED.get():
+        _mkldnn.matmul.fp32_precision = "bf16" if rows >= LARGE_BATCH_ROWS else "ieee"
 
 
 @contextmanager
 def applied(execution: Execution) -> Iterator[None]:
     """Run the block under `execution`, then restore what was set before."""
     threads, precision = torch.get_num_threads(), _mkldnn.matmul.fp32_precision
-    if execution.onednn_matmul and onednn_keeps_fp32():
+    use_onednn = execution.onednn_matmul and onednn_keeps_fp32()
+    token = _ONEDNN_ALLOWED.set(use_onednn)
+    if use_onednn:
         os.environ.setdefault(IDEEP_CACHE, "64")
         _mkldnn.matmul.fp32_precision = "bf16"
     torch.set_num_threads(execution.threads)
@@ -95,6 +121,7 @@ def applied(execution: Execution) -> Iterator[None]:
         yield
     finally:
         _keep_freed(_DEFAULT_BYTES)
+        _ONEDNN_ALLOWED.reset(token)
         torch.set_num_threads(threads)
         _mkldnn.matmul.fp32_precision = precision
 

@@ -9,8 +9,6 @@ says which predictions count.
 
 from __future__ import annotations
 
-import heapq
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -23,8 +21,11 @@ from torch import Tensor
 from costbench.errors import DataError
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.normalizer import MinMaxNormalizer, Transform
-from costbench.models.edges import Edges
+from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, packed
+from costbench.models.edges import Edges, even_size
+from costbench.models.execution import LARGE_BATCH_ROWS
 from costbench.models.net_spec import InputSizes
+from costbench.models.node_order import first_neighbors, in_topological_order
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -39,12 +40,14 @@ class KernelSamples:
         config_features: float32 [c, F], one row per decision (24 features of a tile size).
         runtime_ns: float64 [c], measured.
         group: the application that the kernel comes from; sampling is even over these.
+        analytical_ns: float64 [c], the analytical model's estimates; None where nobody asked it.
     """
 
     graph: KernelGraph
     config_features: FloatArray
     runtime_ns: npt.NDArray[np.float64]
     group: str
+    analytical_ns: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.config_features)
@@ -55,6 +58,9 @@ class KernelSamples:
             )
         if not (np.isfinite(self.runtime_ns).all() and (self.runtime_ns > 0).all()):
             raise DataError("a runtime is not a positive number", field="runtime_ns", expected="above zero")
+        if self.analytical_ns is not None and self.analytical_ns.shape != (count,):
+            shape = f"estimates of shape {self.analytical_ns.shape}"
+            raise DataError(shape, field="analytical_ns", expected=f"[{count}]")
 
     def __len__(self) -> int:
         return len(self.config_features)
@@ -62,7 +68,10 @@ class KernelSamples:
     def select(self, configs: IntArray) -> KernelSamples:
         """Some of the decisions, by place, on the same graph."""
         return replace(
-            self, config_features=self.config_features[configs], runtime_ns=self.runtime_ns[configs]
+            self,
+            config_features=self.config_features[configs],
+            runtime_ns=self.runtime_ns[configs],
+            analytical_ns=None if self.analytical_ns is None else self.analytical_ns[configs],
         )
 
 
@@ -81,17 +90,38 @@ class FeatureScaling:
         Raises:
             DataError: if there are no samples.
         """
+        return FeatureScaling.of_extremes(
+            (
+                FeatureExtremes(
+                    sample.graph.node_features, sample.config_features, sample.graph.static_features[None]
+                )
+                for sample in samples
+            ),
+            transform,
+        )
+
+    @staticmethod
+    def of_extremes(extremes: Iterable[FeatureExtremes], transform: Transform = "log1p") -> FeatureScaling:
+        """The scalers that `fit` gives for kernels of which these are the extremes, part by part.
+
+        Raises:
+            DataError: if there are none.
+        """
         node, decision, static = (MinMaxNormalizer.partial(transform) for _ in range(3))
-        for sample in samples:
-            node.update(sample.graph.node_features)
-            decision.update(sample.config_features)
-            static.update(sample.graph.static_features[None])
+        for part in extremes:
+            node.update(part.node)
+            decision.update(part.decision)
+            static.update(part.static)
         return FeatureScaling(node.finish(), decision.finish(), static.finish())
 
     @property
     def sizes(self) -> InputSizes:
         """Widths of what the scalers return."""
         return InputSizes(self.node.num_outputs, self.decision.num_outputs, self.static.num_outputs)
+
+    def without(self, endings: Sequence[str]) -> FeatureScaling:
+        """The same without the features whose names end with one of `endings`."""
+        return FeatureScaling(*(getattr(self, field.name).without(endings) for field in fields(self)))
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; `from_dict` gives an equal scaling."""
@@ -129,6 +159,8 @@ class GraphBatch:
         edges: who hears whom.
         mask: bool [K, C], True for decisions, False for padding.
         runtime_ns: float64 [K, C], measured; 1 where `mask` is False.
+        log_analytical: float64 [K, C], natural logarithm of the analytical model's estimates in nanoseconds;
+            0 where `mask` is False, None where a kernel comes without them.
     """
 
     opcodes: Tensor
@@ -140,6 +172,7 @@ class GraphBatch:
     edges: Edges
     mask: Tensor
     runtime_ns: Tensor
+    log_analytical: Tensor | None = None
 
     @property
     def num_kernels(self) -> int:
@@ -159,25 +192,12 @@ class GraphBatch:
             edges=self.edges.to(place),
             mask=self.mask.to(place),
             runtime_ns=self.runtime_ns.to(place),
+            log_analytical=None if self.log_analytical is None else self.log_analytical.to(place),
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _PreparedGraph:
-    """What a batch needs of one kernel, scaled, in topological order.
-
-    Edges are cut to the neighbours kept: [2, m], node first.
-    """
-
-    opcodes: IntArray
-    node_features: FloatArray
-    static_features: FloatArray
-    incoming: IntArray
-    outgoing: IntArray
-
-
 class Collator:
-    """Builds batches. Scaled graphs are remembered for as long as the caller keeps the `KernelGraph`.
+    """Builds batches, all kernels of one at a time.
 
     Args:
         scaling: scalers fitted on the training data.
@@ -187,7 +207,6 @@ class Collator:
     def __init__(self, scaling: FeatureScaling, max_neighbors: int) -> None:
         self._scaling = scaling
         self._max_neighbors = max_neighbors
-        self._prepared: weakref.WeakKeyDictionary[KernelGraph, _PreparedGraph] = weakref.WeakKeyDictionary()
 
     def __call__(self, samples: Sequence[KernelSamples]) -> GraphBatch:
         """One batch of `samples`, C being the largest number of decisions among them.
@@ -195,92 +214,98 @@ class Collator:
         Raises:
             DataError: if there are no samples.
         """
-        if not samples:
+        return self.collate(packed_samples(samples))
+
+    def collate(self, kernels: PackedKernels, *, even: bool = False) -> GraphBatch:
+        """One batch of kernels that lie end to end.
+
+        Args:
+            kernels: one or more.
+            even: pad a large batch to sizes of `even_size`: with decisions that `mask` leaves out, and nodes
+                of a kernel of no decisions after the last one.
+
+        Raises:
+            DataError: without kernels, for a cycle of edges, for a runtime or an estimate not above 0.
+        """
+        if not kernels.num_kernels:
             raise DataError("a batch of no kernels")
-        graphs = [self._prepare(sample.graph) for sample in samples]
-        counts = np.array([len(graph.opcodes) for graph in graphs])
-        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        placed = list(zip(graphs, starts, strict=True))
-        config_features, runtime_ns, mask = self._decisions(samples)
+        kernels = in_topological_order(kernels)
+        most = int(kernels.config_counts.max())
+        even = even and most * len(kernels.opcodes) >= LARGE_BATCH_ROWS
+        if even:
+            kernels = _with_padding(kernels, even_size(len(kernels.opcodes)))
+        producers, consumers = kernels.edges
+        counts = kernels.config_counts
+        mask = np.arange(even_size(most) if even else most) < counts[:, None]
+        estimates = kernels.analytical_ns
         return GraphBatch(
-            opcodes=_tensor(np.concatenate([graph.opcodes for graph in graphs])),
-            node_features=_tensor(np.concatenate([graph.node_features for graph in graphs])),
-            static_features=_tensor(np.stack([graph.static_features for graph in graphs])[:, None]),
-            config_features=_tensor(config_features),
-            kernel_of_node=_tensor(np.repeat(np.arange(len(graphs)), counts)),
-            node_counts=tuple(int(count) for count in counts),
+            opcodes=_tensor(kernels.opcodes),
+            node_features=_tensor(self._scaling.node(kernels.node_features)),
+            static_features=_tensor(self._scaling.static(kernels.static_features)[:, None]),
+            config_features=_tensor(_spread(self._scaling.decision(kernels.config_features), mask, 0.0)),
+            kernel_of_node=_tensor(np.repeat(np.arange(kernels.num_kernels), kernels.node_counts)),
+            node_counts=tuple(kernels.node_counts.tolist()),
             edges=Edges.build(
-                np.concatenate([graph.incoming + start for graph, start in placed], axis=1),
-                np.concatenate([graph.outgoing + start for graph, start in placed], axis=1),
-                num_nodes=int(counts.sum()),
+                first_neighbors(consumers, producers, self._max_neighbors),
+                first_neighbors(producers, consumers, self._max_neighbors),
+                num_nodes=len(kernels.opcodes),
+                even=even,
             ),
             mask=_tensor(mask),
-            runtime_ns=_tensor(runtime_ns),
+            runtime_ns=_tensor(_spread(_positive(kernels.runtime_ns, "runtime_ns"), mask, 1.0)),
+            log_analytical=None
+            if estimates is None
+            else _tensor(np.log(_spread(_positive(estimates, "analytical_ns"), mask, 1.0))),
         )
 
-    def _prepare(self, graph: KernelGraph) -> _PreparedGraph:
-        prepared = self._prepared.get(graph)
-        if prepared is None:
-            order = topological_order(graph)
-            producers, consumers = np.argsort(order)[graph.edges]
-            prepared = _PreparedGraph(
-                opcodes=graph.opcodes[order],
-                node_features=self._scaling.node(graph.node_features)[order],
-                static_features=self._scaling.static(graph.static_features[None])[0],
-                incoming=_first_neighbors(consumers, producers, self._max_neighbors),
-                outgoing=_first_neighbors(producers, consumers, self._max_neighbors),
-            )
-            self._prepared[graph] = prepared
-        return prepared
 
-    def _decisions(
-        self, samples: Sequence[KernelSamples]
-    ) -> tuple[FloatArray, npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        scaled = self._scaling.decision(np.concatenate([sample.config_features for sample in samples]))
-        counts = np.array([len(sample) for sample in samples])
-        mask = np.arange(counts.max()) < counts[:, None]
-        config_features = np.zeros((*mask.shape, scaled.shape[1]), np.float32)
-        config_features[mask] = scaled
-        runtime_ns = np.ones(mask.shape)
-        runtime_ns[mask] = np.concatenate([sample.runtime_ns for sample in samples])
-        return config_features, runtime_ns, mask
+def _with_padding(kernels: PackedKernels, num_nodes: int) -> PackedKernels:
+    """As many nodes as asked for: a last kernel without edges and decisions holds those that are missing."""
+    missing = num_nodes - len(kernels.opcodes)
+    if not missing:
+        return kernels
+    nodes = np.zeros((missing, kernels.node_features.shape[1]), np.float32)
+    static = np.zeros((1, kernels.static_features.shape[1]), np.float32)
+    return replace(
+        kernels,
+        opcodes=np.concatenate([kernels.opcodes, np.zeros(missing, np.int64)]),
+        node_features=np.concatenate([kernels.node_features, nodes]),
+        node_counts=np.append(kernels.node_counts, missing),
+        static_features=np.concatenate([kernels.static_features, static]),
+        config_counts=np.append(kernels.config_counts, 0),
+    )
 
 
-def topological_order(graph: KernelGraph) -> IntArray:
-    """Nodes, each after its producers and, among those that may come next, the first one first. int64 [n].
-
-    Nodes that are stored in such an order keep it.
+def packed_samples(samples: Sequence[KernelSamples]) -> PackedKernels:
+    """The kernels of `samples` end to end; with estimates only where all have them.
 
     Raises:
-        DataError: if edges form a cycle.
+        DataError: if there are none.
     """
-    producers, consumers = graph.edges
-    if (producers < consumers).all():
-        return np.arange(graph.num_nodes)
-    waits_for = np.bincount(consumers, minlength=graph.num_nodes)
-    ready = np.flatnonzero(waits_for == 0).tolist()
-    readers: list[list[int]] = [[] for _ in range(graph.num_nodes)]
-    for producer, consumer in zip(producers.tolist(), consumers.tolist(), strict=True):
-        readers[producer].append(consumer)
-    order: list[int] = []
-    while ready:
-        node = heapq.heappop(ready)
-        order.append(node)
-        for consumer in readers[node]:
-            waits_for[consumer] -= 1
-            if not waits_for[consumer]:
-                heapq.heappush(ready, consumer)
-    if len(order) < graph.num_nodes:
-        raise DataError("edges form a cycle", field="edges", expected="an order of nodes from producers on")
-    return np.array(order, np.int64)
+    if not samples:
+        raise DataError("a batch of no kernels")
+    estimates = [sample.analytical_ns for sample in samples if sample.analytical_ns is not None]
+    return packed(
+        [sample.graph for sample in samples],
+        [sample.config_features for sample in samples],
+        [sample.runtime_ns for sample in samples],
+        estimates if len(estimates) == len(samples) else None,
+    )
 
 
-def _first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
-    """Pairs (node, neighbour) in order, at most `limit` of each node: those that come first."""
-    order = np.lexsort((neighbor, node))
-    node, neighbor = node[order], neighbor[order]
-    place = np.arange(len(node)) - np.searchsorted(node, node)
-    return np.stack([node, neighbor])[:, place < limit]
+def _positive(values: npt.NDArray[np.float64], field: str) -> npt.NDArray[np.float64]:
+    if not (np.isfinite(values).all() and (values > 0.0).all()):
+        raise DataError("not a positive number", field=field, expected="above zero")
+    return values
+
+
+def _spread(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_], padding: float) -> npt.NDArray[Any]:
+    """Rows [D, ...] to [K, C, ...] where `mask` says, `padding` elsewhere."""
+    if mask.all():
+        return values.reshape(*mask.shape, *values.shape[1:])
+    table = np.full((*mask.shape, *values.shape[1:]), padding, values.dtype)
+    table[mask] = values
+    return table
 
 
 def _tensor(array: npt.NDArray[Any]) -> Tensor:

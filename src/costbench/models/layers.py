@@ -147,7 +147,10 @@ def gather_sum(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:
 
 
 class _SegmentStatistics(torch.autograd.Function):
-    """Column-wise statistics; a maximum's gradient is shared evenly by the nodes that reach it."""
+    """Column-wise statistics; a maximum's gradient is shared evenly by the nodes that reach it.
+
+    Segments go by one after another, which suits the caches where a node has many numbers.
+    """
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, counts: tuple[int, ...], names: tuple[str, ...]) -> Tensor:
@@ -185,6 +188,45 @@ def _segment_gradient(out: Tensor, states: Tensor, columns: dict[str, tuple[Tens
         out.add_(columns["sum"][1])
 
 
+class _NarrowSegmentStatistics(torch.autograd.Function):
+    """The same for states of one decision, all segments at once: a loop would cost more than its sums."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, counts: tuple[int, ...], names: tuple[str, ...]) -> Tensor:
+        values = states.squeeze(1)
+        lengths = torch.tensor(counts, device=states.device)
+        rows = torch.repeat_interleave(torch.arange(len(counts), device=states.device), lengths)
+        shares = lengths.to(values.dtype).reciprocal().unsqueeze(1)
+        size = len(counts), values.shape[1]
+        found = {}
+        if "max" in names:
+            index = rows.unsqueeze(1).expand_as(values)
+            found["max"] = values.new_full(size, -torch.inf).scatter_reduce_(0, index, values, "amax")
+        if "sum" in names or "mean" in names:
+            found["sum"] = values.new_zeros(size).index_add_(0, rows, values)
+            found["mean"] = found["sum"] * shares
+        ctx.names = names
+        ctx.save_for_backward(values, rows, shares, found.get("max"))
+        return torch.cat([found[name] for name in names], dim=1).unsqueeze(1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        values, rows, shares, largest = ctx.saved_tensors
+        columns = gradient.squeeze(1).chunk(len(ctx.names), dim=1)
+        received = dict(zip(ctx.names, columns, strict=True))
+        evenly = torch.zeros_like(columns[0])
+        if "sum" in received:
+            evenly = evenly + received["sum"]
+        if "mean" in received:
+            evenly = evenly + received["mean"] * shares
+        d_states = evenly.index_select(0, rows)
+        if "max" in received:
+            reach = (values == largest.index_select(0, rows)).to(values.dtype)
+            ties = torch.zeros_like(evenly).index_add_(0, rows, reach)
+            d_states.addcmul_(reach, (received["max"] / ties).index_select(0, rows))
+        return d_states.unsqueeze(1), None, None
+
+
 _STATISTICS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "max": lambda states: states.amax(dim=0),
     "mean": lambda states: states.mean(dim=0),
@@ -200,7 +242,8 @@ def segment_statistics(states: Tensor, counts: tuple[int, ...], names: tuple[str
         counts: rows of each kernel, at least one.
         names: different ones of max, mean and sum.
     """
-    found = _SegmentStatistics.apply(states, counts, names)  # type: ignore[no-untyped-call]
+    function = _NarrowSegmentStatistics if states.shape[1] == 1 else _SegmentStatistics
+    found = function.apply(states, counts, names)  # type: ignore[no-untyped-call]
     return cast(Tensor, found)
 
 

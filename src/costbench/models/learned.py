@@ -3,6 +3,9 @@
 `LearnedCostNet` is the network over batches; `LearnedCostModel` adds scaling and feature extraction and is
 a `CostModel`. Features that all nodes of a kernel share (tile size, static performance) enter at every node
 ('option 1' of figure 3) or join after the graph network ('option 2').
+
+A hybrid (`NetSpec.residual`) adds the network's output to the logarithm of the analytical model's estimate,
+so it learns only what that model gets wrong; lpm2021 compares the two models and does not combine them.
 """
 
 from __future__ import annotations
@@ -19,17 +22,34 @@ from costbench.compiler.tile_sizes import TileSizes
 from costbench.errors import DataError, choose
 from costbench.features.config import tile_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
+from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
+from costbench.models.cost_model import CostModel
 from costbench.models.encoders import ENCODERS
-from costbench.models.execution import DEFAULT_EXECUTION, Execution, applied
-from costbench.models.graph_batch import Collator, FeatureScaling, FloatArray, GraphBatch, KernelSamples
+from costbench.models.execution import DEFAULT_EXECUTION, Execution, applied, choose_products
+from costbench.models.graph_batch import (
+    Collator,
+    FeatureScaling,
+    FloatArray,
+    GraphBatch,
+    KernelSamples,
+    packed_samples,
+)
 from costbench.models.layers import FeedForwardStack, JoinedFeedForward, initialize
 from costbench.models.net_spec import InputSizes, NetSpec, Placement, Predicts
 from costbench.models.reductions import REDUCTIONS
 
 
 class LearnedCostNet(nn.Module):
-    """cost = reduction(final(encoder(f1(opcode embedding, node features, kernel features)))).
+    """cost = level + reduction(final(encoder(f1(opcode embedding, node features, kernel features)))).
+
+    The level is a constant: the mean of what is predicted over the training data where that is a logarithm of
+    runtimes, else 0. Without it a network without biases, which scales with its inputs, spends most of a
+    short training on learning that kernels take microseconds.
+
+    With `spec.residual` cost = exp(w) * log(analytical estimate in ns) + that, w a weight that starts at 0: a
+    rank loss asks for margins between costs that logarithms of runtimes do not have. A network that returns
+    zeros thus ranks as the analytical model does.
 
     Args:
         spec: hyper-parameters.
@@ -50,15 +70,31 @@ class LearnedCostNet(nn.Module):
         self.final = FeedForwardStack(spec.node_final_layers, spec)
         reduction = choose(REDUCTIONS, spec.reduction, "reduction")
         self.reduction = reduction(spec, sizes.joined(spec, "kernel"))
+        self.level: Tensor
+        self.register_buffer("level", torch.zeros(1))
+        self.log_coefficient = nn.Parameter(torch.zeros(1)) if spec.residual == "analytical" else None
         initialize(self, seed)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Costs [K, C] of a batch; those of padding mean nothing."""
+        """Costs [K, C] of a batch; those of padding mean nothing.
+
+        Raises:
+            DataError: if a hybrid is given kernels without analytical estimates.
+        """
+        # Before any product: what the last batch chose must not matter to this one.
+        choose_products(len(batch.opcodes) * batch.mask.shape[1])
         nodes = torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)
         states = self.input(nodes[:, None], self._joined(batch, "node"), batch.kernel_of_node)
         states = self.final(self.encoder(states, batch))
         costs: Tensor = self.reduction(states, self._joined(batch, "kernel"), batch)
-        return costs.expand_as(batch.mask)
+        costs = (costs + self.level).expand_as(batch.mask)
+        if self.log_coefficient is None:
+            return costs
+        if batch.log_analytical is None:
+            problem = "a hybrid needs the analytical model's estimates"
+            raise DataError(problem, field="analytical_ns", expected="estimates of all kernels")
+        # In doubles: costs of different estimates never come to be equal.
+        return self.log_coefficient.double().exp() * batch.log_analytical + costs
 
     def _joined(self, batch: GraphBatch, place: Placement) -> Tensor:
         """Features that enter at `place`: [K, C, J], or [K, 1, J] where no decision is among them."""
@@ -87,6 +123,8 @@ class LearnedCostModel:
         scaling: scalers that it was trained with.
         predicts: what its output means.
         execution: how to run it on a CPU.
+        analytical: the model whose errors a hybrid has learned, for the chip that is predicted for; asked for
+            kernels that come without its estimates.
     """
 
     def __init__(
@@ -95,11 +133,13 @@ class LearnedCostModel:
         scaling: FeatureScaling,
         predicts: Predicts,
         execution: Execution = DEFAULT_EXECUTION,
+        analytical: CostModel | None = None,
     ) -> None:
         self.net = net.eval()
         self.scaling = scaling
         self.predicts = predicts
         self._execution = execution
+        self._analytical = analytical
         self._collator = Collator(scaling, net.spec.max_neighbors)
         self._features = ProgramFeatureCache()
 
@@ -108,15 +148,30 @@ class LearnedCostModel:
 
         Raises:
             UnsupportedKernelError: for an opcode without a cost rule.
+            DataError: for a hybrid that was given no analytical model.
         """
-        return self.predict_graph(kernel_graph(kernel, self._features), tile_features(decisions))
+        graph, features = kernel_graph(kernel, self._features), tile_features(decisions)
+        return self.predict_graph(graph, features, self._estimates(kernel, decisions))
 
-    def predict_graph(self, graph: KernelGraph, config_features: FloatArray) -> npt.NDArray[np.float64]:
-        """Costs for extracted features: config_features float32 [n, F] to float64 [n]."""
+    def predict_graph(
+        self,
+        graph: KernelGraph,
+        config_features: FloatArray,
+        analytical_ns: npt.NDArray[np.float64] | None = None,
+    ) -> npt.NDArray[np.float64]:
+        """Costs for extracted features: config_features float32 [n, F], estimates float64 [n] to float64 [n].
+
+        Raises:
+            DataError: for a hybrid without estimates.
+        """
         step = max(1, min(CHUNK_CONFIGS, CHUNK_ROWS // graph.num_nodes))
-        starts = range(0, len(config_features), step)
+        whole = KernelSamples(
+            graph, config_features, np.ones(len(config_features)), group="", analytical_ns=analytical_ns
+        )
+        places = np.arange(len(whole))
+        starts = range(0, len(whole), step)
         with applied(self._execution), torch.inference_mode():
-            chunks = [self._chunk(graph, config_features[start : start + step]) for start in starts]
+            chunks = [self._costs([whole.select(places[start : start + step])])[0] for start in starts]
         return self._runtimes(np.concatenate([np.empty(0), *chunks]))
 
     def predict_kernels(self, samples: Sequence[KernelSamples]) -> list[npt.NDArray[np.float64]]:
@@ -135,8 +190,16 @@ class LearnedCostModel:
         with applied(self._execution), torch.inference_mode():
             return [self._runtimes(costs) for group in groups for costs in self._costs(group)]
 
+    def predict_packed(self, kernels: PackedKernels) -> npt.NDArray[np.float64]:
+        """Costs of the decisions of kernels that lie end to end, float64 [D], in one pass of the network."""
+        batch = self._collator.collate(kernels, even=True)
+        with applied(self._execution), torch.inference_mode():
+            costs = self.net(batch)[batch.mask].numpy().astype(np.float64)
+        return self._runtimes(costs)
+
     def _costs(self, samples: Sequence[KernelSamples]) -> list[npt.NDArray[np.float64]]:
-        costs = self.net(self._collator(samples)).numpy().astype(np.float64)
+        batch = self._collator.collate(packed_samples(samples), even=True)
+        costs = self.net(batch).numpy().astype(np.float64)[: len(samples)]
         return [row[: len(sample)] for row, sample in zip(costs, samples, strict=True)]
 
     def _runtimes(self, costs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -146,7 +209,7 @@ class LearnedCostModel:
             return np.exp(np.minimum(costs, _LARGEST_EXPONENT))
         return costs
 
-    def _chunk(self, graph: KernelGraph, config_features: FloatArray) -> npt.NDArray[np.float64]:
-        batch = self._collator([KernelSamples(graph, config_features, np.ones(len(config_features)), "")])
-        costs: Tensor = self.net(batch)
-        return costs[0].numpy().astype(np.float64)
+    def _estimates(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64] | None:
+        if self.net.spec.residual == "none" or self._analytical is None:
+            return None
+        return self._analytical.predict(kernel, decisions)

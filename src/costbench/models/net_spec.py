@@ -41,6 +41,8 @@ class NetSpec:
         opcode_embedding: width of the opcode embedding.
         encoder_layers: hops of the graph network.
         node_final_layers: feed-forward layers between graph network and reduction.
+        kernel_layers: feed-forward layers between reduction and the last linear layer; lpm2021 has none, or
+            one where features join there.
         module_layers: hidden layers added inside each feed-forward module.
         aggregation: how the messages of a node's neighbours are combined.
         directed: separate feed-forward modules for producers and consumers, or one for both.
@@ -51,6 +53,8 @@ class NetSpec:
         static_features: where the four static performance features enter, if at all.
         dropout: probability of zeroing an activation of a feed-forward module in training.
         biases: whether layers have biases.
+        residual: `analytical` adds the network to the logarithm of the analytical model's estimate, so it
+            learns what that model gets wrong (a hybrid); `none` leaves everything to the network.
         gat_heads: attention heads of a GAT hop; they divide `hidden`.
         lstm_layers: layers of the LSTM reduction.
         lstm_width: width of its states; null for `hidden`.
@@ -65,6 +69,7 @@ class NetSpec:
     opcode_embedding: int = 64
     encoder_layers: int = 3
     node_final_layers: int = 3
+    kernel_layers: int = 0
     module_layers: int = 0
     aggregation: Literal["mean", "sum", "max"] = "mean"
     directed: bool = True
@@ -75,6 +80,7 @@ class NetSpec:
     static_features: Literal["off", "node", "kernel"] = "off"
     dropout: float = 0.0
     biases: bool = False
+    residual: Literal["none", "analytical"] = "none"
     gat_heads: int = 4
     lstm_layers: int = 1
     lstm_width: int | None = None
@@ -87,7 +93,7 @@ class NetSpec:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, must be at least 1")
-        for name in ("node_final_layers", "module_layers"):
+        for name in ("node_final_layers", "kernel_layers", "module_layers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, must not be negative")
         if not 0.0 <= self.dropout < 1.0:

@@ -17,30 +17,32 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, nn
 
 from costbench.models.graph_batch import GraphBatch
-from costbench.models.layers import JoinedFeedForward, gather_sum, segment_statistics
+from costbench.models.layers import FeedForwardStack, JoinedFeedForward, gather_sum, segment_statistics
 from costbench.models.lstm import KernelLstm
 from costbench.models.net_spec import NetSpec
 from costbench.models.transformer import KernelTransformer
 
 
 class Head(nn.Module):
-    """Cost of an embedding: a linear layer without activation.
+    """Cost of an embedding: `kernel_layers` feed-forward layers, then a linear layer without activation.
 
     Features that join here (lpm2021, figure 3, option 2) pass through a feed-forward layer with the
-    embedding first. Without it the cost would be a sum of a part that only knows the kernel and a part that
-    only knows the decision, and every kernel would rank its tile sizes alike.
+    embedding in any case. Without it the cost would be a sum of a part that only knows the kernel and a part
+    that only knows the decision, and every kernel would rank its tile sizes alike.
 
     Shape: embeddings [R, 1 or C, width] and joined [K, 1 or C, J] to [R, 1 or C].
     """
 
     def __init__(self, width: int, joined: int, spec: NetSpec) -> None:
         super().__init__()
-        self.join = JoinedFeedForward(width, joined, spec) if joined else None
-        self.cost = nn.Linear(spec.hidden if joined else width, 1, bias=spec.biases)
+        layers = max(spec.kernel_layers, 1 if joined else 0)
+        self.join = JoinedFeedForward(width, joined, spec) if layers else None
+        self.more = FeedForwardStack(max(layers - 1, 0), spec)
+        self.cost = nn.Linear(spec.hidden if layers else width, 1, bias=spec.biases)
 
     def forward(self, embeddings: Tensor, joined: Tensor, rows: Tensor | None = None) -> Tensor:
         if self.join is not None:
-            embeddings = self.join(embeddings, joined, rows)
+            embeddings = self.more(self.join(embeddings, joined, rows))
         cost: Tensor = self.cost(embeddings)
         return cost.squeeze(-1)
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from costbench.reports.ablation_figures import write_heat_map
 from costbench.reports.ablation_tables import ablation_tables, left_out, places
+from costbench.reports.budgets import Budget
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.results import Results
+from costbench.reports.scaling_figure import write_scaling_figure
 
 
-def ablation_section(results: Results, figures: Path) -> Section | None:
+def ablation_section(results: Results, figures: Path, budgets: Sequence[Budget] = ()) -> Section | None:
     """Heat maps and tables; None without variants.
 
     Raises:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    tables = ablation_tables(results)
+    tables = ablation_tables(results, budgets)
     if not tables:
         return None
     drawn = []
@@ -30,6 +33,14 @@ def ablation_section(results: Results, figures: Path) -> Section | None:
             caption = (
                 f"Mean error of each graph network (row) with each reduction (column), {place.split} split, "
                 f"{place.chip}; the lowest of a panel is bold. Colours: logarithmic, each panel by itself."
+            )
+            drawn.append(PageFigure(paths[0], alt, caption))
+        paths = write_scaling_figure(results, place, figures)
+        if paths:
+            alt = f"Error against the share of the training programs, {place.split} split, {place.chip}."
+            caption = (
+                "Error after training on a share of the training programs, with equal budgets; dots are test "
+                f"programs, the line is their geometric mean. {place.split} split, {place.chip}."
             )
             drawn.append(PageFigure(paths[0], alt, caption))
     text = "Variants of the learned model, alike but for what the name says, on the same test programs."

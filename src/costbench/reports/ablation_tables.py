@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costbench.metrics.rows import MAIN
+from costbench.reports.budgets import Budget, budget_note
 from costbench.reports.measures import MEASURES, SPLIT_NAMES
 from costbench.reports.papers import PaperAblation, VariantScores, ablation_of_paper
 from costbench.reports.results import TASKS, Cell, Results
@@ -18,12 +19,13 @@ EXTRA_INPUTS: Mapping[str, str] = {"rank_logistic": "logistic rank loss for the 
 LABELS: Mapping[str, str] = {
     MAIN: "main model",
     "unbalanced": "without balanced sampling",
+    "no-product": "lists without their product",
     "scale-25": "25% of the training programs",
     "scale-50": "50% of the training programs",
-    "scale-100": "100% of the training programs",
-    "from-tpu_v2": "trained on tpu_v2",
+    "scale-100": "all training programs (the main model, on a short budget)",
+    "from-tpu_v2": "trained for tpu_v2",
+    "from-tpu_v3": "trained for tpu_v3",
     "lpm2020-lstm": "LSTM alone, as in lpm2020",
-    "no-product": "lists without their product",
     "neighbor-sampling": "neighbours drawn at random",
 }
 """Other variants, in the order of tables; what is not named here comes last, under its own name."""
@@ -48,8 +50,12 @@ class _Row:
     printed: Mapping[str, VariantScores | None]
 
 
-def ablation_tables(results: Results) -> tuple[Table, ...]:
+def ablation_tables(results: Results, budgets: Sequence[Budget] = ()) -> tuple[Table, ...]:
     """For each split and chip with variants: tables 3 and 4 and the other variants, as far as they were run.
+
+    Args:
+        results: has the variants.
+        budgets: of the training runs, for a note on each table.
 
     Raises:
         ParamsError: if the package's data of the paper are broken.
@@ -72,12 +78,22 @@ def ablation_tables(results: Results) -> tuple[Table, ...]:
             if paper is not None:
                 title += f", beside {paper.table} of {paper.paper}"
             key = f"{papers[name].paper}_{papers[name].table.replace(' ', '').lower()}"
-            tables.append(_table(results, place, rows, (f"{key}_{place.split}_{place.chip}", title), paper))
+            named = (f"{key}_{place.split}_{place.chip}", title)
+            tables.append(_noted(_table(results, place, rows, named, paper), place, budgets))
         ours = _others(results, place, {*known["inputs"], *known["networks"], *EXTRA_INPUTS})
         title = f"Other variants, {SPLIT_NAMES.get(place.split, place.split)}, {place.chip}"
         named = (f"variants_{place.split}_{place.chip}", title)
-        tables.append(_table(results, place, ours, named, None))
+        tables.append(_noted(_table(results, place, ours, named, None), place, budgets))
     return tuple(table for table in tables if table.rows)
+
+
+def _noted(table: Table, place: Place, budgets: Sequence[Budget]) -> Table:
+    """With a note on what each row's training was given."""
+    variants = {str(row[0]): str(row[0]) for row in table.rows}
+    own = [one for one in budgets if (one.split, one.chip) == (place.split, place.chip)]
+    # A model that was trained for another chip had the budget of the main one.
+    notes = [budget_note(own, variants, task) for task in TASKS]
+    return replace(table, notes=(*table.notes, *(note for note in notes if note)))
 
 
 _TITLES = {"inputs": "Inputs and loss", "networks": "Graph network by reduction"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.reports.measures import MEASURES, Measure
-from costbench.reports.results import Cell
+from costbench.reports.results import TITLES, Cell
 from costbench.reports.tables import Column, Table, Value
 from costbench.rng import stream
 
@@ -58,4 +58,12 @@ def _row(cell: Cell, baseline: str, measure: Measure, seed: int) -> tuple[Value,
     lower = measure.better == "lower"
     better = interval.share_negative if lower else 1.0 - interval.share_negative
     name = measure.title.replace("(%)", "(points)")
-    return (baseline, name, len(pairs), interval.difference, interval.low, interval.high, better)
+    return (
+        TITLES.get(baseline, baseline),
+        name,
+        len(pairs),
+        interval.difference,
+        interval.low,
+        interval.high,
+        better,
+    )

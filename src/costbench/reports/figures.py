@@ -17,16 +17,17 @@ from costbench.reports.canvas import PALETTE, save, styled
 from costbench.reports.measures import MEASURES, Measure
 from costbench.reports.papers import PaperTable
 from costbench.reports.program_table import PAPER_MODELS
-from costbench.reports.results import Cell
+from costbench.reports.results import TITLES, Cell
 
 COLOURS = {
     "learned": "#0072B2",
+    "tuned": "#56B4E9",
     "hybrid": "#CC79A7",
     "analytical": "#E69F00",
     "iterations": "#009E73",
     "random": "#777777",
 }
-BARS = ("learned", "hybrid", "analytical")
+BARS = ("learned", "tuned", "hybrid", "analytical")
 BASELINES = ("iterations", "random")
 
 
@@ -93,7 +94,7 @@ def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, measure: Measure) ->
     series: list[tuple[str, str, bool, list[float]]] = []
     for model in BARS:
         if model in cell.models:
-            series.append((model, f"{model}, ours", False, _series(cell, model, measure)))
+            series.append((model, f"{TITLES.get(model, model)}, ours", False, _series(cell, model, measure)))
         if paper is not None and model in PAPER_MODELS:
             label = f"{model}, {paper.paper}"
             series.append((model, label, True, _paper_series(cell, paper, model, measure)))

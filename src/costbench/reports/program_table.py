@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from costbench.metrics.averages import APE_FLOOR_PERCENT
 from costbench.reports.measures import AVERAGES, MEASURES, SHORT_KERNELS, SPLIT_NAMES, Measure
 from costbench.reports.papers import PaperTable
-from costbench.reports.results import BEST, Cell
+from costbench.reports.results import BEST, TITLES, TRAINED, Cell
 from costbench.reports.tables import Column, Table, Value
 
 PAPER_MODELS = ("learned", "analytical")
@@ -63,7 +63,8 @@ def _table(
     for m in measures:
         for model in cell.models:
             key = f"{m.short}_{model}"
-            columns.append(Column(key, model, f"{m.title}, ours", m.decimals, m.better, m.short))
+            header = TITLES.get(model, model)
+            columns.append(Column(key, header, f"{m.title}, ours", m.decimals, m.better, m.short))
         if paper is not None:
             for model in PAPER_MODELS:
                 key, group = f"paper_{m.short}_{model}", f"{m.title}, {paper.paper}"
@@ -107,12 +108,17 @@ def _notes(cell: Cell, measures: Sequence[Measure], paper: PaperTable | None) ->
         "a program without error does not hide the others; – where a correlation is not positive. The "
         "standard deviation is that over programs.",
     ]
-    for model in ("learned", "hybrid"):
+    for model in TRAINED:
         seeds = cell.seeds.get(model, ())
         if seeds and any(cell.over_programs(model, m.metric) for m in measures):
+            which = ", ".join(map(str, seeds))
             notes.append(
-                f"{model}: mean over {len(seeds)} training run(s), seeds {', '.join(map(str, seeds))}."
+                f"{TITLES.get(model, model)}: mean over {len(seeds)} training run(s), seeds {which}."
             )
+    if "hybrid" in cell.models:
+        notes.append("hybrid: the network adds to the analytical estimate what that gets wrong; in no paper.")
+    if "tuned" in cell.models:
+        notes.append(f"{TITLES['tuned']}: with the hyper-parameters of the best trial of our sweep.")
     if paper is not None:
         notes.append(
             f"{paper.paper}: as printed in its {paper.table}, measured on real hardware, with other programs "

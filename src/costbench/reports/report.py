@@ -8,6 +8,7 @@ from pathlib import Path
 
 from costbench.artifacts import write_json
 from costbench.reports.ablation_section import ablation_section, missing_section
+from costbench.reports.budgets import Budget, budget_table, read_budgets, write_budgets
 from costbench.reports.claims import evaluate_claims
 from costbench.reports.claims_data import load_claims
 from costbench.reports.claims_section import claims_section, write_claims
@@ -23,6 +24,7 @@ from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.scatter import read_scatter, write_scatter_figures
 from costbench.reports.settings_tables import Settings, settings_tables
 from costbench.reports.summary import headlines, summarise
+from costbench.reports.trials_table import trials_table
 
 _TITLE = "How well do cost models choose tile sizes?"
 _TITLE_OF_BOTH = "How well do cost models rank tile sizes and predict the runtimes of fused kernels?"
@@ -42,6 +44,8 @@ class ReportInputs:
         provenance: what else says where the numbers come from, name -> value.
         scatter: files `scatter.json`, predicted and measured times.
         settings: section -> its parameters, for the tables of hyper-parameters (see `settings_tables`).
+        trained: folders of the trained cells, each below that of its experiment.
+        sweep: folder of the sweep; None where there is none.
     """
 
     rows: tuple[Path, ...]
@@ -53,15 +57,18 @@ class ReportInputs:
     provenance: Mapping[str, str]
     scatter: tuple[Path, ...] = ()
     settings: Settings = field(default_factory=dict)
+    trained: tuple[Path, ...] = ()
+    sweep: Path | None = None
 
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What was written: the page, headline numbers (all; for `dvc metrics`), claims, tables, figures."""
+    """What was written: page, headline numbers (all; for `dvc metrics`), budgets, claims, tables, figures."""
 
     page: Path
     summary: Path
     metrics: Path
+    budgets: Path
     claims: tuple[Path, ...]
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
@@ -83,22 +90,24 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     audits, cards = read_audits(inputs.audits), read_cards(inputs.card)
     evidence = Evidence(audits, folder / "figures", seed)
     findings = evaluate_claims(load_claims(), results.rows, seed)
+    budgets = read_budgets(inputs.trained)
     cells = [cell for cell in results.cells if cell.task in MEASURES]
     sections = [
         *(cell_section(results, cell, evidence) for cell in cells),
         _scatter_section(inputs, folder / "figures"),
-        ablation_section(results, folder / "figures"),
+        ablation_section(results, folder / "figures", budgets),
         claims_section(findings),
         missing_section(results),
         analytical_section(results),
         data_section(cards, read_counts(inputs.counts), audits, folder / "figures"),
-        _training_section(inputs, folder / "figures"),
+        _training_section(inputs, budgets, folder / "figures"),
         _provenance_section(results, inputs.provenance),
     ]
     shown = tuple(section for section in sections if section is not None)
     headline = summarise(results, flat_leaks(audits) | flat_counts(cards))
     write_json(folder / "summary.json", headline)
     write_json(folder / "metrics.json", headlines(results))
+    write_budgets(budgets, folder / "budgets.json")
     tables = [table for section in shown for table in section.tables]
     written = tuple(path for table in tables for path in write_table(table, folder / "tables"))
     svgs = [figure.path for section in shown for figure in section.figures]
@@ -107,10 +116,10 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     title = _TITLE if all(cell.task == "tile" for cell in cells) else _TITLE_OF_BOTH
     write_page(folder / "index.html", title, _lead(cells), shown)
     page, summary, metrics = (folder / n for n in ("index.html", "summary.json", "metrics.json"))
-    return ReportFiles(page, summary, metrics, claims, written, figures, headline)
+    return ReportFiles(page, summary, metrics, folder / "budgets.json", claims, written, figures, headline)
 
 
-def _training_section(inputs: ReportInputs, figures: Path) -> Section | None:
+def _training_section(inputs: ReportInputs, budgets: Sequence[Budget], figures: Path) -> Section | None:
     shown = []
     for task, column in inputs.curves.items():
         own = {name: path for name, path in sorted(inputs.histories.items()) if name.startswith(f"{task}-")}
@@ -121,7 +130,12 @@ def _training_section(inputs: ReportInputs, figures: Path) -> Section | None:
             alt = f"Curves of {column} against the epoch, one line for each of {len(curves)} training runs."
             text = f"{column} on the validation programs after each epoch, one line a run."
             shown.append(PageFigure(svg, alt, text))
-    tables = settings_tables(inputs.settings)
+    trials = () if inputs.sweep is None else (trials_table(task, inputs.sweep) for task in inputs.curves)
+    tables = (
+        *([budget_table(budgets)] if budgets else []),
+        *settings_tables(inputs.settings),
+        *(table for table in trials if table is not None),
+    )
     if not shown and not tables:
         return None
     return Section("training", "Training", "Training", (), tuple(shown), tables)

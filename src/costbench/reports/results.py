@@ -11,8 +11,12 @@ import numpy as np
 from costbench.errors import DataError
 from costbench.metrics.rows import MAIN, MetricRow, read_rows
 
-MODELS = ("learned", "hybrid", "analytical", "iterations", "random")
+MODELS = ("learned", "tuned", "hybrid", "analytical", "iterations", "random")
 """In the order in which tables and figures show them."""
+TITLES: Mapping[str, str] = {"tuned": "best of sweep"}
+"""What tables and figures call models whose name says little."""
+TRAINED = ("learned", "tuned", "hybrid")
+"""Models with a seed for each training run."""
 BEST = "best"
 """Under this name stands what depends on no model: how many kernels there are, their best runtime."""
 ALL, UNSEEN = "all", "unseen"

@@ -6,12 +6,16 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from costbench.errors import DataError
+from costbench.experiments.champion import crown
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.spec import MAIN, experiment_names
-from costbench.experiments.tracking import Provenance, tracked_run, tracking_uri
+from costbench.experiments.tracked_runs import Wanted
+from costbench.experiments.tracking import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import load_section, load_yaml
+from costbench.params import load_section, load_yaml, merged
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.results import TASKS
 from costbench.reports.settings_tables import Settings
@@ -21,16 +25,31 @@ _EXPERIMENT = "costbench/report"
 
 
 @dataclass(frozen=True)
+class Arena:
+    """Whose validation metric decides which trained model is its task's champion.
+
+    Attributes:
+        split: of the stage `split`.
+        chip: of the stage `features`, by name.
+    """
+
+    split: Literal["random", "manual"] = "random"
+    chip: str = "tpu_v2"
+
+
+@dataclass(frozen=True)
 class ReportParams:
     """Section `report`.
 
     Attributes:
         seed: of the bootstrap over programs.
         curves: task -> metric of its training histories that is drawn.
+        champion: where the models of a task are compared for the one that is served.
     """
 
     seed: int
     curves: Mapping[str, str]
+    champion: Arena = Arena()
 
 
 def run(params: Path) -> None:
@@ -41,7 +60,7 @@ def run(params: Path) -> None:
     """
     workspace = load_workspace(params)
     section = load_section(params, "report", ReportParams)
-    split, train, evaluated = (workspace.stage(name) for name in ("split", "train", "evaluate"))
+    split, train, evaluated, sweep = (workspace.stage(n) for n in ("split", "train", "evaluate", "sweep"))
     names = experiment_names(params)
     before = [read_identity(evaluated / name) for name in names]
     inputs = ReportInputs(
@@ -56,26 +75,52 @@ def run(params: Path) -> None:
         },
         curves=section.curves,
         scatter=tuple(evaluated / name / "scatter.json" for name in names),
-        settings=_settings(params),
+        settings=_settings(params, sweep),
+        trained=tuple(path.parent for name in names for path in sorted((train / name).glob("*/done.json"))),
+        sweep=sweep if sweep.is_dir() else None,
         provenance={"profile": workspace.name, "random stream of the intervals": f"seed {section.seed}"},
     )
     written = write_report(inputs, workspace.reports, section.seed)
     identity = identify(section, before[0].data_digest, *before)
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
-    _track(workspace, provenance, written)
+    _track(workspace, names, provenance, written)
     _log.info("%s", written.page)
+    _crown(workspace.name, section.champion)
 
 
-def _settings(params: Path) -> Settings:
-    """Section `train`, as the tables of hyper-parameters want it."""
+def _crown(profile: str, arena: Arena) -> None:
+    for task in TASKS:
+        wanted = Wanted(task, split=arena.split, chip=arena.chip, profile=profile)
+        try:
+            best = crown(tracking_uri(), wanted)
+        except DataError as error:
+            # The report is there, and does not depend on the registry.
+            _log.warning("%s: no champion: %s", task, error)
+            continue
+        if best is None:
+            _log.info("%s: nothing tracked on %s, %s: no champion", task, arena.split, arena.chip)
+        else:
+            _log.info("%s: version %s", best.uri, best.version)
+
+
+def _settings(params: Path, sweep: Path) -> Settings:
+    """Section `train` and what the sweep found, as the tables of hyper-parameters want it."""
     train = load_yaml(params).get("train")
     tasks = {name: train[name] for name in TASKS if name in train} if isinstance(train, Mapping) else {}
     tuned = {name: {"section train": settings} for name, settings in tasks.items()}
+    for name, settings in tasks.items():
+        path = sweep / f"{name}.yaml"
+        best = load_yaml(path).get("model") if path.exists() else None
+        if isinstance(best, Mapping):
+            tuned[name]["best of sweep"] = merged(settings, best)
     return {"train": {"model": tasks.get("tile")}, "tuned": tuned}
 
 
-def _track(workspace: Workspace, provenance: Provenance, written: ReportFiles) -> None:
-    with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance) as tracked:
+def _track(
+    workspace: Workspace, names: tuple[str, ...], provenance: Provenance, written: ReportFiles
+) -> None:
+    tags = {"profile": workspace.name, "experiment": ",".join(names), KIND: "report"}
+    with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance, tags) as tracked:
         tracked.log_metrics(written.headline)
         for name in ("tables", "figures"):
             tracked.log_folder(workspace.reports / name)

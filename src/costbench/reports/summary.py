@@ -10,6 +10,7 @@ Averages are over test programs, each counting once, after averaging over seeds:
   `tau_geometric_mean`, as the paper prints it, where all are positive; `tau_median`; `tau_std`; in
   the same way `tau_ge5us` and `tau_lt5us`.
 - every other metric of the rows: `<metric>_mean` and `<metric>_median`;
+- the same of variants, whose model is called `learned@<variant>`: `tile/random/tpu_v2/learned@mse/ape_mean`;
 - `unseen_<name>`, for the means and medians of APE and tau: without kernels that training has seen.
 """
 
@@ -75,10 +76,14 @@ def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:
             unseen = results.part(cell, UNSEEN)
             found = {} if unseen is None else averages(unseen, model)
             flat |= {f"{prefix}/unseen_{name}": found[name] for name in _UNSEEN_METRICS if name in found}
+    for cell in results.variants:
+        for model in cell.models:
+            prefix = f"{cell.task}/{cell.split}/{cell.chip}/{model}@{cell.variant}"
+            flat |= {f"{prefix}/{name}": value for name, value in averages(cell, model).items()}
     return dict(sorted(flat.items()))
 
 
-HEADLINE_MODELS = ("learned", "hybrid", "analytical")
+HEADLINE_MODELS = ("learned", "tuned", "hybrid", "analytical")
 HEADLINE_METRICS = ("ape_mean", "tau_mean", "mape_ge5us_mean", "tau_ge5us_mean")
 Headlines = dict[str, dict[str, dict[str, dict[str, dict[str, float]]]]]
 

@@ -8,7 +8,7 @@ kernel without replacement. An epoch depends on the seed and its number only, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from torch.utils.data import Sampler
 
 from costbench import rng
 from costbench.errors import DataError
+from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
 from costbench.models.graph_batch import KernelSamples
 
 IntArray = npt.NDArray[np.int64]
@@ -32,6 +33,14 @@ class SampleSource(Protocol):
 
     def __getitem__(self, index: int) -> KernelSamples:
         """A kernel with all its decisions."""
+        ...
+
+    def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
+        """Some kernels, each with some of its decisions, by place."""
+        ...
+
+    def extremes(self) -> Iterable[FeatureExtremes]:
+        """Of the features of all kernels, part by part."""
         ...
 
     def application(self, index: int) -> str:
@@ -115,8 +124,11 @@ class BatchSampler(Sampler[BatchPlan]):
         draw = rng.stream(self._seed, *self._names, self._epoch)
         kernels = self._evenly(draw) if self._spec.balanced else self._proportionally(draw)
         for _ in range(len(self)):
-            chosen = tuple(next(kernels) for _ in range(self._spec.kernels))
-            yield BatchPlan(chosen, tuple(self._choose_configs(draw, kernel) for kernel in chosen))
+            drawn = [next(kernels) for _ in range(self._spec.kernels)]
+            pairs = [(kernel, self._choose_configs(draw, kernel)) for kernel in drawn]
+            # In order of the source, which reads them from one shard after another.
+            pairs.sort(key=lambda pair: pair[0])
+            yield BatchPlan(tuple(kernel for kernel, _ in pairs), tuple(configs for _, configs in pairs))
 
     def _evenly(self, draw: np.random.Generator) -> Iterator[int]:
         applications = sorted(self._by_application)

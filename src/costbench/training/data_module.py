@@ -1,6 +1,6 @@
 """Batches for Lightning: training batches by plan, validation kernels one after another.
 
-Collating in the shared-graph form takes well under a millisecond, so everything happens in the training
+Reading and collating a batch takes a millisecond, so everything happens in the training
 process; worker processes are for sources that are slow to read.
 """
 
@@ -50,8 +50,7 @@ class PlannedBatches(Dataset[GraphBatch]):
         self._collator = collator
 
     def __getitem__(self, plan: BatchPlan) -> GraphBatch:
-        pairs = zip(plan.kernels, plan.configs, strict=True)
-        return self._collator([self._source[kernel].select(configs) for kernel, configs in pairs])
+        return self._collator.collate(self._source.pack(plan.kernels, plan.configs), even=True)
 
 
 class KernelDataModule(pl.LightningDataModule):
@@ -114,5 +113,6 @@ def validation_plans(
     configs = {int(k): choose_configs(draw, source.num_configs(int(k)), spec.configs) for k in chosen}
     # Padding is smallest when kernels of a batch have about equally many decisions.
     ordered = sorted(configs, key=lambda kernel: (len(configs[kernel]), kernel))
-    groups = [ordered[start : start + batch.kernels] for start in range(0, len(ordered), batch.kernels)]
+    starts = range(0, len(ordered), batch.kernels)
+    groups = [sorted(ordered[start : start + batch.kernels]) for start in starts]
     return [BatchPlan(tuple(group), tuple(configs[kernel] for kernel in group)) for group in groups]

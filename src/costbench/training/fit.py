@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import TQDMProgressBar
@@ -19,6 +20,7 @@ from costbench import params
 from costbench.artifacts import digest_bytes, remove_stale_temporaries
 from costbench.errors import DataError, choose
 from costbench.features.normalizer import Transform
+from costbench.features.schema import NODE_FEATURES, STATIC_FEATURES, TILE_FEATURES
 from costbench.models.checkpoint import save_checkpoint
 from costbench.models.execution import Execution, applied
 from costbench.models.graph_batch import Collator, FeatureScaling
@@ -40,7 +42,9 @@ from costbench.training.lightning_module import CostModelModule, OptimizerSpec
 from costbench.training.losses import LOSSES
 from costbench.training.validation import VALIDATION_APE, VALIDATION_MAPE, VALIDATION_TAU
 
+_FEATURES = (*NODE_FEATURES, *TILE_FEATURES, *STATIC_FEATURES)
 RESUME_FILE = "resume.ckpt"
+_LEVEL_KERNELS = 1000
 _MONITORS = {"tau": VALIDATION_TAU, "ape": VALIDATION_APE, "mape": VALIDATION_MAPE}
 _NOTES = (
     ".*does not have many workers.*",
@@ -63,8 +67,9 @@ class TrainSpec:
         optimizer: Adam, its learning rate and clipping.
         epochs: at most so many.
         patience: stop after so many epochs without a better validation metric.
-        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs `mse`).
+        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs `mse` or `huber`).
         transform: of features before scaling.
+        drop_features: endings of names; features that are called so are kept from the network.
         precision: `fp32`, or `bf16` for mixed precision.
         accelerator: `cpu`, `gpu` or `auto`.
         execution: threads and matrix library on a CPU.
@@ -72,7 +77,7 @@ class TrainSpec:
 
     seed: int = 0
     net: NetSpec = field(default_factory=NetSpec)
-    loss: Literal["hinge", "logistic", "mse"] = "hinge"
+    loss: Literal["hinge", "logistic", "mse", "huber"] = "hinge"
     batch: BatchSpec = field(default_factory=BatchSpec)
     validation: ValidationSpec = field(default_factory=ValidationSpec)
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
@@ -80,6 +85,7 @@ class TrainSpec:
     patience: int = 8
     monitor: Literal["tau", "ape", "mape"] = "tau"
     transform: Transform = "log1p"
+    drop_features: tuple[str, ...] = ()
     precision: Literal["fp32", "bf16"] = "fp32"
     accelerator: Literal["cpu", "gpu", "auto"] = "cpu"
     execution: Execution = field(default_factory=Execution)
@@ -90,6 +96,9 @@ class TrainSpec:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
         if self.monitor == "mape" and LOSSES[self.loss].predicts != "log_runtime_ns":
             raise ValueError(f"monitor is mape, which needs absolute runtimes; loss {self.loss} ranks")
+        for ending in self.drop_features:
+            if not any(feature.name.endswith(ending) for feature in _FEATURES):
+                raise ValueError(f"drop_features: no feature's name ends with {ending!r}")
 
 
 @dataclass(frozen=True)
@@ -148,27 +157,47 @@ def fit(
     started = time.perf_counter()
     remove_stale_temporaries(folder)
     with _quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
-        scaling = FeatureScaling.fit(
-            (train_source[index] for index in range(len(train_source))), spec.transform
+        scaling = FeatureScaling.of_extremes(train_source.extremes(), spec.transform).without(
+            spec.drop_features
         )
         net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
         predicts = choose(LOSSES, spec.loss, "loss").predicts
+        if predicts == "log_runtime_ns":
+            net.level.fill_(_mean_log_runtime(train_source, spec.net.residual == "analytical"))
         metric, larger_is_better = monitored(spec.monitor)
+        module = _module(spec, net)
         best = BestModel(
             metric,
             larger_is_better=larger_is_better,
-            save=lambda: save_checkpoint(folder, net, scaling, predicts),
+            save=lambda: save_checkpoint(folder, cast(LearnedCostNet, module.kept), scaling, predicts),
         )
         resume = _resume_file(folder, spec, scaling)
         watching = [best, Patience(best, spec.patience), *_reports(logger)]
         trainer = _trainer(spec, watching, resume, progress=progress)
         data = _data_module(spec, scaling, train_source, validation_source)
-        trainer.fit(_module(spec, net), data, ckpt_path=resumable(resume), weights_only=True)
+        trainer.fit(module, data, ckpt_path=resumable(resume), weights_only=True)
     if best.best is None:
         raise DataError("training ended before its first epoch", where=folder)
     resume.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
     return FitResult(folder, best.best, best.epoch, trainer.global_step, seconds, spec.execution.describe())
+
+
+def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:
+    """Mean over some kernels, evenly from all, of the mean logarithm of a kernel's runtimes in ns.
+
+    Args:
+        source: of the kernels.
+        over_estimate: of runtimes over analytical estimates instead.
+    """
+    means = []
+    for index in np.unique(np.linspace(0, len(source) - 1, _LEVEL_KERNELS).astype(np.int64)).tolist():
+        sample = source[index]
+        runtimes = np.log(sample.runtime_ns)
+        if over_estimate and sample.analytical_ns is not None:
+            runtimes -= np.log(sample.analytical_ns)
+        means.append(runtimes.mean())
+    return float(np.mean(means))
 
 
 def _module(spec: TrainSpec, net: LearnedCostNet) -> CostModelModule:

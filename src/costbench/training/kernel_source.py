@@ -1,24 +1,26 @@
-"""Training examples from feature shards: one kernel with all its measured decisions.
+"""Training examples from feature shards: kernels with their measured decisions.
 
-Kernels are kept up to a budget of bytes, the ones used last, since a `Collator` keeps the scaled graph of
-those; everything else stays in memory-mapped shards, so memory does not depend on the size of the data set.
+Where all shards fit into a budget of bytes they are read once, merged, and a batch is gathered from memory
+by a few calls. Otherwise they stay memory-mapped, and each of a batch's shards is asked for its kernels, so
+memory does not depend on the size of the data set. Batches are the same either way.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from costbench.features.config import tile_features
 from costbench.features.feature_shards import FeatureShard
+from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, merged
 from costbench.models.graph_batch import KernelSamples
 
 DEFAULT_CACHE_BYTES = 512 * 1024 * 1024
-# Headers of the dozen arrays and objects of a kernel.
-_OBJECT_BYTES = 3 * 1024
+IntArray = npt.NDArray[np.int64]
 
 
 class KernelSource:
@@ -26,7 +28,7 @@ class KernelSource:
 
     Args:
         shards: of features, one a program.
-        cache_bytes: memory for kernels, what a `Collator` keeps for each included.
+        cache_bytes: shards that are larger together stay on disk.
 
     Raises:
         DataError: if a shard is missing or broken.
@@ -36,9 +38,10 @@ class KernelSource:
         self._shards = [FeatureShard(path) for path in shards]
         self._places = [(s, k) for s, shard in enumerate(self._shards) for k in range(len(shard))]
         self._num_configs = [int(n) for shard in self._shards for n in shard.num_configs()]
-        self._cache: OrderedDict[int, KernelSamples] = OrderedDict()
-        self._cached_bytes = 0
-        self._cache_bytes = cache_bytes
+        fits = 0 < sum(path.stat().st_size for path in shards) <= cache_bytes
+        columns = [shard.columns for shard in self._shards]
+        self._columns = [merged(columns)] if fits else columns
+        self._starts = np.cumsum([0, *(len(columns) for columns in self._columns)])
 
     def __len__(self) -> int:
         return len(self._places)
@@ -52,16 +55,6 @@ class KernelSource:
         return self._num_configs[index]
 
     def __getitem__(self, index: int) -> KernelSamples:
-        if index not in self._cache:
-            samples = self._read(index)
-            self._cache[index] = samples
-            self._cached_bytes += _num_bytes(samples)
-            while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:
-                self._cached_bytes -= _num_bytes(self._cache.popitem(last=False)[1])
-        self._cache.move_to_end(index)
-        return self._cache[index]
-
-    def _read(self, index: int) -> KernelSamples:
         number, place = self._places[index]
         shard = self._shards[number]
         return KernelSamples(
@@ -69,21 +62,29 @@ class KernelSource:
             config_features=tile_features(shard.tile_sizes(place)),
             runtime_ns=shard.runtime_ns(place).astype(np.float64),
             group=shard.application,
+            analytical_ns=shard.analytical_ns(place),
         )
 
+    def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
+        """Some kernels with some of their decisions, fastest where kernels ascend.
 
-def _num_bytes(samples: KernelSamples) -> int:
-    """Memory that keeping a kernel takes.
+        Args:
+            kernels: places, one or more.
+            configs: of each, the places of the decisions to read.
+        """
+        wanted = np.array(kernels, np.int64)
+        whose = np.searchsorted(self._starts, wanted, side="right") - 1
+        cuts = [0, *(np.flatnonzero(np.diff(whose)) + 1).tolist(), len(wanted)]
+        return PackedKernels.joined(
+            [
+                self._columns[whose[first]].pack(
+                    wanted[first:last] - self._starts[whose[first]], configs[first:last]
+                )
+                for first, last in pairwise(cuts)
+            ]
+        )
 
-    The scaled copy of its graph counts as well: `models.graph_batch.Collator` holds one, with the edges by
-    producer and by consumer, for as long as the graph is kept here.
-    """
-    graph = samples.graph
-    return (
-        2 * graph.node_features.nbytes
-        + 3 * graph.edges.nbytes
-        + graph.opcodes.nbytes
-        + samples.config_features.nbytes
-        + samples.runtime_ns.nbytes
-        + _OBJECT_BYTES
-    )
+    def extremes(self) -> Iterator[FeatureExtremes]:
+        """Of all kernels, part by part."""
+        for columns in self._columns:
+            yield columns.extremes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,18 +31,23 @@ class OptimizerSpec:
             from `learning_rate` to `decay` times that over the whole training.
         decay: see `schedule`.
         gradient_clip_norm: largest norm of a step's gradient; null for none.
+        averaging: share of the weights' running average that a step keeps, the rest being the new weights;
+            the average is what is validated and kept. With 0 it is the weights themselves.
     """
 
     learning_rate: float = 1e-3
     schedule: Literal["exponential", "cosine"] = "cosine"
     decay: float = 0.02
     gradient_clip_norm: float | None = 1.0
+    averaging: float = 0.0
 
     def __post_init__(self) -> None:
         if self.learning_rate <= 0.0:
             raise ValueError(f"learning_rate is {self.learning_rate}, must be above zero")
         if not 0.0 < self.decay <= 1.0:
             raise ValueError(f"decay is {self.decay}, must be in (0, 1]")
+        if not 0.0 <= self.averaging < 1.0:
+            raise ValueError(f"averaging is {self.averaging}, must be in [0, 1)")
         if self.gradient_clip_norm is not None and self.gradient_clip_norm <= 0.0:
             raise ValueError(f"gradient_clip_norm is {self.gradient_clip_norm}, must be above zero or null")
 
@@ -52,6 +58,10 @@ class OptimizerSpec:
         progress = min(1.0, step / (steps_per_epoch * epochs))
         factor = self.decay + (1.0 - self.decay) * 0.5 * (1.0 + math.cos(math.pi * progress))
         return self.learning_rate * factor
+
+    def kept_of_average(self, step: int) -> float:
+        """Share of the average that step 0, 1, ... keeps: less at first, to forget the start."""
+        return min(self.averaging, (1.0 + step) / (10.0 + step))
 
 
 class CostModelModule(pl.LightningModule):
@@ -72,6 +82,7 @@ class CostModelModule(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.net = net
+        self.average = copy.deepcopy(net).requires_grad_(False) if optimizer.averaging else None
         self._loss = loss
         self._optimizer = optimizer
         self._rate = rate
@@ -79,24 +90,41 @@ class CostModelModule(pl.LightningModule):
         self._losses: list[Tensor] = []
         self._scores = ValidationScores(loss.predicts)
 
+    @property
+    def kept(self) -> nn.Module:
+        """The network that is validated and kept: the average of weights, where there is one."""
+        return self.net if self.average is None else self.average
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam over all parameters."""
-        return torch.optim.Adam(self.parameters(), lr=self._optimizer.learning_rate, fused=True)
+        return torch.optim.Adam(self.net.parameters(), lr=self._optimizer.learning_rate, fused=True)
 
     def configure_gradient_clipping(self, *_args: object, **_kwargs: object) -> None:
         """Clip the norm of the gradient; Lightning itself refuses where Adam is fused and precision mixed."""
         if self._optimizer.gradient_clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.parameters(), self._optimizer.gradient_clip_norm)
+            nn.utils.clip_grad_norm_(self.net.parameters(), self._optimizer.gradient_clip_norm)
 
     def training_step(self, batch: GraphBatch, _index: int) -> Tensor:
         """The loss of one batch."""
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = self._rate(self.global_step)
         # A stream of dropout per step: what ran before, here or in a process that was killed, is no matter.
-        torch.manual_seed(stream_key(self._seed, "dropout", self.global_step) % 2**63)
+        _seed_draws(stream_key(self._seed, "dropout", self.global_step) % 2**63)
         loss = self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
         self._losses.append(loss.detach())
         return loss
+
+    def on_train_batch_end(self, _outputs: object, _batch: GraphBatch, _index: int) -> None:
+        """Take the step's weights into the average."""
+        self.update_average(self.global_step - 1)
+
+    def update_average(self, step: int) -> None:
+        """Move the average, if there is one, towards the weights after step 0, 1, ..."""
+        if self.average is not None:
+            share = 1.0 - self._optimizer.kept_of_average(step)
+            with torch.no_grad():
+                for mean, weight in zip(self.average.parameters(), self.net.parameters(), strict=True):
+                    mean.lerp_(weight, share)
 
     def on_validation_epoch_start(self) -> None:
         """Check what the epoch's training came to, and forget the last epoch's kernels.
@@ -114,7 +142,7 @@ class CostModelModule(pl.LightningModule):
 
     def validation_step(self, batch: GraphBatch, _index: int) -> None:
         """Score every kernel."""
-        costs = self.net(batch).double().cpu().numpy()
+        costs = self.kept(batch).double().cpu().numpy()
         runtime_ns, mask = batch.runtime_ns.cpu().numpy(), batch.mask.cpu().numpy()
         for cost, runtime, real in zip(costs, runtime_ns, mask, strict=True):
             self._scores.add(cost[real], runtime[real])
@@ -126,3 +154,10 @@ class CostModelModule(pl.LightningModule):
             values[TRAINING_LOSS] = float(torch.stack(self._losses).mean())
             self._losses.clear()
         self.log_dict(values)
+
+
+def _seed_draws(seed: int) -> None:
+    """`torch.manual_seed` of the devices in use; that one takes a millisecond to note who called it."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(seed)

@@ -2,6 +2,7 @@
 
 - `hinge`, `logistic`: pairwise rank losses (lpm2021, equation 1), for choosing among decisions.
 - `mse`: squared error of log runtime (lpm2021, section 3.3), for absolute runtimes.
+- `huber`: absolute error of log runtime, smooth near 0; close to what MAPE measures.
 - `kernel-mse`: the same, every kernel weighted alike (lpm2020, section 4.2).
 
 Pairs are formed within a kernel only: runtimes of different kernels are never compared. A loss maps costs
@@ -56,6 +57,25 @@ def log_mse(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
     return error.square().sum() / mask.sum().clamp(min=1)
 
 
+_SMOOTH = 0.1
+"""Error of log runtime below which `log_huber` is a parabola: a tenth of the runtime."""
+
+
+def log_huber(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """Mean over all decisions of h(y' - log y), y' the cost and y the runtime in ns, where
+
+    h(z) = z^2 / (2 d) for |z| <= d, else |z| - d / 2, with d = 0.1.
+
+    A small error of log runtime is the relative error of the runtime, so this is nearly what MAPE measures,
+    and kernels that are far off pull no harder than others.
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    error = (costs - runtime_ns.log().to(costs.dtype)) * mask
+    terms = functional.huber_loss(error, error.new_zeros(()).expand_as(error), reduction="sum", delta=_SMOOTH)
+    return terms / _SMOOTH / mask.sum().clamp(min=1)
+
+
 def kernel_log_mse(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
     """Mean over kernels of the mean over a kernel's decisions of (y' - log y)^2; compare `log_mse`.
 
@@ -87,6 +107,7 @@ class Loss:
 
 LOSSES: Mapping[str, Loss] = {
     "hinge": Loss(pairwise_hinge, "score", 2),
+    "huber": Loss(log_huber, "log_runtime_ns", 1),
     "kernel-mse": Loss(kernel_log_mse, "log_runtime_ns", 1),
     "logistic": Loss(pairwise_logistic, "score", 2),
     "mse": Loss(log_mse, "log_runtime_ns", 1),

@@ -28,7 +28,9 @@ def test_models_are_tested_where_they_were_trained_and_elsewhere_if_asked() -> N
     variants = {"main": Variant(TrainSpec())}
     train, chips = Path("train"), ("tpu_v2", "tpu_v3")
     plain = Experiment("e", Grid("tile", ("random", "manual"), chips, (0, 1)), variants)
-    own = tuple(Checkpoint("main", s, train / "e" / f"tile-random-tpu_v3-main-s{s}") for s in (0, 1))
+    own = tuple(
+        Checkpoint("learned", "main", s, train / "e" / f"tile-random-tpu_v3-main-s{s}") for s in (0, 1)
+    )
     assert _checkpoints(plain, "random", "tpu_v3", train) == own
     both = Experiment("e", Grid("tile", ("random",), chips, (0,), transfer=True), variants)
     found = _checkpoints(both, "random", "tpu_v3", train)

@@ -23,7 +23,7 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.program_evaluation import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
-from costbench.experiments.spec import MAIN, Cell, selected
+from costbench.experiments.spec import MAIN, Cell, listed_as, selected
 from costbench.experiments.tile_programs import evaluate_tiles
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
@@ -167,8 +167,8 @@ def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> 
     found = []
     for cell in experiment.cells:
         if cell.split == split and (cell.chip == chip or experiment.grid.transfer):
-            variant = cell.variant if cell.chip == chip else f"from-{cell.chip}"
-            found.append(Checkpoint(variant, cell.seed, train / experiment.name / cell.name))
+            model, variant = listed_as(cell, chip)
+            found.append(Checkpoint(model, variant, cell.seed, train / experiment.name / cell.name))
     return tuple(found)
 
 

@@ -62,7 +62,8 @@ class SweepParams:
         max_retries: how often a lost trial is begun again.
         cache_mb: memory for kernels that are read again and again, per process.
         pruner: which trials end early.
-        model: by task, what trials have in common; their budget and the monitored metric among it.
+        model: by task, what trials are changes to; their budget and the monitored metric are among what they
+            have in common. The first trial is the model itself, so the best one is never worse.
         space: by task and dotted name of the hyper-parameter: what trials differ in.
     """
 
@@ -213,7 +214,9 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
         code=code_digest(_CODE),
         cache_mb=section.cache_mb,
         provenance=Provenance(place.identity.params_digest, place.identity.data_digest, revision),
-        tracking=Tracking(tracking_uri(), _EXPERIMENT, "", {"costbench.task": name}),
+        tracking=Tracking(
+            tracking_uri(), _EXPERIMENT, "", {"profile": workspace.name, "experiment": "sweep"}
+        ),
     )
     metric, larger_is_better = monitored(space.base.monitor)
     follows_from = _follows_from(space, section, cell)
@@ -226,7 +229,10 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
         seed=section.seed,
         startup_trials=section.startup_trials,
         pruner=section.pruner,
+        first=space.of_the_model(),
     )
+    if not study.first:
+        _log.warning("%s: the model itself is not in the space, and no trial", study.name)
     cell = replace(cell, folder=workspace.out / "trials" / study.name)
     return SweepTask(study, space, cell, metric)
 

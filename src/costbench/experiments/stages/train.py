@@ -12,6 +12,7 @@ from pathlib import Path
 from costbench import rng
 from costbench.datasets.splits import Split, read_split
 from costbench.experiments.experiment import Experiment, load_experiment
+from costbench.experiments.grid_tracking import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -20,9 +21,10 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.owner import machine
 from costbench.experiments.spec import Cell, selected
 from costbench.experiments.stages.entry import start_logging
-from costbench.experiments.tracking import Provenance, prepare, tracking_uri
+from costbench.experiments.tracking import Provenance, tracking_uri
 from costbench.experiments.training_run import CellResult, CellTask, Tracking, train_cell
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
@@ -46,14 +48,11 @@ class TrainParams:
         cache_mb: memory for kernels that are read again and again, per process.
         tile: network, loss, batches and optimiser for the choice of tile sizes.
         fusion: the same for runtimes of fused kernels.
-        best: folder of the stage `sweep`, relative to the repository's root, whose best values of the task
-            take the place of those here; none where it is empty.
     """
 
     cache_mb: int
     tile: TrainSpec
     fusion: TrainSpec
-    best: str = ""
 
     def __post_init__(self) -> None:
         for name in ("tile", "fusion"):
@@ -73,31 +72,39 @@ def run(params: Path, experiment: str | None = None) -> None:
     """
     workspace = load_workspace(params)
     section = load_section(params, "train", TrainParams)
-    swept = workspace.root / section.best if section.best else None
-    if swept is not None:
-        read_identity(swept)
     for name in selected(params, experiment):
-        _train_experiment(load_experiment(params, name, swept), section, workspace)
+        follows = load_experiment(params, name).grid.follows
+        before = ("split", "features") if follows == "features" else ("split", "features", follows)
+        identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
+        loaded = load_experiment(params, name, workspace.stage("sweep"))
+        _train_experiment(loaded, section, workspace, identities)
 
 
-def _train_experiment(experiment: Experiment, section: TrainParams, workspace: Workspace) -> None:
-    before = [read_identity(workspace.stage(name)) for name in ("split", "features")]
-    if section.best:
-        before.append(read_identity(workspace.root / section.best))
+def _train_experiment(
+    experiment: Experiment,
+    section: TrainParams,
+    workspace: Workspace,
+    before: tuple[StageIdentity, ...],
+) -> None:
     identity = identify(experiment, before[0].data_digest, *before)
     folder = workspace.stage("train") / experiment.name
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
         if stale.is_dir() and stale.name not in {cell.name for cell in experiment.cells}:
             shutil.rmtree(stale)
-    # Once, in this process: two workers that create the tables at the same time would collide.
-    prepare(tracking_uri(), _EXPERIMENT)
-    made = _Made(experiment, section.cache_mb, workspace, identity)
-    tasks = {cell.name: made.task(cell) for cell in experiment.cells}
+    revision = git_revision(workspace.root)
+    provenance = Provenance(identity.params_digest, identity.data_digest, revision)
+    run_name = f"{workspace.name}/{experiment.name}"
+    tracking = Tracking(tracking_uri(), _EXPERIMENT, run_name, {"profile": workspace.name})
 
     def progress(name: str, result: CellResult) -> None:
         _log.info("%s: best %.4f after epoch %d", name, result.best_metric, result.best_epoch + 1)
 
-    run_each(_train, tasks, Backend(jobs=workspace.jobs), progress)
+    # Its run is begun in this process: workers that create tables at the same time would collide.
+    with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
+        made = _Made(experiment, section.cache_mb, workspace, provenance, of_cells)
+        tasks = {cell.name: made.task(cell) for cell in experiment.cells}
+        results = run_each(_train, tasks, Backend(jobs=workspace.jobs), progress)
+        nest_cells(grid, tasks, results)
     write_identity(folder, identity)
 
 
@@ -113,27 +120,28 @@ class _Made:
     experiment: Experiment
     cache_mb: int
     workspace: Workspace
-    identity: StageIdentity
+    provenance: Provenance
+    tracking: Tracking
 
     def task(self, cell: Cell) -> CellTask:
         """The work of one cell."""
-        workspace, identity = self.workspace, self.identity
+        workspace = self.workspace
         variant = self.experiment.variants[cell.variant]
         features = workspace.stage("features")
         split = with_samples(
             read_split(workspace.stage("split") / f"{cell.split}.json"), features, cell.task, cell.chip
         )
-        run_name = f"{workspace.name}/{self.experiment.name}/{cell.name}"
+        folder = workspace.stage("train") / self.experiment.name / cell.name
         return CellTask(
             cell=cell,
             features=features,
             split=replace(split, train=share_of(split, variant.share, cell.seed)),
             spec=variant.spec,
-            folder=workspace.stage("train") / self.experiment.name / cell.name,
+            folder=folder,
             code=code_digest(CODE),
             cache_mb=self.cache_mb,
-            provenance=Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root)),
-            tracking=Tracking(tracking_uri(), _EXPERIMENT, run_name),
+            provenance=self.provenance,
+            tracking=cell_tracking(self.tracking, cell.name, str(folder), machine()),
             progress=workspace.jobs == 1 and sys.stderr.isatty(),
         )
 

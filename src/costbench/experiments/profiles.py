@@ -1,0 +1,125 @@
+"""Profiles by name: how large each is, and how its sizes come into `params.yaml`.
+
+`profiles/NAME/params.yaml` has the keys of the default file and other numbers. With a profile set, plain
+`dvc repro` and `costbench train` work at its sizes, in the folders of section `run`, which stay as they are
+but for the name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from costbench.artifacts import write_text
+from costbench.errors import ParamsError
+from costbench.experiments.spec import SECTION
+from costbench.experiments.workspace import load_workspace
+from costbench.params import load_yaml, merged
+
+_FILE = "params.yaml"
+_RUN = re.compile(r"(?ms)^run:\n.*?(?=^\S)")
+_NAME = re.compile(r"(?m)^  name: .*$")
+_TASKS = ("tile", "fusion")
+
+
+@dataclass(frozen=True)
+class ProfileSizes:
+    """What a parameter file asks for.
+
+    Attributes:
+        name: of the profile.
+        tiles: measured tile sizes of a kernel, at most.
+        fusions: fusion configs of a program, at most.
+        hidden: smallest and largest width of the trained networks, those that sweeps try included.
+        steps: most training steps of a run.
+        runs: training runs of all experiments.
+        total_steps: of all of them together.
+        trials: of the sweep, over its tasks.
+    """
+
+    name: str
+    tiles: int
+    fusions: int
+    hidden: tuple[int, int]
+    steps: int
+    runs: int
+    total_steps: int
+    trials: int
+
+
+def sizes(params: Path) -> ProfileSizes:
+    """Sizes of a parameter file.
+
+    Raises:
+        ParamsError: for a file that is none, or lacks a section.
+    """
+    sections: Any = load_yaml(params)
+    try:
+        found = [_cells(one, sections["train"]) for one in sections[SECTION].values()]
+        counts = [count for counts in found for count in counts]
+        widths = {sections["train"][task]["net"]["hidden"] for task in _TASKS}
+        for space in sections["sweep"]["space"].values():
+            widths |= set(space.get("net.hidden", {}).get("choices", ()))
+        generate, sweep = sections["generate"], sections["sweep"]
+        return ProfileSizes(
+            name=str(sections["run"]["name"]),
+            tiles=generate["tile"]["max_tiles_per_kernel"],
+            fusions=generate["fusion"]["max_configs"],
+            hidden=(min(widths), max(widths)),
+            steps=max(steps for _, steps in counts),
+            runs=sum(runs for runs, _ in counts),
+            total_steps=sum(runs * steps for runs, steps in counts),
+            trials=sweep["trials"] * len(sweep["tasks"]),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ParamsError(f"no profile: {error!r}", where=params, expected="all sections") from error
+
+
+def _cells(entry: Mapping[str, Any], train: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """(runs, steps of each) by variant of an experiment."""
+    base = merged(train[entry["task"]], entry.get("settings", {}))
+    runs = len(entry["splits"]) * len(entry["chips"]) * len(entry["seeds"])
+    specs = (merged(base, change) for change in entry["variants"].values())
+    return [(runs, spec["epochs"] * spec["batch"]["per_epoch"]) for spec in specs]
+
+
+def profiles(root: Path) -> dict[str, Path]:
+    """Parameter files of the profiles in folder `profiles`, by name."""
+    return {path.parent.name: path for path in sorted((root / "profiles").glob(f"*/{_FILE}"))}
+
+
+def set_profile(root: Path, name: str) -> Path:
+    """Give `params.yaml` the sizes of a profile; the file.
+
+    What stood there is kept in the output folder under the name it had (`out/laptop/params.laptop.yaml`);
+    that name sets it again.
+
+    Args:
+        root: of the repository.
+        name: of a profile, or of what stood in `params.yaml` before.
+
+    Raises:
+        ParamsError: for an unknown name, or a broken file.
+    """
+    params = root / _FILE
+    workspace = load_workspace(params)
+    if workspace.name == name:
+        return params
+    kept = {path.name.split(".")[1]: path for path in sorted(workspace.out.glob("params.*.yaml"))}
+    # What the user had goes before what the profile's folder has.
+    known = profiles(root) | kept
+    if name not in known:
+        expected = ", ".join(sorted({*known, workspace.name}))
+        raise ParamsError(f"no profile {name!r}", where=root / "profiles", expected=expected)
+    sizes(known[name])
+    text, own = known[name].read_text("utf-8"), params.read_text("utf-8")
+    run = _RUN.search(own)
+    if run is None or _RUN.search(text) is None:
+        raise ParamsError("no section", where=params, field="run", expected="a block of lines")
+    block = _NAME.sub(f"  name: {name}", run[0], count=1)
+    write_text(workspace.out / f"params.{workspace.name}.yaml", own)
+    write_text(params, _RUN.sub(lambda _: block, text, count=1))
+    return params

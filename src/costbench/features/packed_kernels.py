@@ -1,0 +1,265 @@
+"""Many kernels laid end to end in a few arrays, so that a batch is built by whole-array calls.
+
+A training batch has up to hundreds of small kernels. Read one at a time they cost tens of microseconds of
+Python each, more than the network needs for them; gathered together, a batch takes about as long as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import DataError
+from costbench.features.config import gathered_tile_features
+from costbench.features.graph_tensors import KernelGraph
+from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
+from costbench.features.schema import NUM_TILE_FEATURES
+
+FloatArray = npt.NDArray[np.float32]
+DoubleArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "node_row": ("node_row", "node_is_output"),
+    "edge_nodes": ("edge_nodes",),
+    "tile_bounds": ("tile_bounds",),
+    "config_runtime_ns": ("config_runtime_ns", "config_analytical_ns"),
+}
+"""Column that offsets delimit -> columns with as many entries of each kernel."""
+_PER_ROW = ("row_opcode", "row_features")
+_PER_KERNEL = ("kernel_num_inputs", "kernel_static", "kernel_ranks")
+_OWN = [PARAMETER_NUMBER_COLUMN, IS_ROOT_COLUMN]
+# Decisions whose features are held at a time while looking for their extremes.
+_CHUNK = 1 << 18
+
+
+class Columns(Protocol):
+    """Arrays by key, such as a `costbench.datasets.storage.Shard`."""
+
+    def __getitem__(self, key: str, /) -> npt.NDArray[Any]:
+        """A column."""
+
+
+@dataclass(frozen=True, eq=False)
+class PackedKernels:
+    """K kernels with N nodes, M edges and D measured decisions together, unscaled, one after another.
+
+    Attributes:
+        opcodes: int64 [N].
+        node_features: float32 [N, 140].
+        node_counts: int64 [K].
+        edges: int64 [2, M], producer above consumer, places among all N nodes.
+        static_features: float32 [K, 4].
+        config_features: float32 [D, F].
+        config_counts: int64 [K].
+        runtime_ns: float64 [D].
+        analytical_ns: float64 [D], the analytical model's estimates; None where nobody asked it.
+    """
+
+    opcodes: IntArray
+    node_features: FloatArray
+    node_counts: IntArray
+    edges: IntArray
+    static_features: FloatArray
+    config_features: FloatArray
+    config_counts: IntArray
+    runtime_ns: DoubleArray
+    analytical_ns: DoubleArray | None = None
+
+    @property
+    def num_kernels(self) -> int:
+        """K."""
+        return len(self.node_counts)
+
+    @staticmethod
+    def joined(parts: Sequence[PackedKernels]) -> PackedKernels:
+        """The kernels of one after those of another; at least one part.
+
+        Raises:
+            DataError: if there are no parts.
+        """
+        if not parts:
+            raise DataError("no kernels")
+        if len(parts) == 1:
+            return parts[0]
+        starts = np.cumsum([0, *(len(part.opcodes) for part in parts)])
+        estimates = [part.analytical_ns for part in parts if part.analytical_ns is not None]
+        return PackedKernels(
+            opcodes=np.concatenate([part.opcodes for part in parts]),
+            node_features=np.concatenate([part.node_features for part in parts]),
+            node_counts=np.concatenate([part.node_counts for part in parts]),
+            edges=np.concatenate([p.edges + start for p, start in zip(parts, starts, strict=False)], axis=1),
+            static_features=np.concatenate([part.static_features for part in parts]),
+            config_features=np.concatenate([part.config_features for part in parts]),
+            config_counts=np.concatenate([part.config_counts for part in parts]),
+            runtime_ns=np.concatenate([part.runtime_ns for part in parts]),
+            analytical_ns=np.concatenate(estimates) if len(estimates) == len(parts) else None,
+        )
+
+
+def packed(
+    graphs: Sequence[KernelGraph],
+    config_features: Sequence[FloatArray],
+    runtime_ns: Sequence[DoubleArray],
+    analytical_ns: Sequence[DoubleArray] | None = None,
+) -> PackedKernels:
+    """Kernels in memory: for each its graph and, of its decisions, features [c, F] and runtimes [c]."""
+    counts = np.array([graph.num_nodes for graph in graphs])
+    starts = np.cumsum(counts) - counts
+    return PackedKernels(
+        opcodes=np.concatenate([graph.opcodes for graph in graphs]),
+        node_features=np.concatenate([graph.node_features for graph in graphs]),
+        node_counts=counts,
+        edges=np.concatenate([g.edges + start for g, start in zip(graphs, starts, strict=True)], axis=1),
+        static_features=np.stack([graph.static_features for graph in graphs]),
+        config_features=np.concatenate(config_features),
+        config_counts=np.array([len(features) for features in config_features]),
+        runtime_ns=np.concatenate(runtime_ns),
+        analytical_ns=None if analytical_ns is None else np.concatenate(analytical_ns),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureExtremes:
+    """Smallest and largest value of every feature over some kernels, or nothing.
+
+    Attributes:
+        node: float32 [2 or 0, 140].
+        decision: float32 [2 or 0, 24].
+        static: float32 [2 or 0, 4].
+    """
+
+    node: FloatArray
+    decision: FloatArray
+    static: FloatArray
+
+
+class KernelColumns:
+    """Columns of feature shards (`costbench.datasets.feature_columns`) that batches are gathered from.
+
+    Args:
+        columns: of one shard, mapped or in memory.
+
+    Attributes:
+        columns: the same.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self._offsets = {key: np.asarray(columns[f"{key}_offsets"], np.int64) for key in _PARTS}
+
+    def __len__(self) -> int:
+        """Kernels."""
+        return len(self.columns["kernel_num_inputs"])
+
+    def pack(self, kernels: IntArray, configs: Sequence[IntArray]) -> PackedKernels:
+        """Some kernels, in this order.
+
+        Args:
+            kernels: int64 [K], places.
+            configs: of each, the places of the decisions to read.
+        """
+        columns = self.columns
+        nodes, counts = self._places("node_row", kernels)
+        edges, edge_counts = self._places("edge_nodes", kernels)
+        starts = np.cumsum(counts) - counts
+        rows = columns["node_row"][nodes]
+        features = columns["row_features"][rows]
+        num_inputs = columns["kernel_num_inputs"][kernels]
+        features[:, _OWN] = self._in_kernel(features[:, _OWN], nodes, counts, num_inputs)
+        config_counts = np.array([len(places) for places in configs], np.int64)
+        config = np.concatenate([np.zeros(0, np.int64), *configs])
+        decisions = np.repeat(self._offsets["config_runtime_ns"][kernels], config_counts) + config
+        return PackedKernels(
+            opcodes=columns["row_opcode"][rows].astype(np.int64),
+            node_features=features,
+            node_counts=counts,
+            edges=(columns["edge_nodes"][edges] + np.repeat(starts, edge_counts)[:, None]).T,
+            static_features=columns["kernel_static"][kernels],
+            config_features=self._config_features(np.repeat(kernels, config_counts), config),
+            config_counts=config_counts,
+            runtime_ns=columns["config_runtime_ns"][decisions].astype(np.float64),
+            analytical_ns=columns["config_analytical_ns"][decisions],
+        )
+
+    def extremes(self) -> FeatureExtremes:
+        """Of all nodes, decisions and kernels, the same as of the kernels one by one."""
+        decisions = [np.zeros((0, NUM_TILE_FEATURES), np.float32)]
+        decisions.extend(_bounds(chunk) for chunk in self._all_config_features())
+        static = np.asarray(self.columns["kernel_static"])
+        return FeatureExtremes(
+            self._node_extremes(),
+            _bounds(np.concatenate(decisions)),
+            _bounds(static),
+        )
+
+    def _places(self, key: str, kernels: IntArray) -> tuple[IntArray, IntArray]:
+        """Places in a column of all entries of some kernels, and how many are whose."""
+        first, last = self._offsets[key][kernels], self._offsets[key][kernels + 1]
+        return runs(first, last - first), last - first
+
+    def _in_kernel(
+        self, values: FloatArray, nodes: IntArray, counts: IntArray, num_inputs: npt.NDArray[Any]
+    ) -> FloatArray:
+        """What `graph_tensors.place_in_kernel` writes into the columns `_OWN`, of several kernels: [n, 2]."""
+        place = runs(np.zeros(len(counts), np.int64), counts)
+        is_input = place < np.repeat(num_inputs, counts)
+        number = np.where(is_input, place, values[:, 0])
+        root = np.where(is_input, values[:, 1], self.columns["node_is_output"][nodes])
+        return np.stack([number, root], axis=1).astype(np.float32)
+
+    def _config_features(self, kernel: IntArray, config: IntArray) -> FloatArray:
+        """Features of decisions: int64 [n] whose and which, to float32 [n, 24]."""
+        ranks = self.columns["kernel_ranks"][kernel].astype(np.int64)
+        first = self._offsets["tile_bounds"][kernel] + config * ranks.sum(axis=1)
+        return gathered_tile_features(np.asarray(self.columns["tile_bounds"], np.int32), first, ranks)
+
+    def _all_config_features(self) -> Iterable[FloatArray]:
+        offsets = self._offsets["config_runtime_ns"]
+        for start in range(0, int(offsets[-1]), _CHUNK):
+            decisions = np.arange(start, min(start + _CHUNK, int(offsets[-1])))
+            kernel = np.searchsorted(offsets, decisions, side="right") - 1
+            yield self._config_features(kernel, decisions - offsets[kernel])
+
+    def _node_extremes(self) -> FloatArray:
+        """Every row is that of some node; two features depend on the kernel as well."""
+        features = np.asarray(self.columns["row_features"])
+        found = _bounds(features)
+        if len(found):
+            rows, counts = self.columns["node_row"], np.diff(self._offsets["node_row"])
+            num_inputs = self.columns["kernel_num_inputs"]
+            nodes = np.arange(len(rows))
+            found[:, _OWN] = _bounds(self._in_kernel(features[:, _OWN][rows], nodes, counts, num_inputs))
+        return found
+
+
+def merged(shards: Sequence[KernelColumns]) -> KernelColumns:
+    """The kernels of several shards one after another, copied into memory; at least one shard."""
+    columns = [shard.columns for shard in shards]
+    rows = np.cumsum([0, *(len(shard["row_opcode"]) for shard in columns)])
+    found = {
+        key: np.concatenate([shard[key] for shard in columns])
+        for key in (*_PER_ROW, *_PER_KERNEL, *(key for keys in _PARTS.values() for key in keys))
+    }
+    places = zip(columns, rows, strict=False)
+    found["node_row"] = np.concatenate([shard["node_row"] + start for shard, start in places])
+    for key in _PARTS:
+        lengths = np.concatenate([np.diff(shard[f"{key}_offsets"]) for shard in columns])
+        found[f"{key}_offsets"] = np.cumsum(np.concatenate([np.zeros(1, np.int64), lengths]))
+    return KernelColumns(found)
+
+
+def runs(starts: IntArray, counts: IntArray) -> IntArray:
+    """starts[0], starts[0] + 1, and so on, counts[0] numbers; then those from starts[1] on; int64."""
+    ends = np.cumsum(counts)
+    shifts: IntArray = np.repeat(starts - (ends - counts), counts)
+    return np.arange(len(shifts)) + shifts
+
+
+def _bounds(values: FloatArray) -> FloatArray:
+    """[n, k] to [2, k], or [0, k] without rows."""
+    return np.stack([values.min(axis=0), values.max(axis=0)]) if len(values) else values[:0]

@@ -1,0 +1,169 @@
+"""Running one tile size of each of many kernels in one call; each as `Device.measure_nest` runs it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiled import compiled
+from costbench.compiler.batch_lowering import Nests
+from costbench.compiler.footprint import new_tile, row_bytes
+from costbench.compiler.kernel_batches import (
+    KernelBatch,
+    Ragged,
+    nest_of,
+    row_of,
+)
+from costbench.compiler.packed import num_boxes_of, unpacked
+from costbench.compiler.packed_work import add_up
+from costbench.hardware.codegen import (
+    NUM_STRUCTURES,
+    mix,
+    opcodes_of,
+    set_factors,
+    structure_key,
+    structure_of,
+)
+from costbench.hardware.device import FASTEST, Device, Measurement, measurement_of, run_priced
+from costbench.hardware.machine import FAILURE_FLOOR, SCRATCHPAD_BYTES, machine_numbers
+from costbench.hardware.matrix_unit import pack_contraction
+from costbench.hardware.simulator import NUM_PARTS, Run, price
+from costbench.hardware.vector_unit import vector_table
+from costbench.rng import stream_words
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+HashArray = npt.NDArray[np.uint64]
+_KEYS_KEPT = 1 << 16
+_BITS = np.uint64(64)
+
+
+class _Inputs(NamedTuple):
+    """What times depend on besides nests and tile sizes.
+
+    Attributes:
+        subjects: of the table of vector work.
+        amounts: of the same.
+        contractions: see `pack_contraction`.
+        structures: [m], `structure_key` of each kernel.
+        starts: [m], keys of the kernels' noise.
+        machine: see `machine_numbers`.
+        deviations: of generated code: compute, transfers.
+    """
+
+    subjects: IntArray
+    amounts: FloatArray
+    contractions: Ragged
+    structures: HashArray
+    starts: HashArray
+    machine: FloatArray
+    deviations: tuple[float, float]
+
+
+def measure_batch(
+    device: Device, batch: KernelBatch, chosen: IntArray, extents: IntArray, fingerprints: Sequence[str]
+) -> Measurement:
+    """One tile size of each of m kernels of a batch.
+
+    Args:
+        device: that measures.
+        batch: the kernels, lowered.
+        chosen: which of them, [m]; none that is left out.
+        extents: of their loops, [m, most_loops].
+        fingerprints: of the m kernels.
+
+    Raises:
+        UnsupportedKernelError: if a kernel holds an operation that the machine cannot run.
+    """
+    target = device.target
+    table = vector_table(batch.everything)
+    table.complete(batch.everything)
+    inputs = _Inputs(
+        table.subjects,
+        table.amounts,
+        batch.source.of_contractions("matrix unit", pack_contraction),
+        structure_keys(batch, target.name)[chosen],
+        stream_words(device.seed, "device", target.name, ends=fingerprints),
+        machine_numbers(target),
+        (target.timing.codegen_compute_sd, target.timing.codegen_transfer_sd),
+    )
+    timed = np.empty((2, len(chosen)))
+    wrong = _run_each(batch.nests, chosen, extents, inputs, timed)
+    if wrong >= 0:
+        raise FloatingPointError(
+            f"{batch.everything.module.name}: the machine priced a kernel at {timed[0, wrong]} ns"
+        )
+    return measurement_of(timed)
+
+
+def structure_keys(batch: KernelBatch, chip: str) -> HashArray:
+    """`structure_key` of every kernel of a batch, [k]."""
+    kernels, body = batch.kernels, batch.everything.body
+    opcodes = np.array(opcodes_of(body), dtype=np.int64)
+    mixes = _operation_mixes(kernels.instructions_offsets, opcodes[kernels.instructions])
+    found, places, inverse = np.unique(mixes, return_index=True, return_inverse=True)
+    known: dict[tuple[str, int], int] = vars(body).setdefault("structure_keys", {})
+    if len(known) > _KEYS_KEPT:
+        known.clear()
+    keys = []
+    for one, place in zip(found.tolist(), places.tolist(), strict=True):
+        key = known.get((chip, one))
+        if key is None:
+            first, end = kernels.instructions_offsets[place : place + 2]
+            operations = tuple(opcodes[kernels.instructions[first:end]].tolist())
+            key = known[chip, one] = structure_key(operations, chip)
+        keys.append(key)
+    result: HashArray = np.array(keys, dtype=np.uint64)[inverse.reshape(-1)]
+    return result
+
+
+@compiled
+def _operation_mixes(offsets: IntArray, opcodes: IntArray) -> HashArray:
+    """Equal for kernels of equal `structure_key`, [k], and different for others but for chance."""
+    counts = np.zeros(opcodes.max() + 1, dtype=np.int64)
+    result = np.zeros(len(offsets) - 1, dtype=np.uint64)
+    for k in range(len(result)):
+        for i in range(offsets[k], offsets[k + 1]):
+            counts[opcodes[i]] += 1
+        for i in range(offsets[k], offsets[k + 1]):
+            opcode, bits = opcodes[i], 0
+            while counts[opcode] >> bits:
+                bits += 1
+            if bits:
+                result[k] += mix(np.uint64(opcode) * _BITS + np.uint64(bits))
+            counts[opcode] = 0
+    return result
+
+
+@compiled
+def _run_each(nests: Nests, chosen: IntArray, extents: IntArray, inputs: _Inputs, timed: FloatArray) -> int:
+    """Fills in [2, m] times of the fastest run and of all; the first kernel whose price is no time, or -1."""
+    machine = inputs.machine
+    limit = machine[FAILURE_FLOOR] * machine[SCRATCHPAD_BYTES]
+    columns, factors = np.empty((NUM_PARTS + 2, 1)), np.ones((2, NUM_STRUCTURES))
+    is_regular = inputs.deviations[0] == 0.0 and inputs.deviations[1] == 0.0
+    for i in range(len(chosen)):
+        ints, floats = nest_of(nests, chosen[i])
+        nest = unpacked(ints, floats)
+        one = np.empty((1, len(nest.loops)), dtype=np.int64)
+        for loop in range(len(nest.loops)):
+            one[0, loop] = extents[i, loop]
+        amounts = np.zeros((2, num_boxes_of(ints), inputs.amounts.shape[2]))
+        add_up(ints, floats, inputs.subjects, inputs.amounts, amounts)
+        structure = structure_of(nest, one[0])
+        factors[:, structure] = 1.0
+        if len(nest.loops) and not is_regular:
+            set_factors(factors, structure, inputs.structures[i], inputs.deviations)
+        contraction = row_of(inputs.contractions, nests.walks[chosen[i]])
+        price(Run(ints, floats, contraction, amounts, factors, machine), one, columns)
+        needed = np.zeros(1 if len(nest.loops) and floats[0] > limit else 0)
+        if len(needed):
+            needed[0] = row_bytes(nest, one[0], new_tile(nest))
+        wrong = run_priced(columns, floats, one, needed, inputs.starts[i], machine)
+        timed[0, i], timed[1, i] = columns[FASTEST, 0], columns[FASTEST + 1, 0]
+        if wrong >= 0:
+            return i
+    return -1

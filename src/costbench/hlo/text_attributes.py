@@ -1,0 +1,188 @@
+"""Attributes of an instruction in HLO text, put into its message: `dimensions={1,0}`, `window={size=3x3}`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from costbench.errors import HloError
+from costbench.hlo.proto import hlo_pb2
+
+Proto = hlo_pb2.HloInstructionProto
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+_LABELS = re.compile(r"([bf\d?]+)_([io\d?]+)->([bf\d?]+)")
+_SLICE = re.compile(r"\[(\d+):(\d+)(?::(-?\d+))?\]")
+_FFT_TYPES = ("FFT", "IFFT", "RFFT", "IRFFT")
+
+
+def set_attribute(proto: Proto, name: str, value: str) -> None:
+    """Put an attribute into an instruction; one that says nothing about cost is left out.
+
+    Raises:
+        HloError, ValueError: if the value is not written as XLA writes it.
+    """
+    setter = _SETTERS.get(name)
+    if setter is not None:
+        setter(proto, value)
+
+
+def split_list(text: str) -> list[str]:
+    """Parts between commas outside of brackets; none of an empty text.
+
+    >>> split_list("f32[2,3]{1,0} %a, %b")
+    ['f32[2,3]{1,0} %a', '%b']
+    """
+    depth, start, parts = 0, 0, []
+    for place, letter in enumerate(text):
+        depth += letter in _OPENING
+        depth -= letter in _CLOSING
+        if letter == "," and depth == 0:
+            parts.append(text[start:place].strip())
+            start = place + 1
+    parts.append(text[start:].strip())
+    return [] if parts == [""] else parts
+
+
+def _integers(value: str) -> list[int]:
+    return [int(part) for part in split_list(value.strip("{}"))]
+
+
+def _set_window(proto: Proto, value: str) -> None:
+    parts = dict(part.split("=", 1) for part in value.strip("{}").split())
+    sizes = parts.pop("size", "")
+    columns = {name: column.split("x") for name, column in parts.items()}
+    for axis, size in enumerate(sizes.split("x") if sizes else ()):
+        own = {name: column[axis] for name, column in columns.items()}
+        low, high = own.get("pad", "0_0").split("_")
+        proto.window.dimensions.add(
+            size=int(size),
+            stride=int(own.get("stride", 1)),
+            padding_low=int(low),
+            padding_high=int(high),
+            window_dilation=int(own.get("rhs_dilate", 1)),
+            base_dilation=int(own.get("lhs_dilate", 1)),
+            window_reversal=own.get("rhs_reversal", "0") == "1",
+        )
+
+
+def _set_labels(proto: Proto, value: str) -> None:
+    match = _LABELS.fullmatch(value)
+    if match is None:
+        raise HloError("no dimension labels", expected="e.g. b01f_01io->b01f")
+    source, kernel, output = match.groups()
+    spatial = sorted((label for label in source if label.isdigit()), key=int)
+    numbers = proto.convolution_dimension_numbers
+    numbers.input_batch_dimension, numbers.input_feature_dimension = source.index("b"), source.index("f")
+    numbers.kernel_input_feature_dimension = kernel.index("i")
+    numbers.kernel_output_feature_dimension = kernel.index("o")
+    numbers.output_batch_dimension, numbers.output_feature_dimension = output.index("b"), output.index("f")
+    numbers.input_spatial_dimensions.extend(source.index(label) for label in spatial)
+    numbers.kernel_spatial_dimensions.extend(kernel.index(label) for label in spatial)
+    numbers.output_spatial_dimensions.extend(output.index(label) for label in spatial)
+
+
+def _set_slices(proto: Proto, value: str) -> None:
+    for part in split_list(value.strip("{}")):
+        match = _SLICE.fullmatch(part)
+        if match is None:
+            raise HloError("no slice", expected="e.g. {[0:8], [4:12:2]}")
+        proto.slice_dimensions.add(start=int(match[1]), limit=int(match[2]), stride=int(match[3] or 1))
+
+
+def _set_padding(proto: Proto, value: str) -> None:
+    for part in value.split("x"):
+        low, high, *interior = map(int, part.split("_"))
+        proto.padding_config.dimensions.add(
+            edge_padding_low=low, edge_padding_high=high, interior_padding=interior[0] if interior else 0
+        )
+
+
+def _set_fft_type(proto: Proto, value: str) -> None:
+    proto.fft_type = _FFT_TYPES.index(value)
+
+
+def _set_backend_config(proto: Proto, value: str) -> None:
+    proto.backend_config = (json.loads(value) if value.startswith('"') else value).encode()
+
+
+def _set_index_vector(proto: Proto, value: str) -> None:
+    which = proto.gather_dimension_numbers if proto.opcode == "gather" else proto.scatter_dimension_numbers
+    which.index_vector_dim = int(value)
+
+
+def _set_target(proto: Proto, value: str) -> None:
+    proto.custom_call_target = json.loads(value)
+
+
+def _set_kind(proto: Proto, value: str) -> None:
+    proto.fusion_kind = value
+
+
+def _set_direction(proto: Proto, value: str) -> None:
+    proto.comparison_direction = value
+
+
+def _list(field: str, inside: str = "") -> Callable[[Proto, str], None]:
+    def put(proto: Proto, value: str) -> None:
+        getattr(getattr(proto, inside) if inside else proto, field).extend(_integers(value))
+
+    return put
+
+
+def _number(field: str) -> Callable[[Proto, str], None]:
+    def put(proto: Proto, value: str) -> None:
+        setattr(proto, field, int(value))
+
+    return put
+
+
+def _flag(field: str) -> Callable[[Proto, str], None]:
+    def put(proto: Proto, value: str) -> None:
+        setattr(proto, field, value == "true")
+
+    return put
+
+
+def _set_iota(proto: Proto, value: str) -> None:
+    proto.dimensions.append(int(value))
+
+
+_DOT, _GATHER, _SCATTER = "dot_dimension_numbers", "gather_dimension_numbers", "scatter_dimension_numbers"
+_SETTERS: Mapping[str, Callable[[Proto, str], None]] = {
+    "backend_config": _set_backend_config,
+    "batch_group_count": _number("batch_group_count"),
+    "collapsed_slice_dims": _list("collapsed_slice_dims", _GATHER),
+    "custom_call_target": _set_target,
+    "dim_labels": _set_labels,
+    "dimensions": _list("dimensions"),
+    "direction": _set_direction,
+    "dynamic_slice_sizes": _list("dynamic_slice_sizes"),
+    "exponent_bits": _number("exponent_bits"),
+    "feature_group_count": _number("feature_group_count"),
+    "fft_length": _list("fft_length"),
+    "fft_type": _set_fft_type,
+    "index": _number("tuple_index"),
+    "index_vector_dim": _set_index_vector,
+    "input_batching_dims": _list("input_batching_dims", _SCATTER),
+    "inserted_window_dims": _list("inserted_window_dims", _SCATTER),
+    "iota_dimension": _set_iota,
+    "is_stable": _flag("is_stable"),
+    "kind": _set_kind,
+    "lhs_batch_dims": _list("lhs_batch_dimensions", _DOT),
+    "lhs_contracting_dims": _list("lhs_contracting_dimensions", _DOT),
+    "mantissa_bits": _number("mantissa_bits"),
+    "offset_dims": _list("offset_dims", _GATHER),
+    "operand_batching_dims": _list("operand_batching_dims", _GATHER),
+    "padding": _set_padding,
+    "rhs_batch_dims": _list("rhs_batch_dimensions", _DOT),
+    "rhs_contracting_dims": _list("rhs_contracting_dimensions", _DOT),
+    "scatter_dims_to_operand_dims": _list("scatter_dims_to_operand_dims", _SCATTER),
+    "scatter_indices_batching_dims": _list("scatter_indices_batching_dims", _SCATTER),
+    "slice": _set_slices,
+    "slice_sizes": _list("gather_slice_sizes"),
+    "start_index_map": _list("start_index_map", _GATHER),
+    "start_indices_batching_dims": _list("start_indices_batching_dims", _GATHER),
+    "update_window_dims": _list("update_window_dims", _SCATTER),
+    "window": _set_window,
+}

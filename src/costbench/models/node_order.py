@@ -1,0 +1,77 @@
+"""The order of nodes in a batch, and which of a node's neighbours it hears."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import DataError
+from costbench.features.packed_kernels import PackedKernels
+
+IntArray = npt.NDArray[np.int64]
+
+
+def in_topological_order(kernels: PackedKernels) -> PackedKernels:
+    """The same kernels, each with its nodes in the order of `topological_order`.
+
+    Raises:
+        DataError: if edges form a cycle.
+    """
+    producers, consumers = kernels.edges
+    backwards = producers >= consumers
+    if not backwards.any():
+        return kernels
+    ends = np.cumsum(kernels.node_counts)
+    order = np.arange(len(kernels.opcodes))
+    for kernel in np.unique(np.searchsorted(ends, consumers[backwards], side="right")):
+        first, last = int(ends[kernel] - kernels.node_counts[kernel]), int(ends[kernel])
+        own = (consumers >= first) & (consumers < last)
+        order[first:last] = first + topological_order(kernels.edges[:, own] - first, last - first)
+    return replace(
+        kernels,
+        opcodes=kernels.opcodes[order],
+        node_features=kernels.node_features[order],
+        edges=np.argsort(order)[kernels.edges],
+    )
+
+
+def topological_order(edges: IntArray, num_nodes: int) -> IntArray:
+    """Nodes, each after its producers and, among those that may come next, the first one first. int64 [n].
+
+    Nodes that are stored in such an order keep it.
+
+    Args:
+        edges: int64 [2, m], producer above consumer.
+        num_nodes: n.
+
+    Raises:
+        DataError: if edges form a cycle.
+    """
+    producers, consumers = edges
+    waits_for = np.bincount(consumers, minlength=num_nodes)
+    ready = np.flatnonzero(waits_for == 0).tolist()
+    readers: list[list[int]] = [[] for _ in range(num_nodes)]
+    for producer, consumer in zip(producers.tolist(), consumers.tolist(), strict=True):
+        readers[producer].append(consumer)
+    order: list[int] = []
+    while ready:
+        node = heapq.heappop(ready)
+        order.append(node)
+        for consumer in readers[node]:
+            waits_for[consumer] -= 1
+            if not waits_for[consumer]:
+                heapq.heappush(ready, consumer)
+    if len(order) < num_nodes:
+        raise DataError("edges form a cycle", field="edges", expected="an order of nodes from producers on")
+    return np.array(order, np.int64)
+
+
+def first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
+    """Pairs (node, neighbour) in order, at most `limit` of each node: those that come first. int64 [2, m]."""
+    span = int(neighbor.max(initial=0)) + 1
+    pairs = np.stack(np.divmod(np.sort(node * span + neighbor), span))
+    place = np.arange(pairs.shape[1]) - np.searchsorted(pairs[0], pairs[0])
+    return pairs[:, place < limit]
