@@ -22,7 +22,7 @@ _NS_PER_MS, _NS_PER_US = 1e6, 1e3
 
 
 def tune(  # noqa: PLR0913 (a command has its options)
-    file: Annotated[Path, typer.Argument(help="An HLO module: .hlo.pb, .pb or .hlo.pb.zst.")],
+    file: Annotated[Path, typer.Argument(help="An HLO module: .hlo.pb, .pb, .hlo.pb.zst, or HLO text.")],
     task: Annotated[str, typer.Option(help="`tile`: tile sizes of every kernel; `fusion`.")] = "tile",
     model: Annotated[
         str, typer.Option(help="Folder of a trained model, `analytical`, or `none`: hardware alone.")
@@ -80,7 +80,7 @@ def _tuned(session: Session) -> Tuned:
 
 def _stem(file: Path) -> str:
     name = file.name
-    for suffix in (".zst", ".pb", ".hlo"):
+    for suffix in (".zst", ".pb", ".txt", ".hlo"):
         name = name.removesuffix(suffix)
     return name
 

@@ -7,7 +7,7 @@ import pytest
 from costbench.compiler.fusion_space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, HloError
-from costbench.experiments.tune_model import tuned, unfused
+from costbench.experiments.tune_model import program_in, tuned, unfused
 from costbench.experiments.tune_program import Session, Task, TuneOptions
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
@@ -31,6 +31,19 @@ def test_models_that_are_not_there(tmp_path: Path, task: Task) -> None:
     options = TuneOptions(small_file(tmp_path), task, model=str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match="nowhere"):
         tuned(session(tmp_path, options), "small")
+
+
+def test_text_is_a_program_too(tmp_path: Path) -> None:
+    path = tmp_path / "step.hlo.txt"
+    path.write_text(
+        "HloModule step\n\nENTRY main {\n"
+        "  x = f32[512,1024]{1,0} parameter(0)\n"
+        "  ROOT y = f32[512,1024]{1,0} tanh(x)\n}\n"
+    )
+    opcodes = [inst.opcode.xla_name for inst in program_in(path).entry_computation.instructions]
+    assert opcodes == ["parameter", "tanh"]
+    found = tuned(session(tmp_path, TuneOptions(path, "tile")), "step")
+    assert found.num_measured == 10
 
 
 def test_files_that_are_no_program(tmp_path: Path) -> None:

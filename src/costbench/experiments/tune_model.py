@@ -13,6 +13,7 @@ from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
+from costbench.hlo.text_reader import looks_like_text, module_from_text
 from costbench.models.analytical import AnalyticalModel
 from costbench.models.cost_model import CostModel
 
@@ -25,13 +26,26 @@ def tuned(session: Session, name: str) -> Tuned:
         UnsupportedKernelError: for a kernel that cannot be priced.
         DataError: for a model that cannot be read or is of the other task.
     """
-    program = PreparedProgram(unfused(read_module(session.options.file)), name)
+    program = PreparedProgram(unfused(program_in(session.options.file)), name)
     model, architecture = session.options.model, session.target.architecture
     analytical = AnalyticalModel(architecture)
     if session.options.task == "tile":
         return tune_tiles(program, session, _tile_model(model, analytical))
     tiled = TiledKernels(program.lowering, architecture, analytical)
     return tune_fusion(program, session, tiled, _fusion_model(model, tiled))
+
+
+def program_in(path: Path) -> HloModule:
+    """The program in a file: a binary message, plain or compressed, or HLO text.
+
+    Raises:
+        HloError: if it is missing or no HLO module.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    return module_from_text(text, where=str(path)) if looks_like_text(text) else read_module(path)
 
 
 def unfused(module: HloModule) -> HloModule:
