@@ -13,7 +13,7 @@ from costbench.experiments.grid_tracking import cell_tracking, nest_cells, track
 from costbench.experiments.run_record import OFF, client_of
 from costbench.experiments.tracking import FOLDER, KEY, KIND, PARENT, Provenance, tracked_run
 from costbench.experiments.training_run import CellResult, CellTask, Tracking
-from costbench.training.fit import TrainSpec
+from costbench.training.spec import TrainSpec
 from tests.experiments.finished_cells import PROVENANCE, finish_cell, result_of
 
 # MLflow's own use of SQLAlchemy.

@@ -11,7 +11,7 @@ from costbench.errors import ParamsError
 from costbench.experiments.sweep_best import BestTrial, best_path, read_best, with_values, write_best
 from costbench.models.net_spec import NetSpec
 from costbench.params import merged, parse
-from costbench.training.fit import TrainSpec
+from costbench.training.spec import TrainSpec
 
 BEST = BestTrial(
     task="tile",

@@ -18,7 +18,7 @@ from costbench.experiments.sweep_space import Range, Space, resolve
 from costbench.models.encoders import ENCODERS
 from costbench.models.reductions import REDUCTIONS
 from costbench.params import parse
-from costbench.training.fit import TrainSpec
+from costbench.training.spec import TrainSpec
 
 
 def space_of(ranges: dict[str, Any]) -> Space:

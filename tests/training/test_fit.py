@@ -20,8 +20,8 @@ from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoin
 from costbench.models.graph_batch import KernelSamples
 from costbench.models.net_spec import NetSpec
 from costbench.training.batch_sampler import BatchSpec
-from costbench.training.fit import RESUME_FILE, FitResult, TrainSpec, fit
-from costbench.training.lightning_module import OptimizerSpec
+from costbench.training.fit import RESUME_FILE, FitResult, fit
+from costbench.training.spec import OptimizerSpec, TrainSpec
 from tests.training.kernel_list import KernelList, small_kernels
 
 TRAIN, VALIDATION = small_kernels(0, num_kernels=12), small_kernels(1, num_kernels=6)

@@ -22,8 +22,9 @@ from costbench.models.graph_batch import FeatureScaling, packed_samples
 from costbench.models.net_spec import NetSpec
 from costbench.target import load_target
 from costbench.training.batch_sampler import BatchSpec
-from costbench.training.fit import FitResult, TrainSpec, fit
+from costbench.training.fit import FitResult, fit
 from costbench.training.kernel_source import KernelSource
+from costbench.training.spec import TrainSpec
 
 PROGRAMS = ("wavernn_3_b1_infer_bf16", "rnn_char_b64_infer_f32")
 TARGET = load_target("tpu_v3")

@@ -8,8 +8,9 @@ from torch import nn
 
 from costbench.errors import ParamsError
 from costbench.params import parse
-from costbench.training.lightning_module import CostModelModule, OptimizerSpec
+from costbench.training.lightning_module import CostModelModule
 from costbench.training.losses import LOSSES
+from costbench.training.spec import OptimizerSpec
 
 
 def test_exponential_rate_falls_once_an_epoch() -> None:

@@ -19,7 +19,7 @@ from costbench.errors import ParamsError
 from costbench.experiments.spec import MAIN, SECTION, Cell
 from costbench.experiments.sweep_best import best_path, read_best
 from costbench.params import load_yaml, merged, parse
-from costbench.training.fit import TrainSpec
+from costbench.training.spec import TrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _SHARE = "share"

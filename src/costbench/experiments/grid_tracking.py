@@ -24,7 +24,7 @@ from costbench.experiments.tracking import (
     work_of,
 )
 from costbench.experiments.training_run import CellResult, CellTask, Tracking, track_finished
-from costbench.training.fit import monitored
+from costbench.training.spec import monitored
 
 
 @contextmanager

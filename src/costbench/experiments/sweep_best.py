@@ -18,7 +18,7 @@ import yaml
 from costbench.artifacts import write_text
 from costbench.errors import ParamsError
 from costbench.params import load_yaml, merged, parse
-from costbench.training.fit import TrainSpec
+from costbench.training.spec import TrainSpec
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """Of one hyper-parameter."""

@@ -19,7 +19,7 @@ from costbench.errors import ParamsError
 from costbench.experiments.sweep_best import Value, with_values
 from costbench.models.encoders import ENCODERS
 from costbench.models.reductions import REDUCTIONS
-from costbench.training.fit import TrainSpec
+from costbench.training.spec import TrainSpec
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial

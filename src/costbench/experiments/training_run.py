@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -28,8 +29,11 @@ from costbench.experiments.spec import Cell
 from costbench.experiments.tracking import FOLDER, KEY, Provenance, tracked_run
 from costbench.features.feature_shards import feature_path
 from costbench.params import digest, parse
-from costbench.training.fit import FitResult, TrainSpec, fit
 from costbench.training.kernel_source import KernelSource
+from costbench.training.spec import TrainSpec
+
+if TYPE_CHECKING:
+    from costbench.training.fit import FitResult
 
 _log = logging.getLogger(__name__)
 DONE = "done.json"
@@ -180,6 +184,8 @@ def train_cell(
     sources = open_sources(task) if sources is None else sources
     spec = replace(task.spec, seed=task.cell.seed)
     history = History(task.folder / HISTORY, spec.batch.per_epoch)
+    from costbench.training.fit import fit  # loads Lightning: seconds that only a training needs
+
     with _tracked(task, spec, key) as run:
         run.log_history(history.rows)  # of an earlier try that was killed
         logger = _Report(task.tracking.run_name, history, run, on_epoch)

@@ -6,8 +6,6 @@ process; worker processes are for sources that are slow to read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytorch_lightning as pl
 import torch
@@ -23,23 +21,7 @@ from costbench.training.batch_sampler import (
     SampleSource,
     choose_configs,
 )
-
-
-@dataclass(frozen=True)
-class ValidationSpec:
-    """What validation reads: enough for a steady metric, little enough to run every epoch.
-
-    Attributes:
-        kernels: at most so many kernels, drawn once.
-        configs: at most so many decisions of each, drawn once.
-    """
-
-    kernels: int = 512
-    configs: int = 128
-
-    def __post_init__(self) -> None:
-        if self.kernels < 1 or self.configs < 1:
-            raise ValueError(f"{self.kernels} kernels of {self.configs} decisions, must be 1 of 1 or more")
+from costbench.training.spec import ValidationSpec
 
 
 class PlannedBatches(Dataset[GraphBatch]):

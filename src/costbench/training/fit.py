@@ -7,9 +7,9 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -19,15 +19,12 @@ from pytorch_lightning.callbacks import TQDMProgressBar
 from costbench import params
 from costbench.artifacts import digest_bytes, remove_stale_temporaries
 from costbench.errors import DataError, choose
-from costbench.features.normalizer import Transform
-from costbench.features.schema import NODE_FEATURES, STATIC_FEATURES, TILE_FEATURES
 from costbench.models.checkpoint import save_checkpoint
-from costbench.models.execution import Execution, applied
+from costbench.models.execution import applied
 from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostNet
-from costbench.models.net_spec import NetSpec
 from costbench.rng import stream_key
-from costbench.training.batch_sampler import BatchSampler, BatchSpec, SampleSource
+from costbench.training.batch_sampler import BatchSampler, SampleSource
 from costbench.training.callbacks import (
     BestModel,
     EpochReport,
@@ -37,68 +34,19 @@ from costbench.training.callbacks import (
     ResumePoint,
     resumable,
 )
-from costbench.training.data_module import KernelDataModule, ValidationSpec, validation_plans
-from costbench.training.lightning_module import CostModelModule, OptimizerSpec
+from costbench.training.data_module import KernelDataModule, validation_plans
+from costbench.training.lightning_module import CostModelModule
 from costbench.training.losses import LOSSES
-from costbench.training.validation import VALIDATION_APE, VALIDATION_MAPE, VALIDATION_TAU
+from costbench.training.spec import TrainSpec, monitored
 
-_FEATURES = (*NODE_FEATURES, *TILE_FEATURES, *STATIC_FEATURES)
 RESUME_FILE = "resume.ckpt"
 _LEVEL_KERNELS = 1000
-_MONITORS = {"tau": VALIDATION_TAU, "ape": VALIDATION_APE, "mape": VALIDATION_MAPE}
 _NOTES = (
     ".*does not have many workers.*",
     ".*GPU available but not used.*",
     # Lightning 2.6 calls what torch 2.13 deprecates.
     ".*isinstance.treespec, LeafSpec.*",
 )
-
-
-@dataclass(frozen=True)
-class TrainSpec:
-    """Everything that a training run depends on, beside its data.
-
-    Attributes:
-        seed: of initial weights, batches, validation sample and dropout.
-        net: the network.
-        loss: key of `losses.LOSSES`.
-        batch: how training batches are drawn.
-        validation: what is validated on after every epoch.
-        optimizer: Adam, its learning rate and clipping.
-        epochs: at most so many.
-        patience: stop after so many epochs without a better validation metric.
-        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs `mse` or `huber`).
-        transform: of features before scaling.
-        drop_features: endings of names; features that are called so are kept from the network.
-        precision: `fp32`, or `bf16` for mixed precision.
-        accelerator: `cpu`, `gpu` or `auto`.
-        execution: threads and matrix library on a CPU.
-    """
-
-    seed: int = 0
-    net: NetSpec = field(default_factory=NetSpec)
-    loss: Literal["hinge", "logistic", "mse", "huber"] = "hinge"
-    batch: BatchSpec = field(default_factory=BatchSpec)
-    validation: ValidationSpec = field(default_factory=ValidationSpec)
-    optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
-    epochs: int = 20
-    patience: int = 8
-    monitor: Literal["tau", "ape", "mape"] = "tau"
-    transform: Transform = "log1p"
-    drop_features: tuple[str, ...] = ()
-    precision: Literal["fp32", "bf16"] = "fp32"
-    accelerator: Literal["cpu", "gpu", "auto"] = "cpu"
-    execution: Execution = field(default_factory=Execution)
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
-        if self.monitor == "mape" and LOSSES[self.loss].predicts != "log_runtime_ns":
-            raise ValueError(f"monitor is mape, which needs absolute runtimes; loss {self.loss} ranks")
-        for ending in self.drop_features:
-            if not any(feature.name.endswith(ending) for feature in _FEATURES):
-                raise ValueError(f"drop_features: no feature's name ends with {ending!r}")
 
 
 @dataclass(frozen=True)
@@ -120,11 +68,6 @@ class FitResult:
     steps: int
     seconds: float
     execution: str
-
-
-def monitored(monitor: Literal["tau", "ape", "mape"]) -> tuple[str, bool]:
-    """Name of a monitored metric among those of an epoch, and whether larger is better."""
-    return _MONITORS[monitor], monitor == "tau"
 
 
 def fit(

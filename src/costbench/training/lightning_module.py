@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -16,56 +14,10 @@ from costbench.errors import DivergedError
 from costbench.models.graph_batch import GraphBatch
 from costbench.rng import stream_key
 from costbench.training.losses import Loss
+from costbench.training.spec import OptimizerSpec
 from costbench.training.validation import ValidationScores
 
 TRAINING_LOSS = "training/loss"
-
-
-@dataclass(frozen=True)
-class OptimizerSpec:
-    """Adam and its learning rate.
-
-    Attributes:
-        learning_rate: at the start.
-        schedule: `exponential` multiplies by `decay` after every epoch (lpm2021, table 6); `cosine` falls
-            from `learning_rate` to `decay` times that over the whole training.
-        decay: see `schedule`.
-        gradient_clip_norm: largest norm of a step's gradient; null for none.
-        averaging: share of the weights' running average that a step keeps, the rest being the new weights;
-            the average is what is validated and kept. With 0 it is the weights themselves.
-        weight_decay: every step also shrinks the weights by learning rate times this (AdamW).
-    """
-
-    learning_rate: float = 1e-3
-    schedule: Literal["exponential", "cosine"] = "cosine"
-    decay: float = 0.02
-    gradient_clip_norm: float | None = 1.0
-    averaging: float = 0.0
-    weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.learning_rate <= 0.0:
-            raise ValueError(f"learning_rate is {self.learning_rate}, must be above zero")
-        if not 0.0 < self.decay <= 1.0:
-            raise ValueError(f"decay is {self.decay}, must be in (0, 1]")
-        if not 0.0 <= self.averaging < 1.0:
-            raise ValueError(f"averaging is {self.averaging}, must be in [0, 1)")
-        if self.weight_decay < 0.0:
-            raise ValueError(f"weight_decay is {self.weight_decay}, must not be negative")
-        if self.gradient_clip_norm is not None and self.gradient_clip_norm <= 0.0:
-            raise ValueError(f"gradient_clip_norm is {self.gradient_clip_norm}, must be above zero or null")
-
-    def rate(self, step: int, steps_per_epoch: int, epochs: int) -> float:
-        """Learning rate of a step, a function of its number alone, so that resuming needs no state."""
-        if self.schedule == "exponential":
-            return float(self.learning_rate * self.decay ** (step // steps_per_epoch))
-        progress = min(1.0, step / (steps_per_epoch * epochs))
-        factor = self.decay + (1.0 - self.decay) * 0.5 * (1.0 + math.cos(math.pi * progress))
-        return self.learning_rate * factor
-
-    def kept_of_average(self, step: int) -> float:
-        """Share of the average that step 0, 1, ... keeps: less at first, to forget the start."""
-        return min(self.averaging, (1.0 + step) / (10.0 + step))
 
 
 class CostModelModule(pl.LightningModule):

@@ -10,7 +10,7 @@ from costbench.experiments.experiment import Experiment, Grid, Variant
 from costbench.experiments.program_evaluation import Checkpoint
 from costbench.experiments.stages.evaluate import _checkpoints, _seen
 from costbench.features.feature_shards import feature_path
-from costbench.training.fit import TrainSpec
+from costbench.training.spec import TrainSpec
 from tests.datasets.tile_columns import metadata, tile_columns
 
 

@@ -34,7 +34,7 @@ from costbench.experiments.tracking import Provenance, prepare, tracking_uri
 from costbench.experiments.training_run import CellTask, Tracking
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import load_yaml, merged, parse
-from costbench.training.fit import TrainSpec, monitored
+from costbench.training.spec import TrainSpec, monitored
 from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)

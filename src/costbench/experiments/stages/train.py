@@ -29,7 +29,7 @@ from costbench.experiments.training_run import CellResult, CellTask, Tracking, t
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
 from costbench.params import load_section
-from costbench.training.fit import TrainSpec
+from costbench.training.spec import TrainSpec
 from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)

@@ -1,0 +1,134 @@
+"""All that a training run depends on beside its data, as plain values. Lightning is loaded by what trains."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from costbench.features.normalizer import Transform
+from costbench.features.schema import NODE_FEATURES, STATIC_FEATURES, TILE_FEATURES
+from costbench.models.execution import Execution
+from costbench.models.net_spec import NetSpec
+from costbench.training.batch_sampler import BatchSpec
+from costbench.training.losses import LOSSES
+from costbench.training.validation import VALIDATION_APE, VALIDATION_MAPE, VALIDATION_TAU
+
+_FEATURES = (*NODE_FEATURES, *TILE_FEATURES, *STATIC_FEATURES)
+_MONITORS = {"tau": VALIDATION_TAU, "ape": VALIDATION_APE, "mape": VALIDATION_MAPE}
+
+
+@dataclass(frozen=True)
+class ValidationSpec:
+    """What validation reads: enough for a steady metric, little enough to run every epoch.
+
+    Attributes:
+        kernels: at most so many kernels, drawn once.
+        configs: at most so many decisions of each, drawn once.
+    """
+
+    kernels: int = 512
+    configs: int = 128
+
+    def __post_init__(self) -> None:
+        if self.kernels < 1 or self.configs < 1:
+            raise ValueError(f"{self.kernels} kernels of {self.configs} decisions, must be 1 of 1 or more")
+
+
+@dataclass(frozen=True)
+class OptimizerSpec:
+    """Adam and its learning rate.
+
+    Attributes:
+        learning_rate: at the start.
+        schedule: `exponential` multiplies by `decay` after every epoch (lpm2021, table 6); `cosine` falls
+            from `learning_rate` to `decay` times that over the whole training.
+        decay: see `schedule`.
+        gradient_clip_norm: largest norm of a step's gradient; null for none.
+        averaging: share of the weights' running average that a step keeps, the rest being the new weights;
+            the average is what is validated and kept. With 0 it is the weights themselves.
+        weight_decay: every step also shrinks the weights by learning rate times this (AdamW).
+    """
+
+    learning_rate: float = 1e-3
+    schedule: Literal["exponential", "cosine"] = "cosine"
+    decay: float = 0.02
+    gradient_clip_norm: float | None = 1.0
+    averaging: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.learning_rate <= 0.0:
+            raise ValueError(f"learning_rate is {self.learning_rate}, must be above zero")
+        if not 0.0 < self.decay <= 1.0:
+            raise ValueError(f"decay is {self.decay}, must be in (0, 1]")
+        if not 0.0 <= self.averaging < 1.0:
+            raise ValueError(f"averaging is {self.averaging}, must be in [0, 1)")
+        if self.weight_decay < 0.0:
+            raise ValueError(f"weight_decay is {self.weight_decay}, must not be negative")
+        if self.gradient_clip_norm is not None and self.gradient_clip_norm <= 0.0:
+            raise ValueError(f"gradient_clip_norm is {self.gradient_clip_norm}, must be above zero or null")
+
+    def rate(self, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Learning rate of a step, a function of its number alone, so that resuming needs no state."""
+        if self.schedule == "exponential":
+            return float(self.learning_rate * self.decay ** (step // steps_per_epoch))
+        progress = min(1.0, step / (steps_per_epoch * epochs))
+        factor = self.decay + (1.0 - self.decay) * 0.5 * (1.0 + math.cos(math.pi * progress))
+        return self.learning_rate * factor
+
+    def kept_of_average(self, step: int) -> float:
+        """Share of the average that step 0, 1, ... keeps: less at first, to forget the start."""
+        return min(self.averaging, (1.0 + step) / (10.0 + step))
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """Everything that a training run depends on, beside its data.
+
+    Attributes:
+        seed: of initial weights, batches, validation sample and dropout.
+        net: the network.
+        loss: key of `losses.LOSSES`.
+        batch: how training batches are drawn.
+        validation: what is validated on after every epoch.
+        optimizer: Adam, its learning rate and clipping.
+        epochs: at most so many.
+        patience: stop after so many epochs without a better validation metric.
+        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs `mse` or `huber`).
+        transform: of features before scaling.
+        drop_features: endings of names; features that are called so are kept from the network.
+        precision: `fp32`, or `bf16` for mixed precision.
+        accelerator: `cpu`, `gpu` or `auto`.
+        execution: threads and matrix library on a CPU.
+    """
+
+    seed: int = 0
+    net: NetSpec = field(default_factory=NetSpec)
+    loss: Literal["hinge", "logistic", "mse", "huber"] = "hinge"
+    batch: BatchSpec = field(default_factory=BatchSpec)
+    validation: ValidationSpec = field(default_factory=ValidationSpec)
+    optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
+    epochs: int = 20
+    patience: int = 8
+    monitor: Literal["tau", "ape", "mape"] = "tau"
+    transform: Transform = "log1p"
+    drop_features: tuple[str, ...] = ()
+    precision: Literal["fp32", "bf16"] = "fp32"
+    accelerator: Literal["cpu", "gpu", "auto"] = "cpu"
+    execution: Execution = field(default_factory=Execution)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+        if self.monitor == "mape" and LOSSES[self.loss].predicts != "log_runtime_ns":
+            raise ValueError(f"monitor is mape, which needs absolute runtimes; loss {self.loss} ranks")
+        for ending in self.drop_features:
+            if not any(feature.name.endswith(ending) for feature in _FEATURES):
+                raise ValueError(f"drop_features: no feature's name ends with {ending!r}")
+
+
+def monitored(monitor: Literal["tau", "ape", "mape"]) -> tuple[str, bool]:
+    """Name of a monitored metric among those of an epoch, and whether larger is better."""
+    return _MONITORS[monitor], monitor == "tau"

@@ -1,0 +1,50 @@
+"""Settings of a training run refuse what cannot be, and load nothing that only training needs."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from costbench.training.spec import OptimizerSpec, TrainSpec, ValidationSpec, monitored
+
+
+def test_settings_load_no_lightning() -> None:
+    """Evaluation and the command line read settings, and should not wait seconds for what they do not use."""
+    code = "import sys, costbench.training.spec; print('pytorch_lightning' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_only_tau_is_better_when_larger() -> None:
+    assert monitored("tau") == ("validation/tau", True)
+    assert monitored("ape") == ("validation/ape", False)
+    assert monitored("mape") == ("validation/mape", False)
+
+
+def test_mape_needs_a_loss_of_absolute_runtimes() -> None:
+    assert TrainSpec(loss="mse", monitor="mape").monitor == "mape"
+    with pytest.raises(ValueError, match="monitor is mape, which needs absolute runtimes; loss hinge ranks"):
+        TrainSpec(loss="hinge", monitor="mape")
+
+
+@pytest.mark.parametrize(("kernels", "configs"), [(0, 1), (1, 0)])
+def test_validation_reads_something(kernels: int, configs: int) -> None:
+    with pytest.raises(ValueError, match="must be 1 of 1 or more"):
+        ValidationSpec(kernels=kernels, configs=configs)
+
+
+def test_cosine_falls_to_a_share_of_the_rate() -> None:
+    """Half-way it is the mean of both ends: (1 + 0.02) / 2 of 0.001."""
+    spec = OptimizerSpec(learning_rate=1e-3, schedule="cosine", decay=0.02)
+    assert spec.rate(0, 10, 4) == pytest.approx(1e-3)
+    assert spec.rate(20, 10, 4) == pytest.approx(0.51e-3)
+    assert spec.rate(40, 10, 4) == pytest.approx(2e-5)
+    assert math.isclose(spec.rate(50, 10, 4), 2e-5)
+
+
+def test_exponential_falls_after_every_epoch() -> None:
+    spec = OptimizerSpec(learning_rate=1e-3, schedule="exponential", decay=0.5)
+    assert [spec.rate(step, 10, 4) for step in (0, 9, 10, 25)] == pytest.approx([1e-3, 1e-3, 5e-4, 2.5e-4])
