@@ -8,7 +8,7 @@ import pytest
 from benchmarks.synthetic_kernels import kernel_graph, kernel_samples
 from costbench.errors import DataError
 from costbench.models.graph_batch import packed_samples
-from costbench.models.node_order import first_neighbors, in_topological_order, topological_order
+from costbench.models.node_order import first_neighbors, in_topological_order, topological_order, with_padding
 
 
 def chain(*places: int) -> np.ndarray:
@@ -56,3 +56,13 @@ def test_first_neighbors_are_cut_in_order() -> None:
     assert first_neighbors(node, neighbor, 9).tolist() == [[0, 0, 2, 2, 2], [0, 3, 1, 4, 5]]
     assert first_neighbors(node, neighbor, 2).tolist() == [[0, 0, 2, 2], [0, 3, 1, 4]]
     assert first_neighbors(node[:0], neighbor[:0], 2).shape == (2, 0)
+
+
+def test_padding_is_a_kernel_of_nodes_alone() -> None:
+    kernels = packed_samples([kernel_samples(0, 4, 2)])
+    found = with_padding(kernels, 7)
+    assert found.node_counts.tolist() == [4, 3]
+    assert found.config_counts.tolist() == [2, 0]
+    assert found.node_features.shape[0] == len(found.opcodes) == 7
+    assert found.edges is kernels.edges
+    assert with_padding(kernels, 4) is kernels
