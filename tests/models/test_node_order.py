@@ -13,6 +13,7 @@ from costbench.models.node_order import (
     first_neighbors,
     in_topological_order,
     topological_order,
+    with_padding,
 )
 
 
@@ -74,3 +75,13 @@ def test_drawn_neighbors_are_others_and_the_same_wherever_the_kernel_lies() -> N
     moved = drawn_neighbors(node + 7, neighbor + 7, 10)
     assert (moved - 7).tolist() == kept.tolist()
     assert drawn_neighbors(node, neighbor, 30).shape == first_neighbors(node, neighbor, 30).shape
+
+
+def test_padding_is_a_kernel_of_nodes_alone() -> None:
+    kernels = packed_samples([kernel_samples(0, 4, 2)])
+    found = with_padding(kernels, 7)
+    assert found.node_counts.tolist() == [4, 3]
+    assert found.config_counts.tolist() == [2, 0]
+    assert found.node_features.shape[0] == len(found.opcodes) == 7
+    assert found.edges is kernels.edges
+    assert with_padding(kernels, 4) is kernels

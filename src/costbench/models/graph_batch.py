@@ -25,7 +25,7 @@ from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, pa
 from costbench.models.edges import Edges, even_size
 from costbench.models.execution import LARGE_BATCH_ROWS
 from costbench.models.net_spec import InputSizes
-from costbench.models.node_order import NEIGHBORS, in_topological_order
+from costbench.models.node_order import NEIGHBORS, in_topological_order, with_padding
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -235,7 +235,7 @@ class Collator:
         most = int(kernels.config_counts.max())
         even = even and most * len(kernels.opcodes) >= LARGE_BATCH_ROWS
         if even:
-            kernels = _with_padding(kernels, even_size(len(kernels.opcodes)))
+            kernels = with_padding(kernels, even_size(len(kernels.opcodes)))
         producers, consumers = kernels.edges
         counts = kernels.config_counts
         mask = np.arange(even_size(most) if even else most) < counts[:, None]
@@ -259,23 +259,6 @@ class Collator:
             if estimates is None
             else _tensor(np.log(_spread(_positive(estimates, "analytical_ns"), mask, 1.0))),
         )
-
-
-def _with_padding(kernels: PackedKernels, num_nodes: int) -> PackedKernels:
-    """As many nodes as asked for: a last kernel without edges and decisions holds those that are missing."""
-    missing = num_nodes - len(kernels.opcodes)
-    if not missing:
-        return kernels
-    nodes = np.zeros((missing, kernels.node_features.shape[1]), np.float32)
-    static = np.zeros((1, kernels.static_features.shape[1]), np.float32)
-    return replace(
-        kernels,
-        opcodes=np.concatenate([kernels.opcodes, np.zeros(missing, np.int64)]),
-        node_features=np.concatenate([kernels.node_features, nodes]),
-        node_counts=np.append(kernels.node_counts, missing),
-        static_features=np.concatenate([kernels.static_features, static]),
-        config_counts=np.append(kernels.config_counts, 0),
-    )
 
 
 def packed_samples(samples: Sequence[KernelSamples]) -> PackedKernels:

@@ -1,4 +1,4 @@
-"""The order of nodes in a batch, and which of a node's neighbours it hears."""
+"""Which nodes a batch holds, in what order, and which of its neighbours a node hears."""
 
 from __future__ import annotations
 
@@ -69,6 +69,23 @@ def topological_order(edges: IntArray, num_nodes: int) -> IntArray:
     if len(order) < num_nodes:
         raise DataError("edges form a cycle", field="edges", expected="an order of nodes from producers on")
     return np.array(order, np.int64)
+
+
+def with_padding(kernels: PackedKernels, num_nodes: int) -> PackedKernels:
+    """As many nodes as asked for: a last kernel without edges and decisions holds those that are missing."""
+    missing = num_nodes - len(kernels.opcodes)
+    if not missing:
+        return kernels
+    nodes = np.zeros((missing, kernels.node_features.shape[1]), np.float32)
+    static = np.zeros((1, kernels.static_features.shape[1]), np.float32)
+    return replace(
+        kernels,
+        opcodes=np.concatenate([kernels.opcodes, np.zeros(missing, np.int64)]),
+        node_features=np.concatenate([kernels.node_features, nodes]),
+        node_counts=np.append(kernels.node_counts, missing),
+        static_features=np.concatenate([kernels.static_features, static]),
+        config_counts=np.append(kernels.config_counts, 0),
+    )
 
 
 def first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
