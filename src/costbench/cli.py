@@ -14,7 +14,6 @@ from costbench.tune_command import tune
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from costbench.experiments.profiles import ProfileSizes
     from costbench.experiments.stages.entry import Stage
     from costbench.experiments.tracked_runs import TrainedRun
     from costbench.hardware.fidelity import FidelityReport
@@ -81,15 +80,15 @@ def profile(
 
     To run a profile beside the default one, in folders of its own: `dvc repro profiles/paper/dvc.yaml`.
     """
-    from costbench.experiments.profiles import profiles, set_profile, sizes
+    from costbench.experiments.profiles import profiles, set_profile, sizes, table_of
 
-    if name is None:
-        _print_profiles([sizes(folder / "params.yaml"), *map(sizes, profiles(folder).values())])
-        return
     before = sizes(folder / "params.yaml")
+    if name is None:
+        _console().print(table_of([before, *map(sizes, profiles(folder).values())]))
+        return
     params = set_profile(folder, name)
     after = sizes(params)
-    _print_profiles([before, after] if before.name != after.name else [after])
+    _console().print(table_of([before, after] if before.name != after.name else [after]))
     typer.echo(f"{params} has the sizes of {name}. Next: dvc repro. Back: costbench profile {before.name}")
 
 
@@ -354,19 +353,6 @@ def _print_runs(runs: list[TrainedRun]) -> None:
         settings = ", ".join(run.params.get(f"model.{name}", "?") for name in names)
         place = os.path.relpath(run.folder) if run.is_there else "no longer there"
         table.add_row(run.run_id, f"{run.metric:.4f}", run.name, settings, place)
-    _console().print(table)
-
-
-def _print_profiles(found: list[ProfileSizes]) -> None:
-    from rich.table import Table
-
-    table = Table()
-    for header in ("profile", "tile sizes", "fusions", "hidden", "steps", "runs", "steps in all", "trials"):
-        table.add_column(header, justify="left" if header == "profile" else "right")
-    for one in found:
-        numbers = (one.tiles, one.fusions, one.hidden, one.steps, one.runs, one.total_steps, one.trials)
-        shown = (" to ".join(f"{n:,}" for n in (v if isinstance(v, tuple) else (v,))) for v in numbers)
-        table.add_row(one.name, *shown)
     _console().print(table)
 
 

@@ -8,16 +8,19 @@ but for the name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from costbench.artifacts import write_text
 from costbench.errors import ParamsError
 from costbench.experiments.spec import SECTION
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_yaml, merged
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _FILE = "params.yaml"
 _RUN = re.compile(r"(?ms)^run:\n.*?(?=^\S)")
@@ -84,6 +87,20 @@ def _cells(entry: Mapping[str, Any], train: Mapping[str, Any]) -> list[tuple[int
     runs = len(entry["splits"]) * len(entry["chips"]) * len(entry["seeds"])
     specs = (merged(base, change) for change in entry["variants"].values())
     return [(runs, spec["epochs"] * spec["batch"]["per_epoch"]) for spec in specs]
+
+
+def table_of(found: Iterable[ProfileSizes]) -> Table:
+    """Sizes for people, a row a profile."""
+    from rich.table import Table
+
+    table = Table()
+    for header in ("profile", "tile sizes", "fusions", "hidden", "steps", "runs", "steps in all", "trials"):
+        table.add_column(header, justify="left" if header == "profile" else "right")
+    for one in found:
+        numbers = (one.tiles, one.fusions, one.hidden, one.steps, one.runs, one.total_steps, one.trials)
+        shown = (" to ".join(f"{n:,}" for n in (v if isinstance(v, tuple) else (v,))) for v in numbers)
+        table.add_row(one.name, *shown)
+    return table
 
 
 def profiles(root: Path) -> dict[str, Path]:
