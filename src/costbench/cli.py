@@ -335,6 +335,19 @@ def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
     _console().print(table)
 
 
+def _print_profiles(found: list[ProfileSizes]) -> None:
+    from rich.table import Table
+
+    table = Table()
+    for header in ("profile", "tile sizes", "fusions", "hidden", "steps", "runs", "steps in all", "trials"):
+        table.add_column(header, justify="left" if header == "profile" else "right")
+    for one in found:
+        numbers = (one.tiles, one.fusions, one.hidden, one.steps, one.runs, one.total_steps, one.trials)
+        shown = (" to ".join(f"{n:,}" for n in (v if isinstance(v, tuple) else (v,))) for v in numbers)
+        table.add_row(one.name, *shown)
+    _console().print(table)
+
+
 def _print_fidelity(report: FidelityReport) -> None:
     from rich.table import Table
 
