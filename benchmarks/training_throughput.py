@@ -11,8 +11,10 @@ are CPU times of the process.
 `ratio` compares with naive batching as torch runs it by default; `ratio_same_matmul` gives naive batching the
 faster matrix library and the kept memory as well (models.execution).
 
-`us_per_tile` is the latency of a prediction: 1,000 tile sizes of one kernel of 40 nodes, features given, by
-tile. `large_graph_ms` is that of one decision on a graph of 10,000 nodes.
+`latency_us_per_tile` is the latency of a prediction: 1,000 tile sizes of one kernel of 40 nodes, features
+given, by tile. `latency_10000_nodes_ms` is that of one decision on a graph of 10,000 nodes. Without the name
+of a cell both are those of graphsage/column-wise. `data_loading_share` and `lightning_overhead` are explained
+in `training_overhead.py`; they are of graphsage/column-wise too, and of the worse of two tasks.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import torch
 from naive_pyg import NaiveCollator, NaiveNet
 from synthetic_kernels import kernel_samples, kernels
 from torch import Tensor
+from training_overhead import TASKS, measure_overhead
 
 from costbench.models.encoders import ENCODERS
 from costbench.models.execution import Execution, applied
@@ -121,8 +124,8 @@ def measure_inference(spec: NetSpec, data: Sequence[KernelSamples]) -> dict[str,
         return min(times)
 
     return {
-        "us_per_tile": seconds(kernel_samples(1, TILE_NODES, TILES)) * 1e6 / TILES,
-        "large_graph_ms": seconds(kernel_samples(2, LARGE_NODES, 1)) * 1e3,
+        "latency_us_per_tile": seconds(kernel_samples(1, TILE_NODES, TILES)) * 1e6 / TILES,
+        "latency_10000_nodes_ms": seconds(kernel_samples(2, LARGE_NODES, 1)) * 1e3,
     }
 
 
@@ -151,11 +154,20 @@ def main() -> None:
                     f"{encoder:10} {reduction:12} {cell['samples_per_s']:8.0f} samples/s, naive PyG"
                     f" {cell['naive_samples_per_s']:6.0f}: {cell['ratio']:.2f}x"
                     f" ({cell['ratio_same_matmul']:.2f}x with the same matrix library);"
-                    f" {cell['us_per_tile']:.0f} us a tile, {cell['large_graph_ms']:.0f} ms a large graph"
+                    f" {cell['latency_us_per_tile']:.0f} us a tile,"
+                    f" {cell['latency_10000_nodes_ms']:.0f} ms a large graph"
                 )
+    spec = NetSpec(hidden=arguments.hidden, opcode_embedding=256)
+    results |= measure_inference(spec, data) | measure_overhead(spec, data, 12 * arguments.batches)
     if arguments.json:
         print(json.dumps(results, indent=1, sort_keys=True))
     else:
+        for task in TASKS:
+            print(
+                f"{task}: {results[f'{task}/step_ms']:.1f} ms a step of a bare loop,"
+                f" {results[f'{task}/data_loading_share']:.1%} of it data loading;"
+                f" Lightning adds {results[f'{task}/lightning_overhead']:.1%}"
+            )
         nodes = sum(sample.graph.num_nodes for sample in data) / len(data)
         print(f"hidden {arguments.hidden}, {nodes:.0f} nodes a kernel on average, {FAST.describe()}")
 

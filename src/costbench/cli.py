@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from costbench.tune_command import tune
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -35,6 +37,8 @@ listed by `costbench programs` and become rows of the table.
 **Real measurements**: `costbench fidelity FILE.pb` says how close the simulated chip is to recorded TPU runs.
 """,
 )
+
+app.command()(tune)
 
 Params = Annotated[
     Path,

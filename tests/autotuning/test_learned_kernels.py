@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -31,7 +32,9 @@ def program() -> PreparedProgram:
     return PreparedProgram(read_module(PROGRAM), NAME)
 
 
-def model_of(program: PreparedProgram, predicts: Predicts) -> LearnedCostModel:
+def model_of(
+    program: PreparedProgram, predicts: Predicts, residual: Literal["none", "analytical"] = "none"
+) -> LearnedCostModel:
     cache = ProgramFeatureCache()
     samples = []
     for unique in program.unique_kernels:
@@ -39,16 +42,19 @@ def model_of(program: PreparedProgram, predicts: Predicts) -> LearnedCostModel:
         features = tile_features(space.decode(np.zeros(1, dtype=np.int64)))
         samples.append(KernelSamples(kernel_graph(unique.kernel, cache), features, np.ones(1), "rnn"))
     scaling = FeatureScaling.fit(samples)
-    net = LearnedCostNet(NetSpec(hidden=8, opcode_embedding=4), scaling.sizes, seed=1)
-    return LearnedCostModel(net, scaling, predicts)
+    net = LearnedCostNet(NetSpec(hidden=8, opcode_embedding=4, residual=residual), scaling.sizes, seed=1)
+    return LearnedCostModel(net, scaling, predicts, analytical=AnalyticalModel(TARGET.architecture))
 
 
 def tiled(program: PreparedProgram) -> TiledKernels:
     return TiledKernels(program.lowering, TARGET.architecture, AnalyticalModel(TARGET.architecture))
 
 
-def test_kernels_cost_what_the_model_says_at_the_chosen_tile(program: PreparedProgram) -> None:
-    model = model_of(program, "log_runtime_ns")
+@pytest.mark.parametrize("residual", ["none", "analytical"])
+def test_kernels_cost_what_the_model_says_at_the_chosen_tile(
+    program: PreparedProgram, residual: Literal["none", "analytical"]
+) -> None:
+    model = model_of(program, "log_runtime_ns", residual)
     kernels = [unique.kernel for unique in program.unique_kernels]
     found = LearnedKernels(tiled(program), model).costs(kernels)
     for kernel, cost in zip(kernels, found, strict=True):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.autotuning.search_space import Numbered, Seen, Vectors
+from costbench.autotuning.search_space import Numbered, Seen, Vectors, keys
 from costbench.compiler.kernel import kernel_from_module
 from costbench.compiler.tiling import TileSpace, tile_space
 from costbench.hlo.builder import ModuleBuilder
@@ -24,6 +24,13 @@ def test_seen_tells_repetitions() -> None:
     seen = Seen(line.rows([4]))
     assert seen.fresh(line.rows([1, 4, 2, 1])).tolist() == [True, False, True, False]
     assert len(seen) == 1
+
+
+def test_long_rows_are_remembered_by_digests() -> None:
+    rows = Vectors(Dials(1000)).rows([0, 1, 1 << 1999])
+    assert [len(key) for key in keys(rows)] == [16] * 3
+    assert len(set(keys(rows))) == 3
+    assert keys(rows) == keys(rows.copy())
 
 
 def test_numbers_of_vectors_by_hand() -> None:

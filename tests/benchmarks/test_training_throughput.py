@@ -22,8 +22,12 @@ def test_every_cell_is_timed_against_naive_batching(repository: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     training = {"samples_per_s", "naive_samples_per_s", "ratio", "ratio_same_matmul"}
-    metrics = training | {"us_per_tile", "large_graph_ms"}
-    assert set(found) == {f"{e}/{r}/{metric}" for e in ENCODERS for r in REDUCTIONS for metric in metrics}
+    latencies = {"latency_us_per_tile", "latency_10000_nodes_ms"}
+    cells = {f"{e}/{r}/{m}" for e in ENCODERS for r in REDUCTIONS for m in training | latencies}
+    shares = {"data_loading_share", "lightning_overhead"}
+    tasks = {f"{task}/{name}" for task in ("tile", "fusion") for name in shares | {"step_ms"}}
+    assert set(found) == cells | tasks | latencies | shares
+    assert 0.0 < found["tile/data_loading_share"] <= found["data_loading_share"] < 1.0
     for cell in (f"{e}/{r}" for e in ENCODERS for r in REDUCTIONS):
         ours, naive = found[f"{cell}/samples_per_s"], found[f"{cell}/naive_samples_per_s"]
         assert found[f"{cell}/ratio"] == pytest.approx(ours / naive)

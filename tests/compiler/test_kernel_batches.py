@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.kernel_batches import BatchLowering, KernelBatch
-from costbench.compiler.kernel_views import KernelArrays
 from costbench.compiler.loop_nest import Lowering, loop_nest
 from costbench.compiler.packed import pack
 from costbench.compiler.tiling import tile_space

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from optuna.trial import FixedTrial
 
 from costbench.errors import ParamsError
-from costbench.experiments.stages.sweep import SweepParams
+from costbench.experiments.stages.sweep import load_sweep
 from costbench.experiments.sweep_best import with_values
 from costbench.experiments.sweep_space import Range, Space, resolve
 from costbench.models.encoders import ENCODERS
 from costbench.models.reductions import REDUCTIONS
-from costbench.params import load_section, parse
+from costbench.params import parse
 from costbench.training.fit import TrainSpec
 
 
@@ -132,7 +132,7 @@ def test_values_lie_in_their_ranges_and_do_not_depend_on_the_order(seed: int) ->
 )
 @pytest.mark.parametrize("task", ["tile", "fusion"])
 def test_spaces_of_the_profiles(repository: Path, profile: str, task: str) -> None:
-    section = load_section(repository / profile, "sweep", SweepParams)
+    section = load_sweep(repository / profile)
     space = resolve(section.space[task], section.model[task], profile, "sweep.space")
     assert set(space.ranges["net.encoder"].choices or ()) <= set(ENCODERS)
     assert set(space.ranges["net.reduction"].choices or ()) <= set(REDUCTIONS)

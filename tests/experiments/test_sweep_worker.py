@@ -7,13 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from joblib import Parallel, delayed
 from optuna.trial import TrialState
 
 from costbench.errors import DataError, DivergedError
 from costbench.experiments.sweep_study import finished_trials, open_study, progress, requeue
 from costbench.experiments.sweep_worker import SweepTask, work
 from costbench.experiments.training_run import CellResult, CellTask, OnEpoch
-from tests.experiments.toy_sweep import EPOCHS, METRIC, metric_after, start_worker, toy_task, toy_training
+from tests.experiments.toy_sweep import (
+    EPOCHS,
+    METRIC,
+    metric_after,
+    start_worker,
+    toy_task,
+    toy_training,
+    work_on,
+)
 
 Outcome = dict[int, tuple[str, dict[str, object], float | None, dict[int, float], int]]
 
@@ -56,6 +65,15 @@ def test_the_first_trial_has_the_values_that_it_is_given(url: str, tmp_path: Pat
     # Opened twice, begun once.
     trials = open_study(task.study).get_trials()
     assert [trial.params == first for trial in trials] == [True, False, False]
+
+
+def test_a_worker_may_be_a_process_of_a_pool(url: str, tmp_path: Path) -> None:
+    """As where several tasks are swept side by side; such a process has a parent that cannot be asked."""
+    task = toy_task(url, tmp_path, trials=2)
+    open_study(task.study)
+    # Two processes, for a single one would be this one.
+    Parallel(n_jobs=2)([delayed(work_on)(url, str(tmp_path), 2) for _ in range(2)])
+    assert progress(open_study(task.study)).finished >= 2
 
 
 def test_every_value_of_every_epoch_is_kept(url: str, tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from costbench.hlo.instruction import WindowDimension
+from costbench.hlo.instruction import Instruction, WindowDimension
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import ElementType, Shape
 
 
 @pytest.mark.parametrize(
@@ -20,3 +24,13 @@ from costbench.hlo.instruction import WindowDimension
 )
 def test_window_positions(window: WindowDimension, extent: int, output: int) -> None:
     assert window.output_extent(extent) == output
+
+
+def test_an_instruction_is_placed_elsewhere_and_otherwise_kept() -> None:
+    inst = Instruction(
+        "a", Opcode.REDUCE, Shape(ElementType.F32), (1, 2), (3,), dimensions=(0,), control_predecessors=(4,)
+    )
+    shape = Shape(ElementType.F32, (2, 3), (0, 1))
+    placed = inst.placed(shape, (5,), (6, 7))
+    assert placed == replace(inst, shape=shape, operands=(5,), control_predecessors=(6, 7))
+    assert inst.placed(inst.shape, inst.operands, inst.control_predecessors) == inst

@@ -8,7 +8,12 @@ import pytest
 from benchmarks.synthetic_kernels import kernel_graph, kernel_samples
 from costbench.errors import DataError
 from costbench.models.graph_batch import packed_samples
-from costbench.models.node_order import first_neighbors, in_topological_order, topological_order
+from costbench.models.node_order import (
+    drawn_neighbors,
+    first_neighbors,
+    in_topological_order,
+    topological_order,
+)
 
 
 def chain(*places: int) -> np.ndarray:
@@ -56,3 +61,16 @@ def test_first_neighbors_are_cut_in_order() -> None:
     assert first_neighbors(node, neighbor, 9).tolist() == [[0, 0, 2, 2, 2], [0, 3, 1, 4, 5]]
     assert first_neighbors(node, neighbor, 2).tolist() == [[0, 0, 2, 2], [0, 3, 1, 4]]
     assert first_neighbors(node[:0], neighbor[:0], 2).shape == (2, 0)
+
+
+def test_drawn_neighbors_are_others_and_the_same_wherever_the_kernel_lies() -> None:
+    node = np.repeat([40, 41], [30, 2])
+    neighbor = np.concatenate([np.arange(30), [3, 5]])
+    kept = drawn_neighbors(node, neighbor, 10)
+    assert (kept[0] == 40).sum() == 10
+    assert kept[1][kept[0] == 40].tolist() != list(range(10))
+    # A node with few neighbours keeps them all.
+    assert sorted(kept[1][kept[0] == 41].tolist()) == [3, 5]
+    moved = drawn_neighbors(node + 7, neighbor + 7, 10)
+    assert (moved - 7).tolist() == kept.tolist()
+    assert drawn_neighbors(node, neighbor, 30).shape == first_neighbors(node, neighbor, 30).shape

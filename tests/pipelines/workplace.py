@@ -49,13 +49,13 @@ TINY: Changes = {
         "startup_trials": 1,
         "model": {
             "tile": {
-                "net": {"opcode_embedding": 4, "encoder_layers": 1, "static_features": "node"},
+                "net": {"hidden": 32},
                 "batch": {"kernels": 4, "configs": 8, "per_epoch": 4},
                 "validation": {"kernels": 4, "configs": 8},
                 "epochs": 2,
             },
             "fusion": {
-                "net": {"opcode_embedding": 4, "encoder_layers": 1},
+                "net": {"hidden": 32},
                 "batch": {"kernels": 8, "per_epoch": 4},
                 "validation": {"kernels": 8},
                 "epochs": 2,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from costbench.experiments.experiment import load_experiment
+from costbench.experiments.spec import experiment_names, listed_as
 from costbench.reports.claims_data import Claim, Claims, Side, load_claims, margins
 
 CLAIM = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
@@ -62,3 +65,18 @@ def test_more_is_better_for_correlations_only() -> None:
     assert CLAIM.sign == -1.0
     assert replace(CLAIM, metric="kendall_tau_ge5us").sign == 1.0
     assert replace(CLAIM, metric="mape_ge5us").sign == -1.0
+
+
+def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> None:
+    params = repository / "params.yaml"
+    there = set()
+    for name in experiment_names(params):
+        experiment = load_experiment(params, name)
+        for cell in experiment.cells:
+            there.add((cell.task, Side(*listed_as(cell, cell.chip), cell.split, cell.chip)))
+            if experiment.grid.baselines:
+                there.add((cell.task, Side("analytical", "main", cell.split, cell.chip)))
+    claims = [claim for claim in load_claims() if not claim.needs]
+    assert [(one.id, side) for one in claims for side in one.sides if (one.task, side) not in there] == []
+    # What rows cannot decide is one claim.
+    assert [one.id for one in load_claims() if one.needs] == ["lpm2021.gat_sensitive"]

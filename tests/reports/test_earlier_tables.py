@@ -30,6 +30,7 @@ def test_fusion_has_errors_and_correlations_of_three_models(tmp_path: Path) -> N
     # ConvDRAW, the user's program, RNN; then the median.
     assert _column(table, "mape_ge5us_lstm")[:4] == [8.0, 7.0, 9.0, 8.0]
     assert _column(table, "tau_ge5us_lstm")[:3] == [0.6, 0.6, 0.6]
+    assert _column(table, "tau_ge5us_hybrid")[:3] == [0.95, 0.95, 0.95]
     assert _column(table, "paper_error_lstm")[:4] == [62.3, None, 23.5, 26.6]
     assert _column(table, "paper_tau_gnn") == [0.65, None, 0.91, 0.9, None, None, None]
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 from torch import nn
 
 from costbench.errors import ParamsError
@@ -41,6 +42,7 @@ def test_no_decay_is_a_constant_rate() -> None:
         ("gradient_clip_norm", 0.0),
         ("averaging", 1.0),
         ("averaging", -0.1),
+        ("weight_decay", -0.1),
         ("schedule", "warm"),
     ],
 )
@@ -76,3 +78,14 @@ def test_without_averaging_the_weights_themselves_are_kept() -> None:
     net = nn.Linear(1, 1)
     module = CostModelModule(net, LOSSES["mse"], OptimizerSpec(), lambda step: 1.0, seed=0)
     assert module.kept is net
+
+
+def test_weights_decay_beside_their_gradient() -> None:
+    net = nn.Linear(1, 1, bias=False)
+    net.weight.data.fill_(2.0)
+    spec = OptimizerSpec(learning_rate=0.1, weight_decay=0.5)
+    optimizer = CostModelModule(net, LOSSES["mse"], spec, lambda step: 0.1, seed=0).configure_optimizers()
+    net.weight.grad = torch.zeros(1, 1)
+    optimizer.step()
+    # 2 (1 - 0.1 * 0.5); the gradient is zero.
+    assert net.weight.item() == pytest.approx(1.9)

@@ -47,9 +47,9 @@ class LearnedKernels:
         found = np.full(len(kernels), np.inf)
         places, samples = [], []
         for place, space, extents in self.tiled.tiled(kernels):
-            tile = tile_features(space.nest.tile_sizes(extents[None]))
-            graph = kernel_graph(kernels[place], self._features)
-            samples.append(KernelSamples(graph, tile, _UNKNOWN_NS, ""))
+            kernel, tile = kernels[place], space.nest.tile_sizes(extents[None])
+            graph, estimates = kernel_graph(kernel, self._features), self.model.estimates(kernel, tile)
+            samples.append(KernelSamples(graph, tile_features(tile), _UNKNOWN_NS, "", estimates))
             places.append(place)
         for place, costs in zip(places, self.model.predict_kernels(samples), strict=True):
             found[place] = costs[0]

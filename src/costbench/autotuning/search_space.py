@@ -2,11 +2,12 @@
 
 Tile sizes of a kernel are numbered (`DecisionSpace`); fusion and layout decisions about a program are vectors
 of choices (`VectorSpace`). Here a decision is a row [m] of integers, m = 1 for the former, and every row has
-a number, so a trace can hold any of them. Rows of one space are equal exactly if their bytes are.
+a number, so a trace can hold any of them. Rows of one space are equal if and only if their bytes are.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 Decisions_co = TypeVar("Decisions_co", covariant=True)
 Decisions = TypeVar("Decisions")
 
+_KEY_BYTES = 16
 _ROUNDS = 8
 """Draws in a row without anything new after which a large space is taken to be used up."""
 _FEW_BITS = 16
@@ -56,8 +58,10 @@ class Seen:
 
 
 def keys(rows: Rows) -> list[bytes]:
-    """The bytes of each row."""
-    return [row.tobytes() for row in rows]
+    """The bytes of each row, or a digest of them where they are many: a search remembers every row it met."""
+    if rows.shape[1] * rows.itemsize <= _KEY_BYTES:
+        return [row.tobytes() for row in rows]
+    return [hashlib.blake2b(row.tobytes(), digest_size=_KEY_BYTES).digest() for row in rows]
 
 
 class SearchSpace(Protocol[Decisions_co]):

@@ -16,7 +16,7 @@ from costbench.compiled import compiled
 from costbench.compiler.access import WHOLE
 from costbench.compiler.anchors import LANES, SUBLANES
 from costbench.compiler.batch_propagation import MISSING_KEY, STAMP, Room, enter, looked_up, propagate
-from costbench.compiler.kernel_views import KernelArrays
+from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.lowering_arrays import (
     ACCESS_LOOPS,
     ACCESS_RANK,

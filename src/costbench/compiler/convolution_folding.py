@@ -65,6 +65,6 @@ def _without(instructions: list[Instruction], computation: HloComputation, gone:
         kept.append(
             inst
             if (moved, controls) == (inst.operands, inst.control_predecessors)
-            else replace(inst, operands=moved, control_predecessors=controls)
+            else inst.placed(inst.shape, moved, controls)
         )
     return HloComputation(computation.name, tuple(kept), place[computation.root])

@@ -65,7 +65,7 @@ def default_groups(body: HloComputation) -> KernelGroups:
 
 
 def _grouped(graph: ReadGraph) -> KernelGroups:
-    groups = KernelGroups(graph)
+    groups = KernelGroups(graph, KernelGroups(graph))
     for position, kind in enumerate(graph.kinds):
         if kind in (Kind.CONTRACTION, Kind.GATHER):
             _grow_from(groups, position)

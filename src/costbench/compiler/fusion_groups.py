@@ -54,6 +54,7 @@ class KernelGroups:
         extents: what loops may run over, by number.
         groups: who is together with whom.
         shaping: what the groups are like.
+        start: the groups that they set out from, if any.
     """
 
     def __init__(self, graph: ReadGraph, start: KernelGroups | None = None) -> None:
@@ -62,6 +63,7 @@ class KernelGroups:
         self.extents: tuple[Extent, ...]
         self.groups: Groups
         self.shaping: Shaping
+        self.start = start
         if start is not None:
             self.reads, self.extents = start.reads, start.extents
             self.groups = copy_groups(start.groups)
@@ -293,7 +295,7 @@ def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: IntArra
             if first == second:
                 continue
             done = False
-            if tried[edge] < max(version[first], version[second]):
+            if tried[edge] < max(version[first], version[second]) and _fits(g, shaping, first, second):
                 if _reads(reads, sources[edge], users[edge]) or _reads_any(g, reads, first, second):
                     done = fuse(g, reads, shaping, first, second)
                 elif _reads_any(g, reads, second, first):

@@ -22,6 +22,8 @@ import numpy.typing as npt
 from costbench.compiler.fusion_edges import fusible_edges
 from costbench.compiler.fusion_groups import KernelGroups
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.kernel_fingerprints import KernelFingerprints
 from costbench.compiler.kernel_hashes import (
     HashArray,
     Labels,
@@ -30,7 +32,7 @@ from costbench.compiler.kernel_hashes import (
     kernel_hashes,
     labels_of,
 )
-from costbench.compiler.kernel_views import BodyArrays, KernelArrays, body_arrays, cut_groups, groups_that_run
+from costbench.compiler.kernel_views import BodyArrays, body_arrays, cut_groups, groups_that_run
 from costbench.compiler.program import CompiledProgram, PreparedProgram, assemble
 from costbench.compiler.spaces import ChoiceArray, IntArray
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
@@ -108,6 +110,10 @@ class FusionSpace:
             _computation_edges(index, self._counts[index], groups, self.fingerprints)
             for index, groups in sorted(defaults.items())
         ]
+        self._names = {
+            p.computation: KernelFingerprints(self.fingerprints, p.computation, p.body, p.labels)
+            for p in self._parts
+        }
         sizes = [len(part.sources) for part in self._parts]
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         self._default = np.concatenate(
@@ -169,6 +175,10 @@ class FusionSpace:
             cuts.append(CutKernels(part.computation, part.trip_count, arrays, hashes))
         return cuts
 
+    def names(self, computation: int, kernels: KernelArrays) -> list[bytes]:
+        """Fingerprints of kernels of a computation, 16 bytes each."""
+        return self._names[computation].of(kernels)
+
     def by_computation(self, config: ChoiceArray) -> Iterator[tuple[ComputationEdges, npt.NDArray[np.bool_]]]:
         """The edges of every computation that runs, and which of them a config [m] fuses."""
         if np.shape(config) != self._default.shape:
@@ -221,7 +231,7 @@ def _computation_edges(
     return ComputationEdges(
         computation=index,
         trip_count=trip_count,
-        start=KernelGroups(default.graph),
+        start=default.start or KernelGroups(default.graph),
         body=body_arrays(default.graph),
         labels=labels_of(fingerprints, index),
         sources=np.ascontiguousarray(edges[:, 0]),

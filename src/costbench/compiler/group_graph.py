@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled, compiled_step
+from costbench.compiler.kernel_arrays import lists_to_arrays
 
 IntArray = npt.NDArray[np.int64]
+_VACANT = np.iinfo(np.int64).min
 
 
 class Groups(NamedTuple):
@@ -35,9 +37,9 @@ class Groups(NamedTuple):
         after: readers.
         mark: the last search that met each group.
         searches: [1], how many searches there were.
-        stack: room for a search.
         met: room for two lists of groups, [2, n].
         inside: room for the members of a group.
+        room: for giving out new places, [2, n]; the first is zeros.
     """
 
     group: IntArray
@@ -50,17 +52,9 @@ class Groups(NamedTuple):
     after: IntArray
     mark: IntArray
     searches: IntArray
-    stack: IntArray
     met: IntArray
     inside: IntArray
-
-
-def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[IntArray, IntArray]:
-    """Offsets [n + 1] and entries of n lists laid end to end."""
-    entries = [list(one) for one in lists]
-    offsets = np.zeros(len(entries) + 1, dtype=np.int64)
-    np.cumsum([len(one) for one in entries], out=offsets[1:])
-    return offsets, np.array([value for one in entries for value in one], dtype=np.int64)
+    room: IntArray
 
 
 def new_groups(sources: Sequence[Iterable[int]]) -> Groups:
@@ -80,8 +74,8 @@ def new_groups(sources: Sequence[Iterable[int]]) -> Groups:
         own.copy(), own.copy(), own.copy(), np.ones(count, dtype=np.int64),
         *lists_to_arrays(before), *lists_to_arrays(after),
         np.zeros(count, dtype=np.int64), np.zeros(1, dtype=np.int64),
-        np.empty(count + 1, dtype=np.int64), np.empty((2, count + 1), dtype=np.int64),
-        np.empty(count, dtype=np.int64),
+        np.empty((2, count + 1), dtype=np.int64),
+        np.empty(count, dtype=np.int64), np.zeros((2, count), dtype=np.int64),
     )  # fmt: skip
 
 
@@ -102,15 +96,10 @@ def merge(g: Groups, first: int, second: int) -> int:
     place = g.rank[first]
     # Where nothing lies between them, the later one can just as well run where the first one does.
     if _reads_later_than(g, second, place):
-        num_behind = _reachable(g, first, second)
+        num_behind, num_ahead = _between(g, first, second)
         if num_behind < 0:
             return -1
-        if num_behind == 0:
-            place = g.rank[second]
-        else:
-            num_ahead = _needed(g, first, second)
-            if num_ahead:
-                place = _make_room(g, first, second, num_ahead, num_behind)
+        place = _make_room(g, first, second, num_ahead, num_behind) if num_behind else g.rank[second]
     merged = _unite(g, first, second)
     g.rank[merged] = place
     return merged
@@ -130,78 +119,112 @@ def _reads_later_than(g: Groups, group: int, rank: int) -> bool:
             return False
 
 
-@compiled_step
-def _reachable(g: Groups, first: int, second: int) -> int:
-    """Lists in met[0] the groups between the two that `first` leads to; -1 if one leads to `second`."""
-    g.searches[0] += 1
-    search, limit, found = g.searches[0], g.rank[second], 0
-    g.stack[0] = first
-    waiting = 1
-    while waiting:
-        waiting -= 1
-        group = g.stack[waiting]
-        member = group
-        while True:
-            for i in range(g.after_offsets[member], g.after_offsets[member + 1]):
-                other = g.group[g.after[i]]
-                if other == second:
-                    if group != first:
-                        return -1
-                elif other != first and g.rank[other] < limit and g.mark[other] != search:
-                    g.mark[other] = search
-                    g.met[0, found] = other
-                    found += 1
-                    g.stack[waiting] = other
-                    waiting += 1
-            member = g.following[member]
-            if member == group:
-                break
-    return found
-
-
-@compiled_step
-def _needed(g: Groups, first: int, second: int) -> int:
-    """Lists in met[1] the groups between the two that `second` needs."""
-    g.searches[0] += 1
-    search, limit, found = g.searches[0], g.rank[first], 0
-    g.stack[0] = second
-    waiting = 1
-    while waiting:
-        waiting -= 1
-        group = g.stack[waiting]
-        member = group
-        while True:
-            for i in range(g.before_offsets[member], g.before_offsets[member + 1]):
-                other = g.group[g.before[i]]
-                if other != second and g.rank[other] > limit and g.mark[other] != search:
-                    g.mark[other] = search
-                    g.met[1, found] = other
-                    found += 1
-                    g.stack[waiting] = other
-                    waiting += 1
-            member = g.following[member]
-            if member == group:
-                break
-    return found
-
-
 @compiled
+def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
+    """Lists the groups between the two: in met[0] those that `first` leads to, in met[1] those that `second`
+    needs; says how many, or -1 twice if one is both.
+
+    Both searches spread by turns, nearest groups first: a path is mostly short where there is one. If `first`
+    leads to none, the other list is left unfinished.
+    """
+    g.searches[0] += 2
+    low, high = g.rank[first], g.rank[second]
+    behind, ahead, next_behind, next_ahead = 0, 0, -1, -1
+    while next_behind < behind or next_ahead < ahead:
+        if next_behind < behind:
+            behind = _spread(g, (first, second), next_behind, behind, high)
+            next_behind += 1
+        if behind == 0:
+            return 0, 0
+        if next_ahead < ahead:
+            ahead = _spread_back(g, (first, second), next_ahead, ahead, low)
+            next_ahead += 1
+        if behind < 0 or ahead < 0:
+            return -1, -1
+    return behind, ahead
+
+
+@compiled_step
+def _spread(g: Groups, ends: tuple[int, int], place: int, found: int, limit: int) -> int:
+    """Adds to met[0] the readers of the group at a place in it (-1: the first of the two) that run before the
+    second; says how many there are now, or -1 if a path leads to the second.
+    """
+    first, second = ends
+    search = g.searches[0]
+    group = first if place < 0 else g.met[0, place]
+    member = group
+    while True:
+        for i in range(g.after_offsets[member], g.after_offsets[member + 1]):
+            other = g.group[g.after[i]]
+            if other == second:
+                if group != first:
+                    return -1
+            elif other != first and g.rank[other] < limit and g.mark[other] != search:
+                if g.mark[other] == search + 1:
+                    return -1
+                g.mark[other] = search
+                g.met[0, found] = other
+                found += 1
+        member = g.following[member]
+        if member == group:
+            return found
+
+
+@compiled_step
+def _spread_back(g: Groups, ends: tuple[int, int], place: int, found: int, limit: int) -> int:
+    """The same for met[1], what its groups read (-1: the second of the two), and a path to the first."""
+    first, second = ends
+    search = g.searches[0] + 1
+    group = second if place < 0 else g.met[1, place]
+    member = group
+    while True:
+        for i in range(g.before_offsets[member], g.before_offsets[member + 1]):
+            other = g.group[g.before[i]]
+            if other == first:
+                if group != second:
+                    return -1
+            elif other != second and g.rank[other] > limit and g.mark[other] != search:
+                if g.mark[other] == search - 1:
+                    return -1
+                g.mark[other] = search
+                g.met[1, found] = other
+                found += 1
+        member = g.following[member]
+        if member == group:
+            return found
+
+
+@compiled_step
 def _make_room(g: Groups, first: int, second: int, num_ahead: int, num_behind: int) -> int:
     """New places: what `second` needs, then the merged group (its place is returned), then what follows."""
-    ahead, behind = g.met[1, :num_ahead], g.met[0, :num_behind]
-    places = np.empty(num_ahead + num_behind + 2, dtype=np.int64)
+    low, high = g.rank[first], g.rank[second]
+    at, places = g.room[0], g.room[1]
+    # What is at each place that is given anew: 1 more than a group behind, below 0 a group ahead.
+    at[low] = at[high] = _VACANT
     for i in range(num_ahead):
-        places[i] = g.rank[ahead[i]]
+        at[g.rank[g.met[1, i]]] = -1 - g.met[1, i]
     for i in range(num_behind):
-        places[num_ahead + i] = g.rank[behind[i]]
-    places[-2], places[-1] = g.rank[first], g.rank[second]
-    ahead = ahead[np.argsort(places[:num_ahead])]
-    behind = behind[np.argsort(places[num_ahead : num_ahead + num_behind])]
-    places.sort()
+        at[g.rank[g.met[0, i]]] = 1 + g.met[0, i]
+    count, ahead, behind = 0, 0, 0
+    for place in range(low, high + 1):
+        here = at[place]
+        if here == 0:
+            continue
+        at[place] = 0
+        places[count] = place
+        count += 1
+        if here == _VACANT:
+            continue
+        if here < 0:
+            g.met[1, ahead] = -1 - here
+            ahead += 1
+        else:
+            g.met[0, behind] = here - 1
+            behind += 1
     for i in range(num_ahead):
-        g.rank[ahead[i]] = places[i]
+        g.rank[g.met[1, i]] = places[i]
     for i in range(num_behind):
-        g.rank[behind[i]] = places[num_ahead + 1 + i]
+        g.rank[g.met[0, i]] = places[num_ahead + 1 + i]
     return int(places[num_ahead])
 
 

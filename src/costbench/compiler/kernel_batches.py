@@ -15,7 +15,7 @@ from costbench.compiler.batch_lowering import LEFT_OUT, Nests, lower_from, new_s
 from costbench.compiler.batch_propagation import MISSING_KEY, new_room
 from costbench.compiler.footprint import new_tile, row_bytes
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_views import KernelArrays
+from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.loop_nest import LoopNest, Lowering
 from costbench.compiler.lowering_arrays import CONTRACTION_WALK, FIRST_LOOP, NUM_LOOPS, LoweringTables
 from costbench.compiler.packed import unpacked

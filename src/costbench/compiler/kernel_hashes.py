@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from costbench.compiled import compiled, compiled_step
 from costbench.compiler.group_graph import Groups
-from costbench.compiler.kernel_views import BodyArrays, KernelArrays
+from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.kernel_views import BodyArrays
 from costbench.hlo.fingerprint import ModuleFingerprints
 
 HashArray = npt.NDArray[np.uint64]
@@ -117,6 +118,17 @@ def _enter(slots: HashArray, hashes: HashArray) -> npt.NDArray[np.int64]:
 
 
 @compiled
+def made_of(body: BodyArrays, labels: Labels, made: HashArray, position: int, is_input: bool) -> np.uint64:
+    """The hash of what a value is made of, given `made` of its operands; of its shape for an input."""
+    if is_input:
+        return _mixed(labels.shape[position] ^ _SECOND)
+    value = labels.instruction[position]
+    for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
+        value = _mixed(value) ^ made[body.operands[i]]
+    return _mixed(value)
+
+
+@compiled
 def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> HashArray:
     """One hash per kernel, [k]."""
     count = len(kernels.instructions_offsets) - 1
@@ -129,13 +141,10 @@ def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> Ha
         inputs = kernels.inputs[kernels.inputs_offsets[k] : kernels.inputs_offsets[k + 1]]
         outputs = kernels.outputs[kernels.outputs_offsets[k] : kernels.outputs_offsets[k + 1]]
         for position in inputs:
-            made[position] = _mixed(labels.shape[position] ^ _SECOND)
+            made[position] = made_of(body, labels, made, position, True)
             becomes[position] = np.uint64(0)
         for position in inside:
-            value = labels.instruction[position]
-            for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
-                value = _mixed(value) ^ made[body.operands[i]]
-            made[position] = _mixed(value)
+            made[position] = made_of(body, labels, made, position, False)
             becomes[position] = np.uint64(0)
         for position in outputs:
             leaves[position] = True

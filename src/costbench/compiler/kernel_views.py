@@ -5,7 +5,6 @@ A kernel holds the nodes of its group and the duplicated instructions that these
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +13,9 @@ import numpy.typing as npt
 from costbench.compiled import compiled
 from costbench.compiler.fusion_groups import leaving
 from costbench.compiler.fusion_rules import Kind
-from costbench.compiler.group_graph import Groups, lists_to_arrays
+from costbench.compiler.group_graph import Groups
 from costbench.compiler.group_reads import GroupReads
+from costbench.compiler.kernel_arrays import KernelArrays, lists_to_arrays
 from costbench.compiler.reads import ReadGraph
 
 IntArray = npt.NDArray[np.int64]
@@ -48,26 +48,6 @@ class BodyArrays(NamedTuple):
     capacity: IntArray
 
 
-class KernelArrays(NamedTuple):
-    """k kernels of one computation, in an order in which they can run; positions ascend within each.
-
-    Attributes:
-        instructions_offsets: [k + 1].
-        instructions: positions of the kernels' own instructions.
-        inputs_offsets: [k + 1].
-        inputs: positions of values read from main memory.
-        outputs_offsets: [k + 1].
-        outputs: positions of values written there.
-    """
-
-    instructions_offsets: IntArray
-    instructions: IntArray
-    inputs_offsets: IntArray
-    inputs: IntArray
-    outputs_offsets: IntArray
-    outputs: IntArray
-
-
 def body_arrays(graph: ReadGraph) -> BodyArrays:
     """The arrays of a computation."""
     instructions = graph.body.instructions
@@ -91,38 +71,6 @@ def body_arrays(graph: ReadGraph) -> BodyArrays:
         *lists_to_arrays(operands),
         np.array(capacity, dtype=np.int64),
     )
-
-
-def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], list[int]]]:
-    """Instructions, inputs and outputs of each kernel."""
-    ends = [offsets.tolist() for offsets in kernels[::2]]
-    values = [positions.tolist() for positions in kernels[1::2]]
-    for k in range(len(ends[0]) - 1):
-        instructions, inputs, outputs = (v[e[k] : e[k + 1]] for e, v in zip(ends, values, strict=True))
-        yield instructions, inputs, outputs
-
-
-def taken(kernels: KernelArrays, numbers: IntArray) -> KernelArrays:
-    """Some of the kernels, in this order."""
-    arrays: list[IntArray] = []
-    for offsets, positions in zip(kernels[::2], kernels[1::2], strict=True):
-        lengths = (offsets[1:] - offsets[:-1])[numbers]
-        ends = np.zeros(len(numbers) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=ends[1:])
-        shifts = np.repeat(offsets[numbers] - ends[:-1], lengths)
-        arrays += [ends, positions[np.arange(ends[-1]) + shifts]]
-    return KernelArrays(*arrays)
-
-
-def end_to_end(parts: Sequence[KernelArrays]) -> KernelArrays:
-    """Kernels of several lists, one list after the other."""
-    arrays: list[IntArray] = []
-    for field in range(0, len(KernelArrays._fields), 2):
-        lengths = [np.diff(part[field]) for part in parts]
-        ends = np.concatenate([np.zeros(1, dtype=np.int64), *lengths])
-        positions = np.concatenate([np.zeros(0, dtype=np.int64), *(part[field + 1] for part in parts)])
-        arrays += [np.cumsum(ends), positions]
-    return KernelArrays(*arrays)
 
 
 @compiled

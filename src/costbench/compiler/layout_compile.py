@@ -15,8 +15,9 @@ import numpy as np
 
 from costbench.compiler.fusion import default_groups
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.kernel_hashes import HashArray, Labels, kernel_hashes
-from costbench.compiler.kernel_views import KernelArrays, body_arrays, cut_out
+from costbench.compiler.kernel_views import body_arrays, cut_out
 from costbench.compiler.layout_choices import Choices, Node
 from costbench.compiler.layout_copies import PlacedComputation
 from costbench.compiler.layout_space import LayoutSpace

@@ -159,4 +159,4 @@ def _moved(
 ) -> Instruction:
     if (inst.operands, inst.control_predecessors, inst.shape) == (operands, controls, shape):
         return inst
-    return replace(inst, shape=shape, operands=operands, control_predecessors=controls)
+    return inst.placed(shape, operands, controls)

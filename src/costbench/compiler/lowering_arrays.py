@@ -16,7 +16,7 @@ import numpy.typing as npt
 from costbench.compiled import compiled
 from costbench.compiler.access import Access, access_loops
 from costbench.compiler.anchors import Walk, native_units, walk_over
-from costbench.compiler.group_graph import lists_to_arrays
+from costbench.compiler.kernel_arrays import lists_to_arrays
 from costbench.compiler.packed import copy_figures
 from costbench.compiler.tiling import MAX_SIZE, balanced_splits
 from costbench.compiler.transfers import Transfer

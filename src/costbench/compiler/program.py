@@ -19,7 +19,8 @@ from costbench.compiler.fusion import default_groups
 from costbench.compiler.fusion_groups import KernelGroups
 from costbench.compiler.fusion_rules import Kind, is_free, kind_of
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_views import body_arrays, cut_out, kernel_lists
+from costbench.compiler.kernel_arrays import kernel_lists
+from costbench.compiler.kernel_views import body_arrays, cut_out
 from costbench.compiler.layout import assign_layouts
 from costbench.compiler.loop_nest import Lowering
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts

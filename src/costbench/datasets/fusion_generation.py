@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from costbench.artifacts import digest_bytes
 from costbench.compiler.fusion_space import CutKernels, FusionSpace
+from costbench.compiler.kernel_arrays import taken
 from costbench.compiler.kernel_hashes import MetHashes
-from costbench.compiler.kernel_views import kernel_lists, taken
 from costbench.compiler.program import PreparedProgram
 from costbench.datasets.fusion_pricing import FoundKernels, FusionPricing, PricedKernels
 from costbench.datasets.fusion_shards import (
@@ -218,11 +218,10 @@ class _Search:
         """Has kernels priced that are not known by name."""
         kernels = taken(cut.arrays, fresh)
         names, new = [], []
-        for number, (instructions, inputs, outputs) in enumerate(kernel_lists(kernels)):
-            name = self._space.fingerprints.subgraph(cut.computation, inputs, instructions, outputs)
-            if (stored := bytes.fromhex(name)) not in self._known:
+        for number, stored in enumerate(self._space.names(cut.computation, kernels)):
+            if stored not in self._known:
                 self._known.add(stored)
-                names.append(name)
+                names.append(stored.hex())
                 new.append(number)
         if len(new) < len(fresh):
             kernels, fresh = taken(kernels, np.array(new, dtype=np.int64)), fresh[new]

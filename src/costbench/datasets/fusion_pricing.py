@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, taken
 from costbench.compiler.kernel_batches import BatchLowering, KernelBatch
-from costbench.compiler.kernel_views import KernelArrays, end_to_end, taken
 from costbench.compiler.loop_nest import LoopNest, Lowering
 from costbench.compiler.tiling import nest_tile_space
 from costbench.datasets.kernel_columns import array_columns, digests_of

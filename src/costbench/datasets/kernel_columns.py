@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_views import KernelArrays
+from costbench.compiler.kernel_arrays import KernelArrays
 
 AnyArray = npt.NDArray[np.generic]
 

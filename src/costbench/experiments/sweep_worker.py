@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -93,8 +94,9 @@ def work(task: SweepTask, train: TrainTrial) -> None:
     """
     study = open_study(task.study)
     pause_s = min(2.0, task.study.storage.heartbeat_s / 2)
+    parent = _parent()
     with reachable(task.study.storage):
-        while not _is_orphan():
+        while _parent() == parent:
             retry_lost(study, task.study.storage)
             now = progress(study)
             if now.finished >= task.study.trials:
@@ -105,10 +107,9 @@ def work(task: SweepTask, train: TrainTrial) -> None:
                 time.sleep(pause_s)
 
 
-def _is_orphan() -> bool:
-    """Whether the process that started this worker is gone; an only worker has none."""
-    parent = multiprocessing.parent_process()
-    return parent is not None and not parent.is_alive()
+def _parent() -> int | None:
+    """The process that waits for this worker, another one once it is gone; None for an only worker."""
+    return None if multiprocessing.parent_process() is None else os.getppid()
 
 
 def _run_trial(study: optuna.Study, task: SweepTask, train: TrainTrial) -> None:

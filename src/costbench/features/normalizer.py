@@ -29,7 +29,8 @@ def _identity(values: FloatArray) -> FloatArray:
 
 
 def _signed_log1p(values: FloatArray) -> FloatArray:
-    return np.copysign(np.log1p(np.abs(values)), values)
+    sizes = np.abs(values)
+    return np.copysign(np.log1p(sizes, out=sizes), values, out=sizes)
 
 
 _TRANSFORMS: dict[str, Callable[[FloatArray], FloatArray]] = {"none": _identity, "log1p": _signed_log1p}
@@ -135,6 +136,12 @@ class MinMaxNormalizer:
         apply = _TRANSFORMS[self.transform]
         return apply(self.minimum), apply(self.maximum)
 
+    @cached_property
+    def _scale(self) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
+        """Places of the kept columns, t of their minima, and how far t of their maxima is above."""
+        low, high = (bound[self.kept] for bound in self._bounds)
+        return np.flatnonzero(self.kept), low, high - low
+
     def __call__(self, values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
         """Scales [..., k] to float32 [..., num_outputs]; training rows come to lie in [0, 1].
 
@@ -145,9 +152,10 @@ class MinMaxNormalizer:
             problem = f"features of shape {values.shape}"
             raise DataError(problem, field="features", expected=f"[..., {self.num_inputs}]")
         _require_finite(values, self.names)
-        low, high = (bound[self.kept] for bound in self._bounds)
-        transformed = _TRANSFORMS[self.transform](values[..., self.kept].astype(np.float64))
-        return ((transformed - low) / (high - low)).astype(np.float32)
+        places, low, spread = self._scale
+        scaled = _TRANSFORMS[self.transform](np.take(values, places, axis=-1).astype(np.float64))
+        np.subtract(scaled, low, out=scaled)
+        return np.divide(scaled, spread, out=scaled).astype(np.float32)
 
     def without(self, endings: Sequence[str]) -> MinMaxNormalizer:
         """The same scaler, which also drops columns whose names end with one of `endings`.

@@ -92,6 +92,12 @@ class ModuleFingerprints:
         nodes, inputs = self._nodes[computation], self._inputs[computation]
         return [_digest(nodes[p].label) for p in range(len(body))], [inputs[p] for p in range(len(body))]
 
+    def labels(self, computation: int) -> tuple[list[bytes], list[bytes]]:
+        """For every instruction, its own label, and the digest of what counts of it as an input."""
+        nodes, inputs = self._nodes[computation], self._inputs[computation]
+        positions = range(len(self._module.computations[computation].instructions))
+        return [nodes[p].label for p in positions], [inputs[p] for p in positions]
+
     def called(self, computation: int) -> bytes:
         """Digest of a whole computation, parameters told apart by their numbers; 16 bytes."""
         known = self._called.get(computation)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
@@ -139,3 +140,16 @@ class Instruction:
     trip_count: int | None = None
     control_predecessors: tuple[int, ...] = ()
     literal: bytes = b""
+
+    def placed(
+        self, shape: Shape, operands: tuple[int, ...], control_predecessors: tuple[int, ...]
+    ) -> Instruction:
+        """The same with other operands; as `dataclasses.replace`, in half the time."""
+        values = list(_values_of(self))
+        values[_SHAPE], values[_OPERANDS], values[_CONTROLS] = shape, operands, control_predecessors
+        return Instruction(*values)
+
+
+_NAMES = [field.name for field in fields(Instruction)]
+_values_of = attrgetter(*_NAMES)
+_SHAPE, _OPERANDS, _CONTROLS = map(_NAMES.index, ("shape", "operands", "control_predecessors"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -140,7 +140,7 @@ class Shape:
 
     def with_layout(self, minor_to_major: tuple[int, ...]) -> Shape:
         """The same array in another memory order."""
-        return replace(self, minor_to_major=minor_to_major)
+        return Shape(self.element_type, self.dimensions, minor_to_major, self.tuple_shapes)
 
     def leaves(self) -> tuple[Shape, ...]:
         """Array members of a (nested) tuple, or the array itself."""

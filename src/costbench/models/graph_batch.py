@@ -18,14 +18,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from costbench.errors import DataError
+from costbench.errors import DataError, choose
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.normalizer import MinMaxNormalizer, Transform
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, packed
 from costbench.models.edges import Edges, even_size
 from costbench.models.execution import LARGE_BATCH_ROWS
 from costbench.models.net_spec import InputSizes
-from costbench.models.node_order import first_neighbors, in_topological_order
+from costbench.models.node_order import NEIGHBORS, in_topological_order
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -202,11 +202,13 @@ class Collator:
     Args:
         scaling: scalers fitted on the training data.
         max_neighbors: neighbours kept per node and direction.
+        neighbors: which ones, key of `node_order.NEIGHBORS`.
     """
 
-    def __init__(self, scaling: FeatureScaling, max_neighbors: int) -> None:
+    def __init__(self, scaling: FeatureScaling, max_neighbors: int, neighbors: str = "first") -> None:
         self._scaling = scaling
         self._max_neighbors = max_neighbors
+        self._kept = choose(NEIGHBORS, neighbors, "neighbors")
 
     def __call__(self, samples: Sequence[KernelSamples]) -> GraphBatch:
         """One batch of `samples`, C being the largest number of decisions among them.
@@ -246,8 +248,8 @@ class Collator:
             kernel_of_node=_tensor(np.repeat(np.arange(kernels.num_kernels), kernels.node_counts)),
             node_counts=tuple(kernels.node_counts.tolist()),
             edges=Edges.build(
-                first_neighbors(consumers, producers, self._max_neighbors),
-                first_neighbors(producers, consumers, self._max_neighbors),
+                self._kept(consumers, producers, self._max_neighbors),
+                self._kept(producers, consumers, self._max_neighbors),
                 num_nodes=len(kernels.opcodes),
                 even=even,
             ),

@@ -176,16 +176,17 @@ class _SegmentStatistics(torch.autograd.Function):
 
 def _segment_gradient(out: Tensor, states: Tensor, columns: dict[str, tuple[Tensor, Tensor]]) -> None:
     """Fill `out` [n, C, H] by statistic: what was found and the gradient received, each [C, H]."""
+    evenly = torch.zeros_like(out[0])
+    if "mean" in columns:
+        evenly += columns["mean"][1] / len(states)
+    if "sum" in columns:
+        evenly += columns["sum"][1]
     if "max" in columns:
         largest, received = columns["max"]
         torch.eq(states, largest, out=out)
-        out.mul_(received / out.sum(dim=0))
+        torch.addcmul(evenly, out, received / out.sum(dim=0), out=out)
     else:
-        out.zero_()
-    if "mean" in columns:
-        out.add_(columns["mean"][1] / len(states))
-    if "sum" in columns:
-        out.add_(columns["sum"][1])
+        out.copy_(evenly)
 
 
 class _NarrowSegmentStatistics(torch.autograd.Function):

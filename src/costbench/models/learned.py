@@ -108,7 +108,7 @@ class LearnedCostNet(nn.Module):
         return torch.cat(parts, dim=-1) if parts else batch.static_features[..., :0]
 
 
-CHUNK_CONFIGS = 250
+CHUNK_CONFIGS = 500
 """Decisions per pass of the network: enough to be fast, few enough for the caches."""
 CHUNK_ROWS = 131_072
 """Largest number of (node, decision) pairs per pass: bounds memory for kernels of thousands of nodes."""
@@ -140,7 +140,7 @@ class LearnedCostModel:
         self.predicts = predicts
         self._execution = execution
         self._analytical = analytical
-        self._collator = Collator(scaling, net.spec.max_neighbors)
+        self._collator = Collator(scaling, net.spec.max_neighbors, net.spec.neighbors)
         self._features = ProgramFeatureCache()
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
@@ -151,7 +151,13 @@ class LearnedCostModel:
             DataError: for a hybrid that was given no analytical model.
         """
         graph, features = kernel_graph(kernel, self._features), tile_features(decisions)
-        return self.predict_graph(graph, features, self._estimates(kernel, decisions))
+        return self.predict_graph(graph, features, self.estimates(kernel, decisions))
+
+    def estimates(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64] | None:
+        """Nanoseconds that a hybrid corrects, float64 [n]; None where there is nothing to ask."""
+        if self.net.spec.residual == "none" or self._analytical is None:
+            return None
+        return self._analytical.predict(kernel, decisions)
 
     def predict_graph(
         self,
@@ -208,8 +214,3 @@ class LearnedCostModel:
         if self.predicts == "log_runtime_ns":
             return np.exp(np.minimum(costs, _LARGEST_EXPONENT))
         return costs
-
-    def _estimates(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64] | None:
-        if self.net.spec.residual == "none" or self._analytical is None:
-            return None
-        return self._analytical.predict(kernel, decisions)

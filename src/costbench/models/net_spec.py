@@ -46,7 +46,9 @@ class NetSpec:
         module_layers: hidden layers added inside each feed-forward module.
         aggregation: how the messages of a node's neighbours are combined.
         directed: separate feed-forward modules for producers and consumers, or one for both.
-        max_neighbors: neighbours kept per node and direction; the first ones, in node order.
+        max_neighbors: neighbours kept per node and direction.
+        neighbors: which ones of a node that has more: the `first`, in node order, or drawn at `random`, for a
+            kernel once.
         l2_normalize: scale node states to unit length after every hop.
         columns: column-wise statistics that the column-wise reduction concatenates.
         decision_features: where the decision's features (tile size) enter.
@@ -74,6 +76,7 @@ class NetSpec:
     aggregation: Literal["mean", "sum", "max"] = "mean"
     directed: bool = True
     max_neighbors: int = 20
+    neighbors: Literal["first", "random"] = "first"
     l2_normalize: bool = False
     columns: tuple[Literal["mean", "max", "sum"], ...] = ("mean", "max")
     decision_features: Placement = "node"

@@ -12,6 +12,8 @@ from costbench.errors import DataError
 from costbench.features.packed_kernels import PackedKernels
 
 IntArray = npt.NDArray[np.int64]
+# Of Knuth's multiplicative hash, for 64 bits.
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def in_topological_order(kernels: PackedKernels) -> PackedKernels:
@@ -75,3 +77,19 @@ def first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
     pairs = np.stack(np.divmod(np.sort(node * span + neighbor), span))
     place = np.arange(pairs.shape[1]) - np.searchsorted(pairs[0], pairs[0])
     return pairs[:, place < limit]
+
+
+def drawn_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
+    """As `first_neighbors`, but of a node with more neighbours those whose hash is least. int64 [2, m].
+
+    The hash is of how far a neighbour lies from the node: a kernel keeps the same ones in every batch.
+    """
+    scrambled = ((neighbor - node).astype(np.uint64) * _MULTIPLIER) >> np.uint64(32)
+    order = np.lexsort((scrambled, node))
+    pairs = np.stack([node[order], neighbor[order]])
+    place = np.arange(pairs.shape[1]) - np.searchsorted(pairs[0], pairs[0])
+    return pairs[:, place < limit]
+
+
+NEIGHBORS = {"first": first_neighbors, "random": drawn_neighbors}
+"""Which neighbours are kept of a node that has too many."""

@@ -26,11 +26,13 @@ class _Rival:
 _RIVALS: Mapping[str, tuple[_Rival, ...]] = {
     "fusion": (
         _Rival("gnn", "learned", "learned", MAIN, "gnn"),
+        _Rival("hybrid", "hybrid", "hybrid", MAIN, ""),
         _Rival("lstm", "LSTM alone", "learned", "lpm2020-lstm", "lstm"),
         _Rival("analytical", "analytical", "analytical", MAIN, "analytical"),
     ),
     "tile": (
         _Rival("learned", "learned", "learned", MAIN, ""),
+        _Rival("hybrid", "hybrid", "hybrid", MAIN, ""),
         _Rival("rank", "rank loss", "learned", "vanilla", "rank"),
         _Rival("mse", "squared error", "learned", "mse", "mse"),
         _Rival("analytical", "analytical", "analytical", MAIN, "analytical"),

@@ -44,9 +44,9 @@ def write_scaling_figure(results: Results, place: Place, folder: Path) -> tuple[
             for share, values in points:
                 axes.plot([share] * len(values), values, ".", color="#0072B2", alpha=0.35, markersize=5)
             axes.set_xscale("log")
-            axes.set_yscale("log")
             axes.minorticks_off()
             axes.set_xticks(shares, [f"{share}%" for share in shares])
             axes.set_xlabel("share of the training programs")
             axes.set_ylabel(error.title)
+            axes.set_ylim(bottom=0.0)
         return save(figure, folder / f"scaling_{place.split}_{place.chip}")

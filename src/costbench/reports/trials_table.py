@@ -44,7 +44,7 @@ def trials_table(task: str, folder: Path) -> Table | None:
     ]
     filled = tuple(_row(row, varied, best.get("trial")) for row in last.values())
     notes = (
-        "The first trial is the model as section sweep has it, the others are Optuna's. Trials are compared "
+        "The first trial is the model as section train has it, the others are Optuna's. Trials are compared "
         "on validation programs, after a small share of the training of the main results; * is the best. "
         "A pruned trial was behind half of the others.",
     )

@@ -9,7 +9,7 @@ from costbench.reports.measures import APE, TAU
 from costbench.reports.results import BEST, Cell
 from costbench.reports.tables import Column, Table, Value
 
-_MODELS = ("learned", "analytical")
+_MODELS = ("learned", "hybrid", "analytical")
 _METRICS = (("ape", APE, "Tile-Size APE (%)", 1), ("tau", TAU, "Kendall's τ", 2))
 
 

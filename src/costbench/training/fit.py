@@ -213,7 +213,9 @@ def _data_module(
     sampler = BatchSampler(train, spec.batch, spec.seed, min_configs=LOSSES[spec.loss].min_configs)
     min_configs = 1 if spec.monitor == "mape" else 2
     plans = validation_plans(validation, spec.validation, spec.batch, spec.seed, min_configs=min_configs)
-    return KernelDataModule((train, sampler), (validation, plans), Collator(scaling, spec.net.max_neighbors))
+    return KernelDataModule(
+        (train, sampler), (validation, plans), Collator(scaling, spec.net.max_neighbors, spec.net.neighbors)
+    )
 
 
 def _trainer(spec: TrainSpec, callbacks: list[pl.Callback], resume: Path, *, progress: bool) -> pl.Trainer:

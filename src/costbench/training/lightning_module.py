@@ -33,6 +33,7 @@ class OptimizerSpec:
         gradient_clip_norm: largest norm of a step's gradient; null for none.
         averaging: share of the weights' running average that a step keeps, the rest being the new weights;
             the average is what is validated and kept. With 0 it is the weights themselves.
+        weight_decay: every step also shrinks the weights by learning rate times this (AdamW).
     """
 
     learning_rate: float = 1e-3
@@ -40,6 +41,7 @@ class OptimizerSpec:
     decay: float = 0.02
     gradient_clip_norm: float | None = 1.0
     averaging: float = 0.0
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         if self.learning_rate <= 0.0:
@@ -48,6 +50,8 @@ class OptimizerSpec:
             raise ValueError(f"decay is {self.decay}, must be in (0, 1]")
         if not 0.0 <= self.averaging < 1.0:
             raise ValueError(f"averaging is {self.averaging}, must be in [0, 1)")
+        if self.weight_decay < 0.0:
+            raise ValueError(f"weight_decay is {self.weight_decay}, must not be negative")
         if self.gradient_clip_norm is not None and self.gradient_clip_norm <= 0.0:
             raise ValueError(f"gradient_clip_norm is {self.gradient_clip_norm}, must be above zero or null")
 
@@ -96,8 +100,11 @@ class CostModelModule(pl.LightningModule):
         return self.net if self.average is None else self.average
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam over all parameters."""
-        return torch.optim.Adam(self.net.parameters(), lr=self._optimizer.learning_rate, fused=True)
+        """Adam over all parameters, with decoupled weight decay."""
+        spec = self._optimizer
+        return torch.optim.AdamW(
+            self.net.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay, fused=True
+        )
 
     def configure_gradient_clipping(self, *_args: object, **_kwargs: object) -> None:
         """Clip the norm of the gradient; Lightning itself refuses where Adam is fused and precision mixed."""

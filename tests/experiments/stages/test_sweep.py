@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from costbench.errors import CostbenchError, ParamsError
-from costbench.experiments.stages.sweep import SweepFlags, SweepParams, run
-from costbench.params import load_section, load_yaml
+from costbench.experiments.stages.sweep import SweepFlags, load_sweep, run
+from costbench.params import load_yaml
 
 NONE = SweepFlags()
 
@@ -73,13 +73,22 @@ def test_a_task_without_a_model_is_one_error(repository: Path, tmp_path: Path) -
         run(path)
 
 
+def test_the_model_is_that_of_train_with_changes(repository: Path, tmp_path: Path) -> None:
+    path = _profile(repository, tmp_path, model={"tile": {"epochs": 1, "net": {"hidden": 16}}})
+    sections: Any = load_yaml(path)
+    sections["train"]["tile"]["net"]["encoder_layers"] = 2
+    path.write_text(yaml.safe_dump(sections))
+    model = load_sweep(path).model["tile"]
+    assert (model.epochs, model.net.hidden, model.net.encoder_layers) == (1, 16, 2)
+
+
 def test_one_study_name_is_for_one_task(repository: Path, tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="--study: names one study"):
         run(_profile(repository, tmp_path, tasks=["tile", "fusion"]), SweepFlags(study="mine"))
 
 
 def test_flags_win_over_the_section(repository: Path) -> None:
-    section = load_section(repository / "params.yaml", "sweep", SweepParams)
+    section = load_sweep(repository / "params.yaml")
     assert SweepFlags().over(section) == section
     given = SweepFlags(task="tile", trials=3, workers=2).over(section)
     assert (given.tasks, given.trials, given.workers) == (("tile",), 3, 2)

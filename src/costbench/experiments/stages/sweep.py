@@ -33,7 +33,7 @@ from costbench.experiments.sweep_worker import SweepTask
 from costbench.experiments.tracking import Provenance, prepare, tracking_uri
 from costbench.experiments.training_run import CellTask, Tracking
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import load_section
+from costbench.params import load_yaml, merged, parse
 from costbench.training.fit import TrainSpec, monitored
 from costbench.workers import Backend, run_each
 
@@ -62,8 +62,9 @@ class SweepParams:
         max_retries: how often a lost trial is begun again.
         cache_mb: memory for kernels that are read again and again, per process.
         pruner: which trials end early.
-        model: by task, what trials are changes to; their budget and the monitored metric are among what they
-            have in common. The first trial is the model itself, so the best one is never worse.
+        model: by task, what trials are changes to: the settings of section `train` with those of the file in
+            their place, such as a smaller budget. The first trial is the model itself, and the best one never
+            worse.
         space: by task and dotted name of the hyper-parameter: what trials differ in.
     """
 
@@ -96,6 +97,28 @@ class SweepParams:
         for task, model in self.model.items():
             if model.seed != 0:
                 raise ValueError(f"model.{task}.seed follows from seed, and must be left out")
+
+
+def load_sweep(params: Path) -> SweepParams:
+    """Section `sweep`, its models made out as changes to those of section `train`.
+
+    Raises:
+        ParamsError: for a section that is missing or wrong.
+    """
+    sections = load_yaml(params)
+    section, train = (sections.get(name) for name in ("sweep", "train"))
+    if not isinstance(section, Mapping) or not isinstance(train, Mapping):
+        raise ParamsError("missing section", where=params, expected="the sections sweep and train")
+    models = section.get("model")
+    if isinstance(models, Mapping):
+        whole = {
+            task: merged(train[task], changes)
+            if isinstance(changes, Mapping) and isinstance(train.get(task), Mapping)
+            else changes
+            for task, changes in models.items()
+        }
+        section = {**section, "model": whole}
+    return parse(SweepParams, section, where=params, field="sweep")
 
 
 @dataclass(frozen=True)
@@ -142,7 +165,7 @@ def run(params: Path, flags: SweepFlags = SweepFlags()) -> None:
             used, a study of another space, stages that have not finished, damaged shards.
     """
     workspace = load_workspace(params)
-    section = flags.over(load_section(params, "sweep", SweepParams))
+    section = flags.over(load_sweep(params))
     if flags.study is not None and len(section.tasks) > 1:
         raise ParamsError("names one study", where="command line", field="--study", expected="--task as well")
     spaces = {task: _space(task, section, params) for task in section.tasks}

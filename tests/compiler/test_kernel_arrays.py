@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costbench.compiler.kernel_views import KernelArrays, end_to_end, kernel_lists, taken
+from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, kernel_lists, taken
 from tests.compiler import small_kernels as small
 from tests.compiler.test_kernel_batches import as_arrays
 

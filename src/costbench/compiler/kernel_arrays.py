@@ -1,0 +1,71 @@
+"""Many kernels of one computation as a few arrays: lists of positions laid end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+
+class KernelArrays(NamedTuple):
+    """k kernels of one computation, in an order in which they can run; positions ascend within each.
+
+    Attributes:
+        instructions_offsets: [k + 1].
+        instructions: positions of the kernels' own instructions.
+        inputs_offsets: [k + 1].
+        inputs: positions of values read from main memory.
+        outputs_offsets: [k + 1].
+        outputs: positions of values written there.
+    """
+
+    instructions_offsets: IntArray
+    instructions: IntArray
+    inputs_offsets: IntArray
+    inputs: IntArray
+    outputs_offsets: IntArray
+    outputs: IntArray
+
+
+def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[IntArray, IntArray]:
+    """Offsets [n + 1] and entries of n lists laid end to end."""
+    entries = [list(one) for one in lists]
+    offsets = np.zeros(len(entries) + 1, dtype=np.int64)
+    np.cumsum([len(one) for one in entries], out=offsets[1:])
+    return offsets, np.array([value for one in entries for value in one], dtype=np.int64)
+
+
+def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], list[int]]]:
+    """Instructions, inputs and outputs of each kernel."""
+    ends = [offsets.tolist() for offsets in kernels[::2]]
+    values = [positions.tolist() for positions in kernels[1::2]]
+    for k in range(len(ends[0]) - 1):
+        instructions, inputs, outputs = (v[e[k] : e[k + 1]] for e, v in zip(ends, values, strict=True))
+        yield instructions, inputs, outputs
+
+
+def taken(kernels: KernelArrays, numbers: IntArray) -> KernelArrays:
+    """Some of the kernels, in this order."""
+    arrays: list[IntArray] = []
+    for offsets, positions in zip(kernels[::2], kernels[1::2], strict=True):
+        lengths = (offsets[1:] - offsets[:-1])[numbers]
+        ends = np.zeros(len(numbers) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=ends[1:])
+        shifts = np.repeat(offsets[numbers] - ends[:-1], lengths)
+        arrays += [ends, positions[np.arange(ends[-1]) + shifts]]
+    return KernelArrays(*arrays)
+
+
+def end_to_end(parts: Sequence[KernelArrays]) -> KernelArrays:
+    """Kernels of several lists, one list after the other."""
+    arrays: list[IntArray] = []
+    for field in range(0, len(KernelArrays._fields), 2):
+        lengths = [np.diff(part[field]) for part in parts]
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), *lengths])
+        positions = np.concatenate([np.zeros(0, dtype=np.int64), *(part[field + 1] for part in parts)])
+        arrays += [np.cumsum(ends), positions]
+    return KernelArrays(*arrays)

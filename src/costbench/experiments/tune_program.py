@@ -1,0 +1,249 @@
+"""Tuning one program of a user's: which tile sizes, or which fusions, and what they gain.
+
+Every search leaves its trace in the folder of results when it ends or is interrupted, so a run goes on from
+there and ends as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from costbench.artifacts import digest_file, read_json, write_json, write_text
+from costbench.autotuning.charging import COMPILE_S
+from costbench.autotuning.search import Progress, SearchInterrupted, Watch
+from costbench.autotuning.trace import SearchTrace, read_trace, write_trace
+from costbench.errors import DataError
+from costbench.target import Target
+
+Task = Literal["tile", "fusion"]
+ANALYTICAL, NO_MODEL = "analytical", "none"
+Tell = Callable[[str, Progress], None]
+"""Told what is searched, and how far that is."""
+Run = Callable[[SearchTrace | None, Watch], SearchTrace]
+"""A search, given the recorded first part of it."""
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """What a user asks for.
+
+    Attributes:
+        file: the program, an HLO module.
+        task: which decisions.
+        model: folder of a trained model; `analytical`, or `none` for hardware alone.
+        minutes: of hardware.
+        model_minutes: of predicting, at the charged rate (fusion).
+        top_k: tile sizes measured per kernel (tile).
+        max_tiles: legal tile sizes per kernel that are looked at (tile).
+        compile_s: charged for compiling a program (fusion).
+        seed: of the searches and of the machine's noise.
+    """
+
+    file: Path
+    task: Task
+    model: str = ANALYTICAL
+    minutes: float = 10.0
+    model_minutes: float = 1.0
+    top_k: int = 10
+    max_tiles: int = 20_000
+    compile_s: float = COMPILE_S
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("minutes", "model_minutes"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise DataError(f"{getattr(self, name)}", field=name, expected="minutes, above 0")
+        for name in ("top_k", "max_tiles"):
+            if getattr(self, name) < 1:
+                raise DataError(f"{getattr(self, name)}", field=name, expected="at least 1")
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """A decision that was measured.
+
+    Attributes:
+        subject: fingerprint of the kernel or program that it is about.
+        decision: its number, hexadecimal.
+        predicted: cost by the model; None where none was asked.
+        measured_ns: runtime; None where it did not compile.
+        seconds: charged.
+    """
+
+    subject: str
+    decision: str
+    predicted: float | None
+    measured_ns: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The decision chosen for a kernel or program, beside the default.
+
+    Attributes:
+        what: for people to read.
+        runs: in a run of the program.
+        default_ns: runtime by default.
+        predicted_cost: of the chosen decision, by the model; None where none was asked.
+        measured_ns: its runtime.
+    """
+
+    what: str
+    runs: int
+    default_ns: float
+    predicted_cost: float | None
+    measured_ns: float
+
+    @property
+    def saved_ns(self) -> float:
+        """In a run of the program."""
+        return self.runs * (self.default_ns - self.measured_ns)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning a program came to.
+
+    Attributes:
+        program: by name.
+        default_ns: runtime with the compiler's own decisions.
+        best_ns: runtime with the chosen ones.
+        num_predicted: decisions scored by the model.
+        num_measured: decisions measured.
+        hardware_seconds: charged.
+        decisions: the chosen ones, as JSON values.
+        gains: what each of them gains.
+        rows: all that were measured.
+        curve: hardware seconds and the program's best runtime by then.
+    """
+
+    program: str
+    default_ns: float
+    best_ns: float
+    num_predicted: int
+    num_measured: int
+    hardware_seconds: float
+    decisions: dict[str, object]
+    gains: tuple[Gain, ...]
+    rows: tuple[CostRow, ...]
+    curve: tuple[tuple[float, float], ...]
+
+    @property
+    def speedup(self) -> float:
+        """Default over chosen."""
+        return self.default_ns / self.best_ns
+
+
+class Session:
+    """A run of searches whose traces are kept in a folder.
+
+    Args:
+        folder: of the results; made if need be.
+        options: of the run.
+        target: the chip.
+        resume: go on with the traces that are there, which have to be of equal options.
+        tell: is told how far searches are.
+
+    Attributes:
+        options: the same.
+        target: the same.
+        interrupted: whether Ctrl-C was pressed; searches that follow end at once.
+
+    Raises:
+        DataError: if there is nothing to resume, or it is of other options.
+    """
+
+    def __init__(
+        self, folder: Path, options: TuneOptions, target: Target, *, resume: bool, tell: Tell
+    ) -> None:
+        self.options, self.target = options, target
+        self.interrupted = False
+        self._folder, self._tell, self._resume = folder, tell, resume
+        settings = {**asdict(options), "file": digest_file(options.file), "chip": target.name}
+        # More hardware time only adds to what was measured.
+        del settings["minutes"]
+        path = folder / "settings.json"
+        if resume and read_json(path) != settings:
+            raise DataError("of other options", where=path, expected="the file and options of this run")
+        write_json(path, settings)
+
+    def search(self, name: str, run: Run) -> SearchTrace | None:
+        """Runs a search, or goes on with it; None if one was interrupted before and this one never began."""
+        path = self._folder / "traces" / f"{name}.json"
+        recorded = read_trace(path) if self._resume and path.exists() else None
+        if self.interrupted:
+            return recorded
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            trace = run(recorded, lambda progress: self._tell(name, progress))
+        except SearchInterrupted as stopped:
+            self.interrupted = True
+            trace = stopped.trace
+            if recorded is not None and len(recorded) > len(trace):
+                return recorded
+        write_trace(path, trace)
+        return trace
+
+    def known_costs(self) -> dict[int, float]:
+        """Costs of kernels that an earlier part of the run predicted, by hash."""
+        path = self._folder / "traces" / "kernel_costs.json"
+        if not (self._resume and path.exists()):
+            return {}
+        stored = read_json(path)
+        if not isinstance(stored, dict):
+            raise DataError("no costs", where=path, expected="a mapping")
+        return {int(key, 16): math.inf if cost is None else float(cost) for key, cost in stored.items()}
+
+    def keep_costs(self, costs: dict[int, float]) -> None:
+        """Keeps them for a later part of the run."""
+        stored = {f"{key:x}": cost if math.isfinite(cost) else None for key, cost in costs.items()}
+        write_json(self._folder / "traces" / "kernel_costs.json", stored)
+
+
+def rows_of(measured: SearchTrace, predicted: SearchTrace | None) -> list[CostRow]:
+    """What was measured, beside its prediction."""
+    costs = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
+    return [
+        CostRow(
+            subject=measured.subject.fingerprint,
+            decision=f"{decision:x}",
+            predicted=costs.get(decision),
+            measured_ns=score if math.isfinite(score) else None,
+            seconds=seconds,
+        )
+        for decision, score, seconds in zip(
+            measured.decisions, measured.scores, measured.seconds, strict=True
+        )
+    ]
+
+
+def write_results(folder: Path, options: TuneOptions, chip: str, tuned: Tuned) -> None:
+    """`decisions.json` and `costs.csv`.
+
+    Raises:
+        DataError: if one cannot be written.
+    """
+    summary = {
+        "program": tuned.program,
+        "task": options.task,
+        "chip": chip,
+        "model": options.model,
+        "default_ns": tuned.default_ns,
+        "best_ns": tuned.best_ns,
+        "speedup": tuned.speedup,
+        "num_predicted": tuned.num_predicted,
+        "num_measured": tuned.num_measured,
+        "hardware_seconds": tuned.hardware_seconds,
+    }
+    write_json(folder / "decisions.json", summary | tuned.decisions)
+    lines = ["subject,decision,predicted,measured_ns,hardware_seconds"]
+    for row in tuned.rows:
+        predicted = "" if row.predicted is None else repr(row.predicted)
+        measured = "" if row.measured_ns is None else repr(row.measured_ns)
+        lines.append(f"{row.subject},{row.decision},{predicted},{measured},{row.seconds!r}")
+    write_text(folder / "costs.csv", "\n".join(lines) + "\n")

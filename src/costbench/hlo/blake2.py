@@ -1,0 +1,133 @@
+"""BLAKE2b for compiled code (RFC 7693): unkeyed digests of 16 bytes, as `hashlib.blake2b(digest_size=16)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiled import compiled, compiled_step
+
+ByteArray = npt.NDArray[np.uint8]
+WordArray = npt.NDArray[np.uint64]
+BLOCK_BYTES = 128
+DIGEST_WORDS = 2
+_START = np.array(
+    [
+        0x6A09E667F3BCC908,
+        0xBB67AE8584CAA73B,
+        0x3C6EF372FE94F82B,
+        0xA54FF53A5F1D36F1,
+        0x510E527FADE682D1,
+        0x9B05688C2B3E6C1F,
+        0x1F83D9ABFB41BD6B,
+        0x5BE0CD19137E2179,
+    ],
+    dtype=np.uint64,
+)
+_ORDER = np.array(
+    [
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+        [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
+        [11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4],
+        [7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8],
+        [9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13],
+        [2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9],
+        [12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11],
+        [13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10],
+        [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5],
+        [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0],
+    ]
+)
+# Unkeyed, one leaf, 16 bytes of digest.
+_PARAMETERS = np.uint64(0x01010000 ^ 16)
+_ROUNDS = 12
+_16, _24, _32, _40, _48, _63, _1 = (np.uint64(bits) for bits in (16, 24, 32, 40, 48, 63, 1))
+_ALL = np.uint64(2**64 - 1)
+_BYTE_SHIFTS = np.arange(0, 64, 8).astype(np.uint64)
+_Four = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
+
+
+@compiled_step
+def _mixed(v: _Four, x: np.uint64, y: np.uint64) -> _Four:
+    a, b, c, d = v
+    a = a + b + x
+    d = d ^ a
+    d = (d >> _32) | (d << _32)
+    c = c + d
+    b = b ^ c
+    b = (b >> _24) | (b << _40)
+    a = a + b + y
+    d = d ^ a
+    d = (d >> _16) | (d << _48)
+    c = c + d
+    b = b ^ c
+    b = (b >> _63) | (b << _1)
+    return a, b, c, d
+
+
+@compiled
+def _compress(h: WordArray, m: WordArray, num_bytes: int, is_last: bool) -> None:
+    """Takes a block of 16 words, with so many bytes up to its end, into the state [8]."""
+    v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
+    v8, v9, v10, v11 = _START[0], _START[1], _START[2], _START[3]
+    v12, v13, v14, v15 = _START[4] ^ np.uint64(num_bytes), _START[5], _START[6], _START[7]
+    if is_last:
+        v14 = v14 ^ _ALL
+    for number in range(_ROUNDS):
+        s = _ORDER[number % 10]
+        v0, v4, v8, v12 = _mixed((v0, v4, v8, v12), m[s[0]], m[s[1]])
+        v1, v5, v9, v13 = _mixed((v1, v5, v9, v13), m[s[2]], m[s[3]])
+        v2, v6, v10, v14 = _mixed((v2, v6, v10, v14), m[s[4]], m[s[5]])
+        v3, v7, v11, v15 = _mixed((v3, v7, v11, v15), m[s[6]], m[s[7]])
+        v0, v5, v10, v15 = _mixed((v0, v5, v10, v15), m[s[8]], m[s[9]])
+        v1, v6, v11, v12 = _mixed((v1, v6, v11, v12), m[s[10]], m[s[11]])
+        v2, v7, v8, v13 = _mixed((v2, v7, v8, v13), m[s[12]], m[s[13]])
+        v3, v4, v9, v14 = _mixed((v3, v4, v9, v14), m[s[14]], m[s[15]])
+    h[0] ^= v0 ^ v8
+    h[1] ^= v1 ^ v9
+    h[2] ^= v2 ^ v10
+    h[3] ^= v3 ^ v11
+    h[4] ^= v4 ^ v12
+    h[5] ^= v5 ^ v13
+    h[6] ^= v6 ^ v14
+    h[7] ^= v7 ^ v15
+
+
+@compiled
+def digest_16(message: ByteArray, length: int, room: WordArray) -> None:
+    """Writes the digest of the first bytes of a message into `room[:2]`, little-endian words.
+
+    Args:
+        message: bytes.
+        length: how many of them count.
+        room: uint64 [24].
+    """
+    h, m = room[:8], room[8:24]
+    for i in range(8):
+        h[i] = _START[i]
+    h[0] ^= _PARAMETERS
+    start = 0
+    while True:
+        end = min(start + BLOCK_BYTES, length)
+        for i in range(16):
+            m[i] = np.uint64(0)
+        for i in range(start, end):
+            m[(i - start) >> 3] |= np.uint64(message[i]) << _BYTE_SHIFTS[(i - start) & 7]
+        _compress(h, m, end, end == length)
+        if end == length:
+            return
+        start = end
+
+
+@compiled
+def put_word(message: ByteArray, place: int, word: np.uint64) -> None:
+    """Writes 8 bytes, little-endian."""
+    for i in range(8):
+        message[place + i] = np.uint8(word >> _BYTE_SHIFTS[i])
+
+
+def words_of(digests: Sequence[bytes]) -> WordArray:
+    """Digests of 16 bytes as little-endian words, [n, 2]."""
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64).reshape(-1, DIGEST_WORDS)

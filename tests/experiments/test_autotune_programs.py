@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.autotuning.charging import Charging
+from costbench.compiler.program import PreparedProgram
+from costbench.compiler.tiling import tile_space
+from costbench.errors import ChoiceError, DataError
+from costbench.experiments.autotune_fusion import AutotuneFusionParams, FusionBar
+from costbench.experiments.autotune_programs import (
+    AutotuneParams,
+    AutotuneTask,
+    autotune,
+    fusion_metrics,
+    tile_metrics,
+)
+from costbench.experiments.autotune_tile import AutotuneTileParams, TilePoint
+from costbench.features.config import tile_features
+from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
+from costbench.hlo.reader import read_module
+from costbench.models.checkpoint import save_checkpoint
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
+from costbench.models.learned import LearnedCostNet
+from costbench.models.net_spec import NetSpec, Predicts
+from costbench.params import parse
+from costbench.target import load_target
+from tests.experiments.small_programs import small_file
+
+PARAMS = AutotuneParams(
+    AutotuneTileParams(top_k=(1, 5), max_tiles_per_kernel=100),
+    AutotuneFusionParams(
+        hardware_minutes=(1.0,), best_known_minutes=2.0, model_minutes=0.05, repeats=2,
+        charging=Charging(compile_s=14.4, evaluation_s=0.1),
+    ),
+)  # fmt: skip
+
+
+def checkpoint(folder: Path, file: Path, predicts: Predicts) -> Path:
+    """A small network that was not trained."""
+    cache, architecture = ProgramFeatureCache(), load_target("tpu_v3").architecture
+    samples = []
+    for unique in PreparedProgram(read_module(file), "small").unique_kernels:
+        features = tile_features(tile_space(unique.kernel, architecture).decode(np.zeros(1, dtype=np.int64)))
+        samples.append(KernelSamples(kernel_graph(unique.kernel, cache), features, np.ones(1), ""))
+    scaling = FeatureScaling.fit(samples)
+    net = LearnedCostNet(NetSpec(hidden=8, opcode_embedding=4), scaling.sizes, seed=1)
+    save_checkpoint(folder, net, scaling, predicts)
+    return folder
+
+
+def task(folder: Path, decision: str, predicts: Predicts) -> AutotuneTask:
+    file = small_file(folder)
+    return AutotuneTask(
+        decision, file, "small", "tpu_v3", checkpoint(folder / "model", file, predicts), PARAMS
+    )
+
+
+def test_tiles_in_all_ways(tmp_path: Path) -> None:
+    found = autotune(task(tmp_path, "tile", "score"))
+    arms = ("learned", "analytical", "hybrid", "random")
+    expected = {(arm, budget, 0) for arm in arms for budget in ("top1", "top5")}
+    expected |= {("learned", "compiler", 0), ("analytical", "compiler", 0), ("exhaustive", "all", 0)}
+    assert set(found) == expected
+    assert found["exhaustive", "all", 0]["slowdown"] == 0.0
+    assert found["learned", "compiler", 0]["num_measured"] == 0.0
+
+
+def test_fusions_in_all_ways(tmp_path: Path) -> None:
+    found = autotune(task(tmp_path, "fusion", "log_runtime_ns"))
+    arms = ("hardware", "model and hardware")
+    expected = {
+        (arm, f"{start}-1m", seed) for arm in arms for start in ("default", "random") for seed in (0, 1)
+    }
+    assert set(found) == expected | {("best known", "default-2m", 0)}
+    assert min(one["speedup"] for key, one in found.items() if key[1].startswith("default")) >= 1.0
+    assert autotune(task(tmp_path, "fusion", "log_runtime_ns")) == found
+
+
+def test_what_the_user_can_mend(tmp_path: Path) -> None:
+    with pytest.raises(ChoiceError, match="layout"):
+        autotune(task(tmp_path, "layout", "score"))
+    with pytest.raises(DataError, match="a model of the fusion task"):
+        autotune(task(tmp_path, "fusion", "score"))
+
+
+def test_keys_by_hand() -> None:
+    points = [
+        TilePoint("learned", 0, False, 9.0, 1.25, 0.5, 0.0, 0.0),
+        TilePoint("learned", 10, True, 8.0, 1.5, 0.25, 10.0, 2.0),
+        TilePoint("exhaustive", 0, True, 7.0, 2.0, 0.0, 100.0, 20.0),
+    ]
+    found = tile_metrics(points)
+    assert list(found) == [("learned", "compiler", 0), ("learned", "top10", 0), ("exhaustive", "all", 0)]
+    assert found["learned", "top10", 0] == {
+        "speedup": 1.5, "slowdown": 0.25, "num_measured": 10.0, "hardware_seconds": 2.0
+    }  # fmt: skip
+    bar = FusionBar("p", "v3", "random", "hardware", 0.5, (1.5, 2.0), (3, 4), (29.0, 30.0), (0, 0))
+    assert list(fusion_metrics([bar])) == [("hardware", "random-0.5m", 0), ("hardware", "random-0.5m", 1)]
+    assert fusion_metrics([bar])["hardware", "random-0.5m", 1]["num_measured"] == 4.0
+
+
+def test_params_are_read_from_a_file() -> None:
+    section = {
+        "tile": {"top_k": [1, 10], "max_tiles_per_kernel": 1000},
+        "fusion": {"hardware_minutes": [1, 10], "model_minutes": 0.05, "charging": {"compile_s": 14.4}},
+    }
+    params = parse(AutotuneParams, section, where="params.yaml")
+    assert params.tile.top_k == (1, 10)
+    assert params.fusion.charging.compile_s == 14.4
+    assert params.fusion.repeats == 10

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from costbench.autotuning.kernel_costs import EstimatedKernels, TiledKernels
+from costbench.autotuning.search import Progress
+from costbench.compiler.program import PreparedProgram
+from costbench.experiments.tune_fusion import tune_fusion
+from costbench.experiments.tune_program import Session, Tell, Tuned, TuneOptions
+from costbench.models.analytical import AnalyticalModel
+from costbench.target import load_target
+from tests.experiments.small_programs import small_file, small_step
+from tests.experiments.test_tune_program import nothing
+
+TARGET = load_target("tpu_v3")
+
+
+def tuned(folder: Path, options: TuneOptions, *, resume: bool = False, tell: Tell = nothing) -> Tuned:
+    program = PreparedProgram(small_step(), "small_step")
+    tiled = TiledKernels(program.lowering, TARGET.architecture, AnalyticalModel(TARGET.architecture))
+    model = EstimatedKernels(tiled) if options.model != "none" else None
+    return tune_fusion(program, Session(folder, options, TARGET, resume=resume, tell=tell), tiled, model)
+
+
+def stop_in(name: str) -> Tell:
+    """Presses Ctrl-C in the middle of a search."""
+
+    def tell(searched: str, progress: Progress) -> None:
+        if searched == name and progress.num_decisions > 1:
+            raise KeyboardInterrupt
+
+    return tell
+
+
+def test_stopped_anywhere_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    options = TuneOptions(small_file(tmp_path), "fusion", minutes=2.0, model_minutes=0.005, compile_s=14.4)
+    whole = tuned(tmp_path / "a", options)
+    assert whole.num_measured > 2
+    part = tuned(tmp_path / "b", options, tell=stop_in("predicted"))
+    assert (part.num_predicted, part.num_measured) == (2, 0)
+    assert part.best_ns == part.default_ns
+    tuned(tmp_path / "b", options, resume=True, tell=stop_in("measured"))
+    assert tuned(tmp_path / "b", options, resume=True) == whole
+
+
+def test_hardware_alone_stopped_and_resumed(tmp_path: Path) -> None:
+    options = TuneOptions(small_file(tmp_path), "fusion", model="none", minutes=3.0, compile_s=14.4)
+    whole = tuned(tmp_path / "a", options)
+    part = tuned(tmp_path / "b", options, tell=stop_in("measured"))
+    assert part.num_measured == 2
+    assert part.rows == whole.rows[:2]
+    assert tuned(tmp_path / "b", options, resume=True) == whole
