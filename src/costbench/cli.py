@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from costbench.experiments.stages.entry import Stage
-    from costbench.experiments.tracked_runs import TrainedRun
     from costbench.hardware.fidelity import FidelityReport
     from costbench.workloads.manifest import ProgramEntry
 
@@ -141,14 +139,14 @@ def best(  # noqa: PLR0913 - each is an option
     Example: `costbench runs best --task tile --split random --chip tpu_v2 --json | jq -r '.[0].run_id'`
     """
     from costbench.experiments.champion import register_champion
-    from costbench.experiments.tracked_runs import Wanted, best_runs
+    from costbench.experiments.tracked_runs import Wanted, best_runs, runs_table
     from costbench.experiments.tracking import tracking_uri
 
     found = best_runs(tracking_uri(), Wanted(task, split, chip, experiment, profile, variant, metric))
     if as_json:
         typer.echo(json.dumps([run.to_dict() for run in found[:limit]], indent=1, sort_keys=True))
     else:
-        _print_runs(found[:limit])
+        _console().print(runs_table(found[:limit]))
     if register:
         made = register_champion(tracking_uri(), found[0])
         typer.echo(f"{made.uri}: version {made.version}{'' if made.is_new else ', as before'}", err=True)
@@ -337,22 +335,6 @@ def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
     for entry in sorted(entries, key=lambda e: (e.application, e.name)):
         batch, count = str(entry.batch or ""), f"{entry.instructions:,}" if entry.instructions else ""
         table.add_row(entry.application, entry.name, entry.step, batch, entry.dtype, entry.source, count)
-    _console().print(table)
-
-
-def _print_runs(runs: list[TrainedRun]) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"Validation {runs[0].monitor}, best first")
-    table.add_column("run", no_wrap=True)
-    table.add_column(runs[0].monitor, justify="right", no_wrap=True)
-    for header in ("profile/experiment/cell", "network, loss, learning rate", "model in"):
-        table.add_column(header, overflow="fold")
-    for run in runs:
-        names = ("net.encoder", "net.reduction", "net.hidden", "loss", "optimizer.learning_rate")
-        settings = ", ".join(run.params.get(f"model.{name}", "?") for name in names)
-        place = os.path.relpath(run.folder) if run.is_there else "no longer there"
-        table.add_row(run.run_id, f"{run.metric:.4f}", run.name, settings, place)
     _console().print(table)
 
 

@@ -49,7 +49,8 @@ def _children(uri: str, parent: str) -> dict[str, str]:
     client = client_of(uri)
     place = client.get_experiment_by_name("costbench/train")
     assert place is not None
-    found = client.search_runs([place.experiment_id], f"tags.`{PARENT}` = '{parent}'")
+    query = f"tags.`{PARENT}` = '{parent}' and tags.`{KIND}` = 'cell'"
+    found = client.search_runs([place.experiment_id], query)
     assert all(run.info.status == "FINISHED" for run in found)
     names = {run.info.run_name: run.info.run_id for run in found}
     assert len(names) == len(found)
@@ -84,6 +85,17 @@ def test_kept_cells_move_below_a_new_grid(tracking_store: str, tmp_path: Path) -
     children = _children(tracking_store, second)
     assert set(children) == NAMES
     assert children["p/main/tile-random-tpu_v2-main-s0"] == kept
+
+
+def test_a_cell_that_is_trained_again_counts_once(tracking_store: str, tmp_path: Path) -> None:
+    """Somebody removed the folder, and the same training made the same model again."""
+    grid = _train(tracking_store, tmp_path, trained=tuple(METRICS))
+    before = _children(tracking_store, grid)
+    assert _train(tracking_store, tmp_path, trained=("tile-random-tpu_v2-main-s0",)) == grid
+    after = _children(tracking_store, grid)
+    assert set(after) == NAMES
+    assert after["p/main/tile-random-tpu_v2-main-s0"] != before["p/main/tile-random-tpu_v2-main-s0"]
+    assert after["p/main/tile-manual-tpu_v2-main-s0"] == before["p/main/tile-manual-tpu_v2-main-s0"]
 
 
 def test_where_nothing_is_tracked_a_grid_is_trained_all_the_same(tmp_path: Path) -> None:

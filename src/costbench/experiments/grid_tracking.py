@@ -81,7 +81,9 @@ def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping
     if grid.uri == OFF:
         return
     with store_errors(grid.uri):
-        by_key = _finished_runs(grid, next(iter(tasks.values())).tracking.tags)
+        by_key, older = _finished_runs(grid, next(iter(tasks.values())).tracking.tags)
+    for run_id in older:
+        replace(grid, run_id=run_id).set_tags({KIND: "replaced"})
     for name, task in tasks.items():
         if results[name].key not in by_key:
             track_finished(task, results[name])
@@ -93,23 +95,30 @@ def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping
     grid.log_metrics(_best(tasks, results))
 
 
-def _finished_runs(grid: TrackedRun, tags: Mapping[str, str]) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """By key of the cell: identifier and tags of the newest run."""
+def _finished_runs(
+    grid: TrackedRun, tags: Mapping[str, str]
+) -> tuple[dict[str, tuple[str, Mapping[str, str]]], list[str]]:
+    """By key of the cell: identifier and tags of the newest run; and older runs of the same keys."""
     client = client_of(grid.uri)
     found = client.get_experiment_by_name(grid.experiment)
     same = [f"tags.`{tag}` = '{tags[tag]}'" for tag in ("profile", "experiment", KIND)]
     query = " and ".join([*same, "attributes.status = 'FINISHED'"])
     runs: dict[str, tuple[str, Mapping[str, str]]] = {}
+    older: list[str] = []
     token: str | None = None
     while found is not None:
         page = client.search_runs(
             [found.experiment_id], query, order_by=["attributes.start_time ASC"], page_token=token
         )
-        runs |= {run.data.tags.get(KEY, ""): (run.info.run_id, run.data.tags) for run in page}
+        for run in page:
+            key = run.data.tags.get(KEY, "")
+            if key in runs:
+                older.append(runs[key][0])
+            runs[key] = run.info.run_id, run.data.tags
         token = page.token
         if not token:
             break
-    return runs
+    return runs, older
 
 
 def _best(tasks: Mapping[str, CellTask], results: Mapping[str, CellResult]) -> dict[str, float]:

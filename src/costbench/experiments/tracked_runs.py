@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from costbench.experiments.tracking import FOLDER, KEY, KIND, prepare, store_err
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
+    from rich.table import Table
 
 TRAINED = "costbench/train"
 """Experiment of MLflow in which cells are tracked."""
@@ -157,6 +159,23 @@ def find_runs(uri: str, wanted: Wanted) -> list[TrainedRun]:
                 break
     sign = -1.0 if wanted.larger_is_better else 1.0
     return sorted(map(_trained, found), key=lambda run: (sign * run.metric, run.name, run.run_id))
+
+
+def runs_table(runs: Sequence[TrainedRun]) -> Table:
+    """For a terminal; one run or more, of one metric."""
+    from rich.table import Table
+
+    table = Table(title=f"Validation {runs[0].monitor}, best first")
+    table.add_column("run", no_wrap=True)
+    table.add_column(runs[0].monitor, justify="right", no_wrap=True)
+    for header in ("profile/experiment/cell", "network, loss, learning rate", "model in"):
+        table.add_column(header, overflow="fold")
+    for run in runs:
+        names = ("net.encoder", "net.reduction", "net.hidden", "loss", "optimizer.learning_rate")
+        settings = ", ".join(run.params.get(f"model.{name}", "?") for name in names)
+        place = os.path.relpath(run.folder) if run.is_there else "no longer there"
+        table.add_row(run.run_id, f"{run.metric:.4f}", run.name, settings, place)
+    return table
 
 
 def _trained(run: Run) -> TrainedRun:

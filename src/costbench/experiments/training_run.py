@@ -220,10 +220,13 @@ class _Report:
         self._history = history
         self._run = run
         self._on_epoch = on_epoch
+        # Of an earlier try: an epoch that is trained again has the same metrics.
+        self._told = frozenset(step for step, _ in history.rows)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         self._history.log_metrics(metrics, step)
-        self._run.log_metrics(metrics, step)
+        if step not in self._told:
+            self._run.log_metrics(metrics, step)
         values = ", ".join(f"{name} {value:.4f}" for name, value in sorted(metrics.items()))
         _log.info("%s, step %d: %s", self._name, step, values)
         if self._on_epoch is not None:
