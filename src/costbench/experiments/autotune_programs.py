@@ -87,7 +87,10 @@ def _tiles(task: AutotuneTask) -> Metrics:
 
     target = load_target(task.chip)
     analytical = AnalyticalModel(target.architecture)
-    models: dict[str, CostModel] = {"learned": load_checkpoint(task.checkpoint), "analytical": analytical}
+    models: dict[str, CostModel] = {
+        "learned": load_checkpoint(task.checkpoint, analytical=analytical),
+        "analytical": analytical,
+    }
     device = Device(target, task.params.seed)
     kernels = tried_kernels(_program(task), device, analytical, models, task.params.tile)
     return tile_metrics(tile_points(list(kernels), task.params.tile))
@@ -98,12 +101,13 @@ def _fusions(task: AutotuneTask) -> Metrics:
     from costbench.models.checkpoint import load_checkpoint
 
     target, program = load_target(task.chip), _program(task)
-    tiled = TiledKernels(program.lowering, target.architecture, AnalyticalModel(target.architecture))
+    analytical = AnalyticalModel(target.architecture)
+    tiled = TiledKernels(program.lowering, target.architecture, analytical)
     tuner = FusionTuner(
         space=FusionSpace(program),
         target=target,
         machine=MeasuredKernels(tiled, Device(target, task.params.seed), program.fingerprints),
-        model=LearnedKernels(tiled, load_checkpoint(task.checkpoint)),
+        model=LearnedKernels(tiled, load_checkpoint(task.checkpoint, analytical=analytical)),
         model_name="learned",
         params=task.params.fusion,
     )

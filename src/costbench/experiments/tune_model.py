@@ -32,7 +32,7 @@ def tuned(session: Session, name: str) -> Tuned:
     if session.options.task == "tile":
         return tune_tiles(program, session, _tile_model(model, analytical))
     tiled = TiledKernels(program.lowering, architecture, analytical)
-    return tune_fusion(program, session, tiled, _fusion_model(model, tiled))
+    return tune_fusion(program, session, tiled, _fusion_model(model, tiled, analytical))
 
 
 def program_in(path: Path) -> HloModule:
@@ -61,10 +61,10 @@ def _tile_model(name: str, analytical: AnalyticalModel) -> CostModel | None:
         return analytical
     from costbench.models.checkpoint import load_checkpoint
 
-    return load_checkpoint(Path(name))
+    return load_checkpoint(Path(name), analytical=analytical)
 
 
-def _fusion_model(name: str, tiled: TiledKernels) -> KernelCosts | None:
+def _fusion_model(name: str, tiled: TiledKernels, analytical: AnalyticalModel) -> KernelCosts | None:
     if name == NO_MODEL:
         return None
     if name == ANALYTICAL:
@@ -72,4 +72,4 @@ def _fusion_model(name: str, tiled: TiledKernels) -> KernelCosts | None:
     from costbench.autotuning.learned_kernels import LearnedKernels
     from costbench.models.checkpoint import load_checkpoint
 
-    return LearnedKernels(tiled, load_checkpoint(Path(name)))
+    return LearnedKernels(tiled, load_checkpoint(Path(name), analytical=analytical))
