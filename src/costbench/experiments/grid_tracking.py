@@ -81,9 +81,12 @@ def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping
     if grid.uri == OFF:
         return
     with store_errors(grid.uri):
-        by_key, older = _finished_runs(grid, next(iter(tasks.values())).tracking.tags)
-    for run_id in older:
-        replace(grid, run_id=run_id).set_tags({KIND: "replaced"})
+        found = _finished_runs(grid, next(iter(tasks.values())).tracking.tags)
+    by_key = {tags.get(KEY, ""): (run_id, tags) for run_id, tags in found.items()}
+    kept = {by_key[result.key][0] for result in results.values() if result.key in by_key}
+    for run_id, tags in found.items():
+        if tags.get(PARENT) == grid.run_id and run_id not in kept:
+            replace(grid, run_id=run_id).set_tags({KIND: "replaced"})
     for name, task in tasks.items():
         if results[name].key not in by_key:
             track_finished(task, results[name])
@@ -95,30 +98,23 @@ def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping
     grid.log_metrics(_best(tasks, results))
 
 
-def _finished_runs(
-    grid: TrackedRun, tags: Mapping[str, str]
-) -> tuple[dict[str, tuple[str, Mapping[str, str]]], list[str]]:
-    """By key of the cell: identifier and tags of the newest run; and older runs of the same keys."""
+def _finished_runs(grid: TrackedRun, tags: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    """Tags of finished cells of the same experiment by run, the newest last."""
     client = client_of(grid.uri)
     found = client.get_experiment_by_name(grid.experiment)
     same = [f"tags.`{tag}` = '{tags[tag]}'" for tag in ("profile", "experiment", KIND)]
     query = " and ".join([*same, "attributes.status = 'FINISHED'"])
-    runs: dict[str, tuple[str, Mapping[str, str]]] = {}
-    older: list[str] = []
+    runs: dict[str, Mapping[str, str]] = {}
     token: str | None = None
     while found is not None:
         page = client.search_runs(
             [found.experiment_id], query, order_by=["attributes.start_time ASC"], page_token=token
         )
-        for run in page:
-            key = run.data.tags.get(KEY, "")
-            if key in runs:
-                older.append(runs[key][0])
-            runs[key] = run.info.run_id, run.data.tags
+        runs |= {run.info.run_id: run.data.tags for run in page}
         token = page.token
         if not token:
             break
-    return runs, older
+    return runs
 
 
 def _best(tasks: Mapping[str, CellTask], results: Mapping[str, CellResult]) -> dict[str, float]:
