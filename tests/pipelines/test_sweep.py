@@ -154,8 +154,10 @@ def test_training_takes_the_best_values(smoke: Path) -> None:
 
 
 def test_another_sweep_trains_anew_what_follows_it_alone(workplace: Path) -> None:
-    write_profile(workplace, "smoke", {**TINY, "sweep": {**TINY["sweep"], "seed": 1}})
-    done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
+    """A dry run does not know that a sweep's result will be another, so it is told to go on behind it."""
+    write_profile(workplace, "smoke", TINY)
+    sweep = "profiles/smoke/dvc.yaml:sweep"
+    done = call(workplace, ["dvc", "repro", "--dry", "--force", "--downstream", sweep])
     assert done.returncode == 0, done.stderr
     running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
     assert running == ["sweep", "train@tuned-tile", "evaluate@tuned-tile", "report"]
