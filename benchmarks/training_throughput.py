@@ -15,6 +15,8 @@ faster matrix library and the kept memory as well (models.execution).
 given, by tile. `latency_10000_nodes_ms` is that of one decision on a graph of 10,000 nodes. Without the name
 of a cell both are those of graphsage/column-wise. `data_loading_share` and `lightning_overhead` are explained
 in `training_overhead.py`; they are of graphsage/column-wise too, and of the worse of two tasks.
+`product_share` is the part of a step of graphsage/column-wise that its matrix products alone would take at
+the rate `product_gflop_per_s` of this processor (`product_floor.py`): a ratio grows by what is left at most.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from naive_pyg import NaiveCollator, NaiveNet
+from product_floor import measure_floor
 from synthetic_kernels import kernel_samples, kernels
 from torch import Tensor
 from training_overhead import TASKS, measure_overhead
@@ -66,10 +69,10 @@ class Contender:
         with applied(self._execution):
             for place in range(0, len(data), KERNELS_PER_BATCH):
                 started = time.process_time()
-                self._step(data[place : place + KERNELS_PER_BATCH])
+                self.step(data[place : place + KERNELS_PER_BATCH])
                 self.seconds.setdefault(place, []).append(time.process_time() - started)
 
-    def _step(self, samples: Sequence[KernelSamples]) -> None:
+    def step(self, samples: Sequence[KernelSamples]) -> None:
         costs = self._forward(samples).view(len(samples), CONFIGS)
         runtime_ns = torch.stack([torch.from_numpy(sample.runtime_ns) for sample in samples])
         loss = pairwise_hinge(costs, runtime_ns, torch.ones_like(costs, dtype=torch.bool))
@@ -107,6 +110,15 @@ def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> d
         "ratio": ours / plain,
         "ratio_same_matmul": ours / same,
     }
+
+
+def measure_products(spec: NetSpec, data: Sequence[KernelSamples], samples_per_s: float) -> dict[str, float]:
+    """How far the shared-graph form is from its matrix products."""
+    scaling = FeatureScaling.fit(data)
+    network, collate = LearnedCostNet(spec, scaling.sizes), Collator(scaling, spec.max_neighbors)
+    contender = Contender(network, lambda samples: network(collate(samples)), FAST)
+    batches = [data[place : place + KERNELS_PER_BATCH] for place in range(0, len(data), KERNELS_PER_BATCH)]
+    return measure_floor(contender.step, batches, spec.hidden, KERNELS_PER_BATCH * CONFIGS / samples_per_s)
 
 
 def measure_inference(spec: NetSpec, data: Sequence[KernelSamples]) -> dict[str, float]:
@@ -159,9 +171,17 @@ def main() -> None:
                 )
     spec = NetSpec(hidden=arguments.hidden, opcode_embedding=256)
     results |= measure_inference(spec, data) | measure_overhead(spec, data, 12 * arguments.batches)
+    of_default = results.get("graphsage/column-wise/samples_per_s")
+    if of_default is not None:
+        results |= measure_products(spec, data, of_default)
     if arguments.json:
         print(json.dumps(results, indent=1, sort_keys=True))
     else:
+        if of_default is not None:
+            print(
+                f"graphsage/column-wise: {results['product_share']:.0%} of a step are its matrix products"
+                f" at {results['product_gflop_per_s']:.0f} GFLOP/s"
+            )
         for task in TASKS:
             print(
                 f"{task}: {results[f'{task}/step_ms']:.1f} ms a step of a bare loop,"

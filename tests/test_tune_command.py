@@ -81,13 +81,16 @@ def test_ctrl_c_keeps_the_best(repository: Path, tmp_path: Path) -> None:
     arguments = [str(file), "--task", "fusion", "--model-budget", "600", "--out", str(tmp_path / "out")]
     command = [sys.executable, "-m", "costbench", "tune", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        deadline = time.monotonic() + 60
-        # The folder of traces is made when the first search begins.
-        while not (tmp_path / "out" / "traces").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(1)
-        running.send_signal(signal.SIGINT)
-        output, errors = running.communicate(timeout=60)
+        try:
+            deadline = time.monotonic() + 120
+            # The folder of traces is made when the first search begins.
+            while not (tmp_path / "out" / "traces").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(1)
+            running.send_signal(signal.SIGINT)
+            output, errors = running.communicate(timeout=120)
+        finally:
+            running.kill()
     assert running.returncode == 130, errors
     assert errors.splitlines()[-1] == "costbench: stopped; --resume goes on"
     assert "ms by default" in output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -60,6 +61,8 @@ def tune(  # noqa: PLR0913 (a command has its options)
         seed=seed,
     )
     folder = out or Path("out") / "tune" / f"{_stem(file)}-{task}"
+    # A shell that starts it in the background has it ignore the signal: `kill -INT` should stop it as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     console = _console()
     with _bar(console) as bar:
         session = Session(folder, options, load_target(chip), resume=resume, tell=_teller(bar))

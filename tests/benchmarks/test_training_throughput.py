@@ -26,7 +26,9 @@ def test_every_cell_is_timed_against_naive_batching(repository: Path) -> None:
     cells = {f"{e}/{r}/{m}" for e in ENCODERS for r in REDUCTIONS for m in training | latencies}
     shares = {"data_loading_share", "lightning_overhead"}
     tasks = {f"{task}/{name}" for task in ("tile", "fusion") for name in shares | {"step_ms"}}
-    assert set(found) == cells | tasks | latencies | shares
+    products = {"product_gflop_per_s", "product_share"}
+    assert set(found) == cells | tasks | latencies | shares | products
+    assert 0.0 < found["product_share"] < 1.0
     assert 0.0 < found["tile/data_loading_share"] <= found["data_loading_share"] < 1.0
     for cell in (f"{e}/{r}" for e in ENCODERS for r in REDUCTIONS):
         ours, naive = found[f"{cell}/samples_per_s"], found[f"{cell}/naive_samples_per_s"]
