@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from costbench.params import parse
+from costbench.training.losses import LOSSES
 from costbench.training.spec import OptimizerSpec, TrainSpec, ValidationSpec, monitored
 
 
@@ -28,6 +30,11 @@ def test_mape_needs_a_loss_of_absolute_runtimes() -> None:
     assert TrainSpec(loss="mse", monitor="mape").monitor == "mape"
     with pytest.raises(ValueError, match="monitor is mape, which needs absolute runtimes; loss hinge ranks"):
         TrainSpec(loss="hinge", monitor="mape")
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_every_loss_can_be_chosen_in_a_parameter_file(name: str) -> None:
+    assert parse(TrainSpec, {"loss": name}, where="params.yaml").loss == name
 
 
 @pytest.mark.parametrize(("kernels", "configs"), [(0, 1), (1, 0)])

@@ -95,7 +95,7 @@ class TrainSpec:
         optimizer: Adam, its learning rate and clipping.
         epochs: at most so many.
         patience: stop after so many epochs without a better validation metric.
-        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs `mse` or `huber`).
+        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs one of runtimes).
         transform: of features before scaling.
         drop_features: endings of names; features that are called so are kept from the network.
         precision: `fp32`, or `bf16` for mixed precision.
@@ -105,7 +105,7 @@ class TrainSpec:
 
     seed: int = 0
     net: NetSpec = field(default_factory=NetSpec)
-    loss: Literal["hinge", "logistic", "mse", "huber"] = "hinge"
+    loss: Literal["hinge", "logistic", "mse", "kernel-mse", "huber"] = "hinge"
     batch: BatchSpec = field(default_factory=BatchSpec)
     validation: ValidationSpec = field(default_factory=ValidationSpec)
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
