@@ -17,11 +17,15 @@ from costbench.reports.dataset_card import flat_counts, read_cards
 from costbench.reports.evidence import flat_leaks, read_audits, read_counts, read_history
 from costbench.reports.figures import write_curve_figure
 from costbench.reports.measures import MEASURES
+from costbench.reports.overview_section import overview_section
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
 from costbench.reports.result_sections import Evidence, analytical_section, cell_section
 from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.scatter import read_scatter, write_scatter_figures
+from costbench.reports.search_sections import search_sections
+from costbench.reports.search_summary import flat_searches
+from costbench.reports.searches import load_searches
 from costbench.reports.settings_tables import Settings, settings_tables
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.trials_table import trials_table
@@ -46,6 +50,7 @@ class ReportInputs:
         settings: section -> its parameters, for the tables of hyper-parameters (see `settings_tables`).
         trained: folders of the trained cells, each below that of its experiment.
         sweep: folder of the sweep; None where there is none.
+        searches: rows of the stage `autotune`; None where it was not run.
     """
 
     rows: tuple[Path, ...]
@@ -59,6 +64,7 @@ class ReportInputs:
     settings: Settings = field(default_factory=dict)
     trained: tuple[Path, ...] = ()
     sweep: Path | None = None
+    searches: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -89,12 +95,15 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     results = load_results(*inputs.rows)
     audits, cards = read_audits(inputs.audits), read_cards(inputs.card)
     evidence = Evidence(audits, folder / "figures", seed)
-    findings = evaluate_claims(load_claims(), results.rows, seed)
+    searches = load_searches(inputs.searches)
+    findings = evaluate_claims(load_claims(), (*results.rows, *searches.rows), seed)
     budgets = read_budgets(inputs.trained)
     cells = [cell for cell in results.cells if cell.task in MEASURES]
     sections = [
+        overview_section(cells, searches, findings, cards),
         *(cell_section(results, cell, evidence) for cell in cells),
         _scatter_section(inputs, folder / "figures"),
+        *search_sections(searches, findings, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
         claims_section(findings),
         missing_section(results),
@@ -104,7 +113,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         _provenance_section(results, inputs.provenance),
     ]
     shown = tuple(section for section in sections if section is not None)
-    headline = summarise(results, flat_leaks(audits) | flat_counts(cards))
+    headline = summarise(results, flat_leaks(audits) | flat_counts(cards) | flat_searches(searches))
     write_json(folder / "summary.json", headline)
     write_json(folder / "metrics.json", headlines(results))
     write_budgets(budgets, folder / "budgets.json")

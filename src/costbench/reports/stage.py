@@ -61,6 +61,7 @@ def run(params: Path) -> None:
     workspace = load_workspace(params)
     section = load_section(params, "report", ReportParams)
     split, train, evaluated, sweep = (workspace.stage(n) for n in ("split", "train", "evaluate", "sweep"))
+    searches = workspace.stage("autotune") / "rows.jsonl"
     names = experiment_names(params)
     before = [read_identity(evaluated / name) for name in names]
     inputs = ReportInputs(
@@ -78,6 +79,7 @@ def run(params: Path) -> None:
         settings=_settings(params, sweep),
         trained=tuple(path.parent for name in names for path in sorted((train / name).glob("*/done.json"))),
         sweep=sweep if sweep.is_dir() else None,
+        searches=searches if searches.is_file() else None,
         provenance={"profile": workspace.name, "random stream of the intervals": f"seed {section.seed}"},
     )
     written = write_report(inputs, workspace.reports, section.seed)
