@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from costbench.metrics.rows import write_rows
+from costbench.reports.budgets import Budget
 from costbench.reports.claims import HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.claims_data import load_claims
 from costbench.reports.dataset_card import read_cards
@@ -23,7 +25,9 @@ def test_answers_lead_to_their_sections(make_cell: Callable[..., Cell], tmp_path
     write_rows(tmp_path / "searches.jsonl", [*tile_rows(), *fusion_search_rows()])
     searches = load_searches(tmp_path / "searches.jsonl")
     cards = read_cards(write_evidence(tmp_path).card)
-    section = overview_section([make_cell()], searches, FINDINGS, cards)
+    budget = Budget("main-tile", "tile", "random", "tpu_v2", "main", 0, 100, 8, 32, 4, 12.5)
+    budgets = [budget, replace(budget, variant="mse", steps=50)]
+    section = overview_section([make_cell()], searches, FINDINGS, cards, budgets)
     answers = {pointer.anchor: pointer.answer for pointer in section.pointers}
     assert list(answers) == [
         "tile_random_tpu_v2",
@@ -31,6 +35,7 @@ def test_answers_lead_to_their_sections(make_cell: Callable[..., Cell], tmp_path
         "fusion-search",
         "claims",
         "data",
+        "training",
         "provenance",
     ]
     # The cube roots of 0.2 and 80.
@@ -40,6 +45,7 @@ def test_answers_lead_to_their_sections(make_cell: Callable[..., Cell], tmp_path
     assert "after a search on the model 16.6%" in answers["fusion-search"]
     assert "240 minutes of hardware alone 29.0%" in answers["fusion-search"]
     assert answers["claims"].startswith("Of 1 that could be tested, 1 hold")
+    assert answers["training"] == "2 models were trained; tile 25,600 samples in 100 steps."
     assert answers["data"].startswith("3 programs; 600 samples for 2 seconds")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from costbench.metrics.rows import MAIN
+from costbench.reports.budgets import Budget
 from costbench.reports.claims import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, Finding
 from costbench.reports.dataset_card import Card
 from costbench.reports.measures import MEASURES
 from costbench.reports.page import Pointer, Section
-from costbench.reports.results import Cell
+from costbench.reports.results import TASKS, Cell
 from costbench.reports.search_bars import EXHAUSTIVE, TOP_K, best_known
 from costbench.reports.searches import SLOWDOWN, SPEEDUP, Bar, Place, Searches
 
@@ -20,7 +22,11 @@ _QUESTIONS = {
 
 
 def overview_section(
-    cells: Sequence[Cell], searches: Searches, findings: Sequence[Finding], cards: Sequence[Card]
+    cells: Sequence[Cell],
+    searches: Searches,
+    findings: Sequence[Finding],
+    cards: Sequence[Card],
+    budgets: Sequence[Budget] = (),
 ) -> Section:
     """Questions with their answers in a line each, and links to the parts of the page behind them.
 
@@ -29,6 +35,7 @@ def overview_section(
         searches: of the stage `autotune`, if it was run.
         findings: on the papers' claims.
         cards: of the data set.
+        budgets: of the training runs.
     """
     asked: list[Pointer | None] = []
     for task in MEASURES:
@@ -38,6 +45,7 @@ def overview_section(
         _fusion_search(next(iter(searches.of("fusion")), None)),
         _claims(findings),
         _data(cards),
+        _training(budgets),
         Pointer(
             "With which parameters and which code?",
             "Digests and revision, to check every number again.",
@@ -108,6 +116,21 @@ def _claims(findings: Sequence[Finding]) -> Pointer:
         f"not, {counts[CANNOT_TELL]} cannot be told either way."
     )
     return Pointer("Do the papers' claims hold here?", told, "claims")
+
+
+def _training(budgets: Sequence[Budget]) -> Pointer | None:
+    """How much the main models were given; wall times differ from run to run and stay out."""
+    if not budgets:
+        return None
+    main = {one.task: one for one in reversed(budgets) if one.variant == MAIN}
+    given = (
+        f"{task} {main[task].samples:,} samples in {main[task].steps:,} steps"
+        for task in TASKS
+        if task in main
+    )
+    models = f"{len(budgets)} models were trained" if len(budgets) > 1 else "1 model was trained"
+    told = "; ".join([models, *given])
+    return Pointer("What does training a model take?", f"{told}.", "training")
 
 
 def _data(cards: Sequence[Card]) -> Pointer | None:

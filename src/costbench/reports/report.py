@@ -23,9 +23,10 @@ from costbench.reports.rendering import write_table
 from costbench.reports.result_sections import Evidence, analytical_section, cell_section
 from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.scatter import read_scatter, write_scatter_figures
+from costbench.reports.search_curves import read_paths
 from costbench.reports.search_sections import search_sections
 from costbench.reports.search_summary import flat_searches
-from costbench.reports.searches import load_searches
+from costbench.reports.searches import Searches, load_searches
 from costbench.reports.settings_tables import Settings, settings_tables
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.trials_table import trials_table
@@ -51,6 +52,7 @@ class ReportInputs:
         trained: folders of the trained cells, each below that of its experiment.
         sweep: folder of the sweep; None where there is none.
         searches: rows of the stage `autotune`; None where it was not run.
+        search_paths: its `search.json`, likewise.
     """
 
     rows: tuple[Path, ...]
@@ -65,6 +67,7 @@ class ReportInputs:
     trained: tuple[Path, ...] = ()
     sweep: Path | None = None
     searches: Path | None = None
+    search_paths: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -100,17 +103,17 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     budgets = read_budgets(inputs.trained)
     cells = [cell for cell in results.cells if cell.task in MEASURES]
     sections = [
-        overview_section(cells, searches, findings, cards),
+        overview_section(cells, searches, findings, cards, budgets),
         *(cell_section(results, cell, evidence) for cell in cells),
         _scatter_section(inputs, folder / "figures"),
-        *search_sections(searches, findings, folder / "figures"),
+        *search_sections(searches, read_paths(inputs.search_paths), findings, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
         claims_section(findings),
         missing_section(results),
         analytical_section(results),
         data_section(cards, read_counts(inputs.counts), audits, folder / "figures"),
         _training_section(inputs, budgets, folder / "figures"),
-        _provenance_section(results, inputs.provenance),
+        _provenance_section(results, searches, inputs.provenance),
     ]
     shown = tuple(section for section in sections if section is not None)
     headline = summarise(results, flat_leaks(audits) | flat_counts(cards) | flat_searches(searches))
@@ -150,9 +153,12 @@ def _training_section(inputs: ReportInputs, budgets: Sequence[Budget], figures: 
     return Section("training", "Training", "Training", (), tuple(shown), tables)
 
 
-def _provenance_section(results: Results, more: Mapping[str, str]) -> Section:
+def _provenance_section(results: Results, searches: Searches, more: Mapping[str, str]) -> Section:
     names = {"params_digest": "parameters", "data_digest": "samples", "git_revision": "code"}
     found = tuple((label, ", ".join(results.identities(field))) for field, label in names.items())
+    if searches.rows:
+        digests = sorted({row.params_digest for row in searches.rows})
+        found += (("parameters, searches included", ", ".join(digests)),)
     text = "The same parameters and the same code give the same numbers, byte for byte."
     return Section(
         "provenance", "Where the numbers come from", "Provenance", (text,), facts=found + tuple(more.items())

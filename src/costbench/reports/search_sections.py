@@ -12,6 +12,13 @@ from costbench.reports.fusion_search_tables import cost_table, start_table
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers import searches_of_paper
 from costbench.reports.search_bars import EXHAUSTIVE, FIGURE_4, STARTS, TOP_K, absent, best_known, figure_5
+from costbench.reports.search_curves import (
+    SearchPath,
+    mean_path,
+    of_place,
+    seconds_to_reach,
+    write_path_figure,
+)
 from costbench.reports.searches import GAINS, SLOWDOWN, SPEEDUP, Bar, Place, Searches
 from costbench.reports.tables import Column, Table, Value
 from costbench.reports.tile_search_figures import write_tile_figure, write_top_k_figure
@@ -30,11 +37,14 @@ _SAID = (
 )
 
 
-def search_sections(searches: Searches, findings: Sequence[Finding], figures: Path) -> tuple[Section, ...]:
+def search_sections(
+    searches: Searches, paths: Sequence[SearchPath], findings: Sequence[Finding], figures: Path
+) -> tuple[Section, ...]:
     """The parts about tile sizes and fusion; those without searches are left out.
 
     Args:
         searches: the results.
+        paths: how far fusion searches were by when.
         findings: on the claims; those about speed-ups are shown again beside the figures.
         figures: folder that figures go to.
 
@@ -42,7 +52,7 @@ def search_sections(searches: Searches, findings: Sequence[Finding], figures: Pa
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    found = (_tile_section(searches, findings, figures), _fusion_section(searches, findings, figures))
+    found = (_tile_section(searches, findings, figures), _fusion_section(searches, paths, findings, figures))
     return tuple(section for section in found if section is not None)
 
 
@@ -106,7 +116,9 @@ def _tile_finding(place: Place) -> str:
     )
 
 
-def _fusion_section(searches: Searches, findings: Sequence[Finding], figures: Path) -> Section | None:
+def _fusion_section(
+    searches: Searches, paths: Sequence[SearchPath], findings: Sequence[Finding], figures: Path
+) -> Section | None:
     places = searches.of("fusion")
     if not places:
         return None
@@ -119,11 +131,20 @@ def _fusion_section(searches: Searches, findings: Sequence[Finding], figures: Pa
                 continue
             alt = f"Bar charts of speed-ups per program by way of searching, from two starts, {where}."
             drawn.append(PageFigure(svgs[0], alt, _fusion_caption(paper, row)))
+        for place in row:
+            svgs = write_path_figure(paths, place, figures)
+            if svgs:
+                alt = f"Curves of speed-ups against minutes of hardware, {_split(place)}, {place.chip}."
+                caption = (
+                    "What searches had found after so much hardware: median over repeats, geometric mean "
+                    f"over programs, {_split(place)}, {place.chip}."
+                )
+                drawn.append(PageFigure(svgs[0], alt, caption))
     tables = [_said_table("fusion", findings)]
     for place in places:
         tables += [start_table(place, paper, start) for paper in FIGURES for start in STARTS]
         tables.append(cost_table(place))
-    text = (_budgets(), *(_fusion_finding(place) for place in places))
+    text = (_budgets(), *(_fusion_finding(place, paths) for place in places))
     title = "Fusion: searches with and without a model"
     shown = tuple(table for table in tables if table.rows)
     return Section(
@@ -159,7 +180,8 @@ def _budgets() -> str:
     return " ".join(parts) + " The papers' figures have no printed values."
 
 
-def _fusion_finding(place: Place) -> str:
+def _fusion_finding(place: Place, paths: Sequence[SearchPath]) -> str:
+    """What one and ten minutes bring, and how long hardware alone needs for the former."""
     parts = []
     for start in STARTS:
         pairs = {m: [Bar(m, f"{start}-{n}m") for n in (1, 10)] for m in ("hardware", "model and hardware")}
@@ -167,13 +189,28 @@ def _fusion_finding(place: Place) -> str:
         if any(mean is None for several in means.values() for mean in several):
             continue
         told = "; ".join(f"{m}: {one:.3f}, {ten:.3f}" for m, (one, ten) in means.items())
-        parts.append(f"from {STARTS[start]}, {told}")
+        needed = _minutes_alone(place, paths, start)
+        parts.append(f"from {STARTS[start]}, {told}{needed}")
     if not parts:
         return ""
     known = [place.mean(bar, SPEEDUP) for bar in best_known(place)]
     last = f" Best known: {known[0]:.3f}." if known and known[0] is not None else ""
     head = f"{_split(place).capitalize()}, {place.chip}, speed-ups after one and ten minutes of hardware"
     return f"{head}: {'; '.join(parts)}.{last}"
+
+
+def _minutes_alone(place: Place, paths: Sequence[SearchPath], start: str) -> str:
+    """After which time hardware alone is as far as with the model after one minute."""
+    found = of_place(paths, place, start)
+    helped, alone = found.get("model and hardware"), found.get("hardware")
+    if not helped or not alone:
+        return ""
+    seconds, means = mean_path(helped)
+    after_one = float(means[max(0, int((seconds <= 60.0).sum()) - 1)])
+    needed = seconds_to_reach(alone, after_one)
+    most = max(seconds) / 60.0
+    told = f"more than {most:g}" if needed is None else f"{needed / 60.0:.1f}"
+    return f" (hardware alone needs {told} minutes for what the model and one minute find)"
 
 
 def _said_table(task: str, findings: Sequence[Finding]) -> Table:
