@@ -240,6 +240,23 @@ def test_a_spread_is_the_range_over_settings() -> None:
     assert lacking.missing == ("tile/random/tpu_v2/learned/b2/tile_size_ape",)
 
 
+def test_any_chip_is_the_first_that_has_all_sides() -> None:
+    left, right = Side(chip="any"), Side(model="analytical", chip="any")
+    claim = replace(SPEEDUP, left=(left,), right=(right,))
+    rows = [
+        *_rows(Side(), {0: [9.0] * 6}, "speedup"),
+        *_rows(Side(chip="tpu_v3"), {0: [1.1] * 6}, "speedup"),
+        *_rows(Side(model="analytical", chip="tpu_v3"), {0: [1.0] * 6}, "speedup"),
+    ]
+    found = _decide(claim, rows)
+    assert (found.effect, found.verdict) == (pytest.approx(10.0), HOLDS)
+    assert found.claim.tested_on == "random, tpu_v3"
+    assert _decide(claim, rows[:6]).missing == (
+        "tile/random/any/learned/main/speedup",
+        "tile/random/any/analytical/main/speedup",
+    )
+
+
 def test_any_split_takes_the_programs_of_all() -> None:
     claim = replace(SPEEDUP, left=(Side(split="any"),), right=(Side(model="analytical", split="any"),))
     rows = [

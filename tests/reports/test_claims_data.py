@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from costbench.experiments.autotune_pieces import AutotuneParams
 from costbench.experiments.experiment import load_experiment
 from costbench.experiments.spec import experiment_names, listed_as
+from costbench.params import load_yaml, parse
 from costbench.reports.claims_data import Claim, Claims, Side, load_claims, margins
 from costbench.reports.searches import Bar
 
@@ -89,6 +91,21 @@ def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> No
     claims = [claim for claim in load_claims() if claim.metric != "speedup"]
     assert [(one.id, side) for one in claims for side in one.sides if (one.task, side) not in there] == []
     assert [one.id for one in load_claims() if one.needs] == []
+
+
+def test_the_default_profile_searches_for_every_claim(repository: Path) -> None:
+    section = parse(AutotuneParams, load_yaml(repository / "params.yaml")["autotune"], where="params.yaml")
+    starts, minutes = section.fusion.search.starts, section.fusion.search.hardware_minutes
+    budgets = {"tile": {"compiler", *(f"top{k}" for k in section.tile.search.top_k)}}
+    budgets["fusion"] = {f"{start}-{number:g}m" for start in starts for number in minutes}
+    budgets["fusion"].add(f"default-{section.fusion.search.best_known_minutes:g}m")
+    splits = {"tile": {"any", "gains", *section.tile.programs.splits}}
+    splits["fusion"] = {"any", *section.fusion.programs.splits}
+    assert section.tile.programs.gains
+    for claim in load_claims():
+        if claim.metric == "speedup":
+            assert {side.variant for side in claim.sides} <= budgets[claim.task]
+            assert {side.split for side in claim.sides} <= splits[claim.task]
 
 
 def test_claims_about_searches_name_budgets() -> None:

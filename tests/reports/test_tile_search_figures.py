@@ -40,7 +40,7 @@ def test_curves_are_over_measurements_and_over_seconds(tmp_path: Path) -> None:
     assert svg.name == "tile_search_random_tpu_v2.svg"
     assert png.read_bytes().startswith(b"\x89PNG")
     text = svg.read_text()
-    for shown in ("tile sizes measured per kernel", "hardware seconds per program", "learned and analytical"):
+    for shown in ("tile sizes measured per kernel", "hardware seconds per program", "alternating"):
         assert shown in text
 
 

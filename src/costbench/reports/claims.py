@@ -106,7 +106,15 @@ def evaluate_claims(
             pooled = (row.task, row.metric, replace(side, split=ANY))
             index.setdefault(pooled, {})[(f"{row.split}/{row.program}", row.seed)] = row.value
     allowed = margins(claims)
-    return tuple(_evaluate(claim, index, allowed, (seed, resamples)) for claim in claims)
+    return tuple(_evaluate(_placed(claim, index), index, allowed, (seed, resamples)) for claim in claims)
+
+
+def _placed(claim: Claim, index: _Index) -> Claim:
+    """With the first chip that has results of all sides in place of `any`."""
+    chips = sorted({side.chip for _, _, side in index})
+    placed = (claim.on(chip) for chip in chips)
+    complete = (one for one in placed if all((one.task, one.metric, side) in index for side in one.sides))
+    return next(complete, claim)
 
 
 def _evaluate(

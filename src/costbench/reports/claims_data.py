@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +16,8 @@ Statistic = Literal[
     "geometric_mean", "mean", "median", "standard_deviation", "share_of_programs", "worst", "best"
 ]
 ANY = "any"
-"""In place of a split: programs of all splits together, each with the models of its own."""
+"""In place of a split: programs of all splits together, each with the models of its own. In place of a chip:
+the first one, by name, that has results of all sides."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,21 @@ class Claim:
     def sides(self) -> tuple[Side, ...]:
         """All sides, each once, left ones first."""
         return tuple(dict.fromkeys((*self.left, *self.right)))
+
+    @property
+    def tested_on(self) -> str:
+        """Splits and chips of its sides: `random, tpu_v2`."""
+        splits = dict.fromkeys(side.split for side in self.sides)
+        chips = dict.fromkeys(side.chip for side in self.sides)
+        return ", ".join(" and ".join(names) for names in (splits, chips))
+
+    def on(self, chip: str) -> Claim:
+        """The same claim with a chip in place of `any`."""
+
+        def there(sides: tuple[Side, ...]) -> tuple[Side, ...]:
+            return tuple(replace(side, chip=chip) if side.chip == ANY else side for side in sides)
+
+        return replace(self, left=there(self.left), right=there(self.right))
 
     @property
     def sign(self) -> float:

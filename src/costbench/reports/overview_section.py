@@ -10,7 +10,7 @@ from costbench.reports.claims import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, Finding
 from costbench.reports.dataset_card import Card
 from costbench.reports.measures import MEASURES
 from costbench.reports.page import Pointer, Section
-from costbench.reports.results import TASKS, Cell
+from costbench.reports.results import TASKS, TITLES, Cell
 from costbench.reports.search_bars import EXHAUSTIVE, TOP_K, best_known
 from costbench.reports.searches import SLOWDOWN, SPEEDUP, Bar, Place, Searches
 
@@ -62,11 +62,15 @@ def _models(cell: Cell | None) -> Pointer | None:
         return None
     error, tau = MEASURES[cell.task]
     scores = {model: error.mean(cell.over_programs(model, error.metric)) for model in cell.models}
-    ranked = sorted((score, model) for model, score in scores.items() if score is not None)
+    ranked = sorted(
+        (score, model) for model, score in scores.items() if score is not None and model != "random"
+    )
     parts = []
-    for score, model in ranked[:4]:
+    for score, model in ranked:
         other = tau.mean(cell.over_programs(model, tau.metric))
-        parts.append(f"{model} {score:.1f}%" + ("" if other is None else f" (τ {other:.2f})"))
+        parts.append(
+            f"{TITLES.get(model, model)} {score:.1f}%" + ("" if other is None else f" (τ {other:.2f})")
+        )
     where = f"{cell.split} split, {cell.chip}, {len(cell.programs)} test programs"
     return Pointer(_QUESTIONS[cell.task], f"{_ERRORS[cell.task]}: {', '.join(parts)}; {where}.", cell.name)
 

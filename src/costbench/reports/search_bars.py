@@ -16,7 +16,7 @@ EXHAUSTIVE = Bar("exhaustive", "all")
 IN_COMPILER = Bar("learned", "compiler")
 BEST_KNOWN = "best known"
 TILE_MODELS = ("learned", "tuned", "hybrid", "alternating", "analytical", "random")
-TILE_TITLES: Mapping[str, str] = {"tuned": "best of sweep", "alternating": "learned and analytical in turn"}
+TILE_TITLES: Mapping[str, str] = {"tuned": "best of sweep"}
 FIGURE_4: tuple[Bar, ...] = (
     EXHAUSTIVE,
     IN_COMPILER,

@@ -29,6 +29,7 @@ _SAID = (
     Column("statement", "The paper"),
     Column("where", "Printed in"),
     Column("paper_effect", "Its number"),
+    Column("tested_on", "Tested on"),
     Column("effect", "effect", "Ours", 2),
     Column("ci_low", "low", "Ours, 95% interval", 2),
     Column("ci_high", "high", "Ours, 95% interval", 2),
@@ -78,7 +79,8 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
             caption = (
                 f"Ours of lpm2021's figure 4, {where}: speed-up over the program with the tile sizes that "
                 f"the analytical model chooses. {TOP_K} stands for the {TOP_K} tile sizes of each kernel "
-                "that a model likes best, measured; the empty bar is the learned model's first choice, "
+                "that a model likes best (alternating: the learned and the analytical one in turn), "
+                "measured; the empty bar is the learned model's first choice, "
                 f"nothing measured. Numbers with an arrow lie beyond the axis. {absent(FIGURE_4, *row)}"
             )
             alt = f"Bar chart of speed-ups per program by way of choosing tile sizes, {where}."
@@ -220,7 +222,19 @@ def _said_table(task: str, findings: Sequence[Finding]) -> Table:
         if claim.metric != SPEEDUP or claim.task != task:
             continue
         where, effect = f"{claim.paper}, {claim.where}", printed_effect(claim.paper_effect)
-        rows.append((claim.statement, where, effect, one.effect, one.low, one.high, claim.unit, one.verdict))
+        rows.append(
+            (
+                claim.statement,
+                where,
+                effect,
+                claim.tested_on,
+                one.effect,
+                one.low,
+                one.high,
+                claim.unit,
+                one.verdict,
+            )
+        )
     notes = ["How effects, intervals and verdicts come about is said with the other claims."]
     for one in findings:
         if one.verdict == NOT_EVALUATED and one.claim.metric == SPEEDUP and one.claim.task == task:

@@ -44,8 +44,9 @@ def figure_4_table(place: Place) -> Table:
     notes = [
         "Runtime of the program with the tile sizes that the analytical model chooses, over its runtime with "
         f"those chosen. {title(_LEARNED)}: the {TOP_K} tile sizes of each kernel that the model likes best "
-        "are measured, the fastest is taken; 'in the compiler': its favourite, nothing is measured. Random: "
-        "median over repeats.",
+        "are measured, the fastest is taken; 'in the compiler': its favourite, nothing is measured. "
+        "Alternating: favourites of the learned and the analytical model in turn. Random: median over "
+        "repeats.",
         absent(FIGURE_4, place),
     ]
     return Table(name, heading, tuple(columns), tuple(rows), len(_KINDS), tuple(n for n in notes if n))
