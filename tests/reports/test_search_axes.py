@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +77,13 @@ def test_places_follow_each_other(tmp_path: Path) -> None:
     assert groups.ticks == pytest.approx([0.0, 1.0, 2.35, 3.7, 4.7, 6.05])
     assert len(groups.labels) == 6
     assert groups.speedups(OTHER)[0] == pytest.approx([np.nan] * 6, nan_ok=True)
+
+
+def test_long_names_are_broken_at_underscores(tmp_path: Path) -> None:
+    rows = search_rows("fusion", (BAR.model, BAR.budget), [[1.2], [1.1]])
+    names = ("transformer_lm_small_b8_train_f32", "averyveryverylongname_b8_infer_bf16")
+    renamed = [replace(row, application="A", program=name) for row, name in zip(rows, names, strict=True)]
+    write_rows(tmp_path / "rows.jsonl", renamed)
+    (place,) = load_searches(tmp_path / "rows.jsonl").places
+    labels = Groups((place,), ("",)).labels
+    assert labels == ["averyveryverylongname\ninfer", "transformer_\nlm_small\ntrain", "geom.\nmean"]

@@ -17,6 +17,7 @@ _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.
 _WIDE = 3.0
 """Largest speed-up over smallest from which on the axis is logarithmic."""
 _GAP = 0.35
+_WIDTH = 13
 Array = npt.NDArray[np.float64]
 
 
@@ -46,7 +47,8 @@ class Groups:
     @property
     def labels(self) -> list[str]:
         """Below the axis."""
-        return [text for p in self.places for text in (*program_labels(p.programs), "geom.\nmean")]
+        named = ((*map(_wrapped, program_labels(p.programs)), "geom.\nmean") for p in self.places)
+        return [text for labels in named for text in labels]
 
     def speedups(self, bar: Bar) -> tuple[Array, Array, Array]:
         """Median, lowest and highest over repeats of each group; NaN where there is none."""
@@ -59,6 +61,18 @@ class Groups:
             rows.append((np.nan if mean is None else mean, np.nan, np.nan))
         middle, low, high = np.array(rows, dtype=np.float64).T
         return middle, low, high
+
+
+def _wrapped(label: str) -> str:
+    """Lines of at most `_WIDTH` letters where underscores allow it: groups stand close."""
+    lines = []
+    for line in label.split("\n"):
+        rest = line
+        while len(rest) > _WIDTH and (cut := rest.rfind("_", 1, _WIDTH)) > 0:
+            lines.append(rest[: cut + 1])
+            rest = rest[cut + 1 :]
+        lines.append(rest)
+    return "\n".join(lines)
 
 
 def draw_speedups(
