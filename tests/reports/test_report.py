@@ -107,6 +107,9 @@ def test_searches_are_part_of_everything(tmp_path: Path) -> None:
     assert named >= {"lpm2021_figure5a_random_tpu_v2.tex", "tile_search_random_tpu_v2.csv"}
     summary = json.loads(written.summary.read_text())
     assert summary["autotune/tile/random/tpu_v2/all/learned/top10/fewer_hardware_seconds"] == 50.0
+    tuned = json.loads(written.metrics.read_text())["autotune"]["tile"]["random"]["tpu_v2"]
+    assert tuned["learned_10_fewer_hardware_seconds"] == 50.0
+    assert "autotune" not in json.loads(without.metrics.read_text())
     verdicts = {one["id"]: one["verdict"] for one in json.loads(written.claims[1].read_text())}
     assert verdicts["lpm2021.top10_learned_vs_analytical"] == "cannot tell"
     # Nothing else changes.

@@ -25,7 +25,7 @@ from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.scatter import read_scatter, write_scatter_figures
 from costbench.reports.search_curves import read_paths
 from costbench.reports.search_sections import search_sections
-from costbench.reports.search_summary import flat_searches
+from costbench.reports.search_summary import flat_searches, search_headlines
 from costbench.reports.searches import Searches, load_searches
 from costbench.reports.settings_tables import Settings, settings_tables
 from costbench.reports.summary import headlines, summarise
@@ -118,7 +118,8 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     shown = tuple(section for section in sections if section is not None)
     headline = summarise(results, flat_leaks(audits) | flat_counts(cards) | flat_searches(searches))
     write_json(folder / "summary.json", headline)
-    write_json(folder / "metrics.json", headlines(results))
+    searched = {"autotune": search_headlines(searches)} if searches.places else {}
+    write_json(folder / "metrics.json", {**headlines(results), **searched})
     write_budgets(budgets, folder / "budgets.json")
     tables = [table for section in shown for table in section.tables]
     written = tuple(path for table in tables for path in write_table(table, folder / "tables"))
