@@ -16,6 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from costbench.compiled import compiled
+
 IntArray = npt.NDArray[np.int64]
 
 
@@ -48,22 +50,18 @@ class Edges:
 
         With `even` S is brought to `even_size` by the last node, whose further messages nobody hears.
         """
-        with_producers, place = np.unique(outgoing[1], return_inverse=True)
+        receiver, sender, message, backwards, share, with_producers = _sorted_by_receiver(
+            np.ascontiguousarray(incoming), np.ascontiguousarray(outgoing), num_nodes
+        )
         if even:
             missing = even_size(len(with_producers)) - len(with_producers)
             with_producers = np.append(with_producers, np.full(missing, num_nodes - 1))
-        receiver = np.concatenate([incoming[0], outgoing[0]])
-        order = np.argsort(receiver, kind="stable")
-        message = np.concatenate([incoming[1], place + num_nodes])
-        sender = np.concatenate([incoming[1], outgoing[1]])
-        backwards = np.repeat([False, True], [incoming.shape[1], outgoing.shape[1]])
-        share = np.concatenate([_share(incoming[0], num_nodes), _share(outgoing[0], num_nodes)])
         return Edges(
-            receiver=torch.from_numpy(receiver[order]),
-            sender=torch.from_numpy(sender[order]),
-            message=torch.from_numpy(message[order]),
-            backwards=torch.from_numpy(backwards[order]),
-            share=torch.from_numpy(share[order]),
+            receiver=torch.from_numpy(receiver),
+            sender=torch.from_numpy(sender),
+            message=torch.from_numpy(message),
+            backwards=torch.from_numpy(backwards),
+            share=torch.from_numpy(share),
             with_producers=torch.from_numpy(with_producers),
             num_nodes=num_nodes,
         )
@@ -100,8 +98,35 @@ def even_size(size: int) -> int:
     return -(-size // step) * step
 
 
-def _share(receiver: IntArray, num_nodes: int) -> npt.NDArray[np.float32]:
-    return (1.0 / np.bincount(receiver, minlength=num_nodes)[receiver]).astype(np.float32)
+@compiled
+def _sorted_by_receiver(incoming: IntArray, outgoing: IntArray, num_nodes: int) -> tuple[Any, ...]:
+    """The arrays of `Edges`; of a receiver its incoming pairs come first, each kind in the order given."""
+    counts = np.zeros((2, num_nodes), np.int64)
+    table_row = np.full(num_nodes, -1)
+    for receiver in incoming[0]:
+        counts[0, receiver] += 1
+    for receiver, sender in outgoing.T:
+        counts[1, receiver] += 1
+        table_row[sender] = 0
+    with_producers = np.flatnonzero(table_row + 1)
+    table_row[with_producers] = num_nodes + np.arange(len(with_producers))
+    ends = np.cumsum(counts[0] + counts[1]) - counts[0] - counts[1]
+    size = incoming.shape[1] + outgoing.shape[1]
+    receivers, senders, messages = (
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+    )
+    backwards, share = np.empty(size, np.bool_), np.empty(size, np.float32)
+    for direction, pairs in enumerate((incoming, outgoing)):
+        for receiver, sender in pairs.T:
+            place = ends[receiver]
+            ends[receiver] += 1
+            receivers[place], senders[place] = receiver, sender
+            messages[place] = table_row[sender] if direction else sender
+            backwards[place] = direction == 1
+            share[place] = 1.0 / counts[direction, receiver]
+    return receivers, senders, messages, backwards, share, with_producers
 
 
 class SumMatrix:
