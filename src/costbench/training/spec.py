@@ -105,7 +105,7 @@ class TrainSpec:
 
     seed: int = 0
     net: NetSpec = field(default_factory=NetSpec)
-    loss: Literal["hinge", "logistic", "mse", "kernel-mse", "huber"] = "hinge"
+    loss: Literal["hinge", "logistic", "listnet", "hinge-listnet", "mse", "kernel-mse", "huber"] = "hinge"
     batch: BatchSpec = field(default_factory=BatchSpec)
     validation: ValidationSpec = field(default_factory=ValidationSpec)
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
