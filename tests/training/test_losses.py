@@ -14,6 +14,7 @@ from costbench.training.losses import (
     listnet,
     log_huber,
     log_mse,
+    logistic_listnet,
     pairwise_hinge,
     pairwise_logistic,
 )
@@ -116,6 +117,16 @@ def test_listnet_counts_kernels_alike_and_leaves_out_those_without_a_choice() ->
     assert costs.grad.flatten().tolist() == pytest.approx([-0.125, 0.125, 0, 0, 0, 0, 0, 0], abs=1e-7)
 
 
+@pytest.mark.parametrize("pairwise", ["hinge", "logistic"])
+def test_either_pairwise_loss_can_be_added(pairwise: str) -> None:
+    costs = torch.tensor([[0.0, 2.0, 1.0]])
+    both, pairs, choice = (
+        LOSSES[name].function(costs, RUNTIME, ALL).item()
+        for name in (f"{pairwise}-listnet", pairwise, "listnet")
+    )
+    assert both == pytest.approx(pairs + choice)
+
+
 def test_hinge_listnet_is_the_sum_of_both() -> None:
     costs = torch.tensor([[0.0, math.log(3.0), 2.0]])
     runtime = torch.tensor([[7.0, 7.0, 14.0]], dtype=torch.float64)
@@ -127,7 +138,9 @@ def test_hinge_listnet_is_the_sum_of_both() -> None:
     assert whole - listnet(costs, runtime, mask).item() == pytest.approx((math.log(3.0) - 1.0) / 3, rel=1e-5)
 
 
-@pytest.mark.parametrize("loss", [pairwise_hinge, pairwise_logistic, listnet, hinge_listnet])
+@pytest.mark.parametrize(
+    "loss", [pairwise_hinge, pairwise_logistic, listnet, hinge_listnet, logistic_listnet]
+)
 def test_a_batch_without_pairs_has_no_loss_and_no_gradient(loss: object) -> None:
     costs = torch.tensor([[3.0]], requires_grad=True)
     value = loss(costs, torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool))  # type: ignore[operator]
@@ -183,6 +196,7 @@ def test_table_says_what_a_network_predicts() -> None:
         "kernel-mse": ("log_runtime_ns", 1),
         "listnet": ("score", 2),
         "logistic": ("score", 2),
+        "logistic-listnet": ("score", 2),
         "mse": ("log_runtime_ns", 1),
     }
 

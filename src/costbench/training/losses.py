@@ -2,7 +2,7 @@
 
 - `hinge`, `logistic`: pairwise rank losses (lpm2021, equation 1), for choosing among decisions.
 - `listnet`: a listwise rank loss (Cao et al. 2007), which looks at the fastest decisions alone.
-- `hinge-listnet`: the sum of both, for the whole order and for what is chosen.
+- `hinge-listnet`, `logistic-listnet`: the sum of one of each, for the whole order and for the choice.
 - `mse`: squared error of log runtime (lpm2021, section 3.3), for absolute runtimes.
 - `huber`: absolute error of log runtime, smooth near 0; close to what MAPE measures.
 - `kernel-mse`: the same, every kernel weighted alike (lpm2020, section 4.2).
@@ -90,6 +90,14 @@ def hinge_listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
     return pairwise_hinge(costs, runtime_ns, mask) + listnet(costs, runtime_ns, mask)
 
 
+def logistic_listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """`pairwise_logistic` plus `listnet`.
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    return pairwise_logistic(costs, runtime_ns, mask) + listnet(costs, runtime_ns, mask)
+
+
 def log_mse(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
     """Mean over all decisions of (y' - log y)^2, y' the cost and y the runtime in ns.
 
@@ -154,6 +162,7 @@ LOSSES: Mapping[str, Loss] = {
     "kernel-mse": Loss(kernel_log_mse, "log_runtime_ns", 1),
     "listnet": Loss(listnet, "score", 2),
     "logistic": Loss(pairwise_logistic, "score", 2),
+    "logistic-listnet": Loss(logistic_listnet, "score", 2),
     "mse": Loss(log_mse, "log_runtime_ns", 1),
 }
 """Name in `TrainSpec.loss` to loss."""
