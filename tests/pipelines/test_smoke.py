@@ -82,7 +82,7 @@ def test_a_change_of_one_experiment_reruns_that_one(workplace: Path) -> None:
     done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
     assert done.returncode == 0, done.stderr
     running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
-    assert running == ["train@main-fusion", "evaluate@main-fusion", "report"]
+    assert running == ["train@main-fusion", "evaluate@main-fusion", "autotune", "report"]
 
 
 def _runs(folder: Path) -> dict[str, list[Any]]:
@@ -223,7 +223,7 @@ def test_a_killed_run_ends_with_the_same_bytes(workplace: Path) -> None:
     write_profile(workplace, "again", TINY)
     done = call_stages(workplace, params, PYTHONHASHSEED="7")
     assert done.returncode == 0, done.stderr
-    for name in ("generate", "split", "evaluate", "reports/tables", "reports/figures"):
+    for name in ("generate", "split", "evaluate", "autotune", "reports/tables", "reports/figures"):
         assert digest_folder(first / name) == digest_folder(second / name), name
     pages = [(out / "reports" / "index.html").read_text() for out in (first, second)]
     assert pages[0].replace("smoke", "again") == pages[1].replace("smoke", "again")
