@@ -128,16 +128,15 @@ def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
     leads to none, the other list is left unfinished.
     """
     g.searches[0] += 2
-    low, high = g.rank[first], g.rank[second]
     behind, ahead, next_behind, next_ahead = 0, 0, -1, -1
     while next_behind < behind or next_ahead < ahead:
         if next_behind < behind:
-            behind = _spread(g, (first, second), next_behind, behind, high)
+            behind = _spread(g, (first, second), next_behind, behind, True)
             next_behind += 1
         if behind == 0:
             return 0, 0
         if next_ahead < ahead:
-            ahead = _spread_back(g, (first, second), next_ahead, ahead, low)
+            ahead = _spread(g, (second, first), next_ahead, ahead, False)
             next_ahead += 1
         if behind < 0 or ahead < 0:
             return -1, -1
@@ -145,49 +144,30 @@ def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
 
 
 @compiled_step
-def _spread(g: Groups, ends: tuple[int, int], place: int, found: int, limit: int) -> int:
-    """Adds to met[0] the readers of the group at a place in it (-1: the first of the two) that run before the
-    second; says how many there are now, or -1 if a path leads to the second.
+def _spread(g: Groups, ends: tuple[int, int], place: int, found: int, forward: bool) -> int:
+    """Adds to met[0] the readers of the group at a place in it (-1: the first end) that run before the second
+    end; backward, to met[1] what is read and runs after that. Says how many there are now, or -1 if a path
+    leads to the second end.
     """
-    first, second = ends
-    search = g.searches[0]
-    group = first if place < 0 else g.met[0, place]
+    start, end = ends
+    offsets = g.after_offsets if forward else g.before_offsets
+    positions = g.after if forward else g.before
+    row = 0 if forward else 1
+    search, opposite = g.searches[0] + row, g.searches[0] + 1 - row
+    limit = g.rank[end]
+    group = start if place < 0 else g.met[row, place]
     member = group
     while True:
-        for i in range(g.after_offsets[member], g.after_offsets[member + 1]):
-            other = g.group[g.after[i]]
-            if other == second:
-                if group != first:
+        for i in range(offsets[member], offsets[member + 1]):
+            other = g.group[positions[i]]
+            if other == end:
+                if group != start:
                     return -1
-            elif other != first and g.rank[other] < limit and g.mark[other] != search:
-                if g.mark[other] == search + 1:
-                    return -1
-                g.mark[other] = search
-                g.met[0, found] = other
-                found += 1
-        member = g.following[member]
-        if member == group:
-            return found
-
-
-@compiled_step
-def _spread_back(g: Groups, ends: tuple[int, int], place: int, found: int, limit: int) -> int:
-    """The same for met[1], what its groups read (-1: the second of the two), and a path to the first."""
-    first, second = ends
-    search = g.searches[0] + 1
-    group = second if place < 0 else g.met[1, place]
-    member = group
-    while True:
-        for i in range(g.before_offsets[member], g.before_offsets[member + 1]):
-            other = g.group[g.before[i]]
-            if other == first:
-                if group != second:
-                    return -1
-            elif other != second and g.rank[other] > limit and g.mark[other] != search:
-                if g.mark[other] == search - 1:
+            elif other != start and (g.rank[other] < limit) == forward and g.mark[other] != search:
+                if g.mark[other] == opposite:
                     return -1
                 g.mark[other] = search
-                g.met[1, found] = other
+                g.met[row, found] = other
                 found += 1
         member = g.following[member]
         if member == group:
