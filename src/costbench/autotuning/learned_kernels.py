@@ -10,7 +10,7 @@ import numpy as np
 from costbench.autotuning.kernel_costs import FloatArray, TiledKernels
 from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError
-from costbench.features.config import tile_features
+from costbench.features.config import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.models.graph_batch import KernelSamples
 from costbench.models.learned import LearnedCostModel
@@ -49,7 +49,9 @@ class LearnedKernels:
         for place, space, extents in self.tiled.tiled(kernels):
             kernel, tile = kernels[place], space.nest.tile_sizes(extents[None])
             graph, estimates = kernel_graph(kernel, self._features), self.model.estimates(kernel, tile)
-            samples.append(KernelSamples(graph, tile_features(tile), _UNKNOWN_NS, "", estimates))
+            samples.append(
+                KernelSamples(graph, decision_features(space.nest, tile), _UNKNOWN_NS, "", estimates)
+            )
             places.append(place)
         for place, costs in zip(places, self.model.predict_kernels(samples), strict=True):
             found[place] = costs[0]
