@@ -13,7 +13,7 @@ from costbench.reports.figures import program_labels
 from costbench.reports.search_bars import colour, title
 from costbench.reports.searches import SPEEDUP, Bar, Place
 
-_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_TICKS = tuple(digit * 10.0**power for power in range(-3, 4) for digit in (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 _WIDE = 3.0
 """Largest speed-up over smallest from which on the axis is logarithmic."""
 _GAP = 0.35
