@@ -17,7 +17,7 @@ Statistic = Literal[
 ]
 ANY = "any"
 """In place of a split: programs of all splits together, each with the models of its own. In place of a chip:
-the first one, by name, that has results of all sides."""
+the first one, by name, that has results of most sides."""
 
 
 @dataclass(frozen=True)
