@@ -79,11 +79,11 @@ def test_places_follow_each_other(tmp_path: Path) -> None:
     assert groups.speedups(OTHER)[0] == pytest.approx([np.nan] * 6, nan_ok=True)
 
 
-def test_long_names_are_broken_at_underscores(tmp_path: Path) -> None:
+def test_long_names_are_broken_between_their_parts(tmp_path: Path) -> None:
     rows = search_rows("fusion", (BAR.model, BAR.budget), [[1.2], [1.1]])
-    names = ("transformer_lm_small_b8_train_f32", "averyveryverylongname_b8_infer_bf16")
+    names = ("transformer_lm_small_b8_train_f32", "AutoCompletionOfWords_b8_infer_bf16")
     renamed = [replace(row, application="A", program=name) for row, name in zip(rows, names, strict=True)]
     write_rows(tmp_path / "rows.jsonl", renamed)
     (place,) = load_searches(tmp_path / "rows.jsonl").places
     labels = Groups((place,), ("",)).labels
-    assert labels == ["averyveryverylongname\ninfer", "transformer_\nlm_small\ntrain", "geom.\nmean"]
+    assert labels == ["Auto\nCompletionOf\nWords\ninfer", "transformer_\nlm_small\ntrain", "geom.\nmean"]
