@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels
+from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
 from costbench.models.execution import applied
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
@@ -38,35 +38,40 @@ TASKS = {
 }
 
 
-class ColumnSource:
-    """Kernels as a merged feature shard holds them; tile bounds are random."""
+def columns_of(samples: Sequence[KernelSamples]) -> KernelColumns:
+    """Kernels as a feature shard holds them; tile bounds are random."""
+    nodes = [sample.graph.num_nodes for sample in samples]
+    configs = [len(sample) for sample in samples]
+    graphs = [sample.graph for sample in samples]
+    runtime_ns = np.concatenate([sample.runtime_ns for sample in samples])
+    draw = np.random.Generator(np.random.PCG64(0))
+    return KernelColumns(
+        {
+            "row_opcode": np.concatenate([graph.opcodes for graph in graphs]).astype(np.int16),
+            "row_features": np.concatenate([graph.node_features for graph in graphs]),
+            "kernel_num_inputs": np.ones(len(samples), np.int32),
+            "kernel_static": np.stack([graph.static_features for graph in graphs]),
+            "kernel_ranks": np.full((len(samples), 2), 3, np.int32),
+            "node_row_offsets": np.cumsum([0, *nodes]),
+            "node_row": np.arange(sum(nodes), dtype=np.int32),
+            "node_is_output": np.zeros(sum(nodes), np.uint8),
+            "edge_nodes_offsets": np.cumsum([0, *(graph.edges.shape[1] for graph in graphs)]),
+            "edge_nodes": np.concatenate([graph.edges.T for graph in graphs]).astype(np.int32),
+            "tile_bounds_offsets": np.cumsum([0, *(6 * count for count in configs)]),
+            "tile_bounds": draw.integers(1, 33, 6 * sum(configs)).astype(np.int32),
+            "config_runtime_ns_offsets": np.cumsum([0, *configs]),
+            "config_runtime_ns": runtime_ns.astype(np.int64),
+            "config_analytical_ns": runtime_ns,
+        }
+    )
 
-    def __init__(self, samples: Sequence[KernelSamples]) -> None:
+
+class ColumnSource:
+    """Kernels as a merged feature shard holds them."""
+
+    def __init__(self, samples: Sequence[KernelSamples], columns: KernelColumns) -> None:
         self._samples = samples
-        nodes = [sample.graph.num_nodes for sample in samples]
-        configs = [len(sample) for sample in samples]
-        graphs = [sample.graph for sample in samples]
-        runtime_ns = np.concatenate([sample.runtime_ns for sample in samples])
-        draw = np.random.Generator(np.random.PCG64(0))
-        self._columns = KernelColumns(
-            {
-                "row_opcode": np.concatenate([graph.opcodes for graph in graphs]).astype(np.int16),
-                "row_features": np.concatenate([graph.node_features for graph in graphs]),
-                "kernel_num_inputs": np.ones(len(samples), np.int32),
-                "kernel_static": np.stack([graph.static_features for graph in graphs]),
-                "kernel_ranks": np.full((len(samples), 2), 3, np.int32),
-                "node_row_offsets": np.cumsum([0, *nodes]),
-                "node_row": np.arange(sum(nodes), dtype=np.int32),
-                "node_is_output": np.zeros(sum(nodes), np.uint8),
-                "edge_nodes_offsets": np.cumsum([0, *(graph.edges.shape[1] for graph in graphs)]),
-                "edge_nodes": np.concatenate([graph.edges.T for graph in graphs]).astype(np.int32),
-                "tile_bounds_offsets": np.cumsum([0, *(6 * count for count in configs)]),
-                "tile_bounds": draw.integers(1, 33, 6 * sum(configs)).astype(np.int32),
-                "config_runtime_ns_offsets": np.cumsum([0, *configs]),
-                "config_runtime_ns": runtime_ns.astype(np.int64),
-                "config_analytical_ns": runtime_ns,
-            }
-        )
+        self._columns = columns
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -76,6 +81,9 @@ class ColumnSource:
 
     def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
         return self._columns.pack(np.array(kernels, np.int64), configs)
+
+    def scaled(self, scaling: FeatureScaling) -> ColumnSource:
+        return ColumnSource(self._samples, merged([self._columns], scaling))
 
     def extremes(self) -> Iterable[FeatureExtremes]:
         yield self._columns.extremes()
@@ -104,7 +112,7 @@ def bare_loop(spec: TrainSpec, source: ColumnSource) -> BareLoop:
     """Train for an epoch without Lightning."""
     scaling = FeatureScaling.of_extremes(source.extremes(), spec.transform)
     net = LearnedCostNet(spec.net, scaling.sizes)
-    batches = PlannedBatches(source, Collator(scaling, spec.net.max_neighbors))
+    batches = PlannedBatches(source.scaled(scaling), Collator(scaling, spec.net.max_neighbors))
     optimizer = torch.optim.Adam(net.parameters(), lr=spec.optimizer.learning_rate, fused=True)
     loss = LOSSES[spec.loss].function
     steps, loading = [], []
@@ -143,7 +151,10 @@ def measure_overhead(net: NetSpec, samples: Sequence[KernelSamples], steps: int)
         steps: of an epoch.
     """
     one_each = [sample.select(np.zeros(1, np.int64)) for sample in samples]
-    sources = {"tile": ColumnSource(samples), "fusion": ColumnSource(one_each)}
+    sources = {
+        task: ColumnSource(kernels, columns_of(kernels))
+        for task, kernels in (("tile", samples), ("fusion", one_each))
+    }
     found: dict[str, float] = {}
     for task, spec in TASKS.items():
         source = sources[task]

@@ -140,6 +140,27 @@ def test_a_damaged_description_is_an_error(change: dict[str, Any], message: str)
         MinMaxNormalizer.from_dict(content | change)
 
 
+@given(TABLES, TRANSFORMS, st.data())
+def test_scalers_of_some_columns(table: FloatArray, transform: Transform, data: st.DataObject) -> None:
+    chosen = sorted(data.draw(st.sets(st.integers(0, table.shape[1] - 1), min_size=1)))
+    whole = MinMaxNormalizer.fit([table], transform)
+    part = whole.of_columns(chosen)
+    kept = [int(whole.kept[:place].sum()) for place in chosen if whole.kept[place]]
+    assert part(table[:, chosen]).tobytes() == whole(table)[:, kept].tobytes()
+
+
+def test_a_column_keeps_its_name_in_a_scaler_of_some() -> None:
+    part = MinMaxNormalizer.fit([_rows((1, 2, 3))], names=("a", "b", "c")).of_columns([2])
+    with pytest.raises(DataError, match="c: value nan"):
+        part(_rows((np.nan,)))
+
+
+def test_many_rows_are_scaled_as_few() -> None:
+    table = np.random.Generator(np.random.PCG64(0)).normal(size=(20_000, 3)).astype(np.float32)
+    scaler = MinMaxNormalizer.fit([table], "log1p")
+    assert scaler(table).tobytes() == b"".join(scaler(row).tobytes() for row in table)
+
+
 def test_columns_go_away_by_the_ends_of_their_names() -> None:
     table = np.array([[0.0, 2.0, 4.0], [1.0, 3.0, 8.0]])
     scaler = MinMaxNormalizer.fit([table], names=("sizes_0", "sizes_product", "production"))

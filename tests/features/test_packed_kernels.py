@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import DataError
-from costbench.features.packed_kernels import PackedKernels, packed, runs
+from costbench.features.packed_kernels import PackedKernels, packed
 
 SAMPLES = [kernel_samples(seed, 3 + seed, 2 + seed) for seed in range(4)]
 
@@ -22,11 +22,6 @@ def pack(*places: int, estimates: bool = True) -> PackedKernels:
         [sample.runtime_ns for sample in some],
         [2.0 * sample.runtime_ns for sample in some] if estimates else None,
     )
-
-
-def test_runs_of_numbers() -> None:
-    assert runs(np.array([7, 3, 0]), np.array([2, 0, 3])).tolist() == [7, 8, 0, 1, 2]
-    assert runs(np.zeros(0, np.int64), np.zeros(0, np.int64)).tolist() == []
 
 
 def test_edges_of_later_kernels_are_shifted() -> None:

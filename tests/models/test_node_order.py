@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.synthetic_kernels import kernel_graph, kernel_samples
 from costbench.errors import DataError
@@ -64,6 +66,14 @@ def test_first_neighbors_are_cut_in_order() -> None:
     assert first_neighbors(node[:0], neighbor[:0], 2).shape == (2, 0)
 
 
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40), st.integers(1, 4))
+def test_first_neighbors_are_the_least_ones(pairs: list[tuple[int, int]], limit: int) -> None:
+    by_node = {node: sorted(other for of, other in pairs if of == node)[:limit] for node in range(10)}
+    node, neighbor = np.array(pairs, np.int64).reshape(-1, 2).T
+    expected = [(node, other) for node, others in by_node.items() for other in others]
+    assert list(map(tuple, first_neighbors(node, neighbor, limit).T.tolist())) == expected
+
+
 def test_drawn_neighbors_are_others_and_the_same_wherever_the_kernel_lies() -> None:
     node = np.repeat([40, 41], [30, 2])
     neighbor = np.concatenate([np.arange(30), [3, 5]])
@@ -79,9 +89,12 @@ def test_drawn_neighbors_are_others_and_the_same_wherever_the_kernel_lies() -> N
 
 def test_padding_is_a_kernel_of_nodes_alone() -> None:
     kernels = packed_samples([kernel_samples(0, 4, 2)])
-    found = with_padding(kernels, 7)
+    node, static = np.full((1, 140), 7, np.float32), np.full((1, 4), 8, np.float32)
+    found = with_padding(kernels, 7, node, static)
     assert found.node_counts.tolist() == [4, 3]
     assert found.config_counts.tolist() == [2, 0]
     assert found.node_features.shape[0] == len(found.opcodes) == 7
     assert found.edges is kernels.edges
-    assert with_padding(kernels, 4) is kernels
+    assert (found.node_features[4:] == 7).all()
+    assert (found.static_features[1:] == 8).all()
+    assert with_padding(kernels, 4, node, static) is kernels

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
-from costbench.models.graph_batch import KernelSamples, packed_samples
+from costbench.models.graph_batch import FeatureScaling, KernelSamples, packed_samples
 
 
 class KernelList(list[KernelSamples]):
@@ -21,6 +21,9 @@ class KernelList(list[KernelSamples]):
     def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
         pairs = zip(kernels, configs, strict=True)
         return packed_samples([self[kernel].select(places) for kernel, places in pairs])
+
+    def scaled(self, scaling: FeatureScaling) -> KernelList:
+        return self
 
     def extremes(self) -> Iterator[FeatureExtremes]:
         for kernel in self:

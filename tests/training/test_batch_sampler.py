@@ -9,7 +9,7 @@ import pytest
 
 from costbench.errors import DataError, ParamsError
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
-from costbench.models.graph_batch import KernelSamples
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.params import parse
 from costbench.rng import stream
 from costbench.training.batch_sampler import BatchPlan, BatchSampler, BatchSpec, choose_configs
@@ -28,6 +28,9 @@ class Counts:
         raise AssertionError("the sampler reads no kernels")
 
     def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
+        raise AssertionError("the sampler reads no kernels")
+
+    def scaled(self, scaling: FeatureScaling) -> Counts:
         raise AssertionError("the sampler reads no kernels")
 
     def extremes(self) -> Iterable[FeatureExtremes]:

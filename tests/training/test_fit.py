@@ -17,7 +17,7 @@ from costbench.errors import ChoiceError, DataError
 from costbench.features.packed_kernels import PackedKernels
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint
-from costbench.models.graph_batch import KernelSamples
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.net_spec import NetSpec
 from costbench.training.batch_sampler import BatchSpec
 from costbench.training.fit import RESUME_FILE, FitResult, fit
@@ -88,7 +88,7 @@ def test_result_describes_the_kept_model(reference: tuple[FitResult, Epochs]) ->
     result, epochs = reference
     taus = [metrics["validation/tau"] for _, metrics in epochs]
     assert [step for step, _ in epochs] == [6, 12, 18, 24]
-    assert set(epochs[0][1]) == {"validation/tau", "validation/ape", "training/loss"}
+    assert set(epochs[0][1]) == {"validation/tau", "validation/ape", "validation/slowdown", "training/loss"}
     assert result.best_epoch == int(np.argmax(taus))
     assert result.best_metric == max(taus)
     assert result.steps == 24
@@ -111,6 +111,9 @@ class Dying:
 
     def __len__(self) -> int:
         return len(TRAIN)
+
+    def scaled(self, scaling: FeatureScaling) -> Dying:
+        return self
 
     def __getitem__(self, index: int) -> KernelSamples:
         return TRAIN[index]

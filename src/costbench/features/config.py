@@ -12,11 +12,13 @@ import numpy.typing as npt
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.errors import DataError
+from costbench.features.gathers import runs, write_bounds
 from costbench.features.schema import NUM_LAYOUT_FEATURES, TILE_FEATURES, absent_row, column
 from costbench.hlo.cost_analysis import CostAnalysis
 
 _PLACES = 6
 _BLOCKS = ("kernel_bounds", "output_bounds", "input_bounds")
+_GATHERED = np.array([column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS[:2]])
 _START = {block: column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS}
 
 
@@ -63,15 +65,7 @@ def gathered_tile_features(
         ranks: int64 [n, 2], how many kernel bounds and how many output bounds it has.
     """
     table = np.tile(absent_row(TILE_FEATURES), (len(first), 1))
-    for block, start, rank in zip(_BLOCKS, (first, first + ranks[:, 0]), ranks.T, strict=False):
-        place = np.arange(rank.max(initial=0))
-        present = place < rank[:, None]
-        values = bounds[np.where(present, start[:, None] + place, 0)].astype(np.int64)
-        kept = min(len(place), _PLACES)
-        table[:, _START[block] : _START[block] + kept] = np.where(present, values, 0)[:, :kept]
-        table[:, _START[block] + _PLACES] = values.sum(axis=1, where=present)
-        products = values.prod(axis=1, where=present)
-        table[:, _START[block] + _PLACES + 1] = np.where(rank > 0, products, 0)
+    write_bounds(table, bounds[runs(first, ranks.sum(axis=1))], ranks, _GATHERED, _PLACES)
     return table
 
 

@@ -33,6 +33,8 @@ def _signed_log1p(values: FloatArray) -> FloatArray:
     return np.copysign(np.log1p(sizes, out=sizes), values, out=sizes)
 
 
+# Scaled at a time, so that what lies between input and output stays in the processor's cache.
+_CHUNK_VALUES = 1 << 15
 _TRANSFORMS: dict[str, Callable[[FloatArray], FloatArray]] = {"none": _identity, "log1p": _signed_log1p}
 _NAMES_BY_WIDTH = {
     len(table): schema.names(table)
@@ -129,7 +131,7 @@ class MinMaxNormalizer:
     @property
     def num_outputs(self) -> int:
         """Columns after dropping."""
-        return int(self.kept.sum())
+        return len(self._scale[0])
 
     @cached_property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:
@@ -151,11 +153,25 @@ class MinMaxNormalizer:
         if values.ndim < 1 or values.shape[-1] != self.num_inputs:
             problem = f"features of shape {values.shape}"
             raise DataError(problem, field="features", expected=f"[..., {self.num_inputs}]")
-        _require_finite(values, self.names)
+        rows = values.reshape(-1, self.num_inputs)
+        scaled = np.empty((len(rows), self.num_outputs), np.float32)
+        step = max(1, _CHUNK_VALUES // max(1, self.num_inputs))
+        for start in range(0, len(rows), step):
+            scaled[start : start + step] = self._scaled(rows[start : start + step])
+        return scaled.reshape(*values.shape[:-1], self.num_outputs)
+
+    def _scaled(self, rows: npt.NDArray[np.floating[Any]]) -> FloatArray:
+        _require_finite(rows, self.names)
         places, low, spread = self._scale
-        scaled = _TRANSFORMS[self.transform](np.take(values, places, axis=-1).astype(np.float64))
+        scaled = _TRANSFORMS[self.transform](np.take(rows, places, axis=1).astype(np.float64))
         np.subtract(scaled, low, out=scaled)
-        return np.divide(scaled, spread, out=scaled).astype(np.float32)
+        return np.divide(scaled, spread, out=scaled)
+
+    def of_columns(self, places: Sequence[int]) -> MinMaxNormalizer:
+        """The scaler of some of the columns, in ascending order."""
+        chosen = np.array(places, np.int64)
+        names = tuple(_column_name(self.names, place, self.num_inputs) for place in places)
+        return replace(self, minimum=self.minimum[chosen], maximum=self.maximum[chosen], names=names)
 
     def without(self, endings: Sequence[str]) -> MinMaxNormalizer:
         """The same scaler, which also drops columns whose names end with one of `endings`.

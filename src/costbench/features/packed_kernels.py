@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,8 +16,10 @@ import numpy.typing as npt
 
 from costbench.errors import DataError
 from costbench.features.config import gathered_tile_features
+from costbench.features.gathers import place_in_kernels, runs, shifted_pairs
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
+from costbench.features.normalizer import MinMaxNormalizer
 from costbench.features.schema import NUM_TILE_FEATURES
 
 FloatArray = npt.NDArray[np.float32]
@@ -30,7 +33,6 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "config_runtime_ns": ("config_runtime_ns", "config_analytical_ns"),
 }
 """Column that offsets delimit -> columns with as many entries of each kernel."""
-_PER_ROW = ("row_opcode", "row_features")
 _PER_KERNEL = ("kernel_num_inputs", "kernel_static", "kernel_ranks")
 _OWN = [PARAMETER_NUMBER_COLUMN, IS_ROOT_COLUMN]
 # Decisions whose features are held at a time while looking for their extremes.
@@ -44,20 +46,37 @@ class Columns(Protocol):
         """A column."""
 
 
+class Scalers(Protocol):
+    """Scalers of a model, such as a `costbench.models.graph_batch.FeatureScaling`."""
+
+    @property
+    def node(self) -> MinMaxNormalizer:
+        """Of node features."""
+
+    @property
+    def decision(self) -> MinMaxNormalizer:
+        """Of features of decisions."""
+
+    @property
+    def static(self) -> MinMaxNormalizer:
+        """Of static performance features."""
+
+
 @dataclass(frozen=True, eq=False)
 class PackedKernels:
-    """K kernels with N nodes, M edges and D measured decisions together, unscaled, one after another.
+    """K kernels with N nodes, M edges and D measured decisions together, one after another.
 
     Attributes:
         opcodes: int64 [N].
-        node_features: float32 [N, 140].
+        node_features: float32 [N, 140], or scaled: [N, what the scaler returns].
         node_counts: int64 [K].
         edges: int64 [2, M], producer above consumer, places among all N nodes.
-        static_features: float32 [K, 4].
-        config_features: float32 [D, F].
+        static_features: float32 [K, 4], or scaled.
+        config_features: float32 [D, F], or scaled.
         config_counts: int64 [K].
         runtime_ns: float64 [D].
         analytical_ns: float64 [D], the analytical model's estimates; None where nobody asked it.
+        scaled_by: what features are scaled by; None where they are not.
     """
 
     opcodes: IntArray
@@ -69,6 +88,7 @@ class PackedKernels:
     config_counts: IntArray
     runtime_ns: DoubleArray
     analytical_ns: DoubleArray | None = None
+    scaled_by: Scalers | None = None
 
     @property
     def num_kernels(self) -> int:
@@ -77,7 +97,7 @@ class PackedKernels:
 
     @staticmethod
     def joined(parts: Sequence[PackedKernels]) -> PackedKernels:
-        """The kernels of one after those of another; at least one part.
+        """The kernels of one after those of another; at least one part, unscaled if there are more.
 
         Raises:
             DataError: if there are no parts.
@@ -143,13 +163,19 @@ class KernelColumns:
 
     Args:
         columns: of one shard, mapped or in memory.
+        scaled_by: what `merged` has scaled `row_features` and `kernel_static` by.
 
     Attributes:
         columns: the same.
     """
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, scaled_by: Scalers | None = None) -> None:
         self.columns = columns
+        self._scaled_by = scaled_by
+        self._own: Any = _OWN
+        if scaled_by is not None:
+            self._own_scaler = scaled_by.node.of_columns(_OWN)
+            self._own = np.searchsorted(np.flatnonzero(scaled_by.node.kept), _OWN)[self._own_scaler.kept]
         self._offsets = {key: np.asarray(columns[f"{key}_offsets"], np.int64) for key in _PARTS}
 
     def __len__(self) -> int:
@@ -166,28 +192,32 @@ class KernelColumns:
         columns = self.columns
         nodes, counts = self._places("node_row", kernels)
         edges, edge_counts = self._places("edge_nodes", kernels)
-        starts = np.cumsum(counts) - counts
         rows = columns["node_row"][nodes]
-        features = columns["row_features"][rows]
-        num_inputs = columns["kernel_num_inputs"][kernels]
-        features[:, _OWN] = self._in_kernel(features[:, _OWN], nodes, counts, num_inputs)
         config_counts = np.array([len(places) for places in configs], np.int64)
         config = np.concatenate([np.zeros(0, np.int64), *configs])
         decisions = np.repeat(self._offsets["config_runtime_ns"][kernels], config_counts) + config
+        features = self._config_features(np.repeat(kernels, config_counts), config)
         return PackedKernels(
             opcodes=columns["row_opcode"][rows].astype(np.int64),
-            node_features=features,
+            node_features=self._node_features(rows, nodes, counts, columns["kernel_num_inputs"][kernels]),
             node_counts=counts,
-            edges=(columns["edge_nodes"][edges] + np.repeat(starts, edge_counts)[:, None]).T,
+            edges=shifted_pairs(columns["edge_nodes"][edges], edge_counts, np.cumsum(counts) - counts),
             static_features=columns["kernel_static"][kernels],
-            config_features=self._config_features(np.repeat(kernels, config_counts), config),
+            config_features=features if self._scaled_by is None else self._scaled_by.decision(features),
             config_counts=config_counts,
             runtime_ns=columns["config_runtime_ns"][decisions].astype(np.float64),
             analytical_ns=columns["config_analytical_ns"][decisions],
+            scaled_by=self._scaled_by,
         )
 
     def extremes(self) -> FeatureExtremes:
-        """Of all nodes, decisions and kernels, the same as of the kernels one by one."""
+        """Of all nodes, decisions and kernels, the same as of the kernels one by one.
+
+        Raises:
+            DataError: if they are scaled.
+        """
+        if self._scaled_by is not None:
+            raise DataError("are scaled", field="features", expected="unscaled ones")
         decisions = [np.zeros((0, NUM_TILE_FEATURES), np.float32)]
         decisions.extend(_bounds(chunk) for chunk in self._all_config_features())
         static = np.asarray(self.columns["kernel_static"])
@@ -202,15 +232,14 @@ class KernelColumns:
         first, last = self._offsets[key][kernels], self._offsets[key][kernels + 1]
         return runs(first, last - first), last - first
 
-    def _in_kernel(
-        self, values: FloatArray, nodes: IntArray, counts: IntArray, num_inputs: npt.NDArray[Any]
+    def _node_features(
+        self, rows: IntArray, nodes: IntArray, counts: IntArray, num_inputs: npt.NDArray[Any]
     ) -> FloatArray:
-        """What `graph_tensors.place_in_kernel` writes into the columns `_OWN`, of several kernels: [n, 2]."""
-        place = runs(np.zeros(len(counts), np.int64), counts)
-        is_input = place < np.repeat(num_inputs, counts)
-        number = np.where(is_input, place, values[:, 0])
-        root = np.where(is_input, values[:, 1], self.columns["node_is_output"][nodes])
-        return np.stack([number, root], axis=1).astype(np.float32)
+        features: FloatArray = np.take(self.columns["row_features"], rows, axis=0)
+        own = features[:, _OWN] if self._scaled_by is None else self.columns["row_own"][rows]
+        place_in_kernels(own, self.columns["node_is_output"][nodes], num_inputs.astype(np.int64), counts)
+        features[:, self._own] = own if self._scaled_by is None else self._own_scaler(own)
+        return features
 
     def _config_features(self, kernel: IntArray, config: IntArray) -> FloatArray:
         """Features of decisions: int64 [n] whose and which, to float32 [n, 24]."""
@@ -231,33 +260,33 @@ class KernelColumns:
         found = _bounds(features)
         if len(found):
             rows, counts = self.columns["node_row"], np.diff(self._offsets["node_row"])
-            num_inputs = self.columns["kernel_num_inputs"]
-            nodes = np.arange(len(rows))
-            found[:, _OWN] = _bounds(self._in_kernel(features[:, _OWN][rows], nodes, counts, num_inputs))
+            own = features[:, _OWN][rows]
+            num_inputs = self.columns["kernel_num_inputs"].astype(np.int64)
+            place_in_kernels(own, np.array(self.columns["node_is_output"]), num_inputs, counts)
+            found[:, _OWN] = _bounds(own)
         return found
 
 
-def merged(shards: Sequence[KernelColumns]) -> KernelColumns:
-    """The kernels of several shards one after another, copied into memory; at least one shard."""
+def merged(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns:
+    """The kernels of several shards one after another, copied into memory and scaled; at least one shard."""
     columns = [shard.columns for shard in shards]
     rows = np.cumsum([0, *(len(shard["row_opcode"]) for shard in columns)])
     found = {
         key: np.concatenate([shard[key] for shard in columns])
-        for key in (*_PER_ROW, *_PER_KERNEL, *(key for keys in _PARTS.values() for key in keys))
+        for key in ("row_opcode", *_PER_KERNEL, *(key for keys in _PARTS.values() for key in keys))
     }
     places = zip(columns, rows, strict=False)
     found["node_row"] = np.concatenate([shard["node_row"] + start for shard, start in places])
     for key in _PARTS:
         lengths = np.concatenate([np.diff(shard[f"{key}_offsets"]) for shard in columns])
         found[f"{key}_offsets"] = np.cumsum(np.concatenate([np.zeros(1, np.int64), lengths]))
-    return KernelColumns(found)
-
-
-def runs(starts: IntArray, counts: IntArray) -> IntArray:
-    """starts[0], starts[0] + 1, and so on, counts[0] numbers; then those from starts[1] on; int64."""
-    ends = np.cumsum(counts)
-    shifts: IntArray = np.repeat(starts - (ends - counts), counts)
-    return np.arange(len(shifts)) + shifts
+    found["row_own"] = np.concatenate([shard["row_features"][:, _OWN] for shard in columns])
+    # A node's row is scaled once here, and not whenever it is in a batch.
+    found["row_features"] = np.empty((rows[-1], scaled_by.node.num_outputs), np.float32)
+    for shard, (first, last) in zip(columns, pairwise(rows), strict=True):
+        found["row_features"][first:last] = scaled_by.node(shard["row_features"])
+    found["kernel_static"] = scaled_by.static(found["kernel_static"])
+    return KernelColumns(found, scaled_by)
 
 
 def _bounds(values: FloatArray) -> FloatArray:

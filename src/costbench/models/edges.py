@@ -9,12 +9,16 @@ hop one sparse matrix times the table, and its gradient the transposed matrix.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+
+from costbench.compiled import compiled
+from costbench.models.layer_passes import Bags, transposed
 
 IntArray = npt.NDArray[np.int64]
 
@@ -48,22 +52,18 @@ class Edges:
 
         With `even` S is brought to `even_size` by the last node, whose further messages nobody hears.
         """
-        with_producers, place = np.unique(outgoing[1], return_inverse=True)
+        receiver, sender, message, backwards, share, with_producers = _sorted_by_receiver(
+            np.ascontiguousarray(incoming), np.ascontiguousarray(outgoing), num_nodes
+        )
         if even:
             missing = even_size(len(with_producers)) - len(with_producers)
             with_producers = np.append(with_producers, np.full(missing, num_nodes - 1))
-        receiver = np.concatenate([incoming[0], outgoing[0]])
-        order = np.argsort(receiver, kind="stable")
-        message = np.concatenate([incoming[1], place + num_nodes])
-        sender = np.concatenate([incoming[1], outgoing[1]])
-        backwards = np.repeat([False, True], [incoming.shape[1], outgoing.shape[1]])
-        share = np.concatenate([_share(incoming[0], num_nodes), _share(outgoing[0], num_nodes)])
         return Edges(
-            receiver=torch.from_numpy(receiver[order]),
-            sender=torch.from_numpy(sender[order]),
-            message=torch.from_numpy(message[order]),
-            backwards=torch.from_numpy(backwards[order]),
-            share=torch.from_numpy(share[order]),
+            receiver=torch.from_numpy(receiver),
+            sender=torch.from_numpy(sender),
+            message=torch.from_numpy(message),
+            backwards=torch.from_numpy(backwards),
+            share=torch.from_numpy(share),
             with_producers=torch.from_numpy(with_producers),
             num_nodes=num_nodes,
         )
@@ -100,8 +100,35 @@ def even_size(size: int) -> int:
     return -(-size // step) * step
 
 
-def _share(receiver: IntArray, num_nodes: int) -> npt.NDArray[np.float32]:
-    return (1.0 / np.bincount(receiver, minlength=num_nodes)[receiver]).astype(np.float32)
+@compiled
+def _sorted_by_receiver(incoming: IntArray, outgoing: IntArray, num_nodes: int) -> tuple[Any, ...]:
+    """The arrays of `Edges`; of a receiver its incoming pairs come first, each kind in the order given."""
+    counts = np.zeros((2, num_nodes), np.int64)
+    table_row = np.full(num_nodes, -1)
+    for receiver in incoming[0]:
+        counts[0, receiver] += 1
+    for receiver, sender in outgoing.T:
+        counts[1, receiver] += 1
+        table_row[sender] = 0
+    with_producers = np.flatnonzero(table_row + 1)
+    table_row[with_producers] = num_nodes + np.arange(len(with_producers))
+    ends = np.cumsum(counts[0] + counts[1]) - counts[0] - counts[1]
+    size = incoming.shape[1] + outgoing.shape[1]
+    receivers, senders, messages = (
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+    )
+    backwards, share = np.empty(size, np.bool_), np.empty(size, np.float32)
+    for direction, pairs in enumerate((incoming, outgoing)):
+        for receiver, sender in pairs.T:
+            place = ends[receiver]
+            ends[receiver] += 1
+            receivers[place], senders[place] = receiver, sender
+            messages[place] = table_row[sender] if direction else sender
+            backwards[place] = direction == 1
+            share[place] = 1.0 / counts[direction, receiver]
+    return receivers, senders, messages, backwards, share, with_producers
 
 
 class SumMatrix:
@@ -114,24 +141,43 @@ class SumMatrix:
     """
 
     def __init__(self, edges: Edges, mean: bool) -> None:
-        weights = edges.share if mean else torch.ones_like(edges.share)
-        order = torch.argsort(edges.message, stable=True)
         self.edges = edges
-        self._bags = _Bags(edges.receiver, edges.message, weights, edges.num_nodes)
-        self._transposed = _Bags(
-            edges.message[order], edges.receiver[order], weights[order], edges.num_messages
-        )
+        self._weights = edges.share if mean else torch.ones_like(edges.share)
 
     def times(self, table: Tensor) -> Tensor:
         """A x: [N + S, W] to [N, W], without gradient."""
-        return self._bags.sum(table)
+        return self._torch_bags[0].sum(table)
 
     def transposed_times(self, states: Tensor) -> Tensor:
         """A^T x: [N, W] to [N + S, W], without gradient."""
-        return self._transposed.sum(states)
+        return self._torch_bags[1].sum(states)
+
+    def bags(self) -> Bags:
+        """A for compiled passes."""
+        return self._compiled_bags[0]
+
+    def transposed_bags(self) -> Bags:
+        """A^T for compiled passes."""
+        return self._compiled_bags[1]
+
+    @cached_property
+    def _torch_bags(self) -> tuple[_TorchBags, _TorchBags]:
+        edges, weights = self.edges, self._weights
+        order = torch.argsort(edges.message, stable=True)
+        return (
+            _TorchBags(edges.receiver, edges.message, weights, edges.num_nodes),
+            _TorchBags(edges.message[order], edges.receiver[order], weights[order], edges.num_messages),
+        )
+
+    @cached_property
+    def _compiled_bags(self) -> tuple[Bags, Bags]:
+        edges = self.edges
+        starts = np.searchsorted(edges.receiver.numpy(), np.arange(edges.num_nodes + 1))
+        bags = Bags(starts, edges.message.numpy(), self._weights.numpy())
+        return bags, transposed(bags, edges.num_messages)
 
 
-class _Bags:
+class _TorchBags:
     """A sparse matrix as bags of rows. `rows` ascends."""
 
     def __init__(self, rows: Tensor, columns: Tensor, weights: Tensor, num_rows: int) -> None:

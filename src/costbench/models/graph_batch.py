@@ -209,6 +209,9 @@ class Collator:
         self._scaling = scaling
         self._max_neighbors = max_neighbors
         self._kept = choose(NEIGHBORS, neighbors, "neighbors")
+        self._padding = tuple(
+            scaler(np.zeros((1, scaler.num_inputs), np.float32)) for scaler in (scaling.node, scaling.static)
+        )
 
     def __call__(self, samples: Sequence[KernelSamples]) -> GraphBatch:
         """One batch of `samples`, C being the largest number of decisions among them.
@@ -227,24 +230,26 @@ class Collator:
                 of a kernel of no decisions after the last one.
 
         Raises:
-            DataError: without kernels, for a cycle of edges, for a runtime or an estimate not above 0.
+            DataError: without kernels, for a cycle of edges, for a runtime or an estimate not above 0, for
+                features scaled by others.
         """
         if not kernels.num_kernels:
             raise DataError("a batch of no kernels")
+        kernels = self._scaled(kernels)
         kernels = in_topological_order(kernels)
         most = int(kernels.config_counts.max())
         even = even and most * len(kernels.opcodes) >= LARGE_BATCH_ROWS
         if even:
-            kernels = with_padding(kernels, even_size(len(kernels.opcodes)))
+            kernels = with_padding(kernels, even_size(len(kernels.opcodes)), *self._padding)
         producers, consumers = kernels.edges
         counts = kernels.config_counts
         mask = np.arange(even_size(most) if even else most) < counts[:, None]
         estimates = kernels.analytical_ns
         return GraphBatch(
             opcodes=_tensor(kernels.opcodes),
-            node_features=_tensor(self._scaling.node(kernels.node_features)),
-            static_features=_tensor(self._scaling.static(kernels.static_features)[:, None]),
-            config_features=_tensor(_spread(self._scaling.decision(kernels.config_features), mask, 0.0)),
+            node_features=_tensor(kernels.node_features),
+            static_features=_tensor(kernels.static_features[:, None]),
+            config_features=_tensor(_spread(kernels.config_features, mask, 0.0)),
             kernel_of_node=_tensor(np.repeat(np.arange(kernels.num_kernels), kernels.node_counts)),
             node_counts=tuple(kernels.node_counts.tolist()),
             edges=Edges.build(
@@ -258,6 +263,20 @@ class Collator:
             log_analytical=None
             if estimates is None
             else _tensor(np.log(_spread(_positive(estimates, "analytical_ns"), mask, 1.0))),
+        )
+
+    def _scaled(self, kernels: PackedKernels) -> PackedKernels:
+        scaling = self._scaling
+        if kernels.scaled_by is scaling:
+            return kernels
+        if kernels.scaled_by is not None:
+            raise DataError("are scaled by another model's scalers", field="features", expected="unscaled")
+        return replace(
+            kernels,
+            node_features=scaling.node(kernels.node_features),
+            static_features=scaling.static(kernels.static_features),
+            config_features=scaling.decision(kernels.config_features),
+            scaled_by=scaling,
         )
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiled import compiled
 from costbench.errors import DataError
 from costbench.features.packed_kernels import PackedKernels
 
+FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 # Of Knuth's multiplicative hash, for 64 bits.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -71,13 +73,21 @@ def topological_order(edges: IntArray, num_nodes: int) -> IntArray:
     return np.array(order, np.int64)
 
 
-def with_padding(kernels: PackedKernels, num_nodes: int) -> PackedKernels:
-    """As many nodes as asked for: a last kernel without edges and decisions holds those that are missing."""
+def with_padding(
+    kernels: PackedKernels, num_nodes: int, node: FloatArray, static: FloatArray
+) -> PackedKernels:
+    """As many nodes as asked for: a last kernel without edges and decisions holds those that are missing.
+
+    Args:
+        kernels: at most so many nodes.
+        num_nodes: how many.
+        node: features of every further node, float32 [1, width].
+        static: those of the further kernel, float32 [1, width].
+    """
     missing = num_nodes - len(kernels.opcodes)
     if not missing:
         return kernels
-    nodes = np.zeros((missing, kernels.node_features.shape[1]), np.float32)
-    static = np.zeros((1, kernels.static_features.shape[1]), np.float32)
+    nodes = np.repeat(node, missing, axis=0)
     return replace(
         kernels,
         opcodes=np.concatenate([kernels.opcodes, np.zeros(missing, np.int64)]),
@@ -90,10 +100,40 @@ def with_padding(kernels: PackedKernels, num_nodes: int) -> PackedKernels:
 
 def first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
     """Pairs (node, neighbour) in order, at most `limit` of each node: those that come first. int64 [2, m]."""
-    span = int(neighbor.max(initial=0)) + 1
-    pairs = np.stack(np.divmod(np.sort(node * span + neighbor), span))
-    place = np.arange(pairs.shape[1]) - np.searchsorted(pairs[0], pairs[0])
-    return pairs[:, place < limit]
+    return _first_neighbors(np.ascontiguousarray(node), np.ascontiguousarray(neighbor), limit)
+
+
+@compiled
+def _first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
+    order = _stably_sorted(node, _stably_sorted(neighbor, np.arange(len(neighbor))))
+    pairs = np.empty((2, len(node)), np.int64)
+    kept, of_node = 0, 0
+    for place in range(len(order)):
+        same = place > 0 and node[order[place]] == node[order[place - 1]]
+        of_node = of_node + 1 if same else 0
+        if of_node < limit:
+            pairs[0, kept] = node[order[place]]
+            pairs[1, kept] = neighbor[order[place]]
+            kept += 1
+    return pairs[:, :kept].copy()
+
+
+@compiled
+def _stably_sorted(keys: IntArray, order: IntArray) -> IntArray:
+    """`order`, places in `keys`, sorted by key; keys are small and none is negative."""
+    most = 0
+    for key in keys:
+        most = max(most, key)
+    ends = np.zeros(most + 2, np.int64)
+    for key in keys:
+        ends[key + 1] += 1
+    for key in range(most):
+        ends[key + 1] += ends[key]
+    found = np.empty(len(order), np.int64)
+    for place in order:
+        found[ends[keys[place]]] = place
+        ends[keys[place]] += 1
+    return found
 
 
 def drawn_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:

@@ -19,7 +19,7 @@ from torch.utils.data import Sampler
 from costbench import rng
 from costbench.errors import DataError
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
-from costbench.models.graph_batch import KernelSamples
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
 
 IntArray = npt.NDArray[np.int64]
 
@@ -37,6 +37,10 @@ class SampleSource(Protocol):
 
     def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
         """Some kernels, each with some of its decisions, by place."""
+        ...
+
+    def scaled(self, scaling: FeatureScaling) -> SampleSource:
+        """The same kernels, which `pack` may give scaled."""
         ...
 
     def extremes(self) -> Iterable[FeatureExtremes]:

@@ -157,7 +157,9 @@ def _data_module(
     min_configs = 1 if spec.monitor == "mape" else 2
     plans = validation_plans(validation, spec.validation, spec.batch, spec.seed, min_configs=min_configs)
     return KernelDataModule(
-        (train, sampler), (validation, plans), Collator(scaling, spec.net.max_neighbors, spec.net.neighbors)
+        (train.scaled(scaling), sampler),
+        (validation.scaled(scaling), plans),
+        Collator(scaling, spec.net.max_neighbors, spec.net.neighbors),
     )
 
 

@@ -1,8 +1,8 @@
 """Training examples from feature shards: kernels with their measured decisions.
 
-Where all shards fit into a budget of bytes they are read once, merged, and a batch is gathered from memory
-by a few calls. Otherwise they stay memory-mapped, and each of a batch's shards is asked for its kernels, so
-memory does not depend on the size of the data set. Batches are the same either way.
+Shards are memory-mapped, and each of a batch's shards is asked for its kernels, so memory does not depend on
+the size of the data set. For a training where all shards fit into a budget of bytes, they are read once,
+merged and scaled, and a batch is gathered from memory by a few calls. Batches are the same either way.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from costbench.features.config import tile_features
 from costbench.features.feature_shards import FeatureShard
-from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, merged
-from costbench.models.graph_batch import KernelSamples
+from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
+from costbench.training.batch_sampler import SampleSource
 
 DEFAULT_CACHE_BYTES = 512 * 1024 * 1024
 IntArray = npt.NDArray[np.int64]
@@ -28,7 +29,7 @@ class KernelSource:
 
     Args:
         shards: of features, one a program.
-        cache_bytes: shards that are larger together stay on disk.
+        cache_bytes: shards that are larger together stay on disk when they are `scaled`.
 
     Raises:
         DataError: if a shard is missing or broken.
@@ -38,9 +39,8 @@ class KernelSource:
         self._shards = [FeatureShard(path) for path in shards]
         self._places = [(s, k) for s, shard in enumerate(self._shards) for k in range(len(shard))]
         self._num_configs = [int(n) for shard in self._shards for n in shard.num_configs()]
-        fits = 0 < sum(path.stat().st_size for path in shards) <= cache_bytes
-        columns = [shard.columns for shard in self._shards]
-        self._columns = [merged(columns)] if fits else columns
+        self._fits = 0 < sum(path.stat().st_size for path in shards) <= cache_bytes
+        self._columns = [shard.columns for shard in self._shards]
         self._starts = np.cumsum([0, *(len(columns) for columns in self._columns)])
 
     def __len__(self) -> int:
@@ -84,7 +84,36 @@ class KernelSource:
             ]
         )
 
+    def scaled(self, scaling: FeatureScaling) -> SampleSource:
+        """The same kernels; `pack` gives them from memory and scaled, if they fit into the budget."""
+        return MergedSource(self, merged(self._columns, scaling)) if self._fits else self
+
     def extremes(self) -> Iterator[FeatureExtremes]:
         """Of all kernels, part by part."""
         for columns in self._columns:
             yield columns.extremes()
+
+
+class MergedSource:
+    """Kernels of a source as `pack` gives them from memory, scaled.
+
+    Args:
+        source: of the kernels.
+        columns: of all of them.
+    """
+
+    def __init__(self, source: KernelSource, columns: KernelColumns) -> None:
+        self._source = source
+        self._columns = columns
+        self.application, self.num_configs = source.application, source.num_configs
+        self.scaled, self.extremes = source.scaled, source.extremes
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> KernelSamples:
+        return self._source[index]
+
+    def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
+        """Some kernels with some of their decisions; see `KernelSource.pack`."""
+        return self._columns.pack(np.array(kernels, np.int64), configs)
