@@ -105,9 +105,7 @@ class _CompiledLstm(torch.autograd.Function):
         starts = np.cumsum([0, *counts])
         lstm_forward(
             LstmStates(*(tensor.numpy() for tensor in tensors)),
-            _matrices(
-                *(weight.unflatten(0, (4, width)).transpose(1, 2) for weight in (of_inputs, of_states))
-            ),
+            _matrices(*(weight.view(4, width, -1).transpose(1, 2) for weight in (of_inputs, of_states))),
             starts,
             states.shape[1],
         )
