@@ -1,13 +1,14 @@
 """How fast fusion configs of a program are scored, and what pricing only the kernels that are new saves.
 
 Simulated annealing walks from the default config. `candidates_per_s` are configs scored, after a warm-up, by
-all processes together, each with a search of its own; `full_per_s` is the same for one process that prices
-every kernel of every config, and `speed_up` what one process gains. `merging_percent` is the share of a
-search that goes into finding out which groups a config gives, as a whole for each config. Seconds are of
-processor time, so that other work on the machine does not count.
+all processes side by side, each with a search of its own, and `candidates_per_s_each` by one of them;
+`full_per_s` is the same for one process that prices every kernel of every config, and `speed_up` what one
+process gains. `merging_percent` is the share of a search that goes into finding out which groups a config
+gives, as a whole for each config. Seconds are of processor time, so that other work on the machine does not
+count.
 
     python -m benchmarks.fusion_scoring --model out/laptop/train/main-fusion/fusion-random-tpu_v3-main-s0
-    python -m benchmarks.fusion_scoring --program nmt_b32_infer_f32 --on device --jobs 1 --json
+    python -m benchmarks.fusion_scoring --program nmt_b32_infer_f32 --on device --processes 1 --json
 """
 
 from __future__ import annotations
@@ -116,12 +117,15 @@ def search(options: argparse.Namespace, seed: int) -> Found:
 
 def measured(options: argparse.Namespace) -> dict[str, float]:
     """Everything, by name."""
-    found = Parallel(n_jobs=options.jobs)(delayed(search)(options, seed) for seed in range(options.jobs))
+    count = options.processes
+    found = Parallel(n_jobs=count)(delayed(search)(options, seed) for seed in range(count))
     rates = [one.configs_per_s for one in found]
     return {
         "edges": found[0].edges,
         "kernels": found[0].kernels,
+        "processes": count,
         "candidates_per_s": sum(rates),
+        "candidates_per_s_each": sum(rates) / count,
         "full_per_s": found[0].full_per_s,
         "speed_up": rates[0] / found[0].full_per_s,
         "merging_percent": 100.0 * found[0].merging_share,
@@ -142,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--configs", type=int, default=2000, help="scored in the search (2000)")
     found.add_argument("--warm-up", type=int, default=200, help="scored before (200)")
     found.add_argument("--full", type=int, default=5, help="configs of which every kernel is priced (5)")
-    found.add_argument("--jobs", type=int, default=2, help="processes of one thread each (2)")
+    found.add_argument("--processes", type=int, default=2, help="of one thread each, side by side (2)")
     found.add_argument("--json", action="store_true", help="print one flat JSON object")
     return found
 

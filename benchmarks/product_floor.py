@@ -17,6 +17,7 @@ from costbench.models.execution import Execution, applied
 from costbench.models.graph_batch import KernelSamples
 
 _ROWS, _REPEATS = 8192, 40
+_COUNTED = Execution(compiled=False)
 _LIBRARIES = (Execution(onednn_matmul=True), Execution(onednn_matmul=False))
 
 
@@ -49,7 +50,8 @@ def measure_floor(
         width: hidden width of the network.
         seconds: see `batches`.
     """
-    with FlopCounterMode(display=False) as counter:
+    # Torch counts what torch multiplies: the same products, not those of compiled passes.
+    with applied(_COUNTED), FlopCounterMode(display=False) as counter:
         for batch in batches:
             step(batch)
     rate = product_rate(width)

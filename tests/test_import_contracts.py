@@ -33,6 +33,7 @@ ALLOWED = {
     "artifacts": "import costbench.errors",
     "rng": "",
     "compiled": "import numba",
+    "compiled_tiles": "import llvmlite, numba",
     "workers": "import joblib, costbench.artifacts",
     "errors": "",
 }

@@ -28,7 +28,7 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 **From programs to a table**, in the order of the pipeline (`dvc repro` runs all of it that is out of date):
 
-`collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `report`
+`collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `autotune` → `report`
 
 **Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`) into `data/programs/user/`; they are
 listed by `costbench programs` and become rows of the table.
@@ -299,6 +299,14 @@ def evaluate(params: Params = Path("params.yaml"), experiment: ExperimentName = 
     from costbench.experiments.stages.evaluate import run
 
     _stage(lambda path: run(path, experiment), params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def autotune(params: Params = Path("params.yaml")) -> None:
+    """Put cost models into compiler and autotuners, and see what programs gain. Finished pieces are kept."""
+    from costbench.experiments.stages.autotune import run
+
+    _stage(run, params)
 
 
 @app.command(rich_help_panel=_PIPELINE)

@@ -44,6 +44,11 @@ def compiled_step(function: Function) -> Function:
     return cast(Function, njit(cache=True, **options)(function))
 
 
+def compiled_inline(function: Function) -> Function:
+    """A part of compiled functions, written into each: constants that it is given stay constants."""
+    return cast(Function, njit(inline="always")(function))
+
+
 def source_digest(package: Path) -> str:
     """16 digits over the modules that compile functions and those that they import from."""
     sources: dict[Path, bytes] = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.fusion_cuts import NO_KERNEL, CutConfig, FusionCuts
+from costbench.compiler.fusion_cuts import NO_KERNEL, UNKNOWN, CutConfig, FusionCuts, HashNumbers
 from costbench.compiler.fusion_space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import ChoiceArray
@@ -89,3 +89,24 @@ def test_hashes_do_not_depend_on_what_was_met_before() -> None:
         for cuts, order in ((forwards, configs), (backwards, configs[::-1]))
     ]
     assert hashes[0] == hashes[1][::-1]
+
+
+def test_numbers_by_hash_are_those_of_a_dictionary() -> None:
+    rng, table, expected = np.random.default_rng(0), HashNumbers(), dict[int, int]()
+    # Few different low digits, so that hashes meet in the table; enough of them for it to grow.
+    hashes = rng.permutation(np.arange(1, 3001, dtype=np.uint64)) << np.uint64(5)
+    for part in np.array_split(hashes, 40):
+        assert (table.find(part) == UNKNOWN).all()
+        numbers = rng.integers(0, 100, size=len(part))
+        table.add(part, numbers)
+        expected.update(zip(part.tolist(), numbers.tolist(), strict=True))
+    assert table.find(hashes).tolist() == [expected[value] for value in hashes.tolist()]
+    assert table.find(np.zeros(0, dtype=np.uint64)).tolist() == []
+
+
+def test_the_hash_0_has_a_number_too() -> None:
+    table = HashNumbers()
+    zero = np.zeros(1, dtype=np.uint64)
+    assert table.find(zero).tolist() == [UNKNOWN]
+    table.add(zero, np.array([7]))
+    assert table.find(zero).tolist() == [7]

@@ -12,7 +12,7 @@ from costbench.autotuning.kernel_costs import EstimatedKernels, FloatArray, Meas
 from costbench.compiler.fusion_space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram
-from costbench.experiments.autotune_fusion import AutotuneFusionParams, FusionBar, FusionTuner
+from costbench.experiments.autotune_fusion import AutotuneFusionParams, FusionBar, FusionResult, FusionTuner
 from costbench.hardware.device import Device
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.reader import read_module
@@ -51,15 +51,20 @@ def tuner(params: AutotuneFusionParams = PARAMS) -> FusionTuner:
     program = PreparedProgram(read_module(PROGRAM), NAME)
     tiled = TiledKernels(program.lowering, TARGET.architecture, AnalyticalModel(TARGET.architecture))
     machine = MeasuredKernels(tiled, Device(TARGET), program.fingerprints)
-    return FusionTuner(FusionSpace(program), TARGET, machine, EstimatedKernels(tiled), "estimates", params)
+    return FusionTuner(FusionSpace(program), TARGET, machine, {"model": EstimatedKernels(tiled)}, params)
 
 
 @pytest.fixture(scope="module")
-def bars() -> list[FusionBar]:
-    return tuner().bars()
+def found() -> FusionResult:
+    return tuner().search()
 
 
-def test_the_bars_of_figure_5(bars: list[FusionBar]) -> None:
+@pytest.fixture
+def bars(found: FusionResult) -> tuple[FusionBar, ...]:
+    return found.bars
+
+
+def test_the_bars_of_figure_5(bars: tuple[FusionBar, ...]) -> None:
     expected = [
         (start, arm, minutes)
         for start in ("default", "random")
@@ -74,7 +79,7 @@ def test_the_bars_of_figure_5(bars: list[FusionBar]) -> None:
     assert all(b.lowest <= b.median <= b.highest for b in bars)
 
 
-def test_budgets_hold_and_more_is_never_worse(bars: list[FusionBar]) -> None:
+def test_budgets_hold_and_more_is_never_worse(bars: tuple[FusionBar, ...]) -> None:
     for bar in bars:
         assert max(bar.hardware_seconds) <= 60.0 * bar.hardware_minutes
     for short, long in zip(bars[0:8:2], bars[1:8:2], strict=True):
@@ -82,20 +87,37 @@ def test_budgets_hold_and_more_is_never_worse(bars: list[FusionBar]) -> None:
         assert all(s <= t for s, t in zip(short.num_measured, long.num_measured, strict=True))
 
 
-def test_the_model_is_asked_as_often_as_its_minutes_allow(bars: list[FusionBar]) -> None:
+def test_the_model_is_asked_as_often_as_its_minutes_allow(bars: tuple[FusionBar, ...]) -> None:
     # 0.1 s a config and half a minute. The sum of 300 tenths may be a little more than 30.
     for bar in bars:
         assert set(bar.num_predicted) <= ({299, 300} if bar.arm == "model and hardware" else {0})
 
 
-def test_a_search_from_the_default_ends_no_worse(bars: list[FusionBar]) -> None:
+def test_curves_pass_through_the_bars(found: FusionResult) -> None:
+    bars = {(bar.start, bar.arm, 60.0 * bar.hardware_minutes): bar for bar in found.bars}
+    met = set()
+    for curve in found.curves:
+        assert len(curve.seconds) == PARAMS.curve_points + 1
+        assert curve.seconds[0] == 0.0
+        assert list(curve.median) == sorted(curve.median)
+        for place, seconds in enumerate(curve.seconds):
+            bar = bars.get((curve.start, curve.arm, seconds))
+            if bar is not None:
+                met.add(bar)
+                expected = (bar.lowest, bar.median, bar.highest)
+                assert (curve.lowest[place], curve.median[place], curve.highest[place]) == expected
+    # 40 points over 4 minutes meet both budgets.
+    assert met == set(found.bars)
+
+
+def test_a_search_from_the_default_ends_no_worse(bars: tuple[FusionBar, ...]) -> None:
     assert min(min(b.speedups) for b in bars if b.start == "default") >= 1.0
     assert min(min(b.speedups) for b in bars if b.start == "random") < 1.0
 
 
 def test_where_nothing_can_be_measured_the_start_remains() -> None:
     params = replace(PARAMS, hardware_minutes=(0.1,), model_minutes=0.01, charging=Charging(compile_s=99.0))
-    found = tuner(replace(params, best_known_minutes=0.1, repeats=1)).bars()
+    found = tuner(replace(params, best_known_minutes=0.1, repeats=1)).search().bars
     assert {b.num_measured for b in found} == {(0,)}
     assert [b.speedups for b in found if b.start == "default"] == [(1.0,)] * 3
     alone, helped = (b.speedups for b in found if b.start == "random")
@@ -106,7 +128,7 @@ def test_where_nothing_can_be_measured_the_start_remains() -> None:
 def test_by_hand() -> None:
     # Three runs of 6 s and 2 s of compiling: one minute measures three programs as fast as the default.
     params = replace(PARAMS, hardware_minutes=(1.0,), charging=Charging(compile_s=2.0, evaluation_s=0.1))
-    found = FusionTuner(diamond(), TARGET, PerKernel(), PerKernel(), "the same", params).bars()
+    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": PerKernel()}, params).search().bars
     helped = next(b for b in found if (b.start, b.arm) == ("random", "model and hardware"))
     assert helped.speedups == (1.0, 1.0, 1.0)
     # 20 + 23 s are spent on programs of 6 and 7 s; the next takes 26 s.
@@ -114,8 +136,8 @@ def test_by_hand() -> None:
     assert helped.hardware_seconds == pytest.approx((43.0, 43.0, 43.0))
 
 
-def test_equal_params_give_equal_bars(bars: list[FusionBar]) -> None:
-    assert tuner().bars() == bars
+def test_equal_params_give_equal_results(found: FusionResult) -> None:
+    assert tuner().search() == found
 
 
 @pytest.mark.parametrize("wrong", [{"repeats": 0}, {"starts": ()}, {"model_minutes": 0.0}], ids=str)

@@ -11,7 +11,6 @@ from costbench.compiler.tiling import tile_space
 from costbench.errors import ChoiceError, DataError
 from costbench.experiments.autotune_fusion import AutotuneFusionParams, FusionBar
 from costbench.experiments.autotune_programs import (
-    AutotuneParams,
     AutotuneTask,
     autotune,
     fusion_metrics,
@@ -25,17 +24,17 @@ from costbench.models.checkpoint import save_checkpoint
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
 from costbench.models.net_spec import NetSpec, Predicts
-from costbench.params import parse
 from costbench.target import load_target
 from tests.experiments.small_programs import small_file
 
-PARAMS = AutotuneParams(
-    AutotuneTileParams(top_k=(1, 5), max_tiles_per_kernel=100),
-    AutotuneFusionParams(
+PARAMS = {
+    "tile": AutotuneTileParams(top_k=(1, 5), max_tiles_per_kernel=100),
+    "fusion": AutotuneFusionParams(
         hardware_minutes=(1.0,), best_known_minutes=2.0, model_minutes=0.05, repeats=2,
         charging=Charging(compile_s=14.4, evaluation_s=0.1),
     ),
-)  # fmt: skip
+    "layout": AutotuneTileParams(),
+}  # fmt: skip
 
 
 def checkpoint(folder: Path, file: Path, predicts: Predicts) -> Path:
@@ -53,30 +52,35 @@ def checkpoint(folder: Path, file: Path, predicts: Predicts) -> Path:
 
 def task(folder: Path, decision: str, predicts: Predicts) -> AutotuneTask:
     file = small_file(folder)
-    return AutotuneTask(
-        decision, file, "small", "tpu_v3", checkpoint(folder / "model", file, predicts), PARAMS
-    )
+    models = {name: checkpoint(folder / name, file, predicts) for name in ("learned", "hybrid")}
+    return AutotuneTask(decision, file, "small", "tpu_v3", models, PARAMS[decision])
 
 
 def test_tiles_in_all_ways(tmp_path: Path) -> None:
-    found = autotune(task(tmp_path, "tile", "score"))
-    arms = ("learned", "analytical", "hybrid", "random")
+    found = autotune(task(tmp_path, "tile", "score")).metrics
+    models = ("learned", "hybrid", "analytical")
+    arms = (*models, "alternating", "random")
     expected = {(arm, budget, 0) for arm in arms for budget in ("top1", "top5")}
-    expected |= {("learned", "compiler", 0), ("analytical", "compiler", 0), ("exhaustive", "all", 0)}
+    expected |= {*((model, "compiler", 0) for model in models), ("exhaustive", "all", 0), ("best", "main", 0)}
     assert set(found) == expected
     assert found["exhaustive", "all", 0]["slowdown"] == 0.0
     assert found["learned", "compiler", 0]["num_measured"] == 0.0
+    assert found["best", "main", 0]["gain_exhaustive"] == found["exhaustive", "all", 0]["speedup"]
+    assert found["best", "main", 0]["num_tiles"] >= found["exhaustive", "all", 0]["num_measured"]
 
 
 def test_fusions_in_all_ways(tmp_path: Path) -> None:
-    found = autotune(task(tmp_path, "fusion", "log_runtime_ns"))
-    arms = ("hardware", "model and hardware")
+    tuned = autotune(task(tmp_path, "fusion", "log_runtime_ns"))
+    found = tuned.metrics
+    arms = ("hardware", "model and hardware", "hybrid and hardware")
     expected = {
         (arm, f"{start}-1m", seed) for arm in arms for start in ("default", "random") for seed in (0, 1)
     }
-    assert set(found) == expected | {("best known", "default-2m", 0)}
-    assert min(one["speedup"] for key, one in found.items() if key[1].startswith("default")) >= 1.0
-    assert autotune(task(tmp_path, "fusion", "log_runtime_ns")) == found
+    assert set(found) == expected | {("best known", "default-2m", 0), ("best", "main", 0)}
+    assert found["best", "main", 0]["num_edges"] > 0
+    assert [curve.arm for curve in tuned.curves] == [*arms, *arms, "best known"]
+    assert min(one["speedup"] for key, one in found.items() if key[1].startswith("default-")) >= 1.0
+    assert autotune(task(tmp_path, "fusion", "log_runtime_ns")) == tuned
 
 
 def test_what_the_user_can_mend(tmp_path: Path) -> None:
@@ -100,14 +104,3 @@ def test_keys_by_hand() -> None:
     bar = FusionBar("p", "v3", "random", "hardware", 0.5, (1.5, 2.0), (3, 4), (29.0, 30.0), (0, 0))
     assert list(fusion_metrics([bar])) == [("hardware", "random-0.5m", 0), ("hardware", "random-0.5m", 1)]
     assert fusion_metrics([bar])["hardware", "random-0.5m", 1]["num_measured"] == 4.0
-
-
-def test_params_are_read_from_a_file() -> None:
-    section = {
-        "tile": {"top_k": [1, 10], "max_tiles_per_kernel": 1000},
-        "fusion": {"hardware_minutes": [1, 10], "model_minutes": 0.05, "charging": {"compile_s": 14.4}},
-    }
-    params = parse(AutotuneParams, section, where="params.yaml")
-    assert params.tile.top_k == (1, 10)
-    assert params.fusion.charging.compile_s == 14.4
-    assert params.fusion.repeats == 10

@@ -6,7 +6,7 @@ from costbench.autotuning.kernel_costs import EstimatedKernels, TiledKernels
 from costbench.autotuning.search import Progress
 from costbench.compiler.program import PreparedProgram
 from costbench.experiments.tune_fusion import tune_fusion
-from costbench.experiments.tune_program import Session, Tell, Tuned, TuneOptions
+from costbench.experiments.tune_program import Session, Step, Tell, Tuned, TuneOptions
 from costbench.models.analytical import AnalyticalModel
 from costbench.target import load_target
 from tests.experiments.small_programs import small_file, small_step
@@ -25,8 +25,8 @@ def tuned(folder: Path, options: TuneOptions, *, resume: bool = False, tell: Tel
 def stop_in(name: str) -> Tell:
     """Presses Ctrl-C in the middle of a search."""
 
-    def tell(searched: str, progress: Progress) -> None:
-        if searched == name and progress.num_decisions > 1:
+    def tell(searched: Step, progress: Progress) -> None:
+        if searched.name == name and progress.num_decisions > 1:
             raise KeyboardInterrupt
 
     return tell

@@ -33,6 +33,15 @@ def test_models_that_are_not_there(tmp_path: Path, task: Task) -> None:
         tuned(session(tmp_path, options), "small")
 
 
+@pytest.mark.parametrize(("task", "other"), [("tile", "fusion"), ("fusion", "tile")])
+def test_models_of_the_other_task(tmp_path: Path, task: Task, other: Task) -> None:
+    folder = tmp_path / f"{other}-random-tpu_v2-gat-3e-4-s0"
+    folder.mkdir()
+    options = TuneOptions(small_file(tmp_path), task, model=str(folder))
+    with pytest.raises(DataError, match=f"trained for the task {other} \\(expected a model for {task}\\)"):
+        tuned(session(tmp_path, options), "small")
+
+
 def test_text_is_a_program_too(tmp_path: Path) -> None:
     path = tmp_path / "step.hlo.txt"
     path.write_text(

@@ -7,19 +7,28 @@ from pathlib import Path
 import pytest
 
 from costbench.autotuning.search import Progress, Watch
-from costbench.autotuning.trace import SearchTrace
+from costbench.autotuning.trace import SearchTrace, read_trace
 from costbench.autotuning.tuning import Plan, tune
 from costbench.errors import DataError
-from costbench.experiments.tune_program import CostRow, Session, Tuned, TuneOptions, rows_of, write_results
+from costbench.experiments.tune_program import (
+    CostRow,
+    Session,
+    Step,
+    Tuned,
+    TuneOptions,
+    rows_of,
+    write_results,
+)
 from costbench.target import load_target
 from tests.autotuning.small_spaces import Line, Table, line_problem
 from tests.experiments.small_programs import small_file
 
 TARGET = load_target("tpu_v3")
 PROBLEM = line_problem(Line())
+LINE, AFTER = Step("line", "measuring"), Step("after", "measuring")
 
 
-def nothing(name: str, progress: Progress) -> None:
+def nothing(step: Step, progress: Progress) -> None:
     pass
 
 
@@ -31,43 +40,66 @@ def of_the_line(recorded: SearchTrace | None, watch: Watch) -> SearchTrace:
     return tune(PROBLEM, Table(), Plan("exhaustive", start=(4, 9)), recorded, watch)
 
 
-def ctrl_c(name: str, progress: Progress) -> None:
+def ctrl_c(step: Step, progress: Progress) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("wrong", [{"minutes": 0.0}, {"model_minutes": math.nan}, {"top_k": 0}], ids=str)
-def test_impossible_options(tmp_path: Path, wrong: dict[str, int]) -> None:
-    with pytest.raises(DataError, match=next(iter(wrong))):
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [
+        ("--budget", {"minutes": 0.0}),
+        ("--budget", {"minutes": -1.0}),
+        ("--model-budget", {"model_minutes": math.nan}),
+        ("--compile-s", {"compile_s": -1.0}),
+        ("--top-k", {"top_k": 0}),
+        ("--seed", {"seed": -1}),
+    ],
+    ids=str,
+)
+def test_impossible_options(tmp_path: Path, option: str, wrong: dict[str, int]) -> None:
+    with pytest.raises(DataError, match=f"^{option}: "):
         replace(TuneOptions(tmp_path, "tile"), **wrong)
 
 
 def test_an_interrupted_search_is_kept_and_taken_up_again(tmp_path: Path) -> None:
     options = TuneOptions(small_file(tmp_path), "tile")
     stopped = Session(tmp_path / "out", options, TARGET, resume=False, tell=ctrl_c)
-    part = stopped.search("line", of_the_line)
+    part = stopped.search(LINE, of_the_line)
     assert part is not None
     assert (part.decisions, stopped.interrupted) == ((4, 9), True)
-    assert stopped.search("after", of_the_line) is None
+    assert stopped.search(AFTER, of_the_line) is None
     again = session(tmp_path / "out", options, resume=True)
-    assert again.search("line", of_the_line) == of_the_line(None, lambda _: None)
+    assert again.search(LINE, of_the_line) == of_the_line(None, lambda _: None)
     # Stopped once more while the recorded part is gone through: nothing of it is lost.
     third = Session(tmp_path / "out", options, TARGET, resume=True, tell=ctrl_c)
-    whole = third.search("line", of_the_line)
+    whole = third.search(LINE, of_the_line)
     assert whole is not None
     assert len(whole) == 9
 
 
 def test_only_the_same_run_is_resumed(tmp_path: Path) -> None:
     options = TuneOptions(small_file(tmp_path), "tile")
-    with pytest.raises(DataError, match=r"settings\.json"):
+    with pytest.raises(DataError, match="out: nothing to resume"):
         session(tmp_path / "out", options, resume=True)
     session(tmp_path / "out", options)
     session(tmp_path / "out", replace(options, minutes=99.0), resume=True)
-    with pytest.raises(DataError, match=r"settings\.json: of other options"):
+    with pytest.raises(DataError, match=r"settings\.json: is of seed 0, not 1"):
         session(tmp_path / "out", replace(options, seed=1), resume=True)
     options.file.write_bytes(b"another program")
-    with pytest.raises(DataError, match=r"settings\.json: of other options"):
+    with pytest.raises(DataError, match=r"settings\.json: is of another program"):
         session(tmp_path / "out", options, resume=True)
+
+
+def test_a_new_run_forgets_the_traces_of_the_one_before(tmp_path: Path) -> None:
+    """Else one that is stopped early would be resumed with those of other options."""
+    options = TuneOptions(small_file(tmp_path), "tile")
+    first = session(tmp_path / "out", options)
+    whole = first.search(LINE, of_the_line)
+    first.keep_costs({1: 2.0})
+    session(tmp_path / "out", options, resume=True)
+    assert read_trace(tmp_path / "out" / "traces" / "line.json") == whole
+    session(tmp_path / "out", replace(options, seed=1))
+    assert list((tmp_path / "out" / "traces").iterdir()) == []
 
 
 def test_costs_of_kernels_are_kept(tmp_path: Path) -> None:

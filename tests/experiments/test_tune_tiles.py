@@ -6,6 +6,7 @@ import numpy as np
 
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tiling import tile_space
+from costbench.experiments.tune_model import program_in, unfused
 from costbench.experiments.tune_program import Session, TuneOptions
 from costbench.experiments.tune_tiles import tune_tiles
 from costbench.hardware.device import Device
@@ -72,3 +73,16 @@ def test_tiles_are_named_as_compilers_name_them(tmp_path: Path) -> None:
         assert kernel["chosen"]["runtime_ns"] <= kernel["default"]["runtime_ns"]
         assert np.prod(kernel["chosen"]["output_bounds"]) >= 1
         assert len(unique.fingerprint) == len(kernel["fingerprint"])
+
+
+def test_where_the_machine_refuses_a_tile_the_default_is_the_next_smaller_one(tmp_path: Path) -> None:
+    """Some seeds give a machine that refuses tiles near the limit of the scratchpad."""
+    file = Path(__file__).parent / "mixer_step.hlo.txt"
+    mixer = PreparedProgram(unfused(program_in(file)), "mixer_step")
+    found = []
+    for seed in (0, 1, 7, 10):
+        options = TuneOptions(file, "tile", minutes=1e-9, seed=seed)
+        session = Session(tmp_path / "out", options, TARGET, resume=False, tell=nothing)
+        found.append(tune_tiles(mixer, session, None).default_ns)
+    assert len(set(found)) == 4
+    assert max(found) < 1.1 * min(found)

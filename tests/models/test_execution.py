@@ -8,11 +8,13 @@ import torch
 from costbench.models.execution import (
     IDEEP_CACHE,
     LARGE_BATCH_ROWS,
+    WIDEST,
     Execution,
     applied,
     choose_products,
     onednn_keeps_fp32,
     plain_products,
+    runs_compiled,
 )
 
 
@@ -45,6 +47,27 @@ def test_onednn_products_are_fp32() -> None:
         error = (left @ right - exact).abs().max()
     # bfloat16 inputs would be wrong by about 0.2 here.
     assert float(error) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (torch.zeros(3, 16), True),
+        (torch.zeros(3, 2, WIDEST), True),
+        (torch.zeros(3, 2, WIDEST + 16), False),
+        (torch.zeros(3, 24), False),
+        (torch.zeros(3, 0), False),
+        (torch.zeros(3, 16, dtype=torch.float64), False),
+        (torch.zeros(3, 16, dtype=torch.bfloat16), False),
+        (torch.zeros(3, 16, device="meta"), False),
+    ],
+)
+def test_compiled_passes_are_for_narrow_floats(states: torch.Tensor, expected: bool) -> None:
+    assert runs_compiled(states) is expected
+    assert runs_compiled(states, None, torch.zeros(2, 3)) is expected
+    assert not runs_compiled(states, torch.zeros(2, 3, dtype=torch.float64))
+    with applied(Execution(compiled=False)):
+        assert not runs_compiled(states)
 
 
 def test_ideep_keeps_few_products_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

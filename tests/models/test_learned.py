@@ -21,6 +21,7 @@ from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models import learned
 from costbench.models.analytical import AnalyticalModel
 from costbench.models.encoders import ENCODERS
+from costbench.models.execution import Execution, applied
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec, Predicts
@@ -79,6 +80,27 @@ def test_shared_graph_equals_naive_batching(encoder: str, reduction: str, direct
         costs, gradients = difference_to_naive(spec)
         assert costs < 1e-5
         assert gradients < 1e-6
+
+
+@pytest.mark.parametrize(("encoder", "reduction"), CELLS)
+@pytest.mark.parametrize("directed", [True, False])
+def test_compiled_passes_give_what_plain_torch_gives(encoder: str, reduction: str, directed: bool) -> None:
+    """In fp32, which is what they are for: differences of gradients are relative to a weight's largest."""
+    for place, hidden in product(("node", "kernel"), (16, 80)):
+        spec = NetSpec(
+            encoder=encoder, reduction=reduction, hidden=hidden, directed=directed, decision_features=place
+        )
+        net, batch = LearnedCostNet(spec, SCALING.sizes, seed=1), Collator(SCALING, 20)(SAMPLES)
+        pull = torch.randn(batch.mask.shape, generator=torch.Generator().manual_seed(0))
+        found = []
+        for compiled in (True, False):
+            with applied(Execution(compiled=compiled)):
+                costs = net(batch)
+                found.append([costs, *torch.autograd.grad((costs * pull).sum(), list(net.parameters()))])
+        for mine, other in zip(*found, strict=True):
+            assert float((mine - other).detach().abs().max()) <= 2e-5 * max(
+                1.0, float(other.detach().abs().max())
+            )
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_change_of_one_experiment_reruns_that_one(workplace: Path) -> None:
     done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
     assert done.returncode == 0, done.stderr
     running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
-    assert running == ["train@main-fusion", "evaluate@main-fusion", "report"]
+    assert running == ["train@main-fusion", "evaluate@main-fusion", "autotune", "report"]
 
 
 def _runs(folder: Path) -> dict[str, list[Any]]:
@@ -115,7 +115,7 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
     grids = _below_their_grids(found["costbench/train"])
     assert {grid: len(cells) for grid, cells in grids.items()} == {
         "smoke/main-tile": 2, "smoke/main-fusion": 2, "smoke/hybrid-fusion": 2,
-        "smoke/tuned-tile": 1, "smoke/inputs-tile": 2,
+        "smoke/tuned-tile": 1, "smoke/inputs-tile": 2, "smoke/rates-tile": 6,
     }  # fmt: skip
     for task in ("tile", "fusion"):
         cells = grids[f"smoke/main-{task}"]
@@ -138,7 +138,7 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
             assert read == {f"{task} training", f"{task} validation"}
     (tuned,) = grids["smoke/tuned-tile"].values()
     assert tuned.data.params["model.net.hidden"] != "8"
-    for short in grids["smoke/inputs-tile"].values():
+    for short in (*grids["smoke/inputs-tile"].values(), *grids["smoke/rates-tile"].values()):
         assert len(client.get_metric_history(short.info.run_id, "validation/tau")) == 1
     tables = [file.path for file in client.list_artifacts(report.info.run_id, "tables")]
     assert "tables/tile_random_tpu_v2.csv" in tables
@@ -223,7 +223,7 @@ def test_a_killed_run_ends_with_the_same_bytes(workplace: Path) -> None:
     write_profile(workplace, "again", TINY)
     done = call_stages(workplace, params, PYTHONHASHSEED="7")
     assert done.returncode == 0, done.stderr
-    for name in ("generate", "split", "evaluate", "reports/tables", "reports/figures"):
+    for name in ("generate", "split", "evaluate", "autotune", "reports/tables", "reports/figures"):
         assert digest_folder(first / name) == digest_folder(second / name), name
     pages = [(out / "reports" / "index.html").read_text() for out in (first, second)]
     assert pages[0].replace("smoke", "again") == pages[1].replace("smoke", "again")

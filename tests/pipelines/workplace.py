@@ -16,7 +16,7 @@ from costbench.artifacts import digest_files
 from costbench.params import load_yaml, merged
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STAGES = ("generate", "split", "features", "sweep", "train", "evaluate", "report")
+STAGES = ("generate", "split", "features", "sweep", "train", "evaluate", "autotune", "report")
 PROGRAMS = (
     "convdraw_b16_infer_f32",
     "mobilenet_b32_infer_f32",
@@ -74,6 +74,13 @@ TINY: Changes = {
             "batch": {"kernels": 16, "per_epoch": 6},
             "validation": {"kernels": 16},
             "epochs": 2,
+        },
+    },
+    "autotune": {
+        "tile": {"search": {"top_k": [1, 10], "max_tiles_per_kernel": 20}},
+        "fusion": {
+            "programs": {"max_programs": 1},
+            "search": {"hardware_minutes": [1, 2], "best_known_minutes": 5, "model_minutes": 0.002},
         },
     },
 }

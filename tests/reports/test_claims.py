@@ -163,6 +163,115 @@ def test_a_magnitude_is_that_of_the_better_models_worst_program() -> None:
     assert _decide(claim, rows).verdict == DOES_NOT_HOLD
 
 
+SPEEDUP = Claim("lpm2021.s", "Figure 9", "A is faster.", "tile", "speedup", "left_better", 1.0)
+SPEEDUP = replace(SPEEDUP, right=(Side(model="analytical"),), scale="ratio", unit="percent")
+
+
+def test_speedups_are_compared_by_their_ratio_in_each_program() -> None:
+    rows = [
+        *_rows(LEARNED, {0: [1.1 * v for v in HARD]}, "speedup"),
+        *_rows(ANALYTICAL, {0: HARD}, "speedup"),
+    ]
+    found = _decide(SPEEDUP, rows)
+    assert (found.effect, found.low, found.high) == pytest.approx((10.0, 10.0, 10.0))
+    assert found.verdict == HOLDS
+    behind = _decide(replace(SPEEDUP, direction="right_better"), rows)
+    assert behind.effect == pytest.approx(100.0 * (1.0 / 1.1 - 1.0))
+    assert behind.verdict == DOES_NOT_HOLD
+
+
+def test_the_best_program_is_that_of_the_largest_ratio() -> None:
+    rows = [
+        *_rows(LEARNED, {0: [2.0, 1.0, 1.0, 1.0, 1.0, 3.0]}, "speedup"),
+        *_rows(ANALYTICAL, {0: [1.0, 1.0, 1.0, 1.0, 1.0, 2.0]}, "speedup"),
+    ]
+    found = _decide(replace(SPEEDUP, statistic="best"), rows)
+    # 2 / 1 is more than 3 / 2; neither of them is drawn in (4/6)^6 = 9% of resamples.
+    assert (found.effect, found.low, found.verdict) == (pytest.approx(100.0), 0.0, CANNOT_TELL)
+    alone = _decide(replace(SPEEDUP, statistic="best", right=(), against=1.0), rows)
+    assert alone.effect == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, HOLDS), (1.01, HOLDS), (0.99, DOES_NOT_HOLD)])
+def test_not_worse_is_as_good_or_better(factor: float, verdict: str) -> None:
+    rows = [
+        *_rows(LEARNED, {0: [factor] * 6}, "speedup"),
+        *_rows(ANALYTICAL, {0: [1.0] * 6}, "speedup"),
+    ]
+    assert _decide(replace(SPEEDUP, direction="not_worse", paper_effect=None), rows).verdict == verdict
+
+
+def test_not_worse_cannot_be_told_around_zero() -> None:
+    rows = [*_rows(LEARNED, {0: [1.1, 0.9] * 4}, "speedup"), *_rows(ANALYTICAL, {0: [1.0] * 8}, "speedup")]
+    assert _decide(replace(SPEEDUP, direction="not_worse"), rows).verdict == CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [([1.01] * 6, HOLDS), ([1.02] * 6, DOES_NOT_HOLD), ([0.9] * 6, HOLDS), ([1.0, 1.04] * 3, CANNOT_TELL)],
+)
+def test_a_lead_of_at_most_what_is_printed(gaps: list[float], verdict: str) -> None:
+    # How much the right side is ahead of the left one; 1.5% is printed.
+    rows = [
+        *_rows(LEARNED, {0: [2.0] * 6}, "speedup"),
+        *_rows(ANALYTICAL, {0: [2.0 * g for g in gaps]}, "speedup"),
+    ]
+    found = _decide(replace(SPEEDUP, direction="at_most", paper_effect=1.5), rows)
+    assert found.verdict == verdict
+    assert found.effect == pytest.approx(100.0 * (np.exp(np.mean(np.log(gaps))) - 1.0))
+
+
+def test_a_spread_is_the_range_over_settings() -> None:
+    sides = {name: Side(variant=name) for name in ("a1", "a2", "a3", "b1", "b2", "b3")}
+    claim = replace(
+        MEAN,
+        pairing="spread",
+        left=tuple(sides[n] for n in ("a1", "a2", "a3")),
+        right=tuple(sides[n] for n in ("b1", "b2", "b3")),
+    )
+    means = {"a1": 4.0, "a2": 5.0, "a3": 4.5, "b1": 4.0, "b2": 14.0, "b3": 5.0}
+    rows = [row for name, mean in means.items() for row in _rows(sides[name], {0: [mean] * 6})]
+    found = _decide(claim, rows)
+    # 10 points over the settings of b, 1 over those of a.
+    assert (found.effect, found.verdict) == (pytest.approx(9.0), HOLDS)
+    other = _decide(replace(claim, direction="right_better"), rows)
+    assert (other.effect, other.verdict) == (pytest.approx(-9.0), DOES_NOT_HOLD)
+    lacking = _decide(claim, [row for row in rows if row.variant != "b2"])
+    assert lacking.missing == ("tile/random/tpu_v2/learned/b2/tile_size_ape",)
+
+
+def test_any_chip_is_the_first_that_has_all_sides() -> None:
+    left, right = Side(chip="any"), Side(model="analytical", chip="any")
+    claim = replace(SPEEDUP, left=(left,), right=(right,))
+    rows = [
+        *_rows(Side(), {0: [9.0] * 6}, "speedup"),
+        *_rows(Side(chip="tpu_v3"), {0: [1.1] * 6}, "speedup"),
+        *_rows(Side(model="analytical", chip="tpu_v3"), {0: [1.0] * 6}, "speedup"),
+    ]
+    found = _decide(claim, rows)
+    assert (found.effect, found.verdict) == (pytest.approx(10.0), HOLDS)
+    assert found.claim.tested_on == "random, tpu_v3"
+    assert _decide(claim, rows[:6]).missing == (
+        "tile/random/any/learned/main/speedup",
+        "tile/random/any/analytical/main/speedup",
+    )
+
+
+def test_any_split_takes_the_programs_of_all() -> None:
+    claim = replace(SPEEDUP, left=(Side(split="any"),), right=(Side(model="analytical", split="any"),))
+    rows = [
+        row
+        for split, factor in (("random", 1.21), ("gains", 1.0))
+        for model, value in (("learned", factor), ("analytical", 1.0))
+        for row in _rows(Side(model=model, split=split), {0: [value] * 3}, "speedup")
+    ]
+    found = _decide(claim, rows)
+    assert (found.effect, found.n) == (pytest.approx(10.0), 6)
+    # The same program in two splits counts for each.
+    same = [replace(row, program=row.program[-1]) for row in rows]
+    assert _decide(claim, same).n == 6
+
+
 def test_splits_have_programs_of_their_own() -> None:
     manual = Side(split="manual")
     claim = replace(MEAN, right=(manual,))

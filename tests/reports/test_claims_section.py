@@ -21,8 +21,8 @@ FINDINGS = (
 def test_verdicts_are_counted_and_the_rule_is_told() -> None:
     section = claims_section(FINDINGS)
     assert section.paragraphs[0] == (
-        "Of 3 claims of lpm2021 and lpm2020 about accuracy, 1 hold, 0 do not hold, 1 cannot be told either "
-        "way, and 1 were not evaluated."
+        "Of 3 claims of lpm2021 and lpm2020 about accuracy and searches, 1 hold, 0 do not hold, 1 cannot be "
+        "told either way, and 1 were not evaluated."
     )
     # The only claim of no difference here: 0.9 points.
     assert "0.9 points (tile)" in section.paragraphs[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from costbench.reports.figures import write_curve_figure, write_program_figure
+from costbench.reports.figures import program_labels, write_curve_figure, write_program_figure
 from costbench.reports.papers import table_of_paper
 from costbench.reports.results import Cell
 from tests.reports.conftest import fusion_rows, rows_of
@@ -48,3 +48,12 @@ def test_fusion_figure_names_bars_beyond_the_axis(make_cell: Callable[..., Cell]
     # The hybrid model has no bars of the paper's.
     assert "hybrid, ours" in text
     assert "hybrid, lpm2021" not in text
+
+
+def test_programs_are_called_by_their_application_where_it_is_there_once() -> None:
+    two = [
+        ("WaveRNN", "wavernn_1_b8_train_f32"),
+        ("WaveRNN", "user_mine"),
+        ("NMT Model", "nmt_b32_infer_f32"),
+    ]
+    assert program_labels(two) == ["wavernn_1\ntrain", "user_mine", "NMT\nModel"]

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from costbench.reports.figures import write_program_figure
-from costbench.reports.page import PageFigure, Section, write_page
+from costbench.reports.page import PageFigure, Pointer, Section, write_page
 from costbench.reports.results import Cell
 from costbench.reports.tables import Column, Table
 
@@ -33,6 +33,15 @@ class _Checker(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+
+
+def test_pointers_are_links_to_sections(tmp_path: Path) -> None:
+    pointers = (Pointer("Which is <best>?", "The other & no.", "results"),)
+    sections = (Section("top", "Top", "top", pointers=pointers), Section("results", "Results", "results"))
+    write_page(tmp_path / "index.html", "Title", "Lead", sections)
+    text = (tmp_path / "index.html").read_text()
+    assert '<li><a href="#results">Which is &lt;best&gt;?</a> The other &amp; no.</li>' in text
+    assert text.index("Which is") < text.index('id="results"')
 
 
 def test_page(make_cell: Callable[..., Cell], tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from costbench.reports.papers import (
     corpus_of_paper,
     earlier_table,
     fixed_settings,
+    searches_of_paper,
     table_of_paper,
     tuned_settings,
 )
@@ -135,6 +136,14 @@ def test_ablations_agree_with_what_the_text_says() -> None:
     for task, deviation in (("tile", lstm.deviation), ("fusion", transformer.deviation)):
         values = [row.error_learned for row in _table("random", task).rows]
         assert deviation == pytest.approx(np.std(values, ddof=1), abs=0.1)
+
+
+def test_searches_are_as_the_text_says() -> None:
+    """Sections 7 of lpm2021 and 6.3 of lpm2020; a caption contradicts the text."""
+    later, earlier = searches_of_paper("lpm2021"), searches_of_paper("lpm2020")
+    assert (later.top_k, later.hardware_minutes, later.repeats) == (10, (1.0, 10.0), (10, 3))
+    assert (earlier.top_k, earlier.hardware_minutes, earlier.repeats) == (None, (5.0,), (20,))
+    assert {one.model_minutes for one in (later, earlier)} == {60.0}
 
 
 def test_settings_are_those_of_all_twelve_networks() -> None:

@@ -15,6 +15,7 @@ from costbench.metrics.rows import write_rows
 from costbench.reports.report import ReportInputs, write_report
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
+from tests.reports.search_rows import fusion_search_rows, tile_rows
 
 
 def _inputs(folder: Path) -> ReportInputs:
@@ -83,6 +84,37 @@ def test_tile_results_alone_say_what_else_there_could_be(tmp_path: Path) -> None
     # Three programs cannot tell; of fusion there are none.
     assert verdicts["lpm2021.tile_random_vs_analytical"] == "cannot tell"
     assert verdicts["lpm2021.fusion_random_vs_analytical"] == "not evaluated"
+
+
+def test_searches_are_part_of_everything(tmp_path: Path) -> None:
+    inputs = _inputs(tmp_path)
+    without = write_report(inputs, tmp_path / "without", seed=0)
+    page = without.page.read_text()
+    assert 'href="#overview"' in page
+    assert "autotuner" not in page.split("</nav>")[0]
+    assert not [key for key in without.headline if key.startswith("autotune/")]
+    searches = tmp_path / "searches.jsonl"
+    write_rows(searches, [*tile_rows(), *fusion_search_rows()])
+    written = write_report(replace(inputs, searches=searches), tmp_path / "with", seed=0)
+    page = written.page.read_text()
+    for anchor in re.findall(r'href="#([^"]+)"', page.split("</nav>")[0]):
+        assert f'id="{anchor}"' in page
+    assert "Tile autotuner" in page
+    assert "Fusion autotuner" in page
+    named = {path.name for path in (*written.tables, *written.figures)}
+    for name in ("lpm2021_figure4_random_tpu_v2", "lpm2020_figure4_random_tpu_v2"):
+        assert f"{name}.svg" in named
+    assert named >= {"lpm2021_figure5a_random_tpu_v2.tex", "tile_search_random_tpu_v2.csv"}
+    summary = json.loads(written.summary.read_text())
+    assert summary["autotune/tile/random/tpu_v2/all/learned/top10/fewer_hardware_seconds"] == 50.0
+    tuned = json.loads(written.metrics.read_text())["autotune"]["tile"]["random"]["tpu_v2"]
+    assert tuned["learned_10_fewer_hardware_seconds"] == 50.0
+    assert "autotune" not in json.loads(without.metrics.read_text())
+    verdicts = {one["id"]: one["verdict"] for one in json.loads(written.claims[1].read_text())}
+    assert verdicts["lpm2021.top10_learned_vs_analytical"] == "cannot tell"
+    # Nothing else changes.
+    before = json.loads(without.summary.read_text())
+    assert {key: summary[key] for key in before} == before
 
 
 def test_everything_that_was_run_is_shown(tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ import torch
 
 from costbench.training.losses import (
     LOSSES,
+    hinge_listnet,
     kernel_log_mse,
+    listnet,
     log_huber,
     log_mse,
+    logistic_listnet,
     pairwise_hinge,
     pairwise_logistic,
 )
@@ -47,7 +50,7 @@ def test_runtimes_that_fp32_cannot_tell_apart_are_not_tied() -> None:
 
 def test_padding_takes_no_part() -> None:
     mask = torch.tensor([[True, True, False]])
-    for loss in (pairwise_hinge, pairwise_logistic, log_mse, kernel_log_mse, log_huber):
+    for loss in (one.function for one in LOSSES.values()):
         costs = [torch.tensor([[0.0, 2.0, padding]]) for padding in (-100.0, 100.0)]
         runtimes = [torch.tensor([[30.0, 10.0, padding]]) for padding in (1.0, 500.0)]
         found = {loss(c, r, mask).item() for c in costs for r in runtimes}
@@ -73,7 +76,71 @@ def test_one_decision_ranks_nothing() -> None:
     assert costs.grad.tolist() == [[0.0, 0.0], [1.0, -1.0]]
 
 
-@pytest.mark.parametrize("loss", [pairwise_hinge, pairwise_logistic])
+def test_listnet_of_equal_runtimes_by_hand() -> None:
+    # p = 1/2, 1/2 and q = 3/4, 1/4: (log(2/3) + log(2)) / 2.
+    costs = torch.tensor([[0.0, math.log(3.0)]])
+    assert listnet(costs, torch.full((1, 2), 7.0), ALL[:, :2]).item() == pytest.approx(
+        math.log(4.0 / 3.0) / 2
+    )
+
+
+def test_listnet_wants_a_decision_twice_as_slow_a_thousandth_as_much() -> None:
+    # p is in proportion to 3^-10, 1 and 2^-10; costs that say so lose nothing, and no shift of them does.
+    exact = torch.tensor([[10.0 * math.log(3.0), 0.0, 10.0 * math.log(2.0)]])
+    for shift in (0.0, 5.0):
+        assert listnet(exact + shift, RUNTIME, ALL).item() == pytest.approx(0.0, abs=1e-6)
+    # q = 1/3 each: log 3 less the entropy of p.
+    shares = [3.0**-10, 1.0, 2.0**-10]
+    p = [share / sum(shares) for share in shares]
+    expected = math.log(3.0) + sum(one * math.log(one) for one in p)
+    assert listnet(torch.zeros(1, 3), RUNTIME, ALL).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_listnet_looks_at_the_fastest_decisions() -> None:
+    # The two slow ones in the wrong order lose nothing to speak of, the fastest two a good deal.
+    right, slow, fast = ([[20.0, 0.0, 10.0]], [[10.0, 0.0, 20.0]], [[20.0, 10.0, 0.0]])
+    of_right, of_slow, of_fast = (listnet(torch.tensor(c), RUNTIME, ALL).item() for c in (right, slow, fast))
+    assert of_slow - of_right == pytest.approx(10.0 * (2.0**-10 - 3.0**-10), rel=2e-2)
+    assert of_fast > 9.0
+
+
+def test_listnet_counts_kernels_alike_and_leaves_out_those_without_a_choice() -> None:
+    runtime = torch.tensor([[7.0, 7.0], [5.0, 1.0], [1.0, 1.0], [7.0, 7.0]])
+    mask = torch.tensor([[True, True], [True, False], [False, False], [True, True]])
+    costs = torch.tensor([[0.0, math.log(3.0)], [9.0, 0.0], [1.0, 2.0], [0.0, 0.0]], requires_grad=True)
+    loss = listnet(costs, runtime, mask)
+    # log(4/3) / 2 of the first kernel, 0 of the last.
+    assert loss.item() == pytest.approx(math.log(4.0 / 3.0) / 4)
+    loss.backward()
+    assert costs.grad is not None
+    # p - q of the first kernel's decisions, over two kernels.
+    assert costs.grad.flatten().tolist() == pytest.approx([-0.125, 0.125, 0, 0, 0, 0, 0, 0], abs=1e-7)
+
+
+@pytest.mark.parametrize("pairwise", ["hinge", "logistic"])
+def test_either_pairwise_loss_can_be_added(pairwise: str) -> None:
+    costs = torch.tensor([[0.0, 2.0, 1.0]])
+    both, pairs, choice = (
+        LOSSES[name].function(costs, RUNTIME, ALL).item()
+        for name in (f"{pairwise}-listnet", pairwise, "listnet")
+    )
+    assert both == pytest.approx(pairs + choice)
+
+
+def test_hinge_listnet_is_the_sum_of_both() -> None:
+    costs = torch.tensor([[0.0, math.log(3.0), 2.0]])
+    runtime = torch.tensor([[7.0, 7.0, 14.0]], dtype=torch.float64)
+    mask = torch.tensor([[True, True, True]])
+    whole = hinge_listnet(costs, runtime, mask).item()
+    parts = pairwise_hinge(costs, runtime, mask).item() + listnet(costs, runtime, mask).item()
+    assert whole == pytest.approx(parts)
+    # Margins 2 and 2 - log 3 = 0.901 of three pairs; the rest is of the list.
+    assert whole - listnet(costs, runtime, mask).item() == pytest.approx((math.log(3.0) - 1.0) / 3, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss", [pairwise_hinge, pairwise_logistic, listnet, hinge_listnet, logistic_listnet]
+)
 def test_a_batch_without_pairs_has_no_loss_and_no_gradient(loss: object) -> None:
     costs = torch.tensor([[3.0]], requires_grad=True)
     value = loss(costs, torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool))  # type: ignore[operator]
@@ -124,9 +191,12 @@ def test_weighted_mse_of_nothing_is_nothing() -> None:
 def test_table_says_what_a_network_predicts() -> None:
     assert {name: (loss.predicts, loss.min_configs) for name, loss in LOSSES.items()} == {
         "hinge": ("score", 2),
+        "hinge-listnet": ("score", 2),
         "huber": ("log_runtime_ns", 1),
         "kernel-mse": ("log_runtime_ns", 1),
+        "listnet": ("score", 2),
         "logistic": ("score", 2),
+        "logistic-listnet": ("score", 2),
         "mse": ("log_runtime_ns", 1),
     }
 

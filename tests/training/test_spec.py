@@ -23,6 +23,7 @@ def test_settings_load_no_lightning() -> None:
 def test_only_tau_is_better_when_larger() -> None:
     assert monitored("tau") == ("validation/tau", True)
     assert monitored("ape") == ("validation/ape", False)
+    assert monitored("slowdown") == ("validation/slowdown", False)
     assert monitored("mape") == ("validation/mape", False)
 
 

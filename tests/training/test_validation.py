@@ -17,6 +17,7 @@ def test_ranks_of_decisions() -> None:
     found = scores.metrics()
     assert found["validation/tau"] == pytest.approx((1.0 - 1.0) / 2)
     assert found["validation/ape"] == pytest.approx(100 * 20 / 110)
+    assert found["validation/slowdown"] == pytest.approx((0.0 + (30.0 / 10.0 - 1.0)) / 2)
     assert "validation/mape" not in found
 
 

@@ -112,7 +112,9 @@ def accepts(old: FloatArray, new: FloatArray, temperature: float, draws: FloatAr
     worse[uphill] = new[uphill] - old[uphill]
     if temperature == 0.0:
         return ~uphill
-    chance: npt.NDArray[np.bool_] = draws < np.exp(-worse / temperature)
+    # A long walk gets so cold that the quotient overflows: the chance is then 0.
+    with np.errstate(over="ignore"):
+        chance: npt.NDArray[np.bool_] = draws < np.exp(-worse / temperature)
     return ~uphill | chance
 
 

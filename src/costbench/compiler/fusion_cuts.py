@@ -14,15 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiled import compiled
 from costbench.compiler.fusion_space import ComputationEdges, CutKernels, FusionSpace
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_hashes import group_hashes, kernel_hashes
+from costbench.compiler.kernel_hashes import HashArray, group_hashes, kernel_hashes
 from costbench.compiler.kernel_views import cut_groups, groups_that_run
 from costbench.compiler.spaces import ChoiceArray, IntArray
 
 NO_KERNEL = 0
 """The number of groups for which no kernel is made: arguments, scalars and the like."""
+UNKNOWN = -1
+"""Of a hash that has no number."""
 _REMEMBERED = 256
+_FEWEST_SLOTS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,7 @@ class FusionCuts:
 
     def __init__(self, space: FusionSpace) -> None:
         self.space = space
-        self._number_of_group: dict[int, int] = {}
+        self._of_groups = HashNumbers()
         self._number_of_hash: dict[int, int] = {}
         self._hashes: list[int] = [0]
         self._waiting: dict[int, Kernel] = {}
@@ -95,20 +99,19 @@ class FusionCuts:
     def _cut(self, part: ComputationEdges, fused: npt.NDArray[np.bool_]) -> IntArray:
         groups = part.cut(fused)
         chosen = groups_that_run(groups.groups, part.body)
-        names = group_hashes(groups.groups, chosen, part.computation).tolist()
-        known = self._number_of_group
-        new = [place for place, name in enumerate(names) if name not in known]
-        if new:
-            known.update((names[place], NO_KERNEL) for place in new)
-            name_of = {int(chosen[place]): names[place] for place in new}
+        names = group_hashes(groups.groups, chosen, part.computation)
+        numbers = self._of_groups.find(names)
+        new = np.flatnonzero(numbers == UNKNOWN)
+        if len(new):
             arrays = cut_groups(groups.groups, groups.reads, part.body, chosen[new])
             hashes = kernel_hashes(arrays, part.body, part.labels)
             cut = CutKernels(part.computation, part.trip_count, arrays, hashes)
             # Whatever a kernel repeats of others, its outputs are its own group's.
             owners = groups.groups.group[arrays.outputs[arrays.outputs_offsets[:-1]]]
-            for number, owner in enumerate(owners.tolist()):
-                known[name_of[owner]] = self._number(cut, number)
-        return np.array([known[name] for name in names], dtype=np.int64)
+            made = {owner: self._number(cut, place) for place, owner in enumerate(owners.tolist())}
+            numbers[new] = [made.get(group, NO_KERNEL) for group in chosen[new].tolist()]
+            self._of_groups.add(names[new], numbers[new])
+        return numbers
 
     def _number(self, cut: CutKernels, place: int) -> int:
         quick_hash = int(cut.hashes[place])
@@ -118,3 +121,55 @@ class FusionCuts:
             self._hashes.append(quick_hash)
             self._waiting[number] = self.space.kernel(cut, place)
         return number
+
+
+class HashNumbers:
+    """Numbers by hash: a dictionary for arrays, since a config has a thousand groups."""
+
+    def __init__(self) -> None:
+        self._slots = np.zeros(_FEWEST_SLOTS, dtype=np.uint64)
+        self._numbers = np.full(_FEWEST_SLOTS, UNKNOWN, dtype=np.int64)
+        self._count = 0
+
+    def find(self, hashes: HashArray) -> IntArray:
+        """The number of each hash [k], or `UNKNOWN`."""
+        return self._numbers[_slots_of(self._slots, hashes)]
+
+    def add(self, hashes: HashArray, numbers: IntArray) -> None:
+        """Gives numbers [k] to hashes [k]."""
+        self._count += len(hashes)
+        if 2 * self._count > len(self._slots):
+            known = self._slots > 0
+            hashes = np.concatenate([self._slots[known], hashes])
+            numbers = np.concatenate([self._numbers[known], numbers])
+            size = 1 << int(4 * self._count).bit_length()
+            self._slots = np.zeros(size, dtype=np.uint64)
+            self._numbers = np.full(size, UNKNOWN, dtype=np.int64)
+        _enter(self._slots, self._numbers, hashes, numbers)
+
+
+@compiled
+def _slot_of(slots: HashArray, wanted: np.uint64) -> np.uint64:
+    """Where a hash is in an open table, or the empty slot (0) where it would be."""
+    mask = np.uint64(len(slots) - 1)
+    slot = wanted & mask
+    while slots[slot] != 0 and slots[slot] != wanted:
+        slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
+@compiled
+def _slots_of(slots: HashArray, hashes: HashArray) -> IntArray:
+    found = np.empty(len(hashes), dtype=np.int64)
+    for i in range(len(hashes)):
+        found[i] = _slot_of(slots, max(hashes[i], np.uint64(1)))
+    return found
+
+
+@compiled
+def _enter(slots: HashArray, numbers: IntArray, hashes: HashArray, given: IntArray) -> None:
+    for i in range(len(hashes)):
+        value = max(hashes[i], np.uint64(1))
+        slot = _slot_of(slots, value)
+        slots[slot] = value
+        numbers[slot] = given[i]

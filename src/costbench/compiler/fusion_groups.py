@@ -233,7 +233,7 @@ def _aligned(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: 
     return count == 0 or (count > 0 and count + _num_leaving(g, reads, user, user, NOWHERE) <= MAX_OUTPUTS)
 
 
-@compiled
+@compiled_step
 def fuse(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> bool:
     """Merges the group that makes values with one that reads them; says whether it did."""
     if source == user or not _fits(g, shaping, source, user):
@@ -258,7 +258,7 @@ def fuse(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int)
     return True
 
 
-@compiled
+@compiled_step
 def join(g: Groups, reads: GroupReads, shaping: Shaping, first: int, second: int) -> bool:
     """Merges two groups of equal extent that do not read each other; says whether it did."""
     if first == second or shaping.extent[first] != shaping.extent[second]:

@@ -86,7 +86,7 @@ def copy_groups(g: Groups) -> Groups:
     )
 
 
-@compiled
+@compiled_step
 def merge(g: Groups, first: int, second: int) -> int:
     """Merges two groups unless a path through a third joins them: the merged group's name, or -1."""
     if first == second:
@@ -119,7 +119,7 @@ def _reads_later_than(g: Groups, group: int, rank: int) -> bool:
             return False
 
 
-@compiled
+@compiled_step
 def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
     """Lists the groups between the two: in met[0] those that `first` leads to, in met[1] those that `second`
     needs; says how many, or -1 twice if one is both.

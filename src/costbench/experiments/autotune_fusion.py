@@ -14,11 +14,12 @@ config for which the budget measured nothing ends where it began.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from costbench.autotuning.charging import Charging, minutes
 from costbench.autotuning.fusion import (
@@ -39,7 +40,10 @@ from costbench.rng import stream
 from costbench.target import Target
 
 Start = Literal["default", "random"]
-Arm = Literal["hardware", "model and hardware", "best known"]
+FloatArray = npt.NDArray[np.float64]
+HARDWARE, BEST_KNOWN = "hardware", "best known"
+_Found = tuple[SearchTrace | None, SearchTrace]
+"""Predictions of a search that was helped by a model, and measurements."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class AutotuneFusionParams:
         model_strategy: that searches on the model.
         hardware_strategy: that searches on hardware.
         charging: seconds of each step.
+        curve_points: at which best-so-far curves are read off, evenly over the longest budget of hardware.
     """
 
     starts: tuple[Start, ...] = ("default", "random")
@@ -65,10 +70,11 @@ class AutotuneFusionParams:
     model_strategy: str = "annealing-1"
     hardware_strategy: str = "annealing-1"
     charging: Charging = field(default_factory=Charging)
+    curve_points: int = 40
 
     def __post_init__(self) -> None:
-        if not self.starts or not self.hardware_minutes or self.repeats < 1:
-            raise ValueError("starts, hardware_minutes, repeats: at least one")
+        if not self.starts or not self.hardware_minutes or self.repeats < 1 or self.curve_points < 1:
+            raise ValueError("starts, hardware_minutes, repeats, curve_points: at least one")
         if min(*self.hardware_minutes, self.best_known_minutes, self.model_minutes, math.inf) <= 0.0:
             raise ValueError("hardware_minutes, best_known_minutes, model_minutes: above 0")
 
@@ -81,7 +87,7 @@ class FusionBar:
         program: by name.
         chip: by name.
         start: where the searches set out from.
-        arm: what they had.
+        arm: what they had: `hardware`, `best known`, or a model `and hardware`.
         hardware_minutes: of budget.
         speedups: over the default config, one per repeat.
         num_measured: programs that were measured, likewise.
@@ -92,7 +98,7 @@ class FusionBar:
     program: str
     chip: str
     start: Start
-    arm: Arm
+    arm: str
     hardware_minutes: float
     speedups: tuple[float, ...]
     num_measured: tuple[int, ...]
@@ -115,40 +121,66 @@ class FusionBar:
         return max(self.speedups)
 
 
+@dataclass(frozen=True)
+class FusionCurve:
+    """How far the searches of a kind were after how much hardware.
+
+    Attributes:
+        start: where they set out from.
+        arm: what they had.
+        seconds: of hardware charged, from 0 to the longest budget.
+        median: speed-up over the default config of the best so far, of the repeats.
+        lowest: likewise.
+        highest: likewise.
+    """
+
+    start: Start
+    arm: str
+    seconds: tuple[float, ...]
+    median: tuple[float, ...]
+    lowest: tuple[float, ...]
+    highest: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class FusionResult:
+    """All that the searches of a program found.
+
+    Attributes:
+        bars: by start, hardware alone, then with each model; then best known.
+        curves: in the same order.
+    """
+
+    bars: tuple[FusionBar, ...]
+    curves: tuple[FusionCurve, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class FusionTuner:
-    """A program, a machine and a model.
+    """A program, a machine and models.
 
     Attributes:
         space: fusion configs of the program.
         target: the chip.
         machine: measures kernels.
-        model: predicts their costs.
-        model_name: for traces.
+        models: predict their costs; their names name the arms, as in `model and hardware`.
         params: how to search.
     """
 
     space: FusionSpace
     target: Target
     machine: KernelCosts
-    model: KernelCosts
-    model_name: str
+    models: Mapping[str, KernelCosts]
     params: AutotuneFusionParams
 
-    def bars(self) -> list[FusionBar]:
-        """All bars of the program: by start, hardware alone, then the model, then best known."""
+    def search(self) -> FusionResult:
+        """All searches of the program."""
         arms = _Arms(self)
-        found = []
-        for start in self.params.starts:
-            alone = [arms.on_hardware(start, seed) for seed in range(self.params.repeats)]
-            helped = [arms.by_model(start, seed) for seed in range(self.params.repeats)]
-            for number in self.params.hardware_minutes:
-                found.append(arms.bar(start, "hardware", number, [(None, trace) for trace in alone]))
-            for number in self.params.hardware_minutes:
-                found.append(arms.bar(start, "model and hardware", number, helped))
-        longest = arms.on_hardware("default", self.params.repeats, self.params.best_known_minutes)
-        found.append(arms.bar("default", "best known", self.params.best_known_minutes, [(None, longest)]))
-        return found
+        bars, curves = [], []
+        for start, arm, budgets, searches in arms.all():
+            bars += [arms.bar(start, arm, number, searches) for number in budgets]
+            curves.append(arms.curve(start, arm, max(budgets), searches))
+        return FusionResult(tuple(bars), tuple(curves))
 
 
 class _Arms:
@@ -158,8 +190,19 @@ class _Arms:
         self._tuner = tuner
         self._problem: TuningProblem[ChoiceArray] = fusion_problem(tuner.space, tuner.target.name)
         self._measured = ProgramPricer(tuner.space, tuner.machine)
-        self._predicted = ProgramPricer(tuner.space, tuner.model)
+        self._predicted = {name: ProgramPricer(tuner.space, costs) for name, costs in tuner.models.items()}
         self._default_ns = self._runtime_ns(default_number(tuner.space))
+
+    def all(self) -> Iterator[tuple[Start, str, tuple[float, ...], list[_Found]]]:
+        """Start, arm, budgets in minutes of hardware, and the searches of each repeat."""
+        params = self._tuner.params
+        repeats, budgets = range(params.repeats), params.hardware_minutes
+        for start in params.starts:
+            yield start, HARDWARE, budgets, [(None, self.on_hardware(start, seed)) for seed in repeats]
+            for name in self._tuner.models:
+                yield start, f"{name} and hardware", budgets, [self.by(name, start, seed) for seed in repeats]
+        longest = self.on_hardware("default", params.repeats, params.best_known_minutes)
+        yield "default", BEST_KNOWN, (params.best_known_minutes,), [(None, longest)]
 
     def on_hardware(self, start: Start, seed: int, number: float = 0.0) -> SearchTrace:
         """Hardware alone, for the longest of the budgets or the minutes given."""
@@ -168,44 +211,52 @@ class _Arms:
         plan = Plan(params.hardware_strategy, budget, seed, (self._start(start, seed),))
         return tune(self._problem, self._device(), plan)
 
-    def by_model(self, start: Start, seed: int) -> tuple[SearchTrace, SearchTrace]:
-        """A search on the model, and measurements of its best for the longest of the budgets."""
+    def by(self, name: str, start: Start, seed: int) -> tuple[SearchTrace, SearchTrace]:
+        """A search on a model, and measurements of its best for the longest of the budgets."""
         params, tuner = self._tuner.params, self._tuner
         plan = Plan(params.model_strategy, minutes(params.model_minutes), seed, (self._start(start, seed),))
         seconds = params.charging.predicting_s(tuner.space.module.num_instructions)
-        model = FusionModelEvaluator(self._predicted, tuner.model_name, seconds)
-        predicted = tune(self._problem, model, plan)
+        predicted = tune(self._problem, FusionModelEvaluator(self._predicted[name], name, seconds), plan)
         shortlist = Shortlist(None, distinct=True, budget=minutes(max(params.hardware_minutes)))
         return predicted, measure_best(self._problem, predicted, self._device(), shortlist)
 
-    def bar(
-        self,
-        start: Start,
-        arm: Arm,
-        number: float,
-        searches: Sequence[tuple[SearchTrace | None, SearchTrace]],
-    ) -> FusionBar:
+    def bar(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionBar:
         """What the searches had found after some minutes of hardware."""
-        speedups, counts, seconds = [], [], []
-        for seed, (_, measured) in enumerate(searches):
-            count = measured.affordable(60.0 * number)
-            found_ns = min(measured.scores[:count], default=math.inf)
-            if start == "default" or not math.isfinite(found_ns):
-                found_ns = min(found_ns, self._runtime_ns(self._start(start, seed)))
-            speedups.append(self._default_ns / found_ns)
-            counts.append(count)
-            seconds.append(float(np.sum(measured.seconds[:count])))
+        seconds = np.array([60.0 * number])
+        counts = [measured.affordable(60.0 * number) for _, measured in searches]
         return FusionBar(
             program=self._tuner.space.name,
             chip=self._tuner.target.name,
             start=start,
             arm=arm,
             hardware_minutes=number,
-            speedups=tuple(speedups),
+            speedups=tuple(self._speedups(start, seconds, searches)[:, 0].tolist()),
             num_measured=tuple(counts),
-            hardware_seconds=tuple(seconds),
+            hardware_seconds=tuple(
+                float(np.sum(measured.seconds[:count]))
+                for count, (_, measured) in zip(counts, searches, strict=True)
+            ),
             num_predicted=tuple(0 if predicted is None else len(predicted) for predicted, _ in searches),
         )
+
+    def curve(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionCurve:
+        """What the searches had found at some times within some minutes of hardware."""
+        seconds = np.linspace(0.0, 60.0 * number, self._tuner.params.curve_points + 1)
+        speedups = self._speedups(start, seconds, searches)
+        columns = (np.median(speedups, axis=0), speedups.min(axis=0), speedups.max(axis=0))
+        return FusionCurve(start, arm, *(tuple(one.tolist()) for one in (seconds, *columns)))
+
+    def _speedups(self, start: Start, seconds: FloatArray, searches: Sequence[_Found]) -> FloatArray:
+        """Of the best so far over the default, float64 [searches, times]."""
+        rows = []
+        for seed, (_, measured) in enumerate(searches):
+            first_ns = self._runtime_ns(self._start(start, seed))
+            counts = np.searchsorted(measured.spent_seconds, seconds, side="right")
+            best_ns = np.concatenate([[np.inf], measured.best_so_far])[counts]
+            if start == "default":
+                best_ns = np.minimum(best_ns, first_ns)
+            rows.append(self._default_ns / np.where(np.isfinite(best_ns), best_ns, first_ns))
+        return np.array(rows)
 
     def _device(self) -> FusionDeviceEvaluator:
         size = self._tuner.space.module.num_instructions

@@ -1,27 +1,43 @@
-"""Autotuning one test program with one trained model, as numbers that tables and claims read.
+"""Autotuning one test program with trained models, as numbers that tables and claims read.
 
 Results are keyed as those of evaluation, so rows of both are of one kind: the `model` is the arm of the
 experiment, the `variant` says how much it was given, and the `seed` is the repeat.
 
 | task | model | variant |
 |---|---|---|
-| tile | a model's name, `hybrid`, `random` | `compiler`: its choice as it is; `top10`: of 10 measured |
+| tile | a model's name, `alternating`, `random` | `compiler`: its choice as it is; `top10`: of 10 measured |
 | tile | `exhaustive` | `all` |
 | fusion | `hardware`, `model and hardware`, `best known` | `default-1m`: start, and minutes of hardware |
+| both | `best` | `main`: what depends on no arm |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from costbench.autotuning.kernel_costs import MeasuredKernels, TiledKernels
 from costbench.compiler.fusion_space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import choose
-from costbench.experiments.autotune_fusion import AutotuneFusionParams, FusionBar, FusionTuner
-from costbench.experiments.autotune_tile import AutotuneTileParams, TilePoint, tile_points, tried_kernels
+from costbench.experiments.autotune_fusion import (
+    AutotuneFusionParams,
+    FusionBar,
+    FusionCurve,
+    FusionTuner,
+)
+from costbench.experiments.autotune_tile import (
+    EXHAUSTIVE,
+    AutotuneTileParams,
+    TilePoint,
+    TriedKernel,
+    tile_points,
+    tried_kernels,
+)
+from costbench.experiments.evaluation import BEST
+from costbench.experiments.spec import LEARNED, MAIN
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.models.analytical import AnalyticalModel
@@ -31,97 +47,117 @@ from costbench.target import load_target
 ModelKey = tuple[str, str, int]
 Metrics = dict[ModelKey, dict[str, float]]
 COMPILER, ALL = "compiler", "all"
+_P = TypeVar("_P", AutotuneTileParams, AutotuneFusionParams)
 
 
-@dataclass(frozen=True)
-class AutotuneParams:
-    """What is tuned, and how.
-
-    Attributes:
-        tile: the tile autotuner.
-        fusion: the fusion autotuner.
-        seed: of the machine's noise.
-    """
-
-    tile: AutotuneTileParams
-    fusion: AutotuneFusionParams
-    seed: int = 0
+SearchParams = AutotuneTileParams | AutotuneFusionParams
 
 
 @dataclass(frozen=True)
 class AutotuneTask:
-    """A program on a chip, and the model that helps.
+    """A program on a chip, and the models that help.
 
     Attributes:
         decision: `tile` or `fusion`.
         file: of the program.
         program: by name.
         chip: by name or file.
-        checkpoint: folder of the trained model of that decision.
-        params: how to tune.
+        checkpoints: folders of models trained for that decision, by the name under which they are listed.
+        params: how to search, for that decision.
+        seed: of the machine's noise.
     """
 
     decision: str
     file: Path
     program: str
     chip: str
-    checkpoint: Path
-    params: AutotuneParams
+    checkpoints: Mapping[str, Path]
+    params: SearchParams
+    seed: int = 0
 
 
-def autotune(task: AutotuneTask) -> Metrics:
+@dataclass(frozen=True)
+class Autotuned:
+    """What was found for a program.
+
+    Attributes:
+        metrics: by arm, variant and seed, then by name.
+        curves: of the fusion searches.
+    """
+
+    metrics: Metrics
+    curves: tuple[FusionCurve, ...] = ()
+
+
+def autotune(task: AutotuneTask) -> Autotuned:
     """Tunes a program in all ways.
 
     Raises:
         ChoiceError: for an unknown decision.
         HloError: if the program cannot be read.
-        DataError: if the model cannot be read, or is of the other decision.
+        DataError: if a model cannot be read, or is of the other decision.
         UnsupportedKernelError: for a kernel that cannot be lowered.
     """
     return choose(_AUTOTUNE, task.decision, "decision")(task)
 
 
-def _tiles(task: AutotuneTask) -> Metrics:
+def _tiles(task: AutotuneTask) -> Autotuned:
     # torch takes a second to import.
     from costbench.models.checkpoint import load_checkpoint
 
+    params = _of_kind(task.params, AutotuneTileParams)
     target = load_target(task.chip)
     analytical = AnalyticalModel(target.architecture)
     models: dict[str, CostModel] = {
-        "learned": load_checkpoint(task.checkpoint, analytical=analytical),
-        "analytical": analytical,
+        name: load_checkpoint(folder, analytical=analytical) for name, folder in task.checkpoints.items()
     }
-    device = Device(target, task.params.seed)
-    kernels = tried_kernels(_program(task), device, analytical, models, task.params.tile)
-    return tile_metrics(tile_points(list(kernels), task.params.tile))
+    models["analytical"] = analytical
+    device = Device(target, task.seed)
+    kernels = list(tried_kernels(_program(task), device, analytical, models, params))
+    metrics = tile_metrics(tile_points(kernels, params))
+    return Autotuned(metrics | tile_facts(kernels, metrics[EXHAUSTIVE, ALL, 0]))
 
 
-def _fusions(task: AutotuneTask) -> Metrics:
+def _fusions(task: AutotuneTask) -> Autotuned:
     from costbench.autotuning.learned_kernels import LearnedKernels
     from costbench.models.checkpoint import load_checkpoint
 
+    params = _of_kind(task.params, AutotuneFusionParams)
     target, program = load_target(task.chip), _program(task)
     analytical = AnalyticalModel(target.architecture)
     tiled = TiledKernels(program.lowering, target.architecture, analytical)
+    space = FusionSpace(program)
     tuner = FusionTuner(
-        space=FusionSpace(program),
+        space=space,
         target=target,
-        machine=MeasuredKernels(tiled, Device(target, task.params.seed), program.fingerprints),
-        model=LearnedKernels(tiled, load_checkpoint(task.checkpoint, analytical=analytical)),
-        model_name="learned",
-        params=task.params.fusion,
+        machine=MeasuredKernels(tiled, Device(target, task.seed), program.fingerprints),
+        models={
+            _ARMS.get(name, name): LearnedKernels(tiled, load_checkpoint(folder, analytical=analytical))
+            for name, folder in task.checkpoints.items()
+        },
+        params=params,
     )
-    return fusion_metrics(tuner.bars())
+    found = tuner.search()
+    facts = {"num_instructions": float(space.module.num_instructions), "num_edges": float(len(space.default))}
+    return Autotuned(fusion_metrics(found.bars) | {(BEST, MAIN, 0): facts}, found.curves)
 
 
-_AUTOTUNE: Mapping[str, Callable[[AutotuneTask], Metrics]] = {"fusion": _fusions, "tile": _tiles}
+_ARMS: Mapping[str, str] = {LEARNED: "model"}
+"""Models whose arms are called otherwise: as in lpm2021, `model and hardware`."""
+_AUTOTUNE: Mapping[str, Callable[[AutotuneTask], Autotuned]] = {"fusion": _fusions, "tile": _tiles}
+
+
+def _of_kind(params: SearchParams, kind: type[_P]) -> _P:
+    if not isinstance(params, kind):
+        raise TypeError(f"params are {type(params).__name__}, expected {kind.__name__}")
+    return params
 
 
 def _program(task: AutotuneTask) -> PreparedProgram:
     return PreparedProgram(read_module(task.file), task.program)
 
 
-def tile_metrics(points: list[TilePoint]) -> Metrics:
+def tile_metrics(points: Iterable[TilePoint]) -> Metrics:
     """`speedup` over the default, `slowdown` over exhaustive, `num_measured`, `hardware_seconds`."""
     found: Metrics = {}
     for point in points:
@@ -135,7 +171,24 @@ def tile_metrics(points: list[TilePoint]) -> Metrics:
     return found
 
 
-def fusion_metrics(bars: list[FusionBar]) -> Metrics:
+def tile_facts(kernels: Sequence[TriedKernel], exhaustive: Mapping[str, float]) -> Metrics:
+    """What depends on no arm.
+
+    `num_kernels`, and of these `num_kernels_with_choice` of tile size; `num_tiles` that were looked at;
+    `gain_exhaustive`, the speed-up of exhaustive search.
+    """
+    sizes = [len(kernel.runtime_ns) for kernel in kernels]
+    return {
+        (BEST, MAIN, 0): {
+            "num_kernels": float(len(sizes)),
+            "num_kernels_with_choice": float(sum(size > 1 for size in sizes)),
+            "num_tiles": float(sum(sizes)),
+            "gain_exhaustive": exhaustive["speedup"],
+        }
+    }
+
+
+def fusion_metrics(bars: Iterable[FusionBar]) -> Metrics:
     """`speedup` over the default, `num_measured`, `hardware_seconds`, `num_predicted`, of each repeat."""
     return {
         (bar.arm, f"{bar.start}-{bar.hardware_minutes:g}m", seed): {

@@ -16,13 +16,14 @@ import numpy.typing as npt
 from costbench.autotuning.kernel_costs import TileChoice
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tiling import TileSpace, nest_tile_space
+from costbench.errors import DataError
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
 from costbench.rng import stream
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-EXHAUSTIVE, HYBRID, RANDOM = "exhaustive", "hybrid", "random"
+EXHAUSTIVE, ALTERNATING, RANDOM = "exhaustive", "alternating", "random"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class AutotuneTileParams:
     Attributes:
         top_k: tile sizes measured per kernel.
         max_tiles_per_kernel: legal tile sizes that are looked at, drawn at random; 0 for all.
-        hybrid: the two models whose favourites `hybrid` takes in turn.
+        alternating: the two models whose favourites the arm of that name takes in turn.
         random_seeds: random choices to average over.
         compile_s: seconds charged per tile size besides its runs.
         seed: of drawing and of the machine's noise.
@@ -40,7 +41,7 @@ class AutotuneTileParams:
 
     top_k: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100)
     max_tiles_per_kernel: int = 0
-    hybrid: tuple[str, str] = ("learned", "analytical")
+    alternating: tuple[str, str] = ("learned", "analytical")
     random_seeds: tuple[int, ...] = (0, 1, 2)
     compile_s: float = 0.0
     seed: int = 0
@@ -63,7 +64,7 @@ class TriedKernel:
         runtime_ns: float64 [n], infinite where the compile failed.
         seconds: float64 [n], charged for measuring each.
         costs: by model, float64 [n].
-        default: place of the compiler's own choice.
+        default: place of the compiler's own choice; where that does not compile, of what it likes next.
     """
 
     runs: int
@@ -74,10 +75,8 @@ class TriedKernel:
 
     @property
     def default_ns(self) -> float:
-        """Runtime of the compiler's choice; where that does not compile, the median of all that do."""
-        if np.isfinite(self.runtime_ns[self.default]):
-            return float(self.runtime_ns[self.default])
-        return float(np.median(self.runtime_ns[np.isfinite(self.runtime_ns)]))
+        """Runtime of the compiler's choice."""
+        return float(self.runtime_ns[self.default])
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class TilePoint:
     """A way of choosing the tile sizes of a program.
 
     Attributes:
-        arm: name of a model, or `hybrid`, `random`, `exhaustive`.
+        arm: name of a model, or `alternating`, `random`, `exhaustive`.
         top_k: tile sizes measured per kernel; 0 for all, or for none: the model's choice as it is.
         measured: whether the machine has the last word.
         runtime_ns: of the program.
@@ -116,32 +115,46 @@ def tried_kernels(
 
     Raises:
         UnsupportedKernelError: for a kernel of which no tile fits the scratchpad.
+        DataError: for one of which none that is looked at compiles.
     """
     for unique in program.unique_kernels:
         space = nest_tile_space(program.lowering.loop_nest(unique.kernel), device.target.architecture)
-        yield _tried(unique, space, device, int(space.number(tiles.choose(space))), models, params)
+        yield _tried(unique, space, device, tiles, models, params)
 
 
 def _tried(
     unique: UniqueKernel,
     space: TileSpace,
     device: Device,
-    default: int,
+    tiles: TileChoice,
     models: Mapping[str, CostModel],
     params: AutotuneTileParams,
 ) -> TriedKernel:
     rng = stream(params.seed, "autotuning", "tiles", unique.fingerprint)
+    default = int(space.number(tiles.choose(space)))
     most = params.max_tiles_per_kernel or space.size
     ids = np.union1d(space.sample(rng, most), [default]).astype(np.int64)
     sizes = space.decode(ids)
     measured = device.measure_nest(space.nest, space.extents(ids))
+    runtime_ns = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
+    place = int(np.searchsorted(ids, default))
+    if not np.isfinite(runtime_ns[place]):
+        place = next_best(tiles.predict_nest(space.nest, sizes), runtime_ns, unique.fingerprint)
     return TriedKernel(
         runs=unique.runs_per_program,
-        runtime_ns=np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64)),
+        runtime_ns=runtime_ns,
         seconds=measured.run_seconds + params.compile_s,
         costs={name: model.predict(unique.kernel, sizes) for name, model in models.items()},
-        default=int(np.searchsorted(ids, default)),
+        default=place,
     )
+
+
+def next_best(estimates: FloatArray, runtime_ns: FloatArray, kernel: str) -> int:
+    """Of those that compile, what the compiler estimates lowest."""
+    compiles = np.isfinite(runtime_ns)
+    if not compiles.any():
+        raise DataError(f"none of {len(runtime_ns)} tile sizes compiles", where=f"kernel {kernel}")
+    return int(np.argmin(np.where(compiles, estimates, np.inf)))
 
 
 def tile_points(kernels: Sequence[TriedKernel], params: AutotuneTileParams) -> list[TilePoint]:
@@ -200,9 +213,9 @@ def _arms(
     arms: dict[str, list[Orders]] = {
         name: [[np.argsort(k.costs[name], kind="stable") for k in kernels]] for name in models
     }
-    if set(params.hybrid) <= set(models):
-        first, second = (arms[name][0] for name in params.hybrid)
-        arms[HYBRID] = [[alternating(a, b) for a, b in zip(first, second, strict=True)]]
+    if set(params.alternating) <= set(models):
+        first, second = (arms[name][0] for name in params.alternating)
+        arms[ALTERNATING] = [[alternating(a, b) for a, b in zip(first, second, strict=True)]]
     arms[RANDOM] = [_shuffled(kernels, seed) for seed in params.random_seeds]
     return arms
 

@@ -21,10 +21,11 @@ from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion_space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.spaces import ChoiceArray
-from costbench.experiments.tune_program import Gain, Session, Tuned, rows_of
+from costbench.experiments.tune_program import Gain, Session, Step, Tuned, rows_of
 from costbench.hardware.device import Device
 
 STRATEGY = "annealing-1"
+PREDICTING, MEASURING = Step("predicted", "predicting"), Step("measured", "measuring")
 
 
 def tune_fusion(
@@ -47,17 +48,17 @@ def tune_fusion(
     predicted = None
     if model is None:
         plan = Plan(STRATEGY, minutes(options.minutes), options.seed, start)
-        measured = session.search("measured", partial(tune, problem, device, plan))
+        measured = session.search(MEASURING, partial(tune, problem, device, plan))
     else:
         costs = ProgramPricer(space, model, session.known_costs())
         evaluator = FusionModelEvaluator(costs, options.model, charging.predicting_s(size))
         plan = Plan(STRATEGY, minutes(options.model_minutes), options.seed, start)
-        predicted = session.search("predicted", partial(tune, problem, evaluator, plan))
+        predicted = session.search(PREDICTING, partial(tune, problem, evaluator, plan))
         session.keep_costs(costs.known)
         assert predicted is not None  # nothing came before that could have been interrupted
         shortlist = Shortlist(None, distinct=True, budget=minutes(options.minutes))
         search = partial(_measure, problem, predicted, device, shortlist)
-        measured = session.search("measured", search)
+        measured = session.search(MEASURING, search)
     default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
     return _tuned(space, problem, default_ns, predicted, measured)
 

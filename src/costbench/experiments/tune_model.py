@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, TiledKernels
 from costbench.compiler.program import PreparedProgram
+from costbench.errors import DataError, HloError
+from costbench.experiments.spec import cell_from_name
 from costbench.experiments.tune_fusion import tune_fusion
-from costbench.experiments.tune_program import ANALYTICAL, NO_MODEL, Session, Tuned
+from costbench.experiments.tune_program import ANALYTICAL, NO_MODEL, Session, Task, Tuned
 from costbench.experiments.tune_tiles import tune_tiles
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
@@ -16,6 +20,9 @@ from costbench.hlo.reader import read_module
 from costbench.hlo.text_reader import looks_like_text, module_from_text
 from costbench.models.analytical import AnalyticalModel
 from costbench.models.cost_model import CostModel
+
+if TYPE_CHECKING:
+    from costbench.models.learned import LearnedCostModel
 
 
 def tuned(session: Session, name: str) -> Tuned:
@@ -45,7 +52,15 @@ def program_in(path: Path) -> HloModule:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         text = ""
-    return module_from_text(text, where=str(path)) if looks_like_text(text) else read_module(path)
+    if looks_like_text(text):
+        return module_from_text(text, where=str(path))
+    try:
+        return read_module(path)
+    except HloError as error:
+        if not text:
+            raise
+        expected = "text that begins with HloModule, or a binary HloModuleProto"
+        raise HloError("no HLO module", where=path, expected=expected) from error
 
 
 def unfused(module: HloModule) -> HloModule:
@@ -59,9 +74,7 @@ def _tile_model(name: str, analytical: AnalyticalModel) -> CostModel | None:
         return None
     if name == ANALYTICAL:
         return analytical
-    from costbench.models.checkpoint import load_checkpoint
-
-    return load_checkpoint(Path(name), analytical=analytical)
+    return _checkpoint(name, "tile", analytical)
 
 
 def _fusion_model(name: str, tiled: TiledKernels, analytical: AnalyticalModel) -> KernelCosts | None:
@@ -70,6 +83,24 @@ def _fusion_model(name: str, tiled: TiledKernels, analytical: AnalyticalModel) -
     if name == ANALYTICAL:
         return EstimatedKernels(tiled)
     from costbench.autotuning.learned_kernels import LearnedKernels
+
+    return LearnedKernels(tiled, _checkpoint(name, "fusion", analytical))
+
+
+def _checkpoint(name: str, task: Task, analytical: AnalyticalModel) -> LearnedCostModel:
+    """The model in a folder; of folders called after a cell, only those of the task."""
     from costbench.models.checkpoint import load_checkpoint
 
-    return LearnedKernels(tiled, load_checkpoint(Path(name), analytical=analytical))
+    folder = Path(name)
+    if not folder.is_dir():
+        expected = f"the folder of a trained model, {ANALYTICAL} or {NO_MODEL}"
+        raise DataError("no such folder", where=folder, field="--model", expected=expected)
+    if (trained_for := _task_of(folder) or task) != task:
+        raise DataError(f"trained for the task {trained_for}", where=folder, expected=f"a model for {task}")
+    return load_checkpoint(folder, analytical=analytical)
+
+
+def _task_of(folder: Path) -> str | None:
+    with suppress(DataError):
+        return cell_from_name(folder.resolve().name).task
+    return None

@@ -21,7 +21,26 @@ from costbench.target import Target
 
 Task = Literal["tile", "fusion"]
 ANALYTICAL, NO_MODEL = "analytical", "none"
-Tell = Callable[[str, Progress], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One of the searches of a run.
+
+    Attributes:
+        name: of its trace.
+        label: for people.
+        place: how many searches like it come before, and how many there are.
+        program_ns: best runtime of the program before it, where its own scores are of something else.
+    """
+
+    name: str
+    label: str
+    place: tuple[int, int] = (0, 1)
+    program_ns: float | None = None
+
+
+Tell = Callable[[Step, Progress], None]
 """Told what is searched, and how far that is."""
 Run = Callable[[SearchTrace | None, Watch], SearchTrace]
 """A search, given the recorded first part of it."""
@@ -54,12 +73,16 @@ class TuneOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("minutes", "model_minutes"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise DataError(f"{getattr(self, name)}", field=name, expected="minutes, above 0")
-        for name in ("top_k", "max_tiles"):
-            if getattr(self, name) < 1:
-                raise DataError(f"{getattr(self, name)}", field=name, expected="at least 1")
+        for option, value in (("--budget", self.minutes), ("--model-budget", self.model_minutes)):
+            if not 0.0 < value < math.inf:
+                raise DataError(f"{value}", field=option, expected="minutes, above 0")
+        if not 0.0 <= self.compile_s < math.inf:
+            raise DataError(f"{self.compile_s}", field="--compile-s", expected="seconds, at least 0")
+        for option, count, least in (
+            ("--top-k", self.top_k, 1), ("max_tiles", self.max_tiles, 1), ("--seed", self.seed, 0)
+        ):  # fmt: skip
+            if count < least:
+                raise DataError(f"{count}", field=option, expected=f"at least {least}")
 
 
 @dataclass(frozen=True)
@@ -168,19 +191,23 @@ class Session:
         # More hardware time only adds to what was measured.
         del settings["minutes"]
         path = folder / "settings.json"
-        if resume and read_json(path) != settings:
-            raise DataError("of other options", where=path, expected="the file and options of this run")
+        if resume:
+            _verify_same(path, settings)
+        else:
+            # What an earlier run of other options left must not be taken up by `--resume`.
+            for trace in (folder / "traces").glob("*.json"):
+                trace.unlink()
         write_json(path, settings)
 
-    def search(self, name: str, run: Run) -> SearchTrace | None:
+    def search(self, step: Step, run: Run) -> SearchTrace | None:
         """Runs a search, or goes on with it; None if one was interrupted before and this one never began."""
-        path = self._folder / "traces" / f"{name}.json"
+        path = self._folder / "traces" / f"{step.name}.json"
         recorded = read_trace(path) if self._resume and path.exists() else None
         if self.interrupted:
             return recorded
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            trace = run(recorded, lambda progress: self._tell(name, progress))
+            trace = run(recorded, lambda progress: self._tell(step, progress))
         except SearchInterrupted as stopped:
             self.interrupted = True
             trace = stopped.trace
@@ -203,6 +230,19 @@ class Session:
         """Keeps them for a later part of the run."""
         stored = {f"{key:x}": cost if math.isfinite(cost) else None for key, cost in costs.items()}
         write_json(self._folder / "traces" / "kernel_costs.json", stored)
+
+
+def _verify_same(path: Path, settings: dict[str, object]) -> None:
+    if not path.exists():
+        raise DataError("nothing to resume", where=path.parent, expected="the folder of an earlier run")
+    earlier = read_json(path)
+    if not isinstance(earlier, dict):
+        raise DataError("no settings", where=path, expected="a mapping")
+    for name, value in settings.items():
+        if earlier.get(name) != value:
+            what = "another program" if name == "file" else f"{name} {earlier.get(name)}, not {value}"
+            expected = "file and options of the run to resume"
+            raise DataError(f"is of {what}", where=path, expected=expected)
 
 
 def rows_of(measured: SearchTrace, predicted: SearchTrace | None) -> list[CostRow]:

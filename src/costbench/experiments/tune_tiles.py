@@ -10,6 +10,7 @@ import numpy as np
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.charging import minutes
 from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
+from costbench.autotuning.kernel_costs import smaller_tile
 from costbench.autotuning.search import TuningProblem, Watch
 from costbench.autotuning.search_space import Numbered
 from costbench.autotuning.trace import SearchTrace, Subject
@@ -17,7 +18,7 @@ from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import TileSpace, nest_tile_space
-from costbench.experiments.tune_program import CostRow, Gain, Session, Tuned, TuneOptions, rows_of
+from costbench.experiments.tune_program import CostRow, Gain, Session, Step, Tuned, TuneOptions, rows_of
 from costbench.hardware.device import Device
 from costbench.models.analytical import AnalyticalModel
 from costbench.models.cost_model import CostModel
@@ -47,11 +48,9 @@ def tune_tiles(program: PreparedProgram, session: Session, model: CostModel | No
     """
     device = Device(session.target, session.options.seed)
     kernels = sorted(_kernels(program, device), key=lambda kernel: -kernel.total_ns)
-    tuning = _Tuning(program.name, session, device, model)
-    for number, kernel in enumerate(kernels):
-        if kernel.space.size > 1:
-            tuning.tune(number, kernel)
-    return tuning.result(kernels)
+    tuning = _Tuning(program.name, kernels, session, device, model)
+    tuning.tune()
+    return tuning.result()
 
 
 def _kernels(program: PreparedProgram, device: Device) -> list[_Kernel]:
@@ -62,8 +61,8 @@ def _kernels(program: PreparedProgram, device: Device) -> list[_Kernel]:
         extents = tiles.choose(space)
         measured = device.measure_nest(space.nest, extents[None])
         # The smallest tile always compiles.
-        if measured.failed[0]:
-            extents = np.ones_like(extents)
+        while measured.failed[0]:
+            extents = smaller_tile(space, extents)
             measured = device.measure_nest(space.nest, extents[None])
         found.append(_Kernel(unique, space, space.number(extents), float(measured.runtime_ns[0])))
     return found
@@ -72,37 +71,53 @@ def _kernels(program: PreparedProgram, device: Device) -> list[_Kernel]:
 class _Tuning:
     """The searches of a program's kernels, one after another."""
 
-    def __init__(self, program: str, session: Session, device: Device, model: CostModel | None) -> None:
+    def __init__(
+        self,
+        program: str,
+        kernels: list[_Kernel],
+        session: Session,
+        device: Device,
+        model: CostModel | None,
+    ) -> None:
         self._program, self._session, self._device, self._model = program, session, device, model
+        self._kernels = kernels
+        self._program_ns = sum(kernel.total_ns for kernel in kernels)
         self._left = minutes(session.options.minutes)
         self._measured: dict[str, SearchTrace] = {}
         self._rows: list[CostRow] = []
         self._num_predicted = 0
         self._predicted: dict[tuple[str, int], float] = {}
 
-    def tune(self, number: int, kernel: _Kernel) -> None:
-        """Looks for the tile size of a kernel with what is left of the budget."""
+    def tune(self) -> None:
+        """Looks for the tile sizes of the kernels, one after another, with what is left of the budget."""
+        count = len(self._kernels)
+        for number, kernel in enumerate(self._kernels):
+            if kernel.space.size > 1:
+                label = f"kernel {number + 1} of {count}"
+                self._tune(Step(f"kernel-{number:04d}", label, (number, count), self._program_ns), kernel)
+
+    def _tune(self, step: Step, kernel: _Kernel) -> None:
         subject = Subject(
             "tile", self._session.target.name, self._program, kernel.unique.fingerprint, kernel.space.size
         )
         problem = TuningProblem(subject, Numbered(kernel.space, kernel.space.radices))
         device = DeviceEvaluator(kernel.unique.kernel, self._device, self._session.target.name)
-        options, name = self._session.options, f"kernel-{number:04d}"
+        options, measuring = self._session.options, replace(step, name=f"{step.name}-measured")
         if self._model is None:
             most = self._left.spent_evaluations + options.top_k
             plan = Plan("random", replace(self._left, evaluations=most), options.seed)
-            measured = self._session.search(f"{name}-measured", partial(tune, problem, device, plan))
-            self._keep(kernel, None, measured)
+            self._keep(kernel, None, self._session.search(measuring, partial(tune, problem, device, plan)))
             return
         evaluator = ModelEvaluator(kernel.unique.kernel, self._model, options.model)
+        predicting = replace(step, name=f"{step.name}-predicted")
         predicted = self._session.search(
-            f"{name}-predicted", partial(tune, problem, evaluator, _plan(kernel, options))
+            predicting, partial(tune, problem, evaluator, _plan(kernel, options))
         )
         measured = None
         if predicted is not None:
             shortlist = Shortlist(options.top_k, budget=self._left)
             search = partial(_measure, problem, predicted, device, shortlist)
-            measured = self._session.search(f"{name}-measured", search)
+            measured = self._session.search(measuring, search)
             self._num_predicted += len(predicted)
         self._keep(kernel, predicted, measured)
 
@@ -110,18 +125,20 @@ class _Tuning:
         if measured is not None:
             self._left = replace(measured.budget_left, evaluations=None)
             self._measured[kernel.unique.fingerprint] = measured
+            saved_ns = kernel.default_ns - min([kernel.default_ns, *measured.scores])
+            self._program_ns -= kernel.unique.runs_per_program * saved_ns
             self._rows += rows_of(measured, predicted)
         if measured is not None and predicted is not None:
             costs = dict(zip(predicted.decisions, predicted.scores, strict=True))
             name = kernel.unique.fingerprint
             self._predicted |= {(name, number): costs[number] for number in measured.decisions}
 
-    def result(self, kernels: list[_Kernel]) -> Tuned:
+    def result(self) -> Tuned:
         """What all searches came to."""
-        default_ns = sum(kernel.total_ns for kernel in kernels)
+        default_ns = sum(kernel.total_ns for kernel in self._kernels)
         best_ns, curve, spent = default_ns, [], 0.0
         decisions, gains = [], []
-        for kernel in kernels:
+        for kernel in self._kernels:
             trace = self._measured.get(kernel.unique.fingerprint)
             number, found_ns = kernel.default, kernel.default_ns
             before = best_ns

@@ -9,6 +9,7 @@ hop one sparse matrix times the table, and its gradient the transposed matrix.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from costbench.compiled import compiled
+from costbench.models.layer_passes import Bags, transposed
 
 IntArray = npt.NDArray[np.int64]
 
@@ -139,24 +141,43 @@ class SumMatrix:
     """
 
     def __init__(self, edges: Edges, mean: bool) -> None:
-        weights = edges.share if mean else torch.ones_like(edges.share)
-        order = torch.argsort(edges.message, stable=True)
         self.edges = edges
-        self._bags = _Bags(edges.receiver, edges.message, weights, edges.num_nodes)
-        self._transposed = _Bags(
-            edges.message[order], edges.receiver[order], weights[order], edges.num_messages
-        )
+        self._weights = edges.share if mean else torch.ones_like(edges.share)
 
     def times(self, table: Tensor) -> Tensor:
         """A x: [N + S, W] to [N, W], without gradient."""
-        return self._bags.sum(table)
+        return self._torch_bags[0].sum(table)
 
     def transposed_times(self, states: Tensor) -> Tensor:
         """A^T x: [N, W] to [N + S, W], without gradient."""
-        return self._transposed.sum(states)
+        return self._torch_bags[1].sum(states)
+
+    def bags(self) -> Bags:
+        """A for compiled passes."""
+        return self._compiled_bags[0]
+
+    def transposed_bags(self) -> Bags:
+        """A^T for compiled passes."""
+        return self._compiled_bags[1]
+
+    @cached_property
+    def _torch_bags(self) -> tuple[_TorchBags, _TorchBags]:
+        edges, weights = self.edges, self._weights
+        order = torch.argsort(edges.message, stable=True)
+        return (
+            _TorchBags(edges.receiver, edges.message, weights, edges.num_nodes),
+            _TorchBags(edges.message[order], edges.receiver[order], weights[order], edges.num_messages),
+        )
+
+    @cached_property
+    def _compiled_bags(self) -> tuple[Bags, Bags]:
+        edges = self.edges
+        starts = np.searchsorted(edges.receiver.numpy(), np.arange(edges.num_nodes + 1))
+        bags = Bags(starts, edges.message.numpy(), self._weights.numpy())
+        return bags, transposed(bags, edges.num_messages)
 
 
-class _Bags:
+class _TorchBags:
     """A sparse matrix as bags of rows. `rows` ascends."""
 
     def __init__(self, rows: Tensor, columns: Tensor, weights: Tensor, num_rows: int) -> None:

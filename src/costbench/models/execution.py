@@ -29,6 +29,9 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from costbench.compiled_tiles import NARROW
 
 # Its settings are made at run time, which type checkers cannot see.
 _mkldnn: Any = torch.backends.mkldnn
@@ -42,11 +45,13 @@ class Execution:
         threads: OpenMP threads of torch. Two processes of one thread beat one process of two here.
         onednn_matmul: multiply fp32 matrices with oneDNN where that stays fp32.
         keep_memory: let glibc keep freed memory for the next tensor.
+        compiled: go through compiled passes where `runs_compiled` says that these know how.
     """
 
     threads: int = 1
     onednn_matmul: bool = True
     keep_memory: bool = True
+    compiled: bool = True
 
     def __post_init__(self) -> None:
         if self.threads < 1:
@@ -95,6 +100,28 @@ def _keep_freed(size: int) -> None:
     mallopt(_M_TRIM_THRESHOLD, min(2 * size, _KEPT_BYTES))
 
 
+WIDEST = 256
+"""Width of states up to which compiled passes are used: wider products are what libraries are made for."""
+
+
+_COMPILED_ALLOWED: ContextVar[bool] = ContextVar("compiled passes allowed", default=True)
+
+
+def runs_compiled(states: Tensor, *more: Tensor | None) -> bool:
+    """Whether states [..., H] go through compiled passes: float32 on a CPU, H a multiple of 16, not too wide.
+
+    Everything else (doubles, a GPU, mixed precision) is plain torch. `more` are other tensors it takes.
+    """
+    tensors = [states, *(tensor for tensor in more if tensor is not None)]
+    width = states.shape[-1]
+    fits = width % NARROW == 0 and 0 < width <= WIDEST
+    return (
+        fits
+        and _COMPILED_ALLOWED.get()
+        and all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+    )
+
+
 LARGE_BATCH_ROWS = 4096
 """From so many rows on (nodes times decisions) oneDNN multiplies."""
 _ONEDNN_ALLOWED: ContextVar[bool] = ContextVar("oneDNN allowed", default=False)
@@ -112,6 +139,7 @@ def applied(execution: Execution) -> Iterator[None]:
     threads, precision = torch.get_num_threads(), _mkldnn.matmul.fp32_precision
     use_onednn = execution.onednn_matmul and onednn_keeps_fp32()
     token = _ONEDNN_ALLOWED.set(use_onednn)
+    compiled = _COMPILED_ALLOWED.set(execution.compiled)
     if use_onednn:
         os.environ.setdefault(IDEEP_CACHE, "64")
         _mkldnn.matmul.fp32_precision = "bf16"
@@ -122,6 +150,7 @@ def applied(execution: Execution) -> Iterator[None]:
     finally:
         _keep_freed(_DEFAULT_BYTES)
         _ONEDNN_ALLOWED.reset(token)
+        _COMPILED_ALLOWED.reset(compiled)
         torch.set_num_threads(threads)
         _mkldnn.matmul.fp32_precision = precision
 

@@ -14,7 +14,10 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from costbench.models.execution import runs_compiled
+from costbench.models.layer_passes import stack_backward, stack_forward
 from costbench.models.net_spec import NetSpec
+from costbench.models.node_passes import join, join_gradient, sum_and_max, sum_and_max_gradient
 
 
 class FeedForward(nn.Module):
@@ -54,6 +57,9 @@ class JoinedFeedForward(nn.Module):
         mixed: Tensor = self.own(states)
         if self.joined is not None:
             addend = self.joined(joined)
+            if rows is not None and mixed.shape[1] < addend.shape[1] and runs_compiled(mixed, addend):
+                together = _Joined.apply(mixed.squeeze(1), addend, rows)  # type: ignore[no-untyped-call]
+                return _deepen(self.dropout(together), self.more, self.dropout)
             mixed = mixed + (addend if rows is None else spread(addend, rows))
         return _activate(mixed, self.more, self.dropout)
 
@@ -83,10 +89,33 @@ def _hidden_layers(spec: NetSpec) -> nn.ModuleList:
 
 def _activate(states: Tensor, more: nn.ModuleList, dropout: nn.Dropout) -> Tensor:
     # In place: neither a linear layer nor relu needs the value before relu for its gradient.
-    states = dropout(torch.relu_(states))
+    return _deepen(dropout(torch.relu_(states)), more, dropout)
+
+
+def _deepen(states: Tensor, more: nn.ModuleList, dropout: nn.Dropout) -> Tensor:
     for layer in more:
         states = dropout(torch.relu_(layer(states)))
     return states
+
+
+class _Joined(torch.autograd.Function):
+    """relu(own[:, None] + joined[rows]) by `node_passes`: [N, H] and [K, C, H] to [N, C, H]."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, joined: Tensor, rows: Tensor) -> Tensor:
+        out = own.new_empty((len(own), *joined.shape[1:]))
+        join(own.contiguous().numpy(), joined.contiguous().numpy(), rows.numpy(), out.numpy())
+        ctx.save_for_backward(out, rows)
+        ctx.shape = joined.shape
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        out, rows = ctx.saved_tensors
+        d_own, d_joined = gradient.new_zeros(len(out), out.shape[2]), gradient.new_zeros(ctx.shape)
+        arrays = (tensor.numpy() for tensor in (gradient.contiguous(), out, rows, d_own, d_joined))
+        join_gradient(*arrays)
+        return d_own, d_joined, None
 
 
 class _Rectified(torch.autograd.Function):
@@ -116,6 +145,26 @@ class _Rectified(torch.autograd.Function):
         return gradient, *reversed(d_weights)
 
 
+class _CompiledStack(torch.autograd.Function):
+    """The same as `_Rectified` by `layer_passes`."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, *weights: Tensor) -> Tensor:
+        outputs = rows.new_empty((len(weights), *rows.shape))
+        stacked = torch.stack(weights)
+        stack_forward(rows.numpy(), stacked.transpose(1, 2).contiguous().numpy(), outputs.numpy())
+        ctx.save_for_backward(rows, outputs, stacked)
+        return outputs[-1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows, outputs, stacked = ctx.saved_tensors
+        found, d_rows = torch.zeros_like(stacked), torch.empty_like(rows)
+        tensors = gradient.contiguous(), rows, outputs, stacked, found, d_rows
+        stack_backward(*(tensor.numpy() for tensor in tensors))
+        return d_rows, *found
+
+
 class FeedForwardStack(nn.ModuleList):
     """Feed-forward modules one after another, in one differentiable operation where they are plain."""
 
@@ -129,8 +178,9 @@ class FeedForwardStack(nn.ModuleList):
         dropping = self.training and self._dropout > 0.0
         if self._plain and not dropping and not torch.is_autocast_enabled(states.device.type):
             weights = [cast(FeedForward, layer).first.weight for layer in self]
-            rows = states.reshape(-1, states.shape[-1])
-            return cast(Tensor, _Rectified.apply(rows, *weights)).view(states.shape)  # type: ignore[no-untyped-call]
+            rows = states.reshape(-1, states.shape[-1]).contiguous()
+            function = _CompiledStack if runs_compiled(rows, *weights) else _Rectified
+            return cast(Tensor, function.apply(rows, *weights)).view(states.shape)  # type: ignore[no-untyped-call]
         for layer in self:
             states = layer(states)
         return states
@@ -228,6 +278,37 @@ class _NarrowSegmentStatistics(torch.autograd.Function):
         return d_states.unsqueeze(1), None, None
 
 
+class _CompiledStatistics(torch.autograd.Function):
+    """The same as `_SegmentStatistics` by `node_passes`."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, counts: tuple[int, ...], names: tuple[str, ...]) -> Tensor:
+        states = states.contiguous()
+        starts = torch.zeros(len(counts) + 1, dtype=torch.int64)
+        torch.cumsum(torch.tensor(counts), 0, out=starts[1:])
+        shape = len(counts), *states.shape[1:]
+        total, largest, ties = (states.new_empty(shape) for _ in range(3))
+        arrays = (tensor.flatten(1).numpy() for tensor in (total, largest, ties))
+        sum_and_max(states.flatten(1).numpy(), starts.numpy(), *arrays)
+        shares = torch.diff(starts).to(states.dtype).reciprocal().view(-1, 1, 1)
+        ctx.names = names
+        ctx.save_for_backward(states, starts, largest, ties, shares)
+        found = {"sum": total, "max": largest, "mean": total * shares}
+        return torch.cat([found[name] for name in names], dim=2)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        states, starts, largest, ties, shares = ctx.saved_tensors
+        columns = dict(zip(ctx.names, gradient.chunk(len(ctx.names), dim=2), strict=True))
+        nothing = torch.zeros_like(largest)
+        evenly = columns.get("sum", nothing) + columns.get("mean", nothing) * shares
+        shared = columns.get("max", nothing) / ties
+        d_states = torch.empty_like(states)
+        flat = (tensor.flatten(1).numpy() for tensor in (largest, evenly, shared, d_states))
+        sum_and_max_gradient(states.flatten(1).numpy(), starts.numpy(), *flat)
+        return d_states, None, None
+
+
 _STATISTICS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "max": lambda states: states.amax(dim=0),
     "mean": lambda states: states.mean(dim=0),
@@ -243,7 +324,11 @@ def segment_statistics(states: Tensor, counts: tuple[int, ...], names: tuple[str
         counts: rows of each kernel, at least one.
         names: different ones of max, mean and sum.
     """
-    function = _NarrowSegmentStatistics if states.shape[1] == 1 else _SegmentStatistics
+    function: type[torch.autograd.Function]
+    if runs_compiled(states):
+        function = _CompiledStatistics
+    else:
+        function = _NarrowSegmentStatistics if states.shape[1] == 1 else _SegmentStatistics
     found = function.apply(states, counts, names)  # type: ignore[no-untyped-call]
     return cast(Tensor, found)
 

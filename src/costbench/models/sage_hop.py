@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from costbench.models.edges import SumMatrix
+from costbench.models.execution import runs_compiled
+from costbench.models.layer_passes import HopGradients, HopMatrices, HopStates, hop_backward, hop_forward
 
 
 class HopWeights(NamedTuple):
@@ -35,8 +37,53 @@ def sage_hop(states: Tensor, weights: HopWeights, matrix: SumMatrix) -> Tensor:
 
     Shape: [N, C, H] kept.
     """
-    result = _SageHop.apply(states.contiguous(), *weights, matrix)  # type: ignore[no-untyped-call]
+    function = _CompiledHop if runs_compiled(states, *weights) else _SageHop
+    result = function.apply(states.contiguous(), *weights, matrix)  # type: ignore[no-untyped-call]
     return cast(Tensor, result)
+
+
+class _CompiledHop(torch.autograd.Function):
+    """The same as `_SageHop` by `layer_passes`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, forth: Tensor, back: Tensor | None, update: Tensor, matrix: SumMatrix
+    ) -> Tensor:
+        rows = states.flatten(0, 1)
+        configs, width = states.shape[1:]
+        talkers = matrix.edges.with_producers if back is not None else matrix.edges.with_producers[:0]
+        messages = rows.new_empty((len(rows) + len(talkers) * configs, width))
+        tensors = rows, messages, torch.empty_like(rows), torch.empty_like(rows)
+        weights = HopMatrices(*(weight.t().contiguous().numpy() for weight in _matrices(forth, back, update)))
+        hop = HopStates(*(tensor.numpy() for tensor in tensors))
+        hop_forward(hop, weights, matrix.bags(), talkers.numpy(), configs)
+        ctx.save_for_backward(*tensors, forth, back, update)
+        ctx.talkers, ctx.matrix, ctx.shape = talkers, matrix, states.shape
+        return tensors[3].view(states.shape)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        *tensors, forth, back, update = ctx.saved_tensors
+        matrices = [weight.contiguous() for weight in _matrices(forth, back, update)]
+        found = [torch.zeros_like(matrix) for matrix in matrices]
+        d_states, d_heard = torch.empty_like(tensors[0]), torch.empty_like(tensors[0])
+        hop_backward(
+            gradient.reshape(tensors[0].shape).contiguous().numpy(),
+            HopStates(*(tensor.numpy() for tensor in tensors)),
+            HopMatrices(*(matrix.numpy() for matrix in matrices)),
+            ctx.matrix.transposed_bags(),
+            ctx.talkers.numpy(),
+            HopGradients(
+                d_states.numpy(), d_heard.numpy(), HopMatrices(*(matrix.numpy() for matrix in found))
+            ),
+        )
+        d_back = None if back is None else found[1]
+        d_update = torch.cat(found[2:], dim=1)
+        return d_states.view(ctx.shape), found[0], d_back, d_update, None
+
+
+def _matrices(forth: Tensor, back: Tensor | None, update: Tensor) -> tuple[Tensor, ...]:
+    return (forth, forth if back is None else back, *update.detach().chunk(2, dim=1))
 
 
 class _SageHop(torch.autograd.Function):

@@ -27,6 +27,12 @@ LABELS: Mapping[str, str] = {
     "from-tpu_v3": "trained for tpu_v3",
     "lpm2020-lstm": "LSTM alone, as in lpm2020",
     "neighbor-sampling": "neighbours drawn at random",
+    "graphsage-3e-4": "GraphSAGE, learning rate 0.0003",
+    "graphsage-3e-3": "GraphSAGE, learning rate 0.003",
+    "graphsage-1e-2": "GraphSAGE, learning rate 0.01",
+    "gat-3e-4": "GAT, learning rate 0.0003",
+    "gat-3e-3": "GAT, learning rate 0.003",
+    "gat-1e-2": "GAT, learning rate 0.01",
 }
 """Other variants, in the order of tables; what is not named here comes last, under its own name."""
 _PRINTED = {"median": "median", "geometric_mean": "mean", "standard_deviation": "deviation"}

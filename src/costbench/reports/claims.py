@@ -4,6 +4,8 @@
 geometric means) is taken of both sides; the effect is the lead of the side that the paper sees ahead,
 positive if our results agree (`no_difference`: the left side's lead). Where a claim is about several pairs,
 all of which must agree, the effect is the least lead. The share of programs won counts from one half.
+Speed-ups are compared by their ratio in each program: 100 (statistic of ratios - 1) percent. Where a claim is
+about how much settings matter, the effect is the right side's range over its settings less the left one's.
 
 **Interval.** 10,000 resamples of test programs and training seeds together
 (`metrics.intervals.CrossedDraws`), the same draws on both sides; the interval is between the 2.5% and 97.5%
@@ -23,7 +25,7 @@ percentiles of the effect. Programs of different splits are drawn independently.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -33,7 +35,7 @@ from costbench.metrics.averages import APE_FLOOR_PERCENT
 from costbench.metrics.checks import Floats
 from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.rows import MetricRow
-from costbench.reports.claims_data import Claim, Side, margins
+from costbench.reports.claims_data import ANY, Claim, Side, margins
 from costbench.rng import stream
 
 HOLDS, DOES_NOT_HOLD, CANNOT_TELL = "holds", "does not hold", "cannot tell"
@@ -100,8 +102,19 @@ def evaluate_claims(
         if row.kernels == "all":
             side = Side(row.model, row.variant, row.split, row.chip)
             index.setdefault((row.task, row.metric, side), {})[(row.program, row.seed)] = row.value
+            # A program may be in several splits, and has results with the models of each.
+            pooled = (row.task, row.metric, replace(side, split=ANY))
+            index.setdefault(pooled, {})[(f"{row.split}/{row.program}", row.seed)] = row.value
     allowed = margins(claims)
-    return tuple(_evaluate(claim, index, allowed, (seed, resamples)) for claim in claims)
+    return tuple(_evaluate(_placed(claim, index), index, allowed, (seed, resamples)) for claim in claims)
+
+
+def _placed(claim: Claim, index: _Index) -> Claim:
+    """With the first chip that has results of all sides in place of `any`."""
+    chips = sorted({side.chip for _, _, side in index})
+    placed = (claim.on(chip) for chip in chips)
+    complete = (one for one in placed if all((one.task, one.metric, side) in index for side in one.sides))
+    return next(complete, claim)
 
 
 def _evaluate(
@@ -158,17 +171,39 @@ def _matched(found: Mapping[Side, _Scores]) -> dict[Side, _Scores]:
 def _effect(claim: Claim, scores: Mapping[Side, _Scores], resample: _Resample) -> Floats:
     """The effect in each resample, [resamples]."""
     values = {side: resample(own) for side, own in scores.items()}
-    if claim.statistic == "share_of_programs":
+    if claim.scale == "ratio":
+        leads = _ratio_leads(claim, values)
+    elif claim.statistic == "share_of_programs":
         leads = [_share_won(claim, values[left], values[right]) for left, right in claim.pairs]
     elif claim.direction == "magnitude":
         leads = [own.max(axis=1) for own in values.values()]
     else:
         statistic = choose(STATISTICS, claim.statistic, "statistic")
         summed = {side: claim.sign * statistic(own) for side, own in values.items()}
-        leads = [summed[left] - summed[right] for left, right in claim.pairs]
-        if claim.direction == "right_better":
+        if claim.pairing == "spread":
+            left, right = (np.ptp([summed[one] for one in own], axis=0) for own in (claim.left, claim.right))
+            leads = [right - left]
+        else:
+            leads = [summed[left] - summed[right] for left, right in claim.pairs]
+        if claim.direction in _RIGHT_AHEAD:
             leads = [-lead for lead in leads]
     return np.min(np.stack(leads), axis=0)  # type: ignore[no-any-return]
+
+
+_RIGHT_AHEAD = ("right_better", "at_most")
+
+
+def _ratio_leads(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
+    """Of each pair, how many percent the side ahead is ahead."""
+    if claim.against is not None:
+        ratios = [values[left] / claim.against for left in claim.left]
+    else:
+        ratios = [values[left] / values[right] for left, right in claim.pairs]
+    # Of metrics of which less is better, the other side's share is what is ahead.
+    if (claim.direction in _RIGHT_AHEAD) == (claim.sign > 0.0):
+        ratios = [1.0 / ratio for ratio in ratios]
+    statistic = choose(STATISTICS, claim.statistic, "statistic")
+    return [100.0 * (statistic(ratio) - 1.0) for ratio in ratios]
 
 
 def _share_won(claim: Claim, left: Floats, right: Floats) -> Floats:
@@ -185,6 +220,7 @@ STATISTICS: Mapping[str, Callable[[Floats], Floats]] = {
     "geometric_mean": _geometric_mean,
     "mean": lambda values: values.mean(axis=1),
     "median": lambda values: np.median(values, axis=1),
+    "best": lambda values: values.max(axis=1),
     # With n - 1: so the standard deviations of lpm2021's table 4 follow from the rows of its table 2.
     "standard_deviation": lambda values: values.std(axis=1, ddof=1),
 }
@@ -198,6 +234,11 @@ def verdict_of(claim: Claim, interval: tuple[float, float], margin: float) -> st
         if -margin <= low and high <= margin:
             return HOLDS
         return DOES_NOT_HOLD if low > margin or high < -margin else CANNOT_TELL
+    if claim.direction == "not_worse":
+        return HOLDS if low >= 0.0 else DOES_NOT_HOLD if high < 0.0 else CANNOT_TELL
+    if claim.direction == "at_most":
+        most = claim.paper_effect if isinstance(claim.paper_effect, float) else 0.0
+        return HOLDS if high <= most else DOES_NOT_HOLD if low > most else CANNOT_TELL
     threshold = 0.5 if claim.statistic == "share_of_programs" else 0.0
     if claim.direction == "magnitude":
         printed = claim.paper_effect

@@ -26,11 +26,14 @@ _STATISTICS = {
     "standard_deviation": "standard deviation",
     "share_of_programs": "share of programs",
     "worst": "worst program",
+    "best": "best program",
 }
 _DIRECTIONS = {
     "left_better": "better",
     "right_better": "better",
     "no_difference": "equal",
+    "not_worse": "not worse",
+    "at_most": "at most",
     "magnitude": "at least",
 }
 _COLUMNS = (
@@ -54,9 +57,9 @@ def claims_section(findings: Sequence[Finding]) -> Section:
     """How many claims hold, the rule, the evaluated claims, and what the others lack."""
     counts = {verdict: sum(one.verdict == verdict for one in findings) for verdict in _VERDICTS}
     summary = (
-        f"Of {len(findings)} claims of lpm2021 and lpm2020 about accuracy, {counts[HOLDS]} hold, "
-        f"{counts[DOES_NOT_HOLD]} do not hold, {counts[CANNOT_TELL]} cannot be told either way, and "
-        f"{counts[NOT_EVALUATED]} were not evaluated."
+        f"Of {len(findings)} claims of lpm2021 and lpm2020 about accuracy and searches, "
+        f"{counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold, {counts[CANNOT_TELL]} "
+        f"cannot be told either way, and {counts[NOT_EVALUATED]} were not evaluated."
     )
     tables = (_evaluated_table(findings), _missing_table(findings))
     shown = tuple(table for table in tables if table.rows)
@@ -73,12 +76,15 @@ def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
     said = ", ".join(f"{margin:g} {unit} ({task})" for (task, unit), margin in sorted(allowed.items()))
     return (
         "The effect is the lead of the side that the paper sees ahead (the first-named one's, where it "
-        "sees none), positive if our results agree; of a claim about several pairs, the least lead. The "
-        "interval is that of 10,000 resamples of test programs and training seeds together, the same for "
-        "both sides.",
+        "sees none), positive if our results agree; of a claim about several pairs, the least lead. "
+        "Speed-ups are compared by their ratio in each program; of a claim about settings, the ranges over "
+        "them are. The interval is that of 10,000 resamples of test programs and training seeds "
+        "(repeats, of searches) together, the same for both sides.",
         "A claim holds if the whole interval lies above zero (a share of programs: above one half), does not "
         "hold if it lies below, and else cannot be told. A claim of no difference holds if the interval lies "
-        f"within the margin, the largest difference that the papers still call none: {said}. That every "
+        f"within the margin, the largest difference that the papers still call none: {said}. That a side "
+        "is not worse holds if the interval does not reach below zero; that it trails by at most what is "
+        "printed, if the interval lies below that. That every "
         "model has a bad program holds if the interval of the smallest of the models' worst errors lies "
         f"above the least that the paper prints. Fewer than {MIN_PROGRAMS} test programs cannot tell. With "
         "one training seed, the interval knows nothing of how training runs differ.",
@@ -97,7 +103,7 @@ def _evaluated_table(findings: Sequence[Finding]) -> Table:
                 claim.statement,
                 one.verdict,
                 _DIRECTIONS[claim.direction],
-                _printed(claim.paper_effect),
+                printed_effect(claim.paper_effect),
                 *(one.effect, one.low, one.high),
                 claim.unit,
                 _STATISTICS[claim.statistic],
@@ -123,7 +129,8 @@ def _missing_table(findings: Sequence[Finding]) -> Table:
     return Table("claims_not_evaluated", "Claims that these results cannot decide", columns, rows)
 
 
-def _printed(effect: float | tuple[float, float] | None) -> str:
+def printed_effect(effect: float | tuple[float, float] | None) -> str:
+    """A printed effect for tables: a number, a range, or a dash."""
     if effect is None:
         return "–"
     return " to ".join(f"{value:g}" for value in (effect if isinstance(effect, tuple) else (effect,)))

@@ -59,13 +59,18 @@ def write_program_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> 
 
 def _ticks(cell: Cell) -> tuple[list[float], list[str]]:
     """Places and labels of the groups: programs, then median and geometric mean set apart."""
-    families = [application for application, _ in cell.programs]
-    labels = [
-        application.replace(" ", "\n", 1) if families.count(application) == 1 else _short(program)
-        for application, program in cell.programs
-    ]
+    labels = program_labels(cell.programs)
     count = len(labels)
     return [*map(float, range(count)), count + 0.3, count + 1.3], [*labels, "median", "geom.\nmean"]
+
+
+def program_labels(programs: Sequence[tuple[str, str]]) -> list[str]:
+    """What (application, program) pairs are called below an axis: the application, where it is there once."""
+    families = [application for application, _ in programs]
+    return [
+        application.replace(" ", "\n", 1) if families.count(application) == 1 else _short(program)
+        for application, program in programs
+    ]
 
 
 def _short(program: str) -> str:

@@ -27,6 +27,15 @@ class PageFigure:
 
 
 @dataclass(frozen=True)
+class Pointer:
+    """A question, its answer in a line, and the anchor of the section that has the evidence."""
+
+    question: str
+    answer: str
+    anchor: str
+
+
+@dataclass(frozen=True)
 class Section:
     """A part of the page.
 
@@ -38,6 +47,7 @@ class Section:
         figures: shown first.
         tables: shown after them.
         facts: name and value pairs, shown as a list.
+        pointers: to other sections, shown before everything else.
     """
 
     anchor: str
@@ -47,6 +57,7 @@ class Section:
     figures: tuple[PageFigure, ...] = ()
     tables: tuple[Table, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
+    pointers: tuple[Pointer, ...] = ()
 
 
 def write_page(path: Path, title: str, lead: str, sections: tuple[Section, ...]) -> None:

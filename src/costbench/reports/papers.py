@@ -284,3 +284,31 @@ def fixed_settings() -> FixedSettings:
 def tuned_settings(task: str) -> TunedSettings:
     """lpm2021's Table 6 (`tile`) or 7 (`fusion`). Raises: ParamsError as `corpus_of_paper`."""
     return load_section(_FOLDER / "lpm2021.yaml", f"tuned_{task}", TunedSettings)
+
+
+@dataclass(frozen=True)
+class PaperSearches:
+    """How a version of the paper searched.
+
+    Attributes:
+        paper: short id.
+        section: where it says so.
+        top_k: tile sizes measured per kernel; None where there is no tile autotuner.
+        hardware_minutes: of fusion searches.
+        model_minutes: CPU time of a search on the model before them.
+        best_known_minutes: of the search that says what is possible.
+        repeats: searches of each kind, as its text says, then as its caption does.
+    """
+
+    paper: str
+    section: str
+    top_k: int | None
+    hardware_minutes: tuple[float, ...]
+    model_minutes: float
+    best_known_minutes: float
+    repeats: tuple[int, ...]
+
+
+def searches_of_paper(paper: str) -> PaperSearches:
+    """How a version of the paper searched. Raises: ParamsError as `corpus_of_paper`."""
+    return load_section(_FOLDER / f"{paper}.yaml", "searches", PaperSearches)

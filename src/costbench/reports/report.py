@@ -17,11 +17,16 @@ from costbench.reports.dataset_card import flat_counts, read_cards
 from costbench.reports.evidence import flat_leaks, read_audits, read_counts, read_history
 from costbench.reports.figures import write_curve_figure
 from costbench.reports.measures import MEASURES
+from costbench.reports.overview_section import overview_section
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
 from costbench.reports.result_sections import Evidence, analytical_section, cell_section
 from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.scatter import read_scatter, write_scatter_figures
+from costbench.reports.search_curves import read_paths
+from costbench.reports.search_sections import search_sections
+from costbench.reports.search_summary import flat_searches, search_headlines
+from costbench.reports.searches import Searches, load_searches
 from costbench.reports.settings_tables import Settings, settings_tables
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.trials_table import trials_table
@@ -46,6 +51,8 @@ class ReportInputs:
         settings: section -> its parameters, for the tables of hyper-parameters (see `settings_tables`).
         trained: folders of the trained cells, each below that of its experiment.
         sweep: folder of the sweep; None where there is none.
+        searches: rows of the stage `autotune`; None where it was not run.
+        search_paths: its `search.json`, likewise.
     """
 
     rows: tuple[Path, ...]
@@ -59,6 +66,8 @@ class ReportInputs:
     settings: Settings = field(default_factory=dict)
     trained: tuple[Path, ...] = ()
     sweep: Path | None = None
+    searches: Path | None = None
+    search_paths: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -89,24 +98,28 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     results = load_results(*inputs.rows)
     audits, cards = read_audits(inputs.audits), read_cards(inputs.card)
     evidence = Evidence(audits, folder / "figures", seed)
-    findings = evaluate_claims(load_claims(), results.rows, seed)
+    searches = load_searches(inputs.searches)
+    findings = evaluate_claims(load_claims(), (*results.rows, *searches.rows), seed)
     budgets = read_budgets(inputs.trained)
     cells = [cell for cell in results.cells if cell.task in MEASURES]
     sections = [
+        overview_section(cells, searches, findings, cards, budgets),
         *(cell_section(results, cell, evidence) for cell in cells),
         _scatter_section(inputs, folder / "figures"),
+        *search_sections(searches, read_paths(inputs.search_paths), findings, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
         claims_section(findings),
         missing_section(results),
         analytical_section(results),
         data_section(cards, read_counts(inputs.counts), audits, folder / "figures"),
         _training_section(inputs, budgets, folder / "figures"),
-        _provenance_section(results, inputs.provenance),
+        _provenance_section(results, searches, inputs.provenance),
     ]
     shown = tuple(section for section in sections if section is not None)
-    headline = summarise(results, flat_leaks(audits) | flat_counts(cards))
+    headline = summarise(results, flat_leaks(audits) | flat_counts(cards) | flat_searches(searches))
     write_json(folder / "summary.json", headline)
-    write_json(folder / "metrics.json", headlines(results))
+    searched = {"autotune": search_headlines(searches)} if searches.places else {}
+    write_json(folder / "metrics.json", {**headlines(results), **searched})
     write_budgets(budgets, folder / "budgets.json")
     tables = [table for section in shown for table in section.tables]
     written = tuple(path for table in tables for path in write_table(table, folder / "tables"))
@@ -141,9 +154,12 @@ def _training_section(inputs: ReportInputs, budgets: Sequence[Budget], figures: 
     return Section("training", "Training", "Training", (), tuple(shown), tables)
 
 
-def _provenance_section(results: Results, more: Mapping[str, str]) -> Section:
+def _provenance_section(results: Results, searches: Searches, more: Mapping[str, str]) -> Section:
     names = {"params_digest": "parameters", "data_digest": "samples", "git_revision": "code"}
     found = tuple((label, ", ".join(results.identities(field))) for field, label in names.items())
+    if searches.rows:
+        digests = sorted({row.params_digest for row in searches.rows})
+        found += (("parameters, searches included", ", ".join(digests)),)
     text = "The same parameters and the same code give the same numbers, byte for byte."
     return Section(
         "provenance", "Where the numbers come from", "Provenance", (text,), facts=found + tuple(more.items())

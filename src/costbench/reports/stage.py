@@ -61,8 +61,14 @@ def run(params: Path) -> None:
     workspace = load_workspace(params)
     section = load_section(params, "report", ReportParams)
     split, train, evaluated, sweep = (workspace.stage(n) for n in ("split", "train", "evaluate", "sweep"))
+    tuned = workspace.stage("autotune")
+    searches, paths = (
+        (path if path.is_file() else None) for path in (tuned / "rows.jsonl", tuned / "search.json")
+    )
     names = experiment_names(params)
     before = [read_identity(evaluated / name) for name in names]
+    if searches is not None:
+        before.append(read_identity(tuned))
     inputs = ReportInputs(
         rows=tuple(evaluated / name / "rows.jsonl" for name in names),
         audits=split / "leakage.json",
@@ -78,6 +84,8 @@ def run(params: Path) -> None:
         settings=_settings(params, sweep),
         trained=tuple(path.parent for name in names for path in sorted((train / name).glob("*/done.json"))),
         sweep=sweep if sweep.is_dir() else None,
+        searches=searches,
+        search_paths=paths,
         provenance={"profile": workspace.name, "random stream of the intervals": f"seed {section.seed}"},
     )
     written = write_report(inputs, workspace.reports, section.seed)

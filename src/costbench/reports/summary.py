@@ -67,7 +67,7 @@ def averages(cell: Cell, model: str) -> dict[str, float]:
 
 
 def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:
-    """All headline numbers, and `extra` (leakage, data set) under the keys it has, sorted by key."""
+    """All headline numbers, and `extra` (leakage, data set, searches) under the keys it has, sorted."""
     flat = dict(extra)
     for cell in results.cells:
         for model in cell.models:

@@ -1,6 +1,8 @@
 """Losses over the decisions of each kernel in a batch.
 
 - `hinge`, `logistic`: pairwise rank losses (lpm2021, equation 1), for choosing among decisions.
+- `listnet`: a listwise rank loss (Cao et al. 2007), which looks at the fastest decisions alone.
+- `hinge-listnet`, `logistic-listnet`: the sum of one of each, for the whole order and for the choice.
 - `mse`: squared error of log runtime (lpm2021, section 3.3), for absolute runtimes.
 - `huber`: absolute error of log runtime, smooth near 0; close to what MAPE measures.
 - `kernel-mse`: the same, every kernel weighted alike (lpm2020, section 4.2).
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -46,6 +49,53 @@ def pairwise_loss(costs: Tensor, runtime_ns: Tensor, mask: Tensor, phi: Callable
     count = mask.sum(dim=1).to(terms.dtype)
     pairs = count * (count - 1.0) / 2.0
     return (terms / pairs.clamp(min=1.0)).sum() / (pairs > 0).sum().clamp(min=1)
+
+
+_TARGET_TEMPERATURE = 0.1
+"""Difference of log runtime at which `listnet` wants the slower decision exp(-1) as much."""
+
+
+def listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """Mean over kernels of sum_i p_i (log p_i - log q_i), the divergence of q from p, where
+
+    p_i = y_i^(-1 / d) / sum_j y_j^(-1 / d) with d = 0.1, and q_i = exp(-y'_i) / sum_j exp(-y'_j).
+
+    y' are the costs of a kernel's decisions, y their runtimes. p says which decision should be chosen, nearly
+    evenly among those within some percent of the fastest, and hardly at all where it is 1.5 times slower; q
+    is how likely the costs make that choice. The order of slow decisions among themselves does not matter,
+    which Tile-Size APE does not look at either. Kernels with fewer than two decisions have nothing to choose
+    and are left out of the mean; a batch of only those has loss 0. Source: Cao, Qin, Liu, Tsai and Li,
+    "Learning to rank: from pairwise approach to listwise approach" (ICML 2007), top one probabilities, less
+    the entropy of p, which has no gradient.
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    wanted = (-runtime_ns.log() / _TARGET_TEMPERATURE).to(costs.dtype)
+    p, q = (_log_shares(scores, mask) for scores in (wanted, -costs))
+    divergence = (p.exp() * (p - q) * mask).sum(dim=1)
+    choices = mask.sum(dim=1) > 1
+    return (divergence * choices).sum() / choices.sum().clamp(min=1)
+
+
+def _log_shares(scores: Tensor, mask: Tensor) -> Tensor:
+    """Logarithm of the softmax over real decisions; next to nothing is left for the others."""
+    return functional.log_softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=1)
+
+
+def hinge_listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """`pairwise_hinge` plus `listnet`.
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    return pairwise_hinge(costs, runtime_ns, mask) + listnet(costs, runtime_ns, mask)
+
+
+def logistic_listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """`pairwise_logistic` plus `listnet`.
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    return pairwise_logistic(costs, runtime_ns, mask) + listnet(costs, runtime_ns, mask)
 
 
 def log_mse(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
@@ -107,9 +157,12 @@ class Loss:
 
 LOSSES: Mapping[str, Loss] = {
     "hinge": Loss(pairwise_hinge, "score", 2),
+    "hinge-listnet": Loss(hinge_listnet, "score", 2),
     "huber": Loss(log_huber, "log_runtime_ns", 1),
     "kernel-mse": Loss(kernel_log_mse, "log_runtime_ns", 1),
+    "listnet": Loss(listnet, "score", 2),
     "logistic": Loss(pairwise_logistic, "score", 2),
+    "logistic-listnet": Loss(logistic_listnet, "score", 2),
     "mse": Loss(log_mse, "log_runtime_ns", 1),
 }
 """Name in `TrainSpec.loss` to loss."""

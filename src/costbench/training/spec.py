@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,10 +13,22 @@ from costbench.models.execution import Execution
 from costbench.models.net_spec import NetSpec
 from costbench.training.batch_sampler import BatchSpec
 from costbench.training.losses import LOSSES
-from costbench.training.validation import VALIDATION_APE, VALIDATION_MAPE, VALIDATION_TAU
+from costbench.training.validation import (
+    VALIDATION_APE,
+    VALIDATION_MAPE,
+    VALIDATION_SLOWDOWN,
+    VALIDATION_TAU,
+)
 
 _FEATURES = (*NODE_FEATURES, *TILE_FEATURES, *STATIC_FEATURES)
-_MONITORS = {"tau": VALIDATION_TAU, "ape": VALIDATION_APE, "mape": VALIDATION_MAPE}
+Monitor = Literal["tau", "ape", "slowdown", "mape"]
+"""Metric of `validation.ValidationScores`."""
+_MONITORS: Mapping[Monitor, str] = {
+    "tau": VALIDATION_TAU,
+    "ape": VALIDATION_APE,
+    "slowdown": VALIDATION_SLOWDOWN,
+    "mape": VALIDATION_MAPE,
+}
 
 
 @dataclass(frozen=True)
@@ -95,7 +108,8 @@ class TrainSpec:
         optimizer: Adam, its learning rate and clipping.
         epochs: at most so many.
         patience: stop after so many epochs without a better validation metric.
-        monitor: `tau` (larger is better), `ape` or `mape` (smaller is better; `mape` needs one of runtimes).
+        monitor: `tau` (larger is better), `ape`, `slowdown` or `mape` (smaller is better; `mape` needs a loss
+            of runtimes).
         transform: of features before scaling.
         drop_features: endings of names; features that are called so are kept from the network.
         precision: `fp32`, or `bf16` for mixed precision.
@@ -105,13 +119,15 @@ class TrainSpec:
 
     seed: int = 0
     net: NetSpec = field(default_factory=NetSpec)
-    loss: Literal["hinge", "logistic", "mse", "kernel-mse", "huber"] = "hinge"
+    loss: Literal[
+        "hinge", "logistic", "listnet", "hinge-listnet", "logistic-listnet", "mse", "kernel-mse", "huber"
+    ] = "hinge"
     batch: BatchSpec = field(default_factory=BatchSpec)
     validation: ValidationSpec = field(default_factory=ValidationSpec)
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
     epochs: int = 20
     patience: int = 8
-    monitor: Literal["tau", "ape", "mape"] = "tau"
+    monitor: Monitor = "tau"
     transform: Transform = "log1p"
     drop_features: tuple[str, ...] = ()
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -129,6 +145,6 @@ class TrainSpec:
                 raise ValueError(f"drop_features: no feature's name ends with {ending!r}")
 
 
-def monitored(monitor: Literal["tau", "ape", "mape"]) -> tuple[str, bool]:
+def monitored(monitor: Monitor) -> tuple[str, bool]:
     """Name of a monitored metric among those of an epoch, and whether larger is better."""
     return _MONITORS[monitor], monitor == "tau"

@@ -14,6 +14,7 @@ from costbench.models.net_spec import Predicts
 
 VALIDATION_TAU = "validation/tau"
 VALIDATION_APE = "validation/ape"
+VALIDATION_SLOWDOWN = "validation/slowdown"
 VALIDATION_MAPE = "validation/mape"
 # Twenty orders of magnitude too much is as wrong as any more, and its exponential is finite.
 _LARGEST_LOG_RATIO = 46.0
@@ -50,6 +51,9 @@ class ValidationScores:
         - `validation/tau`: Kendall's tau within a kernel, averaged over kernels that have two or more
           decisions (0 where no kernel ranks anything);
         - `validation/ape`: Tile-Size APE over the same kernels, in percent;
+        - `validation/slowdown`: the mean over them of runtime of the decision predicted fastest / that of the
+          fastest - 1, a fraction (tpugraphs2023, equation 1, with k = 1): every kernel counts alike, no long
+          one decides;
         - `validation/mape`: where log runtimes are predicted, the mean over all decisions of
           100 |predicted - measured| / measured.
         """
@@ -58,6 +62,8 @@ class ValidationScores:
             tau = mean_without_nan(self._taus)
             values[VALIDATION_TAU] = 0.0 if math.isnan(tau) else tau
             values[VALIDATION_APE] = tile_size_ape(self._chosen_ns, self._best_ns)
+            slowdowns = np.array(self._chosen_ns) / np.array(self._best_ns) - 1.0
+            values[VALIDATION_SLOWDOWN] = float(slowdowns.mean())
         if self._log_ratios:
             ratios = np.minimum(np.concatenate(self._log_ratios), _LARGEST_LOG_RATIO)
             values[VALIDATION_MAPE] = float(100.0 * np.mean(np.abs(np.expm1(ratios))))

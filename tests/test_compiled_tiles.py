@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from costbench.compiled import compiled
+from costbench.compiled_tiles import ADDS, COLUMNS, LANES, MASK, NARROW, RELU, ROWS, tile_product
+
+_tile = tile_product(ROWS, NARROW)
+_RELU_OF_SUM = ADDS + RELU
+
+
+@compiled
+def _plain(a: np.ndarray, b: np.ndarray, c: np.ndarray, depth: int) -> None:
+    _tile(a, b, c, c, (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth), 0)
+
+
+@compiled
+def _rectified_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray, depth: int) -> None:
+    _tile(a, b, c, c, (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth), _RELU_OF_SUM)
+
+
+@compiled
+def _masked_transpose(a: np.ndarray, b: np.ndarray, c: np.ndarray, mask: np.ndarray) -> None:
+    """c = a^T b, masked; the tile of c begins at its second row."""
+    places = (0, 1, a.shape[1], 0, NARROW, NARROW, NARROW, 0, len(a))
+    _tile(a, b, c, mask, places, MASK)
+
+
+def example(depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # Whole numbers: sums are exact in any order.
+    draw = np.random.default_rng(depth)
+    shapes = (ROWS, max(depth, 1)), (max(depth, 1), NARROW), (ROWS + 1, NARROW)
+    a, b, c = (draw.integers(-9, 10, shape).astype(np.float32) for shape in shapes)
+    return a, b, c
+
+
+def test_tiles_are_whole_registers() -> None:
+    assert NARROW % LANES == 0
+    assert COLUMNS % NARROW == 0
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 7])
+def test_product_of_a_tile(depth: int) -> None:
+    a, b, c = example(depth)
+    product = a[:, :depth] @ b[:depth]
+    expected = np.concatenate([product, c[ROWS:]])
+    _plain(a, b, c, depth)
+    np.testing.assert_array_equal(c, expected)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 7])
+def test_a_tile_can_be_added_to_and_rectified(depth: int) -> None:
+    a, b, c = example(depth)
+    expected = np.maximum(c[:ROWS] + a[:, :depth] @ b[:depth], 0.0)
+    _rectified_sum(a, b, c, depth)
+    np.testing.assert_array_equal(c[:ROWS], expected)
+
+
+def test_the_left_side_may_lie_transposed_and_the_result_be_masked() -> None:
+    a, b, c = example(ROWS)
+    mask = np.where(np.arange(ROWS * NARROW) % 3 == 0, np.float32(0.5), np.float32(-0.5))
+    mask[-1] = 0.0
+    first = c[0].copy()
+    _masked_transpose(a, b, c, mask.reshape(ROWS, NARROW))
+    np.testing.assert_array_equal(c[0], first)
+    np.testing.assert_array_equal(c[1:], np.where(mask > 0.0, (a.T @ b).ravel(), 0.0).reshape(ROWS, NARROW))
+
+
+def test_a_nan_stays_one() -> None:
+    a, b, c = example(1)
+    a[0, 0] = np.nan
+    _rectified_sum(a, b, c, 1)
+    assert np.isnan(c[0]).all()
+    assert not np.isnan(c[1:]).any()
