@@ -1,7 +1,7 @@
 """The data dictionary of feature shards: the measured kernels of one program as models see them.
 
 They are made from tile and fusion shards and hold all that training reads, so that no program has to be
-parsed for it. A value's feature row is kept once per program, however many kernels it occurs in.
+parsed for it. Equal feature rows are kept once per program, however many values and kernels have them.
 """
 
 from __future__ import annotations

@@ -99,15 +99,17 @@ def write_features(
     """
     views = [measured.kernel for measured in kernels]
     keys = [_row_keys(kernel) for kernel in views]
-    rows, node_row = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
+    rows, node_key = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
     row_opcode, row_features = _rows(rows, program)
+    # Programs repeat their layers: most rows are equal to others.
+    first, row_of_key = _first_of_equals(row_opcode, row_features)
     edges = [kernel_edges(kernel).T for kernel in views]
     bounds = [_bounds(measured.tile_sizes) for measured in kernels]
     static = [static_performance(kernel, program.cost_analysis) for kernel in views]
     runtimes = [measured.runtime_ns for measured in kernels]
     columns: dict[str, AnyArray] = {
-        "row_opcode": row_opcode,
-        "row_features": row_features,
+        "row_opcode": row_opcode[first],
+        "row_features": row_features[first],
         "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
         "kernel_runs": np.array([measured.runs for measured in kernels], np.int64),
         "kernel_space_size": np.array([measured.space.size for measured in kernels], np.int64),
@@ -115,7 +117,7 @@ def write_features(
         "kernel_static": np.array(static, np.float32).reshape(-1, 4),
         "kernel_ranks": np.array([_ranks(m.tile_sizes) for m in kernels], np.int32).reshape(-1, 2),
         "node_row_offsets": offsets_of(len(part) for part in keys),
-        "node_row": node_row.astype(np.int32),
+        "node_row": row_of_key[node_key].astype(np.int32),
         "node_is_output": np.concatenate([np.zeros(0, np.uint8), *(_outputs(k) for k in views)]),
         "edge_nodes_offsets": offsets_of(len(part) for part in edges),
         "edge_nodes": np.concatenate([np.zeros((0, 2), np.int32), *edges]).astype(np.int32),
@@ -151,6 +153,17 @@ def _rows(keys: IntArray, program: ProgramFeatures) -> tuple[npt.NDArray[np.int1
     opcodes[is_input] = int(Opcode.PARAMETER)
     features[is_input] = input_rows(features[is_input])
     return opcodes.astype(np.int16), features
+
+
+def _first_of_equals(
+    opcodes: npt.NDArray[np.int16], features: npt.NDArray[np.float32]
+) -> tuple[IntArray, IntArray]:
+    """Places of rows that are equal to none before, ascending, and for each row which of these it equals."""
+    rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
+    found = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    first, inverse = found[1], found[2]
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[inverse]
 
 
 def _outputs(kernel: Kernel) -> npt.NDArray[np.uint8]:
