@@ -94,6 +94,14 @@ def test_a_value_is_stored_once_for_all_kernels_that_read_it(items: list[Item], 
     assert len(columns["row_opcode"]) <= 2 * sum(len(c.instructions) for c in module.computations)
 
 
+def test_equal_rows_are_stored_once(shard: Path) -> None:
+    columns = verify_shard(shard)
+    opcodes, features = columns["row_opcode"], columns["row_features"]
+    rows = [(int(opcode), row.tobytes()) for opcode, row in zip(opcodes, features, strict=True)]
+    assert len(set(rows)) == len(rows) > 10
+    assert set(columns["node_row"].tolist()) == set(range(len(rows)))
+
+
 def test_a_graph_read_twice_is_not_shared(shard: Path) -> None:
     """The numbers of inputs and the outputs are written into a copy, never into the file."""
     found = FeatureShard(shard)

@@ -22,7 +22,7 @@ from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.kernel_columns import digests_of, offsets_of
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
-from costbench.features.config import static_performance
+from costbench.features.config import loop_features, static_performance, tile_features
 from costbench.features.graph_tensors import (
     KernelGraph,
     ProgramFeatures,
@@ -31,6 +31,7 @@ from costbench.features.graph_tensors import (
     place_in_kernel,
 )
 from costbench.features.packed_kernels import KernelColumns
+from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.hlo.opcode import Opcode
 
 IntArray = npt.NDArray[np.int64]
@@ -98,15 +99,17 @@ def write_features(
     """
     views = [measured.kernel for measured in kernels]
     keys = [_row_keys(kernel) for kernel in views]
-    rows, node_row = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
+    rows, node_key = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
     row_opcode, row_features = _rows(rows, program)
+    # Programs repeat their layers: most rows are equal to others.
+    first, row_of_key = _first_of_equals(row_opcode, row_features)
     edges = [kernel_edges(kernel).T for kernel in views]
     bounds = [_bounds(measured.tile_sizes) for measured in kernels]
     static = [static_performance(kernel, program.cost_analysis) for kernel in views]
     runtimes = [measured.runtime_ns for measured in kernels]
     columns: dict[str, AnyArray] = {
-        "row_opcode": row_opcode,
-        "row_features": row_features,
+        "row_opcode": row_opcode[first],
+        "row_features": row_features[first],
         "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
         "kernel_runs": np.array([measured.runs for measured in kernels], np.int64),
         "kernel_space_size": np.array([measured.space.size for measured in kernels], np.int64),
@@ -114,7 +117,7 @@ def write_features(
         "kernel_static": np.array(static, np.float32).reshape(-1, 4),
         "kernel_ranks": np.array([_ranks(m.tile_sizes) for m in kernels], np.int32).reshape(-1, 2),
         "node_row_offsets": offsets_of(len(part) for part in keys),
-        "node_row": node_row.astype(np.int32),
+        "node_row": row_of_key[node_key].astype(np.int32),
         "node_is_output": np.concatenate([np.zeros(0, np.uint8), *(_outputs(k) for k in views)]),
         "edge_nodes_offsets": offsets_of(len(part) for part in edges),
         "edge_nodes": np.concatenate([np.zeros((0, 2), np.int32), *edges]).astype(np.int32),
@@ -126,6 +129,12 @@ def write_features(
         "config_runtime_ns": np.concatenate([np.zeros(0, np.int64), *runtimes]).astype(np.int64),
         "config_analytical_ns": np.concatenate(
             [np.zeros(0), *(analytical.predict_nest(m.space.nest, m.tile_sizes) for m in kernels)]
+        ),
+        "config_loops": np.concatenate(
+            [
+                np.zeros((0, NUM_LOOP_FEATURES), np.float32),
+                *(loop_features(m.space.nest, m.tile_sizes) for m in kernels),
+            ]
         ),
     }
     write_shard(path, columns, metadata, FEATURES)
@@ -144,6 +153,17 @@ def _rows(keys: IntArray, program: ProgramFeatures) -> tuple[npt.NDArray[np.int1
     opcodes[is_input] = int(Opcode.PARAMETER)
     features[is_input] = input_rows(features[is_input])
     return opcodes.astype(np.int16), features
+
+
+def _first_of_equals(
+    opcodes: npt.NDArray[np.int16], features: npt.NDArray[np.float32]
+) -> tuple[IntArray, IntArray]:
+    """Places of rows that are equal to none before, ascending, and for each row which of these it equals."""
+    rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
+    found = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    first, inverse = found[1], found[2]
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[inverse]
 
 
 def _outputs(kernel: Kernel) -> npt.NDArray[np.uint8]:
@@ -214,6 +234,11 @@ class FeatureShard:
         count = len(self._part("config_runtime_ns", index))
         bounds = self._part("tile_bounds", index).reshape(count, rank).astype(np.int64)
         return TileSizes(bounds[:, :split], bounds[:, split:])
+
+    def config_features(self, index: int) -> npt.NDArray[np.float32]:
+        """All features of the tile sizes that were measured, float32 [n, 28]."""
+        loops = self._part("config_loops", index, like="config_runtime_ns")
+        return np.concatenate([tile_features(self.tile_sizes(index)), loops], axis=1)
 
     def runtime_ns(self, index: int) -> IntArray:
         """Measured runtimes, int64 [n]."""
