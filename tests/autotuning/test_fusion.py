@@ -10,18 +10,20 @@ import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.charging import ProgramCharge
+from costbench.autotuning.evaluators import Evaluation
 from costbench.autotuning.fusion import (
     NUM_RUNS,
     FusionDeviceEvaluator,
     FusionModelEvaluator,
     ProgramPricer,
+    SharedCuts,
     default_number,
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import FloatArray, KernelCosts, MeasuredKernels, TiledKernels
 from costbench.autotuning.search import Progress, SearchInterrupted
 from costbench.autotuning.strategies import STRATEGIES
-from costbench.autotuning.tuning import Plan, Shortlist, tune, tune_by_model
+from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune, tune_by_model
 from costbench.compiler.fusion_space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram
@@ -103,6 +105,38 @@ def test_a_kernel_is_priced_once() -> None:
     pricer.total_ns(pricer.cut(configs))
     assert sorted(costs.asked) == [1, 1, 1, 1, 1, 5]
     assert pricer.num_priced == 6
+
+
+def test_pricers_with_shared_cuts_price_the_same_kernels_each_on_its_own() -> None:
+    cuts, first, second = SharedCuts(diamond()), PerKernel(), PerKernel()
+    pricers = [ProgramPricer(cuts.space, costs, cuts=cuts) for costs in (first, second)]
+    alone = ProgramPricer(diamond(), PerKernel())
+    for configs in (np.array([APART]), np.array([TOGETHER, APART])):
+        expected = alone.total_ns(alone.cut(configs)).tolist()
+        assert [one.total_ns(one.cut(configs)).tolist() for one in pricers] == [expected, expected]
+    assert first.asked == second.asked
+    assert sorted(first.asked) == [1, 1, 1, 1, 1, 5]
+    assert pricers[0].known == pricers[1].known == alone.known
+    assert cuts.take(1) is cuts.take(1)
+
+
+def test_a_shortlist_is_scored_only_as_far_as_the_budget_goes() -> None:
+    space, costs = diamond(), PerKernel()
+    problem = fusion_problem(space, "toy")
+    model = FusionModelEvaluator(ProgramPricer(space, PerKernel()), "per kernel")
+    predicted = tune(problem, model, Plan("exhaustive"))
+    asked: list[int] = []
+
+    class Counting(FusionModelEvaluator):
+        def evaluate(self, decisions: ChoiceArray) -> Evaluation:
+            asked.append(len(decisions))
+            return super().evaluate(decisions)
+
+    device = Counting(ProgramPricer(space, costs), "counted", 1.0)
+    shortlist = Shortlist(None, budget=MeasurementBudget(seconds=3.0))
+    assert len(predicted) > 16
+    assert len(measure_best(problem, predicted, device, shortlist)) == 3
+    assert sum(asked) == 16
 
 
 def test_known_costs_are_not_asked_for_again() -> None:

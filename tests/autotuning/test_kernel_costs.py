@@ -12,7 +12,8 @@ from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels,
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.loop_nest import LoopNest, Lowering
 from costbench.compiler.program import compile_program
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling import TileSpace, tile_space
 from costbench.hardware.device import Device, Measurement
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.fingerprint import ModuleFingerprints
@@ -59,6 +60,41 @@ def test_estimates_and_measurements_are_at_the_chosen_tile(kernels: tuple[Kernel
         chosen = ANALYTICAL.choose(space)[None]
         assert estimate == ANALYTICAL.predict(kernel, space.nest.tile_sizes(chosen))[0]
         assert runtime == Device(TARGET).measure_nest(space.nest, chosen).runtime_ns[0]
+
+
+@dataclass
+class Counting:
+    """The compiler's tile model, which says how often it was asked to choose."""
+
+    asked: int = 0
+
+    def choose(self, space: TileSpace) -> npt.NDArray[np.int64]:
+        self.asked += 1
+        return ANALYTICAL.choose(space)
+
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> npt.NDArray[np.float64]:
+        return ANALYTICAL.predict_nest(nest, decisions)
+
+
+def test_kernels_lowered_last_are_kept(kernels: tuple[Kernel, ...]) -> None:
+    (kernel,) = kernels[:1]
+    other = replace(kernel)  # equal, and not the same
+    model, lowering = Counting(), Lowering(kernel.module)
+    keeping = TiledKernels(lowering, TARGET.architecture, model, capacity=1)
+    asked = []
+    for one in (kernel, kernel, other, kernel):
+        assert_same(keeping.tiled([one]), tiled([one]).tiled([one]))
+        asked.append(model.asked)
+    assert asked == [1, 1, 2, 3]
+
+
+def assert_same(
+    found: list[tuple[int, TileSpace, npt.NDArray[np.int64]]],
+    expected: list[tuple[int, TileSpace, npt.NDArray[np.int64]]],
+) -> None:
+    assert [(place, space.size, tile.tolist()) for place, space, tile in found] == [
+        (place, space.size, tile.tolist()) for place, space, tile in expected
+    ]
 
 
 def test_a_refused_tile_is_followed_by_the_next_smaller_one(kernels: tuple[Kernel, ...]) -> None:

@@ -62,7 +62,9 @@ class TiledKernels:
     architecture: Architecture
     tiles: TileChoice
     capacity: int = 0
-    _kept: OrderedDict[Kernel, tuple[TileSpace, IntArray] | None] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[Kernel, tuple[TileSpace, IntArray] | None] = field(
+        default_factory=OrderedDict, init=False, repr=False
+    )
 
     def tiled(self, kernels: Sequence[Kernel]) -> list[tuple[int, TileSpace, IntArray]]:
         """Place, tile space and chosen extents of every kernel that fits."""
