@@ -25,8 +25,8 @@ from costbench.models.narrow_products import (
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
-BLOCK_ROWS = 128
-"""Rows of a block: of width 64 they take 32 kB."""
+BLOCK_ROWS = 256
+"""Rows of a block: of width 64 they take 64 kB."""
 
 
 @compiled

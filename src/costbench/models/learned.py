@@ -27,7 +27,13 @@ from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.cost_model import CostModel
 from costbench.models.encoders import ENCODERS
-from costbench.models.execution import DEFAULT_EXECUTION, Execution, applied, choose_products
+from costbench.models.execution import (
+    DEFAULT_EXECUTION,
+    Execution,
+    applied,
+    choose_products,
+    runs_compiled,
+)
 from costbench.models.graph_batch import (
     Collator,
     FeatureScaling,
@@ -83,7 +89,7 @@ class LearnedCostNet(nn.Module):
             DataError: if a hybrid is given kernels without analytical estimates.
         """
         # Before any product: what the last batch chose must not matter to this one.
-        choose_products(len(batch.opcodes) * batch.mask.shape[1])
+        choose_products(len(batch.opcodes) * (1 if self._is_compiled() else batch.mask.shape[1]))
         nodes = torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)
         states = self.input(nodes[:, None], self._joined(batch, "node"), batch.kernel_of_node)
         states = self.final(self.encoder(states, batch))
@@ -96,6 +102,13 @@ class LearnedCostNet(nn.Module):
             raise DataError(problem, field="analytical_ns", expected="estimates of all kernels")
         # In doubles: costs of different estimates never come to be equal.
         return self.log_coefficient.double().exp() * batch.log_analytical + costs
+
+    def _is_compiled(self) -> bool:
+        """Whether compiled passes multiply all states of decisions: what torch multiplies has a row per node."""
+        spec = self.spec
+        plain = not spec.biases and not spec.module_layers and not (self.training and spec.dropout)
+        known = spec.reduction != "transformer" and spec.lstm_layers == 1 and spec.aggregation != "max"
+        return plain and known and runs_compiled(self.input.own.weight.t())
 
     def _joined(self, batch: GraphBatch, place: Placement) -> Tensor:
         """Features that enter at `place`: [K, C, J], or [K, 1, J] where no decision is among them."""
