@@ -39,6 +39,7 @@ from costbench.hlo.reader import read_module
 from costbench.models.analytical import AnalyticalModel
 from costbench.target import Target, load_target
 
+_MERGED = 100
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "programs"
 
 
@@ -94,12 +95,13 @@ def search(options: argparse.Namespace, seed: int) -> Found:
     trace = tune(problem, evaluator, plan)
     seconds = time.process_time() - begun
 
-    configs = problem.space.rows(trace.decisions[-options.full :])
+    configs = problem.space.rows(trace.decisions[-_MERGED:])
     begun = time.process_time()
     for config in configs:
         for part, fused in space.by_computation(config):
             part.cut(fused)
     merging_s = (time.process_time() - begun) / len(configs)
+    configs = configs[-options.full :]
     begun = time.process_time()
     for config in configs:
         fresh = ProgramPricer(space, costs)

@@ -14,10 +14,11 @@ from costbench.features.graph_tensors import KernelGraph
 from costbench.models.graph_batch import KernelSamples
 
 NODE_FEATURES = 140
-CONFIG_FEATURES = 24
+CONFIG_FEATURES = 28
 STATIC_FEATURES = 4
 _MEDIAN_NODES = 26
 _NODES_SIGMA = 0.9
+_UNITS = 32
 _SOURCE_SHARE = 0.4
 _OPCODES = np.array([2, 13, 34, 46, 56, 63, 67, 76])
 
@@ -56,10 +57,13 @@ def kernel_samples(seed: int, num_nodes: int, num_configs: int, application: str
     """
     graph = kernel_graph(seed, num_nodes)
     draw = rng.stream(seed, "tile sizes", num_nodes)
-    bounds = draw.integers(1, 33, (num_configs, 3)).astype(np.float64)
+    bounds = draw.integers(1, _UNITS + 1, (num_configs, 3)).astype(np.float64)
     volume = bounds.prod(axis=1)
     features = np.zeros((num_configs, CONFIG_FEATURES), np.float32)
     features[:, 8:11], features[:, 14], features[:, 15] = bounds, bounds.sum(axis=1), volume
+    trips = np.ceil(_UNITS / bounds)
+    features[:, 24], features[:, 26] = trips.prod(axis=1), (bounds * trips / _UNITS).prod(axis=1)
+    features[:, [25, 27]] = 1.0
     favourite = 4.0 + 8.0 * float((graph.opcodes == _OPCODES[0]).mean())
     away = np.abs(np.log2(volume) - favourite)
     runtime_ns = np.round(1000.0 * num_nodes * (1.0 + 0.15 * away))

@@ -2,7 +2,7 @@
 
     python benchmarks/training_throughput.py [--hidden 64] [--only graphsage/lstm] [--json]
 
-Both train on the same random kernels of realistic size (8 kernels x 32 decisions a batch, 140 node and 24
+Both train on the same random kernels of realistic size (8 kernels x 32 decisions a batch, 140 node and 28
 decision features, opcode embedding 256 as in lpm2021) on one thread in fp32. A step is everything from the
 samples to the new weights: collating, forward, rank loss, backward, fused Adam. The two take turns, a round
 of all batches each, so a busy machine slows both, and the median of the rounds counts for each batch. Times

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,15 @@ def test_nothing_found_is_said_with_what_would_help() -> None:
     assert lines[0] == "step: nothing faster found than the compiler's default fusions (3.000 ms)"
     assert "101.5 s for compiling a program do not fit in 1 minutes" in lines[2]
     assert "larger --budget" in lines[2]
+
+
+def test_stopped_before_measuring_the_best_is_what_the_model_says() -> None:
+    stopped = replace(TUNED, best_ns=3e6, num_measured=0, unmeasured=(2.5e6, 2.75e6))
+    line = summary(stopped, options(), Path("out")).splitlines()[0]
+    assert line == (
+        "step: nothing was measured; the best fusions found are predicted to take 2.500 ms, "
+        "the default ones 2.750 ms"
+    )
 
 
 def test_the_command_explains_itself() -> None:

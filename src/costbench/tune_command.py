@@ -226,8 +226,8 @@ def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path) -
         table = Table(title=f"{tuned.program}, {options.task}: what was gained")
         # A trained model of tile sizes predicts scores without unit.
         in_ns = options.task == "fusion" or options.model == "analytical"
-        predicted = "predicted (µs)" if in_ns else "predicted score"
-        for name in ("what", "runs", "default (µs)", "now (µs)", "saved (µs)", predicted):
+        predicted = ["predicted (µs)" if in_ns else "predicted score"] if tuned.num_predicted else []
+        for name in ("what", "runs", "default (µs)", "now (µs)", "saved (µs)", *predicted):
             table.add_column(name, justify="left" if name == "what" else "right")
         for gain in gained[:_LISTED]:
             times = [f"{ns / _NS_PER_US:,.3f}" for ns in (gain.default_ns, gain.measured_ns, gain.saved_ns)]
@@ -245,7 +245,11 @@ def summary(tuned: Tuned, options: TuneOptions, folder: Path) -> str:
     """What came out, in words."""
     default, best = (f"{ns / _NS_PER_MS:.3f} ms" for ns in (tuned.default_ns, tuned.best_ns))
     chosen = "tile sizes" if options.task == "tile" else "fusions"
-    if tuned.speedup > 1.0:
+    if tuned.unmeasured is not None:
+        chosen_ns, default_ns = (f"{ns / _NS_PER_MS:.3f} ms" for ns in tuned.unmeasured)
+        gain = f"the best fusions found are predicted to take {chosen_ns}, the default ones {default_ns}"
+        lines = [f"{tuned.program}: nothing was measured; {gain}"]
+    elif tuned.speedup > 1.0:
         gain = f"{100 * (tuned.speedup - 1):.1f}% faster than with the compiler's default {chosen}"
         lines = [f"{tuned.program}: {gain} ({default} → {best}, {tuned.speedup:.3f} times as fast)"]
     else:

@@ -13,7 +13,7 @@ from costbench.compiler.fusion_space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tiling import tile_space
 from costbench.errors import DataError
-from costbench.features.config import tile_features
+from costbench.features.config import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module
 from costbench.models.analytical import AnalyticalModel
@@ -39,7 +39,7 @@ def model_of(
     samples = []
     for unique in program.unique_kernels:
         space = tile_space(unique.kernel, TARGET.architecture)
-        features = tile_features(space.decode(np.zeros(1, dtype=np.int64)))
+        features = decision_features(space.nest, space.decode(np.zeros(1, dtype=np.int64)))
         samples.append(KernelSamples(kernel_graph(unique.kernel, cache), features, np.ones(1), "rnn"))
     scaling = FeatureScaling.fit(samples)
     net = LearnedCostNet(NetSpec(hidden=8, opcode_embedding=4, residual=residual), scaling.sizes, seed=1)

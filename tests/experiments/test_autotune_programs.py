@@ -17,7 +17,7 @@ from costbench.experiments.autotune_programs import (
     tile_metrics,
 )
 from costbench.experiments.autotune_tile import AutotuneTileParams, TilePoint
-from costbench.features.config import tile_features
+from costbench.features.config import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module
 from costbench.models.checkpoint import save_checkpoint
@@ -42,7 +42,8 @@ def checkpoint(folder: Path, file: Path, predicts: Predicts) -> Path:
     cache, architecture = ProgramFeatureCache(), load_target("tpu_v3").architecture
     samples = []
     for unique in PreparedProgram(read_module(file), "small").unique_kernels:
-        features = tile_features(tile_space(unique.kernel, architecture).decode(np.zeros(1, dtype=np.int64)))
+        space = tile_space(unique.kernel, architecture)
+        features = decision_features(space.nest, space.decode(np.zeros(1, dtype=np.int64)))
         samples.append(KernelSamples(kernel_graph(unique.kernel, cache), features, np.ones(1), ""))
     scaling = FeatureScaling.fit(samples)
     net = LearnedCostNet(NetSpec(hidden=8, opcode_embedding=4), scaling.sizes, seed=1)

@@ -39,6 +39,8 @@ def test_stopped_anywhere_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     part = tuned(tmp_path / "b", options, tell=stop_in("predicted"))
     assert (part.num_predicted, part.num_measured) == (2, 0)
     assert part.best_ns == part.default_ns
+    assert part.unmeasured is not None
+    assert part.unmeasured[0] <= part.unmeasured[1]
     tuned(tmp_path / "b", options, resume=True, tell=stop_in("measured"))
     assert tuned(tmp_path / "b", options, resume=True) == whole
 

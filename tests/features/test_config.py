@@ -7,11 +7,14 @@ import numpy.typing as npt
 import pytest
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import loop_nest
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.errors import DataError
 from costbench.features.config import (
+    decision_features,
     gathered_tile_features,
     layout_features,
+    loop_features,
     static_performance,
     tile_features,
 )
@@ -20,6 +23,7 @@ from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
+from tests.compiler import small_kernels as small
 
 
 def _bounds(*rows: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -117,3 +121,22 @@ def test_static_performance_of_a_kernel() -> None:
     # 128 additions; two arrays of 512 bytes read, one written; 128 exponentials.
     assert features.tolist() == [128, 1024, 512, 128]
     assert features.dtype == np.float32
+
+
+def test_what_tile_sizes_do_to_loops_by_hand() -> None:
+    # 8 rows and 3 columns of native tiles, 4 of depth; 3 x 2 of them, 3 deep: 3 x 2 tiles of the output cover
+    # 9 x 4 native tiles, and two parts of the depth cover 6.
+    nest = loop_nest(small.dot())
+    assert nest.units.tolist() == [8, 3, 4]
+    sizes = nest.tile_sizes(_bounds((8, 3, 4), (3, 2, 3), (4, 3, 1)))
+    expected = [[1, 1, 1, 1], [6, 2, 36 / 24, 6 / 4], [2, 4, 1, 1]]
+    assert loop_features(nest, sizes).tolist() == expected
+    both = decision_features(nest, sizes)
+    np.testing.assert_array_equal(both[:, :24], tile_features(sizes))
+    assert both[:, 24:].tolist() == expected
+
+
+def test_a_kernel_without_loops_is_one_tile() -> None:
+    nest = loop_nest(small.unary("f32[]"))
+    sizes = nest.tile_sizes(np.ones((1, len(nest.loops)), np.int64))
+    assert loop_features(nest, sizes).tolist() == [[1] * 4]

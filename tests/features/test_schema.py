@@ -9,7 +9,15 @@ import pytest
 
 from costbench.errors import ChoiceError
 from costbench.features import schema
-from costbench.features.schema import LAYOUT_FEATURES, NODE_FEATURES, STATIC_FEATURES, TILE_FEATURES, Feature
+from costbench.features.schema import (
+    DECISION_FEATURES,
+    LAYOUT_FEATURES,
+    LOOP_FEATURES,
+    NODE_FEATURES,
+    STATIC_FEATURES,
+    TILE_FEATURES,
+    Feature,
+)
 
 TABLES = {
     "tpugraphs_node_features.csv": NODE_FEATURES,
@@ -20,7 +28,14 @@ TABLES = {
 
 @pytest.mark.parametrize(
     ("table", "size"),
-    [(NODE_FEATURES, 140), (TILE_FEATURES, 24), (LAYOUT_FEATURES, 18), (STATIC_FEATURES, 4)],
+    [
+        (NODE_FEATURES, 140),
+        (TILE_FEATURES, 24),
+        (LAYOUT_FEATURES, 18),
+        (STATIC_FEATURES, 4),
+        (LOOP_FEATURES, 4),
+        (DECISION_FEATURES, 28),
+    ],
 )
 def test_tables_are_complete(table: tuple[Feature, ...], size: int) -> None:
     assert [feature.index for feature in table] == list(range(size))

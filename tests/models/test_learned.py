@@ -11,10 +11,11 @@ import torch
 from benchmarks.naive_pyg import NaiveCollator, NaiveNet
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.compiler.kernel import Kernel, kernel_from_module
+from costbench.compiler.loop_nest import loop_nest
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.compiler.tiling import tile_space
 from costbench.errors import ChoiceError, DataError
-from costbench.features.config import tile_features
+from costbench.features.config import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.builder import ModuleBuilder
 from costbench.metrics.ranking import count_pairs, tau_of
@@ -255,7 +256,8 @@ def test_a_hybrid_corrects_the_given_estimates_as_it_does_those_that_it_asks_for
     model = hybrid()
     graph = kernel_graph(kernel, ProgramFeatureCache())
     estimates = ANALYTICAL.predict(kernel, decisions)
-    given = KernelSamples(graph, tile_features(decisions), np.ones(len(decisions)), "", estimates)
+    features = decision_features(loop_nest(kernel), decisions)
+    given = KernelSamples(graph, features, np.ones(len(decisions)), "", estimates)
     found = model.predict(kernel, decisions)
     np.testing.assert_allclose(model.predict_kernels([given])[0], found, rtol=1e-5)
     plain = LearnedCostNet(NetSpec(hidden=16), SCALING.sizes, seed=3)

@@ -92,6 +92,8 @@ def test_one_word_in_four_places() -> None:
             own = ["train.${item.task}", "experiments.${key}"]
         elif name == "sweep":
             own = [name, "train.tile", "train.fusion"]
+        elif name == "autotune":
+            own = [name, "experiments"]
         elif name == "report":
             own = [name, "train", "experiments"]
         assert stage["params"] == [{"${run.params}": own}]

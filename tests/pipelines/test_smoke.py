@@ -68,6 +68,22 @@ def test_both_tasks_have_results_and_claims_verdicts(smoke: Path) -> None:
     assert verdicts["lpm2021.sage_beats_gat_tile"] == "not evaluated"
 
 
+def test_searches_have_figures_and_headline_numbers(smoke: Path) -> None:
+    reports = smoke / "out" / "smoke" / "reports"
+    summary = json.loads((reports / "summary.json").read_text())
+    assert summary["autotune/tile/random/tpu_v2/all/learned/top10/fewer_hardware_seconds"] > 1.0
+    ends = [
+        f"autotune/fusion/random/tpu_v2/all/{start}/hardware/1m/speedup_mean"
+        for start in ("default", "random")
+    ]
+    assert summary[ends[0]] >= 1.0 > summary[ends[1]] > 0.0
+    for name in ("lpm2021_figure4", "lpm2021_figure5", "tile_search", "fusion_search"):
+        assert (reports / "figures" / f"{name}_random_tpu_v2.svg").is_file(), name
+    page = (reports / "index.html").read_text()
+    assert "Not run here" in page
+    assert page.index('id="overview"') < page.index('id="tile-search"') < page.index('id="fusion-search"')
+
+
 def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
     done = call(smoke, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
     assert done.returncode == 0, done.stderr

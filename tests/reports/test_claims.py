@@ -250,11 +250,10 @@ def test_any_chip_is_the_first_that_has_all_sides() -> None:
     ]
     found = _decide(claim, rows)
     assert (found.effect, found.verdict) == (pytest.approx(10.0), HOLDS)
-    assert found.claim.tested_on == "random, tpu_v3"
-    assert _decide(claim, rows[:6]).missing == (
-        "tile/random/any/learned/main/speedup",
-        "tile/random/any/analytical/main/speedup",
-    )
+    assert found.claim.tested_on == "random split, tpu_v3"
+    assert _decide(claim, rows[:6]).missing == ("tile/random/tpu_v2/analytical/main/speedup",)
+    nowhere = ("tile/random/any/learned/main/speedup", "tile/random/any/analytical/main/speedup")
+    assert _decide(claim, _rows(Side(), {0: HARD})).missing == nowhere
 
 
 def test_any_split_takes_the_programs_of_all() -> None:

@@ -32,7 +32,7 @@ SPEC = TrainSpec(
     epochs=4,
     patience=4,
 )
-IMPATIENT = replace(SPEC, epochs=6, patience=1)
+IMPATIENT = replace(SPEC, seed=3, optimizer=replace(SPEC.optimizer, learning_rate=0.02), epochs=6, patience=1)
 
 
 class StoppedError(Exception):

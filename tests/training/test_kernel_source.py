@@ -13,7 +13,7 @@ import pytest
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.datasets.tile_kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
-from costbench.features.config import tile_features
+from costbench.features.config import decision_features
 from costbench.features.feature_shards import FeatureShard, feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.features.packed_kernels import PackedKernels, merged
@@ -85,7 +85,9 @@ def test_samples_are_features_and_runtimes_of_the_shard(data: Path) -> None:
     measured = tile_shard(data, PROGRAMS[0]).kernel(1)
     sample = source(data)[1]
     np.testing.assert_array_equal(sample.runtime_ns, measured.runtime_ns)
-    np.testing.assert_array_equal(sample.config_features, tile_features(measured.tile_sizes))
+    np.testing.assert_array_equal(
+        sample.config_features, decision_features(measured.space.nest, measured.tile_sizes)
+    )
     expected = kernel_graph(measured.kernel, ProgramFeatureCache())
     np.testing.assert_array_equal(sample.graph.node_features, expected.node_features)
     np.testing.assert_array_equal(sample.graph.edges, expected.edges)

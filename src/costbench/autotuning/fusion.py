@@ -21,6 +21,7 @@ from costbench.autotuning.search_space import Vectors
 from costbench.autotuning.trace import Subject
 from costbench.compiler.fusion_cuts import NO_KERNEL, CutConfig, FusionCuts
 from costbench.compiler.fusion_space import FusionSpace
+from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.fingerprint import module_fingerprint
 
@@ -41,6 +42,20 @@ def default_number(space: FusionSpace) -> int:
     return Vectors(space).numbers(space.default[None])[0]
 
 
+class SharedCuts(FusionCuts):
+    """Cuts that several pricers of one program work with: each kernel is made once, and kept for all."""
+
+    def __init__(self, space: FusionSpace) -> None:
+        super().__init__(space)
+        self._kept: dict[int, Kernel] = {}
+
+    def take(self, number: int) -> Kernel:
+        """A kernel, as often as one likes."""
+        if number not in self._kept:
+            self._kept[number] = super().take(number)
+        return self._kept[number]
+
+
 class ProgramPricer:
     """Costs of a program under fusion configs; kernels are priced when they are first met.
 
@@ -49,12 +64,17 @@ class ProgramPricer:
         kernels: prices kernels.
         known: costs by hash of kernel, as `known` of an earlier pricer gives them: a network's costs depend
             on the batch in the last digits, so a search that is taken up again needs the same ones.
+        cuts: shared with other pricers of the program.
     """
 
     def __init__(
-        self, space: FusionSpace, kernels: KernelCosts, known: Mapping[int, float] | None = None
+        self,
+        space: FusionSpace,
+        kernels: KernelCosts,
+        known: Mapping[int, float] | None = None,
+        cuts: SharedCuts | None = None,
     ) -> None:
-        self._cuts = FusionCuts(space)
+        self._cuts = FusionCuts(space) if cuts is None else cuts
         self._kernels = kernels
         self._earlier = dict(known or {})
         self._costs = np.array([0.0])

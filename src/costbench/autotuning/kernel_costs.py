@@ -7,8 +7,9 @@ compile.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -54,20 +55,32 @@ class TiledKernels:
         lowering: of the program.
         architecture: of the chip.
         tiles: the compiler's tile model.
+        capacity: kernels last lowered that are kept, for where several price the same ones.
     """
 
     lowering: Lowering
     architecture: Architecture
     tiles: TileChoice
+    capacity: int = 0
+    _kept: OrderedDict[Kernel, tuple[TileSpace, IntArray] | None] = field(default_factory=OrderedDict)
 
     def tiled(self, kernels: Sequence[Kernel]) -> list[tuple[int, TileSpace, IntArray]]:
         """Place, tile space and chosen extents of every kernel that fits."""
         found = []
         for place, kernel in enumerate(kernels):
-            space = nest_tile_space(self.lowering.loop_nest(kernel), self.architecture)
-            if space.has_legal_tile:
-                found.append((place, space, self.tiles.choose(space)))
+            tiled = self._kept[kernel] if kernel in self._kept else self._tiled(kernel)
+            if tiled is not None:
+                found.append((place, *tiled))
         return found
+
+    def _tiled(self, kernel: Kernel) -> tuple[TileSpace, IntArray] | None:
+        space = nest_tile_space(self.lowering.loop_nest(kernel), self.architecture)
+        tiled = (space, self.tiles.choose(space)) if space.has_legal_tile else None
+        if self.capacity:
+            self._kept[kernel] = tiled
+            if len(self._kept) > self.capacity:
+                self._kept.popitem(last=False)
+        return tiled
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from costbench.autotuning.kernel_costs import FloatArray, TiledKernels
 from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError
-from costbench.features.config import tile_features
+from costbench.features.config import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.models.graph_batch import KernelSamples
 from costbench.models.learned import LearnedCostModel
@@ -42,14 +42,20 @@ class LearnedKernels:
                 expected="log_runtime_ns: a model of the fusion task",
             )
 
+    @property
+    def _is_hybrid(self) -> bool:
+        return self.model.net.spec.residual != "none"
+
     def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
         """Predicted nanoseconds, float64 [k]; all kernels in one batch."""
         found = np.full(len(kernels), np.inf)
         places, samples = [], []
         for place, space, extents in self.tiled.tiled(kernels):
             kernel, tile = kernels[place], space.nest.tile_sizes(extents[None])
-            graph, estimates = kernel_graph(kernel, self._features), self.model.estimates(kernel, tile)
-            samples.append(KernelSamples(graph, tile_features(tile), _UNKNOWN_NS, "", estimates))
+            graph, features = kernel_graph(kernel, self._features), decision_features(space.nest, tile)
+            # The tile model is what a hybrid corrects, and the kernel is lowered already.
+            estimates = self.tiled.tiles.predict_nest(space.nest, tile) if self._is_hybrid else None
+            samples.append(KernelSamples(graph, features, _UNKNOWN_NS, "", estimates))
             places.append(place)
         for place, costs in zip(places, self.model.predict_kernels(samples), strict=True):
             found[place] = costs[0]

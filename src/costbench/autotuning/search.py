@@ -21,6 +21,7 @@ from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.errors import DataError
 
 Decisions = TypeVar("Decisions")
+_LISTED_AT_A_TIME = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +126,9 @@ class Search(Generic[Decisions]):
 
 
 def listed(rows: Rows) -> Proposals:
-    """A strategy's place taken by a list."""
-    if len(rows):
-        yield rows
+    """A strategy's place taken by a list, a few at a time: what no longer fits the budget is not scored."""
+    for first in range(0, len(rows), _LISTED_AT_A_TIME):
+        yield rows[first : first + _LISTED_AT_A_TIME]
 
 
 def _answered(proposals: Proposals, scores: npt.NDArray[np.float64]) -> Rows | None:

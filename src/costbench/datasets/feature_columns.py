@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from costbench.datasets.records import Column, RecordType, offsets_column
 
-FEATURES_VERSION = 1
+FEATURES_VERSION = 2
 """Raise it when the same samples would give other features."""
 
 # Letters: k kernels, r rows, and of all kernels n nodes, e edges, b tile bounds, c decisions.
 FEATURES = RecordType(
     name="features",
-    version=1,
+    version=2,
     columns=(
         Column("row_opcode", "<i2", ("r",), "", "opcode of a value, `parameter` for kernel inputs", 0),
         Column("row_features", "<f4", ("r", "140"), "", "node features, unscaled (`node_features.csv`)"),
@@ -34,6 +34,7 @@ FEATURES = RecordType(
         offsets_column("config_runtime_ns", "where each kernel's measured decisions begin and end"),
         Column("config_runtime_ns", "<i8", ("c",), "ns", "measured runtime, the smallest of the runs", 1),
         Column("config_analytical_ns", "<f8", ("c",), "ns", "what the analytical model predicts"),
+        Column("config_loops", "<f4", ("c", "4"), "", "loop features (`loop_features.csv`)", 1),
     ),
     runtime="config_runtime_ns",
 )

@@ -26,6 +26,7 @@ from costbench.autotuning.fusion import (
     FusionDeviceEvaluator,
     FusionModelEvaluator,
     ProgramPricer,
+    SharedCuts,
     default_number,
     fusion_problem,
 )
@@ -189,8 +190,12 @@ class _Arms:
     def __init__(self, tuner: FusionTuner) -> None:
         self._tuner = tuner
         self._problem: TuningProblem[ChoiceArray] = fusion_problem(tuner.space, tuner.target.name)
-        self._measured = ProgramPricer(tuner.space, tuner.machine)
-        self._predicted = {name: ProgramPricer(tuner.space, costs) for name, costs in tuner.models.items()}
+        cuts = SharedCuts(tuner.space)
+        self._measured = ProgramPricer(tuner.space, tuner.machine, cuts=cuts)
+        self._predicted = {
+            name: ProgramPricer(tuner.space, costs, cuts=cuts) for name, costs in tuner.models.items()
+        }
+        self._random_starts: dict[int, tuple[int, float]] = {}
         self._default_ns = self._runtime_ns(default_number(tuner.space))
 
     def all(self) -> Iterator[tuple[Start, str, tuple[float, ...], list[_Found]]]:
@@ -250,7 +255,7 @@ class _Arms:
         """Of the best so far over the default, float64 [searches, times]."""
         rows = []
         for seed, (_, measured) in enumerate(searches):
-            first_ns = self._runtime_ns(self._start(start, seed))
+            first_ns = self._start_and_ns(start, seed)[1]
             counts = np.searchsorted(measured.spent_seconds, seconds, side="right")
             best_ns = np.concatenate([[np.inf], measured.best_so_far])[counts]
             if start == "default":
@@ -264,15 +269,25 @@ class _Arms:
         return FusionDeviceEvaluator(self._measured, self._tuner.target.name, charge)
 
     def _start(self, start: Start, seed: int) -> int:
-        space = self._tuner.space
+        return self._start_and_ns(start, seed)[0]
+
+    def _start_and_ns(self, start: Start, seed: int) -> tuple[int, float]:
+        """Where a search sets out from, and the runtime there."""
         if start == "default":
-            return default_number(space)
-        # Every edge is fused or not with equal chance, the same in all searches of a repeat; it compiles.
+            return default_number(self._tuner.space), self._default_ns
+        if seed not in self._random_starts:
+            self._random_starts[seed] = self._random_start(seed)
+        return self._random_starts[seed]
+
+    def _random_start(self, seed: int) -> tuple[int, float]:
+        """Every edge is fused or not with equal chance, the same in all searches of a repeat; it compiles."""
+        space = self._tuner.space
         rng = stream(seed, "autotuning", "random start", space.name)
         while True:
             config = rng.integers(2, size=(1, len(space.default))).astype(np.int16)
-            if np.isfinite(self._measured.total_ns(self._measured.cut(config))[0]):
-                return Vectors(space).numbers(config)[0]
+            runtime_ns = float(self._measured.total_ns(self._measured.cut(config))[0])
+            if np.isfinite(runtime_ns):
+                return Vectors(space).numbers(config)[0], runtime_ns
 
     def _runtime_ns(self, number: int) -> float:
         rows = Vectors(self._tuner.space).rows([number])

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from costbench.datasets.splits import read_split
 from costbench.errors import DataError
@@ -158,7 +159,9 @@ class PieceFinder:
         chosen = tuning.programs
         experiments = [load_experiment(self.workspace.params, name) for name in tuning.models]
         for chip in chosen.chips:
-            listed = [(split, split, self._test_programs(decision, split, chip)) for split in chosen.splits]
+            listed: list[tuple[str, str, list[str]]] = [
+                (split, split, self._test_programs(decision, split, chip)) for split in chosen.splits
+            ]
             if chosen.gains:
                 listed.append((GAINS, "random", self._gaining(chip, chosen.max_instructions)))
             for name, trained, programs in listed:
@@ -209,7 +212,23 @@ class PieceFinder:
         return found
 
 
-def exhaustive_gain(shard: FeatureShard) -> float:
+class TileSamples(Protocol):
+    """Measured tile sizes of a program's kernels, as `FeatureShard` has them."""
+
+    def runs(self) -> npt.NDArray[np.int64]:
+        """Executions of each kernel in a run of the program."""
+        ...
+
+    def runtime_ns(self, index: int) -> npt.NDArray[np.int64]:
+        """Of the tile sizes of a kernel."""
+        ...
+
+    def analytical_ns(self, index: int) -> npt.NDArray[np.float64]:
+        """What the analytical model predicts of them."""
+        ...
+
+
+def exhaustive_gain(shard: TileSamples) -> float:
     """Runtime with the tile sizes that the analytical model chooses over that with the best, of those
     that were measured.
 

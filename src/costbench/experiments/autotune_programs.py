@@ -47,6 +47,8 @@ from costbench.target import load_target
 ModelKey = tuple[str, str, int]
 Metrics = dict[ModelKey, dict[str, float]]
 COMPILER, ALL = "compiler", "all"
+_KEPT_KERNELS = 4096
+"""Machine and models price the same kernels, one soon after the other."""
 _P = TypeVar("_P", AutotuneTileParams, AutotuneFusionParams)
 
 
@@ -125,7 +127,7 @@ def _fusions(task: AutotuneTask) -> Autotuned:
     params = _of_kind(task.params, AutotuneFusionParams)
     target, program = load_target(task.chip), _program(task)
     analytical = AnalyticalModel(target.architecture)
-    tiled = TiledKernels(program.lowering, target.architecture, analytical)
+    tiled = TiledKernels(program.lowering, target.architecture, analytical, capacity=_KEPT_KERNELS)
     space = FusionSpace(program)
     tuner = FusionTuner(
         space=space,

@@ -88,6 +88,9 @@ def _tuned(
         if min(measured.scores) < default_ns:
             best, best_ns = measured.best_decision, measured.best_score
     known = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
+    unmeasured = None
+    if predicted is not None and len(predicted) and not (measured is not None and len(measured)):
+        unmeasured, best = (predicted.best_score, predicted.scores[0]), predicted.best_decision
     return Tuned(
         program=space.name,
         default_ns=default_ns,
@@ -99,6 +102,7 @@ def _tuned(
         gains=(Gain("the program", 1, default_ns, known.get(best), best_ns),),
         rows=() if measured is None else tuple(rows_of(measured, predicted)),
         curve=tuple(curve),
+        unmeasured=unmeasured,
     )
 
 

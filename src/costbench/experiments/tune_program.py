@@ -143,6 +143,8 @@ class Tuned:
         gains: what each of them gains.
         rows: all that were measured.
         curve: hardware seconds and the program's best runtime by then.
+        unmeasured: what the model says of the chosen decisions and of the default ones, in nanoseconds, where
+            a run was stopped, or its budget spent, before any was measured; `best_ns` is then the default's.
     """
 
     program: str
@@ -155,6 +157,7 @@ class Tuned:
     gains: tuple[Gain, ...]
     rows: tuple[CostRow, ...]
     curve: tuple[tuple[float, float], ...]
+    unmeasured: tuple[float, float] | None = None
 
     @property
     def speedup(self) -> float:
@@ -279,6 +282,7 @@ def write_results(folder: Path, options: TuneOptions, chip: str, tuned: Tuned) -
         "num_predicted": tuned.num_predicted,
         "num_measured": tuned.num_measured,
         "hardware_seconds": tuned.hardware_seconds,
+        "measured": tuned.unmeasured is None,
     }
     write_json(folder / "decisions.json", summary | tuned.decisions)
     lines = ["subject,decision,predicted,measured_ns,hardware_seconds"]

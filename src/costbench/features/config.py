@@ -1,7 +1,8 @@
 """Features of decisions, and the static performance features of a kernel.
 
 A tile size is 24 numbers, a layout configuration 18 per configurable node (tpugraphs2023, section 4.1); the
-four static performance features are those of lpm2021, section 3.1. Nothing here is measured.
+four static performance features are those of lpm2021, section 3.1. Networks also read what a tile size does
+to the loops of its kernel, which a compiler knows. Nothing here is measured.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import LoopNest
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.errors import DataError
 from costbench.features.gathers import runs, write_bounds
@@ -41,6 +43,32 @@ def tile_features(
     if input_bounds is not None:
         _write_block(table, "input_bounds", input_bounds)
     return table
+
+
+def loop_features(nest: LoopNest, tile_sizes: TileSizes) -> npt.NDArray[np.float32]:
+    """What tile sizes do to the loops of their kernel: float32 [n, 4].
+
+    For a loop of u native tiles and a tile of e of them: ceil(u / e) iterations, and an overhang
+    e ceil(u / e) / u, which is 1 where tiles fit. Both are multiplied over the loops of the output, then over
+    those that only sum.
+
+    Raises:
+        UnsupportedKernelError: for tile sizes of another kernel.
+    """
+    extents = nest.extents(tile_sizes)
+    trips, split = nest.trips(extents), nest.num_output_loops
+    parts = (trips.astype(np.float64), extents * trips / nest.units)
+    columns = [half.prod(axis=1) for part in parts for half in (part[:, :split], part[:, split:])]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def decision_features(nest: LoopNest, tile_sizes: TileSizes) -> npt.NDArray[np.float32]:
+    """All features of `n` tile sizes of one kernel: float32 [n, 28], `tile_features` and `loop_features`.
+
+    Raises:
+        UnsupportedKernelError: for tile sizes of another kernel.
+    """
+    return np.concatenate([tile_features(tile_sizes), loop_features(nest, tile_sizes)], axis=1)
 
 
 def _write_block(table: npt.NDArray[np.float32], block: str, bounds: npt.NDArray[np.int64]) -> None:

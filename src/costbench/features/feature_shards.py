@@ -22,7 +22,7 @@ from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.kernel_columns import digests_of, offsets_of
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
-from costbench.features.config import static_performance
+from costbench.features.config import loop_features, static_performance, tile_features
 from costbench.features.graph_tensors import (
     KernelGraph,
     ProgramFeatures,
@@ -31,6 +31,7 @@ from costbench.features.graph_tensors import (
     place_in_kernel,
 )
 from costbench.features.packed_kernels import KernelColumns
+from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.hlo.opcode import Opcode
 
 IntArray = npt.NDArray[np.int64]
@@ -128,6 +129,12 @@ def write_features(
         "config_runtime_ns": np.concatenate([np.zeros(0, np.int64), *runtimes]).astype(np.int64),
         "config_analytical_ns": np.concatenate(
             [np.zeros(0), *(analytical.predict_nest(m.space.nest, m.tile_sizes) for m in kernels)]
+        ),
+        "config_loops": np.concatenate(
+            [
+                np.zeros((0, NUM_LOOP_FEATURES), np.float32),
+                *(loop_features(m.space.nest, m.tile_sizes) for m in kernels),
+            ]
         ),
     }
     write_shard(path, columns, metadata, FEATURES)
@@ -227,6 +234,11 @@ class FeatureShard:
         count = len(self._part("config_runtime_ns", index))
         bounds = self._part("tile_bounds", index).reshape(count, rank).astype(np.int64)
         return TileSizes(bounds[:, :split], bounds[:, split:])
+
+    def config_features(self, index: int) -> npt.NDArray[np.float32]:
+        """All features of the tile sizes that were measured, float32 [n, 28]."""
+        loops = self._part("config_loops", index, like="config_runtime_ns")
+        return np.concatenate([tile_features(self.tile_sizes(index)), loops], axis=1)
 
     def runtime_ns(self, index: int) -> IntArray:
         """Measured runtimes, int64 [n]."""

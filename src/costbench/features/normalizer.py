@@ -41,6 +41,7 @@ _NAMES_BY_WIDTH = {
     for table in (
         schema.NODE_FEATURES,
         schema.TILE_FEATURES,
+        schema.DECISION_FEATURES,
         schema.LAYOUT_FEATURES,
         schema.STATIC_FEATURES,
     )

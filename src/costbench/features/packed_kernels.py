@@ -20,7 +20,7 @@ from costbench.features.gathers import place_in_kernels, runs, shifted_pairs
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
 from costbench.features.normalizer import MinMaxNormalizer
-from costbench.features.schema import NUM_TILE_FEATURES
+from costbench.features.schema import NUM_DECISION_FEATURES
 
 FloatArray = npt.NDArray[np.float32]
 DoubleArray = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "node_row": ("node_row", "node_is_output"),
     "edge_nodes": ("edge_nodes",),
     "tile_bounds": ("tile_bounds",),
-    "config_runtime_ns": ("config_runtime_ns", "config_analytical_ns"),
+    "config_runtime_ns": ("config_runtime_ns", "config_analytical_ns", "config_loops"),
 }
 """Column that offsets delimit -> columns with as many entries of each kernel."""
 _PER_KERNEL = ("kernel_num_inputs", "kernel_static", "kernel_ranks")
@@ -149,7 +149,7 @@ class FeatureExtremes:
 
     Attributes:
         node: float32 [2 or 0, 140].
-        decision: float32 [2 or 0, 24].
+        decision: float32 [2 or 0, 28].
         static: float32 [2 or 0, 4].
     """
 
@@ -196,7 +196,7 @@ class KernelColumns:
         config_counts = np.array([len(places) for places in configs], np.int64)
         config = np.concatenate([np.zeros(0, np.int64), *configs])
         decisions = np.repeat(self._offsets["config_runtime_ns"][kernels], config_counts) + config
-        features = self._config_features(np.repeat(kernels, config_counts), config)
+        features = self._config_features(np.repeat(kernels, config_counts), config, decisions)
         return PackedKernels(
             opcodes=columns["row_opcode"][rows].astype(np.int64),
             node_features=self._node_features(rows, nodes, counts, columns["kernel_num_inputs"][kernels]),
@@ -218,7 +218,7 @@ class KernelColumns:
         """
         if self._scaled_by is not None:
             raise DataError("are scaled", field="features", expected="unscaled ones")
-        decisions = [np.zeros((0, NUM_TILE_FEATURES), np.float32)]
+        decisions = [np.zeros((0, NUM_DECISION_FEATURES), np.float32)]
         decisions.extend(_bounds(chunk) for chunk in self._all_config_features())
         static = np.asarray(self.columns["kernel_static"])
         return FeatureExtremes(
@@ -241,18 +241,19 @@ class KernelColumns:
         features[:, self._own] = own if self._scaled_by is None else self._own_scaler(own)
         return features
 
-    def _config_features(self, kernel: IntArray, config: IntArray) -> FloatArray:
-        """Features of decisions: int64 [n] whose and which, to float32 [n, 24]."""
+    def _config_features(self, kernel: IntArray, config: IntArray, decisions: IntArray) -> FloatArray:
+        """Features of decisions: int64 [n] whose, which and where in the columns, to float32 [n, 28]."""
         ranks = self.columns["kernel_ranks"][kernel].astype(np.int64)
         first = self._offsets["tile_bounds"][kernel] + config * ranks.sum(axis=1)
-        return gathered_tile_features(np.asarray(self.columns["tile_bounds"], np.int32), first, ranks)
+        tiles = gathered_tile_features(np.asarray(self.columns["tile_bounds"], np.int32), first, ranks)
+        return np.concatenate([tiles, self.columns["config_loops"][decisions]], axis=1)
 
     def _all_config_features(self) -> Iterable[FloatArray]:
         offsets = self._offsets["config_runtime_ns"]
         for start in range(0, int(offsets[-1]), _CHUNK):
             decisions = np.arange(start, min(start + _CHUNK, int(offsets[-1])))
             kernel = np.searchsorted(offsets, decisions, side="right") - 1
-            yield self._config_features(kernel, decisions - offsets[kernel])
+            yield self._config_features(kernel, decisions - offsets[kernel], decisions)
 
     def _node_extremes(self) -> FloatArray:
         """Every row is that of some node; two features depend on the kernel as well."""

@@ -1,16 +1,17 @@
 """Names, meanings and absent values of all features, as data.
 
-Four tables, one row per column of a feature array: 140 node features, 24 tile features, 18 layout features
-and 4 static performance features. The first three are TpuGraphs' (tpugraphs2023, section 4.1, and the
-extractor that the data set documents), the last four are lpm2021's (section 3.1). The CSV files beside this
-module are the tables; code asks for a column by name, never by number.
+Five tables, one row per column of a feature array: 140 node features, 24 tile features, 18 layout features,
+4 static performance features and 4 loop features. The first three are TpuGraphs' (tpugraphs2023, section 4.1,
+and the extractor that the data set documents), the static ones are lpm2021's (section 3.1), and the loop
+features are in none of the papers. The CSV files beside this module are the tables; code asks for a column
+by name, never by number.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 
 import numpy as np
@@ -55,11 +56,20 @@ LAYOUT_FEATURES = _load("layout_features.csv")
 """The 18 features of a layout configuration at one configurable node."""
 STATIC_FEATURES = _load("static_features.csv")
 """The 4 static performance features of a kernel."""
+LOOP_FEATURES = _load("loop_features.csv")
+"""The 4 features of a tile size among the loops of its kernel."""
+DECISION_FEATURES = (
+    *TILE_FEATURES,
+    *(replace(feature, index=len(TILE_FEATURES) + feature.index) for feature in LOOP_FEATURES),
+)
+"""The 28 features of a tile size that a network reads."""
 
 NUM_NODE_FEATURES = len(NODE_FEATURES)
 NUM_TILE_FEATURES = len(TILE_FEATURES)
 NUM_LAYOUT_FEATURES = len(LAYOUT_FEATURES)
 NUM_STATIC_FEATURES = len(STATIC_FEATURES)
+NUM_LOOP_FEATURES = len(LOOP_FEATURES)
+NUM_DECISION_FEATURES = len(DECISION_FEATURES)
 
 
 def names(features: Sequence[Feature]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ _PREDICTS: Mapping[str, Predicts] = {"score": "score", "log_runtime_ns": "log_ru
 
 def features_digest() -> str:
     """Identity of the feature tables: a model reads no others than those it was trained on."""
-    tables = (schema.NODE_FEATURES, schema.TILE_FEATURES, schema.STATIC_FEATURES)
+    tables = (schema.NODE_FEATURES, schema.DECISION_FEATURES, schema.STATIC_FEATURES)
     return digest_bytes("\n".join(",".join(schema.names(table)) for table in tables).encode())[:16]
 
 

@@ -7,18 +7,29 @@ weighted sum, written as one differentiable operation that keeps no messages for
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from costbench.compiled_tiles import NARROW
 from costbench.models.edges import Edges
+from costbench.models.execution import runs_compiled
+from costbench.models.gat_passes import (
+    NEGATIVE_SLOPE,
+    GatGradients,
+    GatMatrices,
+    GatStates,
+    Pairs,
+    gat_backward,
+    gat_forward,
+)
 from costbench.models.layers import gather_sum
 from costbench.models.net_spec import NetSpec
 
-NEGATIVE_SLOPE = 0.2
-"""Of the leaky rectifier of scores (Veličković et al., 2018, section 3.3)."""
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +92,30 @@ class GatHop(nn.Module):
             nn.Linear(spec.hidden, spec.hidden, bias=spec.biases) for _ in range(spec.module_layers)
         )
         self.dropout = nn.Dropout(spec.dropout)
+        self._plain = not spec.biases
 
     def forward(self, states: Tensor, attentions: list[Attention]) -> Tensor:
-        heard: Tensor = self.ways[0](states, attentions[0])
-        for way, attention in zip(self.ways[1:], attentions[1:], strict=True):
-            heard = heard + way(states, attention)
-        heard = self.dropout(torch.relu(heard))
+        heard: Tensor = self.dropout(self._attended(states, attentions))
         for layer in self.more:
             heard = self.dropout(torch.relu_(layer(heard)))
         return heard
+
+    def _attended(self, states: Tensor, attentions: list[Attention]) -> Tensor:
+        if self._plain and runs_compiled(states, *self.parameters()):
+            ways = cast(list[GatAttention], list(self.ways))
+            values = torch.stack([way.values.weight for way in ways])
+            scores = torch.cat([way.score_weights() for way in ways])
+            heads = scores.shape[0] // (2 * len(self.ways))
+            missing = -len(scores) % NARROW
+            scores = nn.functional.pad(scores, (0, 0, 0, missing))
+            result = _CompiledHop.apply(  # type: ignore[no-untyped-call]
+                states.contiguous(), values, scores, heads, joined_pairs(attentions)
+            )
+            return cast(Tensor, result)
+        heard: Tensor = self.ways[0](states, attentions[0])
+        for way, attention in zip(self.ways[1:], attentions[1:], strict=True):
+            heard = heard + way(states, attention)
+        return torch.relu(heard)
 
 
 class GatAttention(nn.Module):
@@ -108,14 +134,80 @@ class GatAttention(nn.Module):
 
     def forward(self, states: Tensor, attention: Attention) -> Tensor:
         values = self.values(states).unflatten(-1, (self.heads, -1))
-        per_head = self.values.weight.view(self.heads, -1, states.shape[-1])
-        asks = torch.stack([self.attend_sender, self.attend_receiver])
-        scores = nn.functional.linear(states, torch.einsum("whd,hdi->whi", asks, per_head).flatten(0, 1))
+        scores = nn.functional.linear(states, self.score_weights())
         of_sender, of_receiver = scores.chunk(2, dim=-1)
         paired = of_sender.index_select(0, attention.sender)
         paired = paired + of_receiver.index_select(0, attention.receiver)
         weights = softmax_of_receivers(nn.functional.leaky_relu(paired, NEGATIVE_SLOPE), attention)
         return weighted_sum(values, weights.to(values.dtype), attention).flatten(-2)
+
+    def score_weights(self) -> Tensor:
+        """What a state is multiplied with for its scores [2 heads, hidden]: as sender, then as receiver."""
+        per_head = self.values.weight.view(self.heads, -1, self.values.weight.shape[1])
+        asks = torch.stack([self.attend_sender, self.attend_receiver])
+        weights: Tensor = torch.einsum("whd,hdi->whi", asks, per_head).flatten(0, 1)
+        return weights
+
+
+def joined_pairs(attentions: list[Attention]) -> Pairs:
+    """All ways one after another, for compiled passes."""
+    starts, senders = [], []
+    count = 0
+    for attention in attentions:
+        starts.append(attention.starts + count)
+        senders.append(attention.sender[attention.by_receiver])
+        count += len(attention.sender)
+    starts.append(torch.tensor([count]))
+    return Pairs(torch.cat(starts).numpy(), torch.cat(senders).numpy())
+
+
+class _CompiledHop(torch.autograd.Function):
+    """relu of the ways' attention, added up, by `gat_passes`.
+
+    Shape: states [N, C, H], values [ways, H, H], scores [S, H] to [N, C, H].
+    """
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, values: Tensor, scores: Tensor, heads: int, pairs: Pairs) -> Tensor:
+        rows, (num_nodes, configs, width) = states.flatten(0, 1), states.shape
+        shapes = (
+            (len(values), len(rows), width),
+            (2 * len(values), num_nodes, configs * heads),
+            (len(pairs.senders), configs * heads),
+            (len(rows), width),
+        )
+        tensors = rows, *(rows.new_empty(shape) for shape in shapes)
+        spread = torch.eye(heads).repeat_interleave(width // heads, dim=1)
+        weights = values.transpose(1, 2).contiguous(), scores.t().contiguous()
+        gat_forward(_arrays(GatStates, tensors), _arrays(GatMatrices, weights), pairs, spread.numpy())
+        ctx.save_for_backward(*tensors, values, scores)
+        ctx.spread, ctx.pairs, ctx.shape = spread, pairs, states.shape
+        return tensors[-1].view(states.shape)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        *tensors, values, scores = ctx.saved_tensors
+        gather = nn.functional.pad(ctx.spread, (0, 0, 0, -len(ctx.spread) % NARROW)).t().contiguous()
+        d_states, d_matrices = (
+            torch.empty_like(tensors[0]),
+            (torch.zeros_like(values), torch.zeros_like(scores)),
+        )
+        d_values, d_scores = (torch.zeros_like(tensor) for tensor in tensors[1:3])
+        gat_backward(
+            gradient.reshape(d_states.shape).contiguous().numpy(),
+            _arrays(GatStates, tensors),
+            _arrays(GatMatrices, (values, scores)),
+            ctx.pairs,
+            gather.numpy(),
+            GatGradients(
+                d_states.numpy(), d_values.numpy(), d_scores.numpy(), _arrays(GatMatrices, d_matrices)
+            ),
+        )
+        return d_states.view(ctx.shape), *d_matrices, None, None
+
+
+def _arrays(kind: Callable[..., Made], tensors: Iterable[Tensor]) -> Made:
+    return kind(*(tensor.numpy() for tensor in tensors))
 
 
 def softmax_of_receivers(scores: Tensor, attention: Attention) -> Tensor:

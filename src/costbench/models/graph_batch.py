@@ -37,7 +37,7 @@ class KernelSamples:
 
     Attributes:
         graph: the kernel's graph.
-        config_features: float32 [c, F], one row per decision (24 features of a tile size).
+        config_features: float32 [c, F], one row per decision (28 features of a tile size).
         runtime_ns: float64 [c], measured.
         group: the application that the kernel comes from; sampling is even over these.
         analytical_ns: float64 [c], the analytical model's estimates; None where nobody asked it.

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.loop_nest import loop_nest
 from costbench.compiler.tile_sizes import TileSizes
 from costbench.errors import DataError, choose
-from costbench.features.config import tile_features
+from costbench.features.config import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
 from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
@@ -150,7 +151,10 @@ class LearnedCostModel:
             UnsupportedKernelError: for an opcode without a cost rule.
             DataError: for a hybrid that was given no analytical model.
         """
-        graph, features = kernel_graph(kernel, self._features), tile_features(decisions)
+        graph, features = (
+            kernel_graph(kernel, self._features),
+            decision_features(loop_nest(kernel), decisions),
+        )
         return self.predict_graph(graph, features, self.estimates(kernel, decisions))
 
     def estimates(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64] | None:

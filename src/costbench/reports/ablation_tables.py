@@ -20,6 +20,7 @@ LABELS: Mapping[str, str] = {
     MAIN: "main model",
     "unbalanced": "without balanced sampling",
     "no-product": "lists without their product",
+    "no-loops": "tile sizes without what they do to loops",
     "scale-25": "25% of the training programs",
     "scale-50": "50% of the training programs",
     "scale-100": "all training programs (the main model, on a short budget)",

@@ -110,11 +110,14 @@ def evaluate_claims(
 
 
 def _placed(claim: Claim, index: _Index) -> Claim:
-    """With the first chip that has results of all sides in place of `any`."""
+    """With the first chip that has results of most sides in place of `any`, if one has any."""
+
+    def there(one: Claim) -> int:
+        return sum((one.task, one.metric, side) in index for side in one.sides)
+
     chips = sorted({side.chip for _, _, side in index})
-    placed = (claim.on(chip) for chip in chips)
-    complete = (one for one in placed if all((one.task, one.metric, side) in index for side in one.sides))
-    return next(complete, claim)
+    # The claim itself comes first: of equals, `max` takes the first.
+    return max((claim, *(claim.on(chip) for chip in chips)), key=there)
 
 
 def _evaluate(

@@ -17,7 +17,7 @@ Statistic = Literal[
 ]
 ANY = "any"
 """In place of a split: programs of all splits together, each with the models of its own. In place of a chip:
-the first one, by name, that has results of all sides."""
+the first one, by name, that has results of most sides."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class Claim:
 
     @property
     def tested_on(self) -> str:
-        """Splits and chips of its sides: `random, tpu_v2`."""
-        splits = dict.fromkeys(side.split for side in self.sides)
+        """Splits and chips of its sides: `random split, tpu_v2`."""
+        splits = dict.fromkeys(_SPLITS.get(side.split, f"{side.split} split") for side in self.sides)
         chips = dict.fromkeys(side.chip for side in self.sides)
         return ", ".join(" and ".join(names) for names in (splits, chips))
 
@@ -131,6 +131,7 @@ class Claim:
         return 1.0 if self.metric.startswith(("kendall_tau", "speedup")) else -1.0
 
 
+_SPLITS = {ANY: "all programs", "gains": "programs that gain most"}
 _OF_RATIOS = ("geometric_mean", "median", "best")
 
 

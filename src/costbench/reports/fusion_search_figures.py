@@ -40,7 +40,7 @@ def write_fusion_figure(places: Sequence[Place], paper: str, folder: Path) -> tu
     known = tuple(dict.fromkeys(bar for place in places for bar in best_known(place)))
     least = min(MINUTES[paper])
     with styled():
-        size = (max(8.0, 0.95 * len(groups.ticks) + 0.8), 2.9 * len(starts) + 0.9)
+        size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), 2.9 * len(starts) + 0.9)
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(len(starts), 1, squeeze=False, sharex=True)[:, 0]
         for number, (axes, start) in enumerate(zip(panels, starts, strict=True)):

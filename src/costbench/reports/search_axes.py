@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,11 +14,12 @@ from costbench.reports.figures import program_labels
 from costbench.reports.search_bars import colour, title
 from costbench.reports.searches import SPEEDUP, Bar, Place
 
-_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_TICKS = tuple(digit * 10.0**power for power in range(-3, 4) for digit in (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 _WIDE = 3.0
 """Largest speed-up over smallest from which on the axis is logarithmic."""
 _GAP = 0.35
-_WIDTH = 13
+_WIDTH = 12
+_PARTS = re.compile(r"[A-Z]+[^A-Z_]*_*|[^A-Z_]+_*|_+")
 Array = npt.NDArray[np.float64]
 
 
@@ -64,14 +66,14 @@ class Groups:
 
 
 def _wrapped(label: str) -> str:
-    """Lines of at most `_WIDTH` letters where underscores allow it: groups stand close."""
+    """Lines of at most `_WIDTH` letters where the parts of names allow it: groups stand close."""
     lines = []
     for line in label.split("\n"):
-        rest = line
-        while len(rest) > _WIDTH and (cut := rest.rfind("_", 1, _WIDTH)) > 0:
-            lines.append(rest[: cut + 1])
-            rest = rest[cut + 1 :]
-        lines.append(rest)
+        lines.append("")
+        for part in _PARTS.findall(line):
+            if lines[-1] and len(lines[-1] + part) > _WIDTH:
+                lines.append("")
+            lines[-1] += part
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costbench.reports.claims import NOT_EVALUATED, Finding
+from costbench.reports.claims import MIN_PROGRAMS, NOT_EVALUATED, Finding
 from costbench.reports.claims_section import printed_effect
 from costbench.reports.fusion_search_figures import FIGURES, write_fusion_figure
 from costbench.reports.fusion_search_tables import cost_table, start_table
@@ -34,6 +34,7 @@ _SAID = (
     Column("ci_low", "low", "Ours, 95% interval", 2),
     Column("ci_high", "high", "Ours, 95% interval", 2),
     Column("unit", "Unit"),
+    Column("n", "Programs", count=True),
     Column("verdict", "Verdict"),
 )
 
@@ -222,20 +223,12 @@ def _said_table(task: str, findings: Sequence[Finding]) -> Table:
         if claim.metric != SPEEDUP or claim.task != task:
             continue
         where, effect = f"{claim.paper}, {claim.where}", printed_effect(claim.paper_effect)
-        rows.append(
-            (
-                claim.statement,
-                where,
-                effect,
-                claim.tested_on,
-                one.effect,
-                one.low,
-                one.high,
-                claim.unit,
-                one.verdict,
-            )
-        )
-    notes = ["How effects, intervals and verdicts come about is said with the other claims."]
+        ours = (one.effect, one.low, one.high, claim.unit, one.n, one.verdict)
+        rows.append((claim.statement, where, effect, claim.tested_on, *ours))
+    notes = [
+        "How effects, intervals and verdicts come about is said with the other claims; fewer than "
+        f"{MIN_PROGRAMS} programs cannot tell."
+    ]
     for one in findings:
         if one.verdict == NOT_EVALUATED and one.claim.metric == SPEEDUP and one.claim.task == task:
             notes.append(f"{one.claim.id} lacks {'; '.join(one.missing)}.")

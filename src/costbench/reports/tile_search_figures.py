@@ -43,7 +43,7 @@ def write_tile_figure(places: Sequence[Place], folder: Path) -> tuple[Path, ...]
         return ()
     groups = Groups(tuple(places), tuple(_HEADERS.get(place.split, place.split) for place in places))
     with styled():
-        size = (max(8.0, 0.95 * len(groups.ticks) + 0.8), 3.9)
+        size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), 3.9)
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots()
         draw_speedups(axes, groups, bars, (IN_COMPILER,), [bar for bar in bars if bar.model == "random"])

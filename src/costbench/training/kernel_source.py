@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from costbench.features.config import tile_features
 from costbench.features.feature_shards import FeatureShard
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
@@ -59,7 +58,7 @@ class KernelSource:
         shard = self._shards[number]
         return KernelSamples(
             graph=shard.graph(place),
-            config_features=tile_features(shard.tile_sizes(place)),
+            config_features=shard.config_features(place),
             runtime_ns=shard.runtime_ns(place).astype(np.float64),
             group=shard.application,
             analytical_ns=shard.analytical_ns(place),

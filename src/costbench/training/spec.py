@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from costbench.features.normalizer import Transform
-from costbench.features.schema import NODE_FEATURES, STATIC_FEATURES, TILE_FEATURES
+from costbench.features.schema import DECISION_FEATURES, NODE_FEATURES, STATIC_FEATURES
 from costbench.models.execution import Execution
 from costbench.models.net_spec import NetSpec
 from costbench.training.batch_sampler import BatchSpec
@@ -20,7 +20,7 @@ from costbench.training.validation import (
     VALIDATION_TAU,
 )
 
-_FEATURES = (*NODE_FEATURES, *TILE_FEATURES, *STATIC_FEATURES)
+_FEATURES = (*NODE_FEATURES, *DECISION_FEATURES, *STATIC_FEATURES)
 Monitor = Literal["tau", "ape", "slowdown", "mape"]
 """Metric of `validation.ValidationScores`."""
 _MONITORS: Mapping[Monitor, str] = {
