@@ -109,7 +109,7 @@ class BareLoop:
 
 
 def bare_loop(spec: TrainSpec, source: ColumnSource) -> BareLoop:
-    """Train for an epoch without Lightning."""
+    """Train for an epoch without Lightning; its first step, which loads compiled code, is not counted."""
     scaling = FeatureScaling.of_extremes(source.extremes(), spec.transform)
     net = LearnedCostNet(spec.net, scaling.sizes)
     batches = PlannedBatches(source.scaled(scaling), Collator(scaling, spec.net.max_neighbors))
@@ -127,7 +127,7 @@ def bare_loop(spec: TrainSpec, source: ColumnSource) -> BareLoop:
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
             steps.append(time.process_time() - started)
-    return BareLoop(statistics.mean(steps), statistics.mean(loading))
+    return BareLoop(statistics.mean(steps[1:]), statistics.mean(loading[1:]))
 
 
 def lightning_step_s(spec: TrainSpec, source: ColumnSource) -> float:

@@ -20,6 +20,7 @@ from costbench.hlo.cost_analysis import CostAnalysis
 
 _PLACES = 6
 _BLOCKS = ("kernel_bounds", "output_bounds", "input_bounds")
+_ABSENT = absent_row(TILE_FEATURES)
 _GATHERED = np.array([column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS[:2]])
 _START = {block: column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS}
 
@@ -36,7 +37,7 @@ def tile_features(
         tile_sizes: the tile sizes.
         input_bounds: int64 [n, rank] where they are given; the compiler nearly always derives them.
     """
-    table = np.tile(absent_row(TILE_FEATURES), (len(tile_sizes), 1))
+    table = np.tile(_ABSENT, (len(tile_sizes), 1))
     _write_block(table, "kernel_bounds", tile_sizes.kernel_bounds)
     _write_block(table, "output_bounds", tile_sizes.output_bounds)
     if input_bounds is not None:
@@ -92,7 +93,7 @@ def gathered_tile_features(
         first: int64 [n], where each tile size begins.
         ranks: int64 [n, 2], how many kernel bounds and how many output bounds it has.
     """
-    table = np.tile(absent_row(TILE_FEATURES), (len(first), 1))
+    table = np.tile(_ABSENT, (len(first), 1))
     write_bounds(table, bounds[runs(first, ranks.sum(axis=1))], ranks, _GATHERED, _PLACES)
     return table
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import islice
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
 
 IntArray = npt.NDArray[np.int64]
+_Card = TypeVar("_Card")
 
 
 class SampleSource(Protocol):
@@ -128,32 +130,29 @@ class BatchSampler(Sampler[BatchPlan]):
         draw = rng.stream(self._seed, *self._names, self._epoch)
         kernels = self._evenly(draw) if self._spec.balanced else self._proportionally(draw)
         for _ in range(len(self)):
-            drawn = [next(kernels) for _ in range(self._spec.kernels)]
-            pairs = [(kernel, self._choose_configs(draw, kernel)) for kernel in drawn]
+            drawn = list(islice(kernels, self._spec.kernels))
+            configs = [choose_configs(draw, self._num_configs[k], self._spec.configs) for k in drawn]
             # In order of the source, which reads them from one shard after another.
-            pairs.sort(key=lambda pair: pair[0])
-            yield BatchPlan(tuple(kernel for kernel, _ in pairs), tuple(configs for _, configs in pairs))
+            order = sorted(range(len(drawn)), key=drawn.__getitem__)
+            yield BatchPlan(tuple(drawn[k] for k in order), tuple(configs[k] for k in order))
 
     def _evenly(self, draw: np.random.Generator) -> Iterator[int]:
         applications = sorted(self._by_application)
         decks = {name: _deck(draw, self._by_application[name]) for name in applications}
-        for place in _deck(draw, range(len(applications))):
-            yield next(decks[applications[place]])
+        for name in _deck(draw, applications):
+            yield next(decks[name])
 
     def _proportionally(self, draw: np.random.Generator) -> Iterator[int]:
         bounds = np.cumsum([self._num_configs[index] for index in self._usable])
         while True:
             yield self._usable[int(np.searchsorted(bounds, draw.integers(bounds[-1]), side="right"))]
 
-    def _choose_configs(self, draw: np.random.Generator, kernel: int) -> IntArray:
-        return choose_configs(draw, self._num_configs[kernel], self._spec.configs)
 
-
-def _deck(draw: np.random.Generator, cards: Sequence[int]) -> Iterator[int]:
+def _deck(draw: np.random.Generator, cards: Sequence[_Card]) -> Iterator[_Card]:
     """The cards in random order, again and again, each once per round."""
     while True:
-        for place in draw.permutation(len(cards)):
-            yield cards[int(place)]
+        for place in draw.permutation(len(cards)).tolist():
+            yield cards[place]
 
 
 def choose_configs(draw: np.random.Generator, available: int, wanted: int) -> IntArray:
