@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
+from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.models.execution import applied
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
@@ -62,6 +63,7 @@ def columns_of(samples: Sequence[KernelSamples]) -> KernelColumns:
             "config_runtime_ns_offsets": np.cumsum([0, *configs]),
             "config_runtime_ns": runtime_ns.astype(np.int64),
             "config_analytical_ns": runtime_ns,
+            "config_loops": draw.integers(1, 33, (sum(configs), NUM_LOOP_FEATURES)).astype(np.float32),
         }
     )
 
