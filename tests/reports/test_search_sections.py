@@ -44,6 +44,7 @@ def test_both_tasks_with_figures_tables_and_what_the_papers_say(tmp_path: Path) 
     ]
     assert "10 (text) or 3 (caption)" in fusion.paragraphs[0]
     assert "hardware: 1.063, 1.063" in fusion.paragraphs[1]
+    assert "a search tried 5,000 configurations" in fusion.paragraphs[1]
     said = fusion.tables[0]
     assert len(said.rows) == 7
     assert said.rows[0][2] == "1.5"

@@ -19,7 +19,7 @@ from costbench.reports.search_curves import (
     seconds_to_reach,
     write_path_figure,
 )
-from costbench.reports.searches import GAINS, SLOWDOWN, SPEEDUP, Bar, Place, Searches
+from costbench.reports.searches import GAINS, PREDICTED, SLOWDOWN, SPEEDUP, Bar, Place, Searches
 from costbench.reports.tables import Column, Table, Value
 from costbench.reports.tile_search_figures import write_tile_figure, write_top_k_figure
 from costbench.reports.tile_search_tables import budget_table, figure_4_table
@@ -198,6 +198,9 @@ def _fusion_finding(place: Place, paths: Sequence[SearchPath]) -> str:
         return ""
     known = [place.mean(bar, SPEEDUP) for bar in best_known(place)]
     last = f" Best known: {known[0]:.3f}." if known and known[0] is not None else ""
+    predicted = place.mean(Bar("model and hardware", "default-10m"), PREDICTED)
+    if predicted is not None:
+        last += f" On the model a search tried {predicted:,.0f} configurations, mean over programs."
     head = f"{_split(place).capitalize()}, {place.chip}, speed-ups after one and ten minutes of hardware"
     return f"{head}: {'; '.join(parts)}.{last}"
 
