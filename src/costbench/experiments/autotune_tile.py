@@ -138,13 +138,19 @@ def _tried(
     measured = device.measure_nest(space.nest, space.extents(ids))
     runtime_ns = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
     place = int(np.searchsorted(ids, default))
+    costs = {name: model.predict(unique.kernel, sizes) for name, model in models.items()}
+    compilers: object = tiles
+    for name, model in models.items():
+        if model is compilers:
+            # The compiler does not look at every tile size: what it finds is its choice.
+            costs[name][place] = np.nextafter(costs[name].min(), -np.inf)
     if not np.isfinite(runtime_ns[place]):
         place = next_best(tiles.predict_nest(space.nest, sizes), runtime_ns, unique.fingerprint)
     return TriedKernel(
         runs=unique.runs_per_program,
         runtime_ns=runtime_ns,
         seconds=measured.run_seconds + params.compile_s,
-        costs={name: model.predict(unique.kernel, sizes) for name, model in models.items()},
+        costs=costs,
         default=place,
     )
 
