@@ -104,7 +104,7 @@ class LearnedCostNet(nn.Module):
         return self.log_coefficient.double().exp() * batch.log_analytical + costs
 
     def _is_compiled(self) -> bool:
-        """Whether compiled passes multiply all states of decisions: what torch multiplies has a row per node."""
+        """Whether compiled passes multiply all states of decisions: torch then multiplies a row per node."""
         spec = self.spec
         plain = not spec.biases and not spec.module_layers and not (self.training and spec.dropout)
         known = spec.reduction != "transformer" and spec.lstm_layers == 1 and spec.aggregation != "max"
