@@ -86,7 +86,10 @@ def test_shared_graph_equals_naive_batching(encoder: str, reduction: str, direct
 @pytest.mark.parametrize(("encoder", "reduction"), CELLS)
 @pytest.mark.parametrize("directed", [True, False])
 def test_compiled_passes_give_what_plain_torch_gives(encoder: str, reduction: str, directed: bool) -> None:
-    """In fp32, which is what they are for: differences of gradients are relative to a weight's largest."""
+    """In fp32, which is what they are for: differences of gradients are relative to a weight's largest.
+
+    Those of attention cancel out nearly, so that only the rounding of far larger numbers is left of some.
+    """
     for place, hidden in product(("node", "kernel"), (16, 80)):
         spec = NetSpec(
             encoder=encoder, reduction=reduction, hidden=hidden, directed=directed, decision_features=place
@@ -98,10 +101,9 @@ def test_compiled_passes_give_what_plain_torch_gives(encoder: str, reduction: st
             with applied(Execution(compiled=compiled)):
                 costs = net(batch)
                 found.append([costs, *torch.autograd.grad((costs * pull).sum(), list(net.parameters()))])
-        for mine, other in zip(*found, strict=True):
-            assert float((mine - other).detach().abs().max()) <= 2e-5 * max(
-                1.0, float(other.detach().abs().max())
-            )
+        sizes = [float(other.detach().abs().max()) for other in found[1]]
+        for mine, other, size in zip(*found, sizes, strict=True):
+            assert float((mine - other).detach().abs().max()) <= 2e-5 * size + 2e-7 * max(sizes)
 
 
 @pytest.mark.parametrize(
