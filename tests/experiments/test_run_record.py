@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from sqlalchemy import event
 
 from costbench.experiments.run_record import OFF, Dataset, TrackedRun, client_of
 from costbench.experiments.tracking import tracked_run
@@ -43,6 +46,36 @@ def test_a_run_keeps_all_it_is_told(tracking_store: str, tmp_path: Path) -> None
     for folder in ("loose", "tables"):
         (file,) = client.list_artifacts(run.run_id, folder)
         assert file.path == f"{folder}/table.csv"
+
+
+def test_a_data_set_that_another_process_makes_at_the_same_time_is_logged_all_the_same(
+    tracking_store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other one makes it between MLflow's look and MLflow's insertion."""
+    from mlflow.store.tracking.dbmodels.models import SqlDataset
+
+    raced = []
+
+    def make_first(_mapper: object, connection: Any, target: Any) -> None:
+        if not raced:
+            raced.append(target.name)
+            columns = {column.key: getattr(target, column.key) for column in SqlDataset.__table__.columns}
+            names = ", ".join(columns)
+            with sqlite3.connect(connection.engine.url.database) as other:
+                values = ["1" * 32 if key == "dataset_uuid" else value for key, value in columns.items()]
+                marks = ", ".join("?" * len(values))
+                other.execute(f"INSERT INTO datasets ({names}) VALUES ({marks})", values)
+
+    event.listen(SqlDataset, "before_insert", make_first)
+    try:
+        with tracked_run(tracking_store, "race", "run", PROVENANCE) as run, caplog.at_level(logging.WARNING):
+            run.log_datasets([Dataset("set", "digest", pd.DataFrame({"a": ["b"]}), tmp_path, "training")])
+    finally:
+        event.remove(SqlDataset, "before_insert", make_first)
+    assert raced == ["set"]
+    assert not caplog.messages
+    (entry,) = client_of(tracking_store).get_run(run.run_id).inputs.dataset_inputs
+    assert (entry.dataset.name, entry.dataset.digest) == ("set", "digest")
 
 
 def test_many_metrics_take_few_calls(tracking_store: str) -> None:

@@ -86,9 +86,15 @@ class TrackedRun:
 
     def log_datasets(self, datasets: Sequence[Dataset]) -> None:
         """Log what was read: digests, and tables of their contents as schema and profile."""
+        from mlflow.exceptions import MlflowException
 
         def tell(client: MlflowClient) -> None:
-            client.log_inputs(self.run_id, datasets=[dataset.entity() for dataset in datasets])
+            inputs = [dataset.entity() for dataset in datasets]
+            try:
+                client.log_inputs(self.run_id, datasets=inputs)
+            except MlflowException:
+                # MLflow looks for a data set and then makes it: another process has, in between.
+                client.log_inputs(self.run_id, datasets=inputs)
 
         self._tell(tell)
 
