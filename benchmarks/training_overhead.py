@@ -37,6 +37,7 @@ TASKS = {
     "tile": TrainSpec(batch=BatchSpec(kernels=8, configs=32), loss="hinge"),
     "fusion": TrainSpec(batch=BatchSpec(kernels=64, configs=1), loss="mse", monitor="mape"),
 }
+_TURNS = 3
 
 
 def columns_of(samples: Sequence[KernelSamples]) -> KernelColumns:
@@ -161,12 +162,11 @@ def measure_overhead(net: NetSpec, samples: Sequence[KernelSamples], steps: int)
     for task, spec in TASKS.items():
         source = sources[task]
         spec = replace(spec, net=net, batch=replace(spec.batch, per_epoch=steps))
-        # Before and after, as the machine may be busier at one time than at another.
-        loops = [bare_loop(spec, source)]
-        with_lightning_s = lightning_step_s(spec, source)
-        loops.append(bare_loop(spec, source))
-        step_s = statistics.mean(loop.step_s for loop in loops)
-        loading_s = statistics.mean(loop.loading_s for loop in loops)
+        # They take turns, as the machine may be busier at one time than at another.
+        turns = [(bare_loop(spec, source), lightning_step_s(spec, source)) for _ in range(_TURNS)]
+        step_s = statistics.median(loop.step_s for loop, _ in turns)
+        loading_s = statistics.median(loop.loading_s for loop, _ in turns)
+        with_lightning_s = statistics.median(lightning_s for _, lightning_s in turns)
         found[f"{task}/step_ms"] = step_s * 1e3
         found[f"{task}/data_loading_share"] = loading_s / step_s
         found[f"{task}/lightning_overhead"] = with_lightning_s / step_s - 1.0
