@@ -98,7 +98,10 @@ def test_a_change_of_one_experiment_reruns_that_one(workplace: Path) -> None:
     done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
     assert done.returncode == 0, done.stderr
     running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
-    assert running == ["train@main-fusion", "evaluate@main-fusion", "autotune", "report"]
+    # DVC may take either of the two in the middle first.
+    assert [running[0], *sorted(running[1:-1]), running[-1]] == [
+        "train@main-fusion", "autotune", "evaluate@main-fusion", "report"
+    ]  # fmt: skip
 
 
 def _runs(folder: Path) -> dict[str, list[Any]]:

@@ -161,7 +161,10 @@ def test_another_sweep_trains_anew_what_follows_it_alone(workplace: Path) -> Non
     done = call(workplace, ["dvc", "repro", "--dry", "--force", "--downstream", sweep])
     assert done.returncode == 0, done.stderr
     running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
-    assert running == ["sweep", "train@tuned-tile", "autotune", "evaluate@tuned-tile", "report"]
+    # DVC may take either of the two before the report first.
+    assert [*running[:2], *sorted(running[2:-1]), running[-1]] == [
+        "sweep", "train@tuned-tile", "autotune", "evaluate@tuned-tile", "report"
+    ]  # fmt: skip
 
 
 def test_a_sweep_that_has_not_run_is_one_error(workplace: Path) -> None:
