@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench.metrics.rows import MetricRow, read_rows, write_rows
+from costbench.metrics.rows import MetricRow, RowOrigin, read_rows, write_rows
 
 ROW = MetricRow(
     task="tile",
@@ -84,3 +84,21 @@ def test_rows_without_a_variant_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps(values) + "\n")
     with pytest.raises(DataError, match=r"a.jsonl:1.*variant"):
         read_rows(tmp_path / "a.jsonl")
+
+
+def test_rows_of_a_program_by_model_variant_and_seed() -> None:
+    origin = RowOrigin("tile", "random", "tpu_v2", "VGG", "vgg19", "p", "d", "r")
+    found = {
+        ("learned", "top10", 1): {"speedup": 1.5, "slowdown": 0.25},
+        ("random", "top10", 0): {"speedup": 0.5},
+    }
+    rows = list(origin.rows("all", found))
+    assert [(r.model, r.variant, r.seed, r.metric, r.value) for r in rows] == [
+        ("learned", "top10", 1, "speedup", 1.5),
+        ("learned", "top10", 1, "slowdown", 0.25),
+        ("random", "top10", 0, "speedup", 0.5),
+    ]
+    assert {(r.task, r.split, r.chip, r.application, r.program, r.kernels) for r in rows} == {
+        ("tile", "random", "tpu_v2", "VGG", "vgg19", "all")
+    }
+    assert {(r.params_digest, r.data_digest, r.git_revision) for r in rows} == {("p", "d", "r")}

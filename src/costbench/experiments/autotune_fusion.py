@@ -106,21 +106,6 @@ class FusionBar:
     hardware_seconds: tuple[float, ...]
     num_predicted: tuple[int, ...]
 
-    @property
-    def median(self) -> float:
-        """Of the speed-ups."""
-        return float(np.median(self.speedups))
-
-    @property
-    def lowest(self) -> float:
-        """Smallest speed-up."""
-        return min(self.speedups)
-
-    @property
-    def highest(self) -> float:
-        """Largest speed-up."""
-        return max(self.speedups)
-
 
 @dataclass(frozen=True)
 class FusionCurve:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
 
@@ -60,6 +60,37 @@ class MetricRow:
             *(self.task, self.split, self.chip, self.model, self.variant, self.seed),
             *(self.program, self.kernels, self.metric),
         )
+
+
+@dataclass(frozen=True)
+class RowOrigin:
+    """What all rows of one program's results have in common; fields are those of `MetricRow`."""
+
+    task: str
+    split: str
+    chip: str
+    application: str
+    program: str
+    params_digest: str
+    data_digest: str
+    git_revision: str
+
+    def rows(
+        self, kernels: str, found: Mapping[tuple[str, str, int], Mapping[str, float]]
+    ) -> Iterator[MetricRow]:
+        """Rows of metrics by model, variant and seed, over a group of kernels."""
+        common = asdict(self)
+        for (model, variant, seed), metrics in found.items():
+            for metric, value in metrics.items():
+                yield MetricRow(
+                    model=model,
+                    variant=variant,
+                    seed=seed,
+                    kernels=kernels,
+                    metric=metric,
+                    value=value,
+                    **common,
+                )
 
 
 MAIN = "main"

@@ -11,6 +11,7 @@ import numpy as np
 
 from costbench.artifacts import digest_bytes, digest_file, read_json, remove_stale_temporaries, write_json
 from costbench.errors import DataError, ParamsError
+from costbench.experiments.autotune_fusion import FusionCurve
 from costbench.experiments.autotune_pieces import AutotuneParams, Piece, PieceFinder
 from costbench.experiments.autotune_programs import Autotuned, autotune
 from costbench.experiments.evaluation import ALL_KERNELS, BEST
@@ -25,7 +26,7 @@ from costbench.experiments.identity import (
 from costbench.experiments.stages.entry import start_logging
 from costbench.experiments.tracking import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.metrics.rows import MetricRow, write_rows
+from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest, load_section, parse
 from costbench.workers import Backend, run_each
 
@@ -51,18 +52,6 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """As `autotune_fusion.FusionCurve`, as a piece's file holds it."""
-
-    start: str
-    arm: str
-    seconds: tuple[float, ...]
-    median: tuple[float, ...]
-    lowest: tuple[float, ...]
-    highest: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class PieceFile:
     """What is kept of a piece.
 
@@ -74,7 +63,7 @@ class PieceFile:
 
     key: str
     entries: tuple[Entry, ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[FusionCurve, ...]
 
 
 @dataclass(frozen=True)
@@ -121,7 +110,7 @@ def tune_piece(wanted: Wanted) -> PieceFile:
 
 def _file_of(key: str, tuned: Autotuned) -> PieceFile:
     entries = tuple(Entry(*names, metrics) for names, metrics in tuned.metrics.items())
-    return PieceFile(key, entries, tuple(Curve(**asdict(curve)) for curve in tuned.curves))
+    return PieceFile(key, entries, tuned.curves)
 
 
 def _made(wanted: Sequence[Wanted], jobs: int) -> dict[str, PieceFile]:
@@ -213,24 +202,19 @@ def _clear(folder: Path, wanted: set[Path]) -> None:
 
 def _rows(piece: Piece, found: PieceFile, identity: StageIdentity, revision: str) -> Iterator[MetricRow]:
     task = piece.task
-    for entry in found.entries:
-        for metric, value in entry.metrics.items():
-            yield MetricRow(
-                task=task.decision,
-                split=piece.split,
-                chip=task.chip,
-                model=entry.model,
-                variant=entry.variant,
-                seed=entry.seed,
-                application=piece.application,
-                program=task.program,
-                kernels=ALL_KERNELS,
-                metric=metric,
-                value=value,
-                params_digest=identity.params_digest,
-                data_digest=identity.data_digest,
-                git_revision=revision,
-            )
+    origin = RowOrigin(
+        task=task.decision,
+        split=piece.split,
+        chip=task.chip,
+        application=piece.application,
+        program=task.program,
+        params_digest=identity.params_digest,
+        data_digest=identity.data_digest,
+        git_revision=revision,
+    )
+    return origin.rows(
+        ALL_KERNELS, {(one.model, one.variant, one.seed): one.metrics for one in found.entries}
+    )
 
 
 def _curves(piece: Piece, made: Mapping[str, PieceFile]) -> Iterator[dict[str, object]]:

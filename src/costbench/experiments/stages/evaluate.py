@@ -27,7 +27,7 @@ from costbench.experiments.spec import MAIN, Cell, listed_as, selected
 from costbench.experiments.tile_programs import evaluate_tiles
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
-from costbench.metrics.rows import MetricRow, write_rows
+from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import load_section
 from costbench.workers import Backend, run_each
 
@@ -106,25 +106,18 @@ def _tell(name: str, result: ProgramResult) -> None:
 def _rows(
     cell: Cell, program: str, result: ProgramResult, identity: StageIdentity, revision: str
 ) -> Iterator[MetricRow]:
+    origin = RowOrigin(
+        task=cell.task,
+        split=cell.split,
+        chip=cell.chip,
+        application=result.application,
+        program=program,
+        params_digest=identity.params_digest,
+        data_digest=identity.data_digest,
+        git_revision=revision,
+    )
     for group, by_model in result.metrics.items():
-        for (model, variant, seed), metrics in by_model.items():
-            for metric, value in metrics.items():
-                yield MetricRow(
-                    task=cell.task,
-                    split=cell.split,
-                    chip=cell.chip,
-                    model=model,
-                    variant=variant,
-                    seed=seed,
-                    application=result.application,
-                    program=program,
-                    kernels=group,
-                    metric=metric,
-                    value=value,
-                    params_digest=identity.params_digest,
-                    data_digest=identity.data_digest,
-                    git_revision=revision,
-                )
+        yield from origin.rows(group, by_model)
 
 
 def _tasks(
