@@ -1,10 +1,33 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from costbench.compiled import compiled
-from costbench.compiled_tiles import ADDS, COLUMNS, LANES, MASK, NARROW, RELU, ROWS, tile_product
+from costbench.compiled_tiles import (
+    ADDS,
+    COLUMNS,
+    LANES,
+    MASK,
+    NARROW,
+    RELU,
+    ROWS,
+    WIDTH,
+    join_halves,
+    join_pairs,
+    join_quads,
+    join_whole,
+    load,
+    multiply_add,
+    rectified,
+    spread,
+    store,
+    tile_product,
+    total,
+    zeros,
+)
 
 _tile = tile_product(ROWS, NARROW)
 _RELU_OF_SUM = ADDS + RELU
@@ -73,3 +96,55 @@ def test_a_nan_stays_one() -> None:
     _rectified_sum(a, b, c, 1)
     assert np.isnan(c[0]).all()
     assert not np.isnan(c[1:]).any()
+
+
+@compiled
+def _quads(x: np.ndarray, at: int) -> Any:
+    return join_quads(
+        join_pairs(load(x, at), load(x, at + 16)), join_pairs(load(x, at + 32), load(x, at + 48))
+    )
+
+
+@compiled
+def _sums(x: np.ndarray, out: np.ndarray) -> None:
+    """out_i = sum of row i of 16."""
+    left = join_halves(_quads(x, 0), _quads(x, 64))
+    right = join_halves(_quads(x, 128), _quads(x, 192))
+    store(join_whole(left, right), out, 0)
+
+
+@compiled
+def _column_sums(x: np.ndarray, weights: np.ndarray, out: np.ndarray) -> float:
+    """out_1 = max(0, sum over rows of weight_i x_i), out_0 is left alone; returns the sum before."""
+    found = zeros()
+    for row in range(len(x)):
+        found = multiply_add(load(x, row * WIDTH), spread(weights, row), found)
+    store(rectified(found), out, WIDTH)
+    return float(total(found))
+
+
+def whole_numbers(*shape: int) -> np.ndarray:
+    # Sums of these are exact in any order.
+    return np.random.default_rng(0).integers(-9, 10, shape).astype(np.float32)
+
+
+def test_joined_registers_are_the_sums_of_sixteen_rows_in_order() -> None:
+    x, out = whole_numbers(16, WIDTH), np.empty(16, np.float32)
+    _sums(x, out)
+    np.testing.assert_array_equal(out, x.sum(axis=1))
+
+
+def test_weighted_sums_of_rows() -> None:
+    x, weights, out = whole_numbers(5, WIDTH), whole_numbers(7)[2:], np.full((2, WIDTH), 7.0, np.float32)
+    expected = weights @ x
+    assert (expected < 0.0).any()
+    assert (expected > 0.0).any()
+    assert _column_sums(x, weights, out) == expected.sum()
+    np.testing.assert_array_equal(out, [np.full(WIDTH, 7.0), np.maximum(expected, 0.0)])
+
+
+def test_a_nan_stays_one_in_a_register() -> None:
+    x, out = np.ones((1, WIDTH), np.float32), np.empty((2, WIDTH), np.float32)
+    x[0, 3] = np.nan
+    assert np.isnan(_column_sums(x, np.ones(1, np.float32), out))
+    assert np.flatnonzero(np.isnan(out[1])).tolist() == [3]

@@ -4,18 +4,21 @@ A compiler that is given loops over arrays does not keep a tile of the result in
 makes a product as fast as the processor can multiply. So this one loop is written out in LLVM's own terms,
 for vectors of the width that the processor has. Products of narrow matrices then need no library, and what
 goes before and after them (rectifiers, sums) costs no further pass over memory.
+
+Short loops over rows are slow for the same reason, and because a compiler checks for each whether arrays
+overlap, and may not change the order of a sum. So there are values of sixteen numbers for these, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, models, register_model
 
 
 def _vectors() -> tuple[int, int]:
@@ -151,3 +154,174 @@ def tile_product(rows: int, columns: int) -> Any:
         return types.void(a, b, c, mask, places, way), generate
 
     return multiply
+
+
+# Single values for other loops: sixteen numbers at a time, whatever the registers of the processor hold, at
+# places that are numbers of elements from the start of a contiguous array.
+
+WIDTH = 16
+"""Numbers in a value."""
+
+_SIXTEEN = ir.VectorType(ir.FloatType(), WIDTH)
+_INT = ir.IntType(32)
+_ANY = ir.Constant(_SIXTEEN, ir.Undefined)
+_SIXTEEN_ZEROS = ir.Constant(_SIXTEEN, [0.0] * WIDTH)
+
+
+class _Lanes(types.Type):
+    def __init__(self) -> None:
+        super().__init__(name="sixteen float32")
+
+
+_LANES: Any = _Lanes()
+
+
+@register_model(_Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _SIXTEEN)  # type: ignore[no-untyped-call]
+
+
+def _in_registers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for compiled functions, which call it without its first argument."""
+    return cast(Callable[..., Any], intrinsic(function))
+
+
+def _mix(places: list[int]) -> Any:
+    return ir.Constant(ir.VectorType(_INT, WIDTH), places)
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+
+
+def _spread(builder: Any, number: Any) -> Any:
+    single = builder.insert_element(_ANY, number, ir.Constant(_INT, 0))
+    return builder.shuffle_vector(single, _ANY, _mix([0] * WIDTH))
+
+
+@_in_registers
+def load(_context: Any, array: Any, at: Any) -> Any:
+    """The numbers of `array` from `at` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _address(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(place, _SIXTEEN.as_pointer()), align=_ALIGNED)
+
+    return _LANES(array, types.intp), generate
+
+
+@_in_registers
+def spread(_context: Any, array: Any, at: Any) -> Any:
+    """Sixteen times the number of `array` at `at`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _address(context, builder, signature.args[0], *arguments)
+        return _spread(builder, builder.load(place, align=_ALIGNED))
+
+    return _LANES(array, types.intp), generate
+
+
+@_in_registers
+def store(_context: Any, value: Any, array: Any, at: Any) -> Any:
+    """Write a value to `array` from `at` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _address(context, builder, signature.args[1], *arguments[1:])
+        builder.store(arguments[0], builder.bitcast(place, _SIXTEEN.as_pointer()), align=_ALIGNED)
+        return context.get_dummy_value()
+
+    return types.void(_LANES, array, types.intp), generate
+
+
+@_in_registers
+def zeros(_context: Any) -> Any:
+    """Sixteen zeros."""
+
+    def generate(_context: Any, _builder: Any, _signature: Any, _arguments: Any) -> Any:
+        return _SIXTEEN_ZEROS
+
+    return _LANES(), generate
+
+
+@_in_registers
+def multiply_add(_context: Any, left: Any, right: Any, addend: Any) -> Any:
+    """left * right + addend, rounded once where the processor can."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_SIXTEEN, [_SIXTEEN] * 3)
+        name = f"llvm.fmuladd.v{WIDTH}f32"
+        function: Any = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+        return builder.call(function, arguments)
+
+    return _LANES(_LANES, _LANES, _LANES), generate
+
+
+@_in_registers
+def rectified(_context: Any, value: Any) -> Any:
+    """max(value, 0); a NaN stays one."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.select(
+            builder.fcmp_ordered("<", arguments[0], _SIXTEEN_ZEROS), _SIXTEEN_ZEROS, arguments[0]
+        )
+
+    return _LANES(_LANES), generate
+
+
+@_in_registers
+def total(_context: Any, value: Any) -> Any:
+    """The sum of the sixteen numbers, halves added to halves."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        summed = arguments[0]
+        for half in (8, 4, 2, 1):
+            other = builder.shuffle_vector(summed, _ANY, _mix([(i + half) % WIDTH for i in range(WIDTH)]))
+            summed = builder.fadd(summed, other)
+        return builder.extract_element(summed, ir.Constant(_INT, 0))
+
+    return types.float32(_LANES), generate
+
+
+def _joined(low: list[int], high: list[int]) -> Callable[..., Any]:
+    """A function of two values: one selection of their 32 numbers plus another one."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        parts = [builder.shuffle_vector(*arguments, _mix(places)) for places in (low, high)]
+        return builder.fadd(*parts)
+
+    return generate
+
+
+def _by_quarters(places: list[int]) -> list[int]:
+    """The same selection in each of the four quarters; 4 to 7 stand for the second value's."""
+    return [16 * (p // 4) + p % 4 + 4 * quarter for quarter in range(4) for p in places]
+
+
+def _of_quarters(quarters: list[int]) -> list[int]:
+    """Whole quarters, of the first value 0 to 3, of the second 4 to 7."""
+    return [4 * quarter + i for quarter in quarters for i in range(4)]
+
+
+@_in_registers
+def join_pairs(_context: Any, first: Any, second: Any) -> Any:
+    """In each quarter [a0 + a2, b0 + b2, a1 + a3, b1 + b3]: sums of 16 numbers begin so, see `sums`."""
+    return _LANES(_LANES, _LANES), _joined(_by_quarters([0, 4, 1, 5]), _by_quarters([2, 6, 3, 7]))
+
+
+@_in_registers
+def join_quads(_context: Any, first: Any, second: Any) -> Any:
+    """In each quarter [a0 + a2, a1 + a3, b0 + b2, b1 + b3]."""
+    return _LANES(_LANES, _LANES), _joined(_by_quarters([0, 1, 4, 5]), _by_quarters([2, 3, 6, 7]))
+
+
+@_in_registers
+def join_halves(_context: Any, first: Any, second: Any) -> Any:
+    """Quarters [a0 + a2, a1 + a3, b0 + b2, b1 + b3]."""
+    return _LANES(_LANES, _LANES), _joined(_of_quarters([0, 1, 4, 5]), _of_quarters([2, 3, 6, 7]))
+
+
+@_in_registers
+def join_whole(_context: Any, first: Any, second: Any) -> Any:
+    """Quarters [a0 + a1, a2 + a3, b0 + b1, b2 + b3]."""
+    return _LANES(_LANES, _LANES), _joined(_of_quarters([0, 2, 4, 6]), _of_quarters([1, 3, 5, 7]))

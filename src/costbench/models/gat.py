@@ -7,29 +7,23 @@ weighted sum, written as one differentiable operation that keeps no messages for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from costbench.compiled_tiles import NARROW
 from costbench.models.edges import Edges
 from costbench.models.execution import runs_compiled
-from costbench.models.gat_passes import (
-    NEGATIVE_SLOPE,
-    GatGradients,
-    GatMatrices,
-    GatStates,
-    Pairs,
-    gat_backward,
-    gat_forward,
-)
+from costbench.models.gat_hops import attended, attention_pairs
+from costbench.models.gat_pairs import Pairs
+from costbench.models.gat_passes import NEGATIVE_SLOPE
 from costbench.models.layers import gather_sum
 from costbench.models.net_spec import NetSpec
 
-Made = TypeVar("Made")
+Whom = list["Attention"] | Pairs
+"""Who attends to whom: way by way, or as compiled passes read it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +64,19 @@ class Gat(nn.Module):
         self.hops = nn.ModuleList(GatHop(spec) for _ in range(spec.encoder_layers))
 
     def forward(self, states: Tensor, edges: Edges) -> Tensor:
-        ways = [False, True] if self.spec.directed else [None]
-        attentions = [Attention.build(edges, backwards) for backwards in ways]
-        for hop in self.hops:
-            states = hop(states, attentions)
+        hops = cast(list[GatHop], list(self.hops))
+        if not all(hop.runs_compiled(states) for hop in hops):
+            ways = [False, True] if self.spec.directed else [None]
+            attentions = [Attention.build(edges, backwards) for backwards in ways]
+            return self._one_by_one(states, hops, attentions)
+        pairs = attention_pairs(edges, states.shape[1], directed=self.spec.directed)
+        if self.spec.l2_normalize or not all(hop.is_plain() for hop in hops):
+            return self._one_by_one(states, hops, pairs)
+        return attended(states, attention_parameters(hops), len(hops), pairs)
+
+    def _one_by_one(self, states: Tensor, hops: Iterable[GatHop], whom: Whom) -> Tensor:
+        for hop in hops:
+            states = hop(states, whom)
             if self.spec.l2_normalize:
                 states = nn.functional.normalize(states, dim=-1)
         return states
@@ -92,28 +95,27 @@ class GatHop(nn.Module):
             nn.Linear(spec.hidden, spec.hidden, bias=spec.biases) for _ in range(spec.module_layers)
         )
         self.dropout = nn.Dropout(spec.dropout)
-        self._plain = not spec.biases
+        self._unbiased = not spec.biases
 
-    def forward(self, states: Tensor, attentions: list[Attention]) -> Tensor:
-        heard: Tensor = self.dropout(self._attended(states, attentions))
+    def forward(self, states: Tensor, whom: Whom) -> Tensor:
+        heard: Tensor = self.dropout(self._attended(states, whom))
         for layer in self.more:
             heard = self.dropout(torch.relu_(layer(heard)))
         return heard
 
-    def _attended(self, states: Tensor, attentions: list[Attention]) -> Tensor:
-        if self._plain and runs_compiled(states, *self.parameters()):
-            ways = cast(list[GatAttention], list(self.ways))
-            values = torch.stack([way.values.weight for way in ways])
-            scores = torch.cat([way.score_weights() for way in ways])
-            heads = scores.shape[0] // (2 * len(self.ways))
-            missing = -len(scores) % NARROW
-            scores = nn.functional.pad(scores, (0, 0, 0, missing))
-            result = _CompiledHop.apply(  # type: ignore[no-untyped-call]
-                states.contiguous(), values, scores, heads, joined_pairs(attentions)
-            )
-            return cast(Tensor, result)
-        heard: Tensor = self.ways[0](states, attentions[0])
-        for way, attention in zip(self.ways[1:], attentions[1:], strict=True):
+    def runs_compiled(self, states: Tensor) -> bool:
+        """Whether its attention goes through compiled passes."""
+        return self._unbiased and runs_compiled(states, *attention_parameters([self]))
+
+    def is_plain(self) -> bool:
+        """Whether it is nothing but attention."""
+        return not self.more and not (self.training and self.dropout.p > 0.0)
+
+    def _attended(self, states: Tensor, whom: Whom) -> Tensor:
+        if isinstance(whom, Pairs):
+            return attended(states, attention_parameters([self]), 1, whom)
+        heard: Tensor = self.ways[0](states, whom[0])
+        for way, attention in zip(self.ways[1:], whom[1:], strict=True):
             heard = heard + way(states, attention)
         return torch.relu(heard)
 
@@ -149,65 +151,11 @@ class GatAttention(nn.Module):
         return weights
 
 
-def joined_pairs(attentions: list[Attention]) -> Pairs:
-    """All ways one after another, for compiled passes."""
-    starts, senders = [], []
-    count = 0
-    for attention in attentions:
-        starts.append(attention.starts + count)
-        senders.append(attention.sender[attention.by_receiver])
-        count += len(attention.sender)
-    starts.append(torch.tensor([count]))
-    return Pairs(torch.cat(starts).numpy(), torch.cat(senders).numpy())
-
-
-class _CompiledHop(torch.autograd.Function):
-    """relu of the ways' attention, added up, by `gat_passes`.
-
-    Shape: states [N, C, H], values [ways, H, H], scores [S, H] to [N, C, H].
-    """
-
-    @staticmethod
-    def forward(ctx: Any, states: Tensor, values: Tensor, scores: Tensor, heads: int, pairs: Pairs) -> Tensor:
-        rows, (num_nodes, configs, width) = states.flatten(0, 1), states.shape
-        shapes = (
-            (len(values), len(rows), width),
-            (2 * len(values), num_nodes, configs * heads),
-            (len(pairs.senders), configs * heads),
-            (len(rows), width),
-        )
-        tensors = rows, *(rows.new_empty(shape) for shape in shapes)
-        spread = torch.eye(heads).repeat_interleave(width // heads, dim=1)
-        weights = values.transpose(1, 2).contiguous(), scores.t().contiguous()
-        gat_forward(_arrays(GatStates, tensors), _arrays(GatMatrices, weights), pairs, spread.numpy())
-        ctx.save_for_backward(*tensors, values, scores)
-        ctx.spread, ctx.pairs, ctx.shape = spread, pairs, states.shape
-        return tensors[-1].view(states.shape)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        *tensors, values, scores = ctx.saved_tensors
-        gather = nn.functional.pad(ctx.spread, (0, 0, 0, -len(ctx.spread) % NARROW)).t().contiguous()
-        d_states, d_matrices = (
-            torch.empty_like(tensors[0]),
-            (torch.zeros_like(values), torch.zeros_like(scores)),
-        )
-        d_values, d_scores = (torch.zeros_like(tensor) for tensor in tensors[1:3])
-        gat_backward(
-            gradient.reshape(d_states.shape).contiguous().numpy(),
-            _arrays(GatStates, tensors),
-            _arrays(GatMatrices, (values, scores)),
-            ctx.pairs,
-            gather.numpy(),
-            GatGradients(
-                d_states.numpy(), d_values.numpy(), d_scores.numpy(), _arrays(GatMatrices, d_matrices)
-            ),
-        )
-        return d_states.view(ctx.shape), *d_matrices, None, None
-
-
-def _arrays(kind: Callable[..., Made], tensors: Iterable[Tensor]) -> Made:
-    return kind(*(tensor.numpy() for tensor in tensors))
+def attention_parameters(hops: Iterable[GatHop]) -> list[Tensor]:
+    """Those of each way of each hop, as `gat_hops.attended` takes them."""
+    ways = [cast(GatAttention, way) for hop in hops for way in hop.ways]
+    asks = (ask for way in ways for ask in (way.attend_sender, way.attend_receiver))
+    return [*(way.values.weight for way in ways), *asks]
 
 
 def softmax_of_receivers(scores: Tensor, attention: Attention) -> Tensor:

@@ -1,8 +1,8 @@
-"""A compiled graph attention hop, forward and backward: scores, softmax and weighted sums, node by node.
+"""Compiled passes of graph attention, all hops at a time, forward and backward.
 
-Rows are those of states [N, C, H] as [N C, H]. What a hop does per pair of nodes, it does for the C decisions
-of the receiver at once, while these are in the innermost cache. Heads are spread over the width of a state,
-and gathered from it, by narrow products with a matrix of zeros and ones.
+Nodes go through in groups that no edge leaves, a group through all hops, so that what one hop computes the
+next reads from a cache. The values of all ways are one product of a state, scores are dots of these, and
+sums over a node's few neighbours stay in registers. Rows are those of states [N, C, H] as [N C, H].
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled, compiled_inline, compiled_step
-from costbench.models.layer_passes import BLOCK_ROWS, aligned, mask
-from costbench.models.narrow_products import add_gradient, product, product_add
+from costbench.models.gat_pairs import Pairs, sizes
+from costbench.models.gat_sums import head_dots, rectified_sums
+from costbench.models.layer_passes import BLOCK_ROWS, aligned
+from costbench.models.narrow_products import product
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -29,43 +31,33 @@ _E2, _E3, _E4, _E5, _E6 = (np.float32(1.0 / factorial) for factorial in (2, 6, 2
 _ONE, _EXPONENT_OF_ONE = np.float32(1.0), np.int32(127)
 
 
-class Pairs(NamedTuple):
-    """Who attends to whom, one way after another: node i of way w to `senders` from starts[w N + i] on.
-
-    int64 [ways N + 1] and [P]; every node attends to itself, too.
-    """
-
-    starts: IntArray
-    senders: IntArray
-
-
-class GatMatrices(NamedTuple):
-    """Over states: values [ways, H, H] and scores [H, S], inputs first; for gradients outputs first.
-
-    Columns of scores: heads of a sender, of a receiver, of a sender of the second way, and so on; then zeros
-    up to a whole number of tiles.
-    """
-
-    values: FloatArray
-    scores: FloatArray
-
-
 class GatStates(NamedTuple):
-    """What a hop reads and computes.
+    """What L hops compute.
 
     Attributes:
-        states: [N C, H].
-        values: [ways, N C, H].
-        scores: [2 ways, N, C heads], of senders and receivers before they are added.
-        weights: [P, C heads], of the softmax.
-        updated: [N C, H].
+        told: [L, N C, ways H], the values of each way.
+        scores: [L, N, 2 ways, C heads]: those of a sender, of a receiver, of a sender of the second way, ...
+        weights: [L, P, C heads], of the softmax.
+        updated: [L, N C, H].
     """
 
-    states: FloatArray
-    values: FloatArray
+    told: FloatArray
     scores: FloatArray
     weights: FloatArray
     updated: FloatArray
+
+
+@compiled
+def gat_states(hops: int, rows: int, width: int, heads: int, pairs: Pairs) -> GatStates:
+    """Room for what `gat_forward` computes."""
+    num_nodes, ways = sizes(pairs)
+    told, scored = ways * width, rows // num_nodes * heads
+    return GatStates(
+        aligned(hops * rows, told).reshape(hops, rows, told),
+        aligned(hops * num_nodes * 2 * ways, scored).reshape(hops, num_nodes, 2 * ways, scored),
+        aligned(hops * len(pairs.senders), scored).reshape(hops, len(pairs.senders), scored),
+        aligned(hops * rows, width).reshape(hops, rows, width),
+    )
 
 
 @compiled_inline
@@ -75,15 +67,25 @@ def _leaky(score: np.float32) -> np.float32:
 
 @compiled
 def _softmax(
-    of_receiver: FloatArray, of_sender: FloatArray, senders: IntArray, out: FloatArray, scratch: FloatArray
+    scores: FloatArray, slot: tuple[int, int], senders: IntArray, out: FloatArray, scratch: FloatArray
 ) -> None:
-    """out_p = exp(leaky(r + s_p)) over the sum of these: r [W], s [N, W], out [pairs, W]; scratch [3, W]."""
+    """out_p = exp(leaky(r + s_p)) over the sum of these: r and s_p [W], of scores [N, 2 ways, W].
+
+    Shape: out [pairs, W], scratch [3, W]. The slot is a node and a way.
+    """
+    node, way = slot
     largest, total, powers = scratch[0], scratch[1], scratch[2]
-    exponents = powers.view(np.int32)
+    of_receiver, exponents = scores[node, 2 * way + 1], powers.view(np.int32)
+    if len(senders) == 1:
+        told, score = scores[senders[0], 2 * way], out[0]
+        for w in range(len(largest)):
+            # What is not finite becomes a NaN here, too.
+            score[w] = _ONE + _ZERO * (of_receiver[w] + told[w])
+        return
     largest[:] = -np.inf
     total[:] = 0.0
     for p in range(len(senders)):
-        told, score = of_sender[senders[p]], out[p]
+        told, score = scores[senders[p], 2 * way], out[p]
         for w in range(len(largest)):
             value = _leaky(of_receiver[w] + told[w])
             score[w] = value
@@ -115,170 +117,80 @@ def _divide(out: FloatArray, rows: int, total: FloatArray) -> None:
 
 
 @compiled
-def _split_scores(joined: FloatArray, parts: FloatArray, heads: int) -> None:
-    """[rows, S] to [2 ways, rows heads]."""
-    for row in range(len(joined)):
-        for part in range(len(parts)):
-            for head in range(heads):
-                parts[part, row * heads + head] = joined[row, part * heads + head]
+def row_places(nodes: IntArray, starts: IntArray, ways: int, steps: tuple[int, int]) -> IntArray:
+    """Where rows of nodes begin that lie by slot: steps[0] of a node apart and steps[1] of a way."""
+    places = np.empty_like(nodes)
+    for slot in range(len(starts) - 1):
+        for place in range(starts[slot], starts[slot + 1]):
+            places[place] = nodes[place] * steps[0] + (slot % ways) * steps[1]
+    return places
 
 
 @compiled
-def _join_scores(parts: FloatArray, first: int, joined: FloatArray, rows: int, heads: int) -> None:
-    """The inverse of `_split_scores` for rows from `first` on; further columns are left alone."""
-    for row in range(rows):
-        for part in range(len(parts)):
-            for head in range(heads):
-                joined[row, part * heads + head] = parts[part, (first + row) * heads + head]
-
-
-@compiled
-def gat_forward(gat: GatStates, weights: GatMatrices, pairs: Pairs, spread: FloatArray) -> None:
-    """updated_i = relu(sum over ways and over senders j of i of a_ij V x_j), a_i the softmax of scores.
+def gat_forward(
+    states: FloatArray, matrices: FloatArray, asks: FloatArray, pairs: Pairs, gat: GatStates
+) -> None:
+    """x^(l+1)_i = relu(sum over ways and over senders j of i of a_ij V x^l_j), a_i the softmax of
+    leaky_relu(s . V x_j + r . V x_i) over the senders.
 
     Args:
-        gat: of which all but the states are written.
-        weights: V and the matrix of scores.
+        states: x^0 [N C, H].
+        matrices: V [L, H, ways H], inputs first.
+        asks: s and r [L, 2 ways, H], heads next to each other.
         pairs: who attends to whom.
-        spread: [heads, H], 1 where a place belongs to a head, else 0.
+        gat: all of it is written.
     """
-    heads, width = spread.shape
-    ways, rows = gat.values.shape[:2]
-    num_nodes = (len(pairs.starts) - 1) // ways
+    hops, rows, width = gat.updated.shape
+    num_nodes, ways = sizes(pairs)
     configs = rows // num_nodes
-    joined = aligned(rows, weights.scores.shape[1])
-    for first in range(0, rows, BLOCK_ROWS):
-        count = min(BLOCK_ROWS, rows - first)
-        for way in range(ways):
-            product(gat.states, first, weights.values[way], gat.values[way], first, count)
-        product(gat.states, first, weights.scores, joined, first, count)
-    _split_scores(joined, gat.scores.reshape(2 * ways, rows * heads), heads)
-    scratch, wide = aligned(3, configs * heads), aligned(configs, width)
-    per_row = gat.weights.reshape(-1, heads)
-    for node in range(num_nodes):
-        out = gat.updated[node * configs : (node + 1) * configs]
-        out[:] = 0.0
-        for way in range(ways):
-            begin, end = pairs.starts[way * num_nodes + node], pairs.starts[way * num_nodes + node + 1]
-            senders = pairs.senders[begin:end]
-            parts = gat.scores[2 * way : 2 * way + 2]
-            _softmax(parts[1, node], parts[0], senders, gat.weights[begin:end], scratch)
-            for place in range(len(senders)):
-                product(per_row, (begin + place) * configs, spread, wide, 0, configs)
-                _add_times(wide, gat.values[way], senders[place] * configs, out)
-        _rectify(out)
+    heads = gat.weights.shape[2] // configs
+    weight_at = np.arange(len(pairs.senders)) * gat.weights.shape[2]
+    row_at = row_places(pairs.senders, pairs.starts, ways, (configs * ways * width, width))
+    scratch = aligned(3, configs * heads)
+    for group in range(len(pairs.groups) - 1):
+        nodes = pairs.groups[group], pairs.groups[group + 1]
+        for hop in range(hops):
+            before = gat.updated[hop - 1] if hop else states
+            one = GatStates(gat.told[hop], gat.scores[hop], gat.weights[hop], gat.updated[hop])
+            begin, end = nodes[0] * configs, nodes[1] * configs
+            for row in range(begin, end, BLOCK_ROWS):
+                product(before, row, matrices[hop], one.told, row, min(BLOCK_ROWS, end - row))
+            _score(one, asks[hop], nodes, (configs, heads, width // heads))
+            _attend(one, pairs, (weight_at, row_at), nodes, scratch)
 
 
 @compiled
-def _add_times(wide: FloatArray, values: FloatArray, first: int, out: FloatArray) -> None:
-    """out += wide * values, the latter from a row on."""
-    for c in range(len(wide)):
-        weight, value, total = wide[c], values[first + c], out[c]
-        for h in range(len(weight)):
-            total[h] += weight[h] * value[h]
+def _score(hop: GatStates, asks: FloatArray, nodes: tuple[int, int], shape: tuple[int, int, int]) -> None:
+    """Scores of nodes from one to another, as senders and as receivers."""
+    configs, heads, _ = shape
+    width, row = asks.shape[1], hop.told.shape[1]
+    told, vectors, scores = hop.told.reshape(-1), asks.reshape(-1), hop.scores.reshape(-1)
+    for node in range(nodes[0], nodes[1]):
+        for part in range(len(asks)):
+            values = told, node * configs * row + part // 2 * width, row
+            out = scores, (node * len(asks) + part) * configs * heads
+            head_dots((vectors, part * width, 0), values, out, shape)
 
 
 @compiled
-def _rectify(states: FloatArray) -> None:
-    for c in range(len(states)):
-        row = states[c]
-        for h in range(len(row)):
-            row[h] = _ZERO if row[h] < _ZERO else row[h]
-
-
-class GatGradients(NamedTuple):
-    """Of what `GatStates` and `GatMatrices` hold, of the same shapes; all but `states` start as zeros."""
-
-    states: FloatArray
-    values: FloatArray
-    scores: FloatArray
-    matrices: GatMatrices
-
-
-@compiled
-def gat_backward(
-    gradient: FloatArray,
-    gat: GatStates,
-    weights: GatMatrices,
+def _attend(
+    hop: GatStates,
     pairs: Pairs,
-    gather: FloatArray,
-    found: GatGradients,
+    places: tuple[IntArray, IntArray],
+    nodes: tuple[int, int],
+    scratch: FloatArray,
 ) -> None:
-    """Gradients of `gat_forward`; `gather` [H, tiles] is its `spread`, transposed, then columns of zeros."""
-    ways, rows, width = gat.values.shape
-    num_nodes = (len(pairs.starts) - 1) // ways
-    configs = rows // num_nodes
-    heads = gat.weights.shape[1] // configs
-    spread = aligned(heads, width)
-    spread[:] = gather[:, :heads].T
-    block, wide, told = aligned(configs, width), aligned(configs, width), aligned(configs, width)
-    gathered = aligned(configs, gather.shape[1])
-    per_row = gat.weights.reshape(-1, heads)
-    d_weights, total = np.empty_like(gat.weights), np.empty(configs * heads, np.float32)
-    for node in range(num_nodes):
-        mask(gradient, node * configs, gat.updated, node * configs, configs, block)
+    """Weights of the pairs of nodes from one to another, and what these nodes hear; `places` are where a
+    pair's weights begin and where its values do.
+    """
+    ways, width, row = hop.scores.shape[1] // 2, hop.updated.shape[1], hop.told.shape[1]
+    configs = len(hop.updated) // len(hop.scores)
+    heads = hop.weights.shape[1] // configs
+    weights, told, out = hop.weights.reshape(-1), hop.told.reshape(-1), hop.updated.reshape(-1)
+    for node in range(nodes[0], nodes[1]):
         for way in range(ways):
-            begin, end = pairs.starts[way * num_nodes + node], pairs.starts[way * num_nodes + node + 1]
-            for pair in range(begin, end):
-                sender = pairs.senders[pair] * configs
-                product(per_row, pair * configs, spread, wide, 0, configs)
-                _through_pair(block, gat.values[way], wide, (sender, found.values[way]), told)
-                product(told, 0, gather, gathered, 0, configs)
-                d_weights[pair] = gathered[:, :heads].copy().reshape(-1)
-            senders = pairs.senders[begin:end]
-            _softmax_gradient(gat.weights[begin:end], d_weights[begin:end], total)
-            _add_scores(gat.scores, found.scores, (way, node), senders, d_weights[begin:end])
-    parts = found.scores.reshape(2 * ways, rows * heads)
-    joined = np.zeros((BLOCK_ROWS, len(weights.scores)), np.float32)
-    for first in range(0, rows, BLOCK_ROWS):
-        count = min(BLOCK_ROWS, rows - first)
-        _join_scores(parts, first, joined, count, heads)
-        product(joined, 0, weights.scores, found.states, first, count)
-        add_gradient(joined, 0, gat.states, first, count, found.matrices.scores)
-        for way in range(ways):
-            product_add(found.values[way], first, weights.values[way], found.states, first, count)
-            add_gradient(found.values[way], first, gat.states, first, count, found.matrices.values[way])
-
-
-@compiled
-def _through_pair(
-    d: FloatArray, values: FloatArray, wide: FloatArray, to: tuple[int, FloatArray], told: FloatArray
-) -> None:
-    """told = d * values, and to[1] += d * wide; of values and to[1] rows from to[0] on."""
-    for c in range(len(d)):
-        came, value, weight, more, product_of = d[c], values[to[0] + c], wide[c], to[1][to[0] + c], told[c]
-        for h in range(len(came)):
-            product_of[h] = came[h] * value[h]
-        for h in range(len(came)):
-            more[h] += came[h] * weight[h]
-
-
-@compiled
-def _softmax_gradient(weights: FloatArray, d: FloatArray, total: FloatArray) -> None:
-    """d_p becomes a_p (d_p - sum over q of a_q d_q)."""
-    total[:] = 0.0
-    for p in range(len(weights)):
-        a, came = weights[p], d[p]
-        for w in range(len(total)):
-            total[w] += a[w] * came[w]
-    for p in range(len(weights)):
-        a, came = weights[p], d[p]
-        for w in range(len(total)):
-            came[w] = a[w] * (came[w] - total[w])
-
-
-@compiled
-def _add_scores(
-    scores: FloatArray, d_scores: FloatArray, place: tuple[int, int], senders: IntArray, d: FloatArray
-) -> None:
-    """Through the leaky rectifier to the scores of sender and receiver."""
-    way, node = place
-    of_receiver, d_receiver = scores[2 * way + 1, node], d_scores[2 * way + 1, node]
-    for p in range(len(senders)):
-        told, d_sender, came = scores[2 * way, senders[p]], d_scores[2 * way, senders[p]], d[p]
-        for w in range(len(came)):
-            came[w] = came[w] if of_receiver[w] + told[w] > _ZERO else _SLOPE * came[w]
-        for w in range(len(came)):
-            d_sender[w] += came[w]
-        for w in range(len(came)):
-            d_receiver[w] += came[w]
+            begin, end = pairs.starts[node * ways + way], pairs.starts[node * ways + way + 1]
+            _softmax(hop.scores, (node, way), pairs.senders[begin:end], hop.weights[begin:end], scratch)
+        terms = places[0], places[1], pairs.starts[node * ways], pairs.starts[node * ways + ways]
+        heard = out, node * configs * width, width
+        rectified_sums(terms, weights, (told, row), heard, (configs, heads, width // heads))
