@@ -55,7 +55,7 @@ def test_hops_and_their_gradients_are_torchs(
     torch.autograd.backward(expected, torch.from_numpy(pull).double())
 
     rows, vectors = states.reshape(-1, width), asks.reshape(hops, -1, width)
-    gat = gat_states(hops, len(rows), width, heads, pairs)
+    gat = gat_states(hops, hops, len(rows), width, heads, pairs)
     gat_forward(rows, np.ascontiguousarray(matrices.swapaxes(1, 2)), vectors, pairs, gat)
     found = GatGradients(np.empty_like(rows), np.zeros_like(matrices), np.zeros_like(vectors))
     gat_backward(pull.reshape(-1, width), rows, (matrices, vectors), pairs, gat, found)

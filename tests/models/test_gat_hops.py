@@ -83,3 +83,15 @@ def test_nobody_may_change_what_the_gradient_needs() -> None:
     out.add_(1.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.backward(out.sum())
+
+
+def test_results_are_the_same_where_nothing_is_kept_for_gradients() -> None:
+    network = Gat(NetSpec(encoder="gat"))
+    initialize(network, 0)
+    states = torch.randn(4, 6, 64, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        found = network(states, edges())
+    assert not found.requires_grad
+    expected = network(states, edges())
+    assert expected.requires_grad
+    assert torch.equal(found, expected.detach())

@@ -15,7 +15,7 @@ def two_nodes() -> Pairs:
 
 
 def forward(states: np.ndarray, matrices: np.ndarray, asks: np.ndarray, pairs: Pairs) -> GatStates:
-    gat = gat_states(len(matrices), len(states), WIDTH, HEADS, pairs)
+    gat = gat_states(len(matrices), len(matrices), len(states), WIDTH, HEADS, pairs)
     gat_forward(states, matrices, asks, pairs, gat)
     return gat
 

@@ -40,10 +40,10 @@ def _rectifier_gradient(
 ) -> None:
     """Through the leaky rectifier, d [pairs, W] in place, and their sum: that of the receiver's score."""
     node, way = slot
-    of_receiver = scores[node, 2 * way + 1]
+    of_receiver = scores[2 * way + 1, node]
     total[:] = 0.0
     for p in range(len(senders)):
-        told, came = scores[senders[p], 2 * way], d[p]
+        told, came = scores[2 * way, senders[p]], d[p]
         for w in range(len(total)):
             came[w] = came[w] if of_receiver[w] + told[w] > _ZERO else _SLOPE * came[w]
         for w in range(len(total)):
@@ -104,7 +104,7 @@ def _through_receivers(
         found: `pairs` and half of `scores` are written.
     """
     configs, heads, width = shape[0], shape[1], shape[1] * shape[2]
-    ways = hop.scores.shape[1] // 2
+    ways = len(hop.scores) // 2
     base = pairs.starts[nodes[0] * ways]
     flat, told, d_flat = found.updated.reshape(-1), hop.told.reshape(-1), found.pairs.reshape(-1)
     for node in range(nodes[0], nodes[1]):
@@ -144,8 +144,8 @@ def _through_senders(
         nodes: the group's first node, and the one after its last.
         found: `told` and the other half of `scores` are written.
     """
-    ways, width = hop.scores.shape[1] // 2, hop.updated.shape[1]
-    configs = len(hop.updated) // len(hop.scores)
+    ways, width = len(hop.scores) // 2, hop.updated.shape[1]
+    configs = len(hop.updated) // hop.scores.shape[1]
     heads = hop.scores.shape[2] // configs
     shape = configs, heads, width // heads
     base = pairs.starts[nodes[0] * ways]

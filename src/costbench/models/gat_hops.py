@@ -11,7 +11,7 @@ from torch import Tensor
 from costbench.models.edges import Edges
 from costbench.models.gat_gradients import GatGradients, gat_backward
 from costbench.models.gat_pairs import Pairs, pairs_of
-from costbench.models.gat_passes import gat_forward, gat_states
+from costbench.models.gat_passes import GatStates, gat_forward, gat_states
 from costbench.models.layer_passes import BLOCK_ROWS
 
 
@@ -39,25 +39,38 @@ def attended(states: Tensor, parameters: Sequence[Tensor], hops: int, pairs: Pai
 
     Shape: [N, C, H] kept.
     """
-    result = _Attended.apply(states.contiguous(), hops, pairs, *parameters)  # type: ignore[no-untyped-call]
-    return cast(Tensor, result)
+    states = states.contiguous()
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (states, *parameters)):
+        result = _Attended.apply(states, hops, pairs, *parameters)  # type: ignore[no-untyped-call]
+        return cast(Tensor, result)
+    gat = _computed(states, _joined(parameters), (hops, 1, len(parameters[-1])), pairs)
+    return torch.from_numpy(gat.updated[-1].reshape(states.shape))
+
+
+def _joined(parameters: Sequence[Tensor]) -> Tensor:
+    return torch.cat([parameter.detach().view(-1) for parameter in parameters])
+
+
+def _computed(states: Tensor, joined: Tensor, counts: tuple[int, int, int], pairs: Pairs) -> GatStates:
+    """By so many hops, keeping so many, of so many heads."""
+    (hops, kept, heads), width = counts, states.shape[-1]
+    matrices, asks = _split(joined, hops, width)
+    rows = states.detach().view(-1, width)
+    gat = gat_states(hops, kept, len(rows), width, heads, pairs)
+    inputs_first = matrices.transpose(1, 2).contiguous()
+    gat_forward(rows.numpy(), inputs_first.numpy(), asks.numpy(), pairs, gat)
+    return gat
 
 
 class _Attended(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, hops: int, pairs: Pairs, *parameters: Tensor) -> Tensor:
-        heads, width = len(parameters[-1]), states.shape[-1]
-        joined = torch.cat([parameter.detach().view(-1) for parameter in parameters])
-        matrices, asks = _split(joined, hops, width)
-        rows = states.detach().view(-1, width)
-        gat = gat_states(hops, len(rows), width, heads, pairs)
-        inputs_first = matrices.transpose(1, 2).contiguous()
-        gat_forward(rows.numpy(), inputs_first.numpy(), asks.numpy(), pairs, gat)
-        updated = torch.from_numpy(gat.updated[-1].reshape(states.shape))
+        ctx.joined, ctx.pairs = _joined(parameters), pairs
+        ctx.shapes = [parameter.shape for parameter in parameters]
+        ctx.gat = _computed(states, ctx.joined, (hops, hops, len(parameters[-1])), pairs)
+        updated = torch.from_numpy(ctx.gat.updated[-1].reshape(states.shape))
         # These two may be changed by others, which torch notices.
         ctx.save_for_backward(states, updated)
-        ctx.joined, ctx.pairs, ctx.gat = joined, pairs, gat
-        ctx.shapes = [parameter.shape for parameter in parameters]
         return updated
 
     @staticmethod

@@ -29,14 +29,15 @@ _LEAST, _LOG2E = np.float32(-87.0), np.float32(1.4426950408889634)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _E2, _E3, _E4, _E5, _E6 = (np.float32(1.0 / factorial) for factorial in (2, 6, 24, 120, 720))
 _ONE, _EXPONENT_OF_ONE = np.float32(1.0), np.int32(127)
+_EXPONENTS = 1024
 
 
 class GatStates(NamedTuple):
-    """What L hops compute.
+    """What L hops compute; without gradients, all but the last is of one hop, that is, of each in turn.
 
     Attributes:
         told: [L, N C, ways H], the values of each way.
-        scores: [L, N, 2 ways, C heads]: those of a sender, of a receiver, of a sender of the second way, ...
+        scores: [L, 2 ways, N, C heads]: those of a sender, of a receiver, of a sender of the second way, ...
         weights: [L, P, C heads], of the softmax.
         updated: [L, N C, H].
     """
@@ -48,14 +49,14 @@ class GatStates(NamedTuple):
 
 
 @compiled
-def gat_states(hops: int, rows: int, width: int, heads: int, pairs: Pairs) -> GatStates:
-    """Room for what `gat_forward` computes."""
+def gat_states(hops: int, kept: int, rows: int, width: int, heads: int, pairs: Pairs) -> GatStates:
+    """Room for what `gat_forward` computes; `kept` is the number of hops, or 1 without gradients."""
     num_nodes, ways = sizes(pairs)
     told, scored = ways * width, rows // num_nodes * heads
     return GatStates(
-        aligned(hops * rows, told).reshape(hops, rows, told),
-        aligned(hops * num_nodes * 2 * ways, scored).reshape(hops, num_nodes, 2 * ways, scored),
-        aligned(hops * len(pairs.senders), scored).reshape(hops, len(pairs.senders), scored),
+        aligned(kept * rows, told).reshape(kept, rows, told),
+        aligned(kept * num_nodes * 2 * ways, scored).reshape(kept, 2 * ways, num_nodes, scored),
+        aligned(kept * len(pairs.senders), scored).reshape(kept, len(pairs.senders), scored),
         aligned(hops * rows, width).reshape(hops, rows, width),
     )
 
@@ -66,26 +67,18 @@ def _leaky(score: np.float32) -> np.float32:
 
 
 @compiled
-def _softmax(
-    scores: FloatArray, slot: tuple[int, int], senders: IntArray, out: FloatArray, scratch: FloatArray
+def _subtract_largest(
+    scores: FloatArray, slot: tuple[int, int], senders: IntArray, out: FloatArray, largest: FloatArray
 ) -> None:
-    """out_p = exp(leaky(r + s_p)) over the sum of these: r and s_p [W], of scores [N, 2 ways, W].
+    """out_p = x_p - largest of these, x_p = leaky(r + s_p): r and s_p [W], of scores [2 ways, N, W].
 
-    Shape: out [pairs, W], scratch [3, W]. The slot is a node and a way.
+    Shape: out [pairs, W], largest [W]. The slot is a node and a way.
     """
     node, way = slot
-    largest, total, powers = scratch[0], scratch[1], scratch[2]
-    of_receiver, exponents = scores[node, 2 * way + 1], powers.view(np.int32)
-    if len(senders) == 1:
-        told, score = scores[senders[0], 2 * way], out[0]
-        for w in range(len(largest)):
-            # What is not finite becomes a NaN here, too.
-            score[w] = _ONE + _ZERO * (of_receiver[w] + told[w])
-        return
+    of_receiver = scores[2 * way + 1, node]
     largest[:] = -np.inf
-    total[:] = 0.0
     for p in range(len(senders)):
-        told, score = scores[senders[p], 2 * way], out[p]
+        told, score = scores[2 * way, senders[p]], out[p]
         for w in range(len(largest)):
             value = _leaky(of_receiver[w] + told[w])
             score[w] = value
@@ -94,17 +87,33 @@ def _softmax(
     for p in range(len(senders)):
         score = out[p]
         for w in range(len(largest)):
-            # exp(x) = 2^n exp(x - n ln 2), x <= 0 and n a whole number.
-            x = score[w] - largest[w]
-            x = _LEAST if x < _LEAST else x
-            n = np.int32(x * _LOG2E - _HALF)
-            exponents[w] = (n + _EXPONENT_OF_ONE) << 23
-            r = x - np.float32(n) * _LN2_HIGH - np.float32(n) * _LN2_LOW
-            score[w] = _ONE + r * (_ONE + r * (_E2 + r * (_E3 + r * (_E4 + r * (_E5 + r * _E6)))))
-        for w in range(len(largest)):
-            score[w] *= powers[w]
-            total[w] += score[w]
-    _divide(out, len(senders), total)
+            score[w] -= largest[w]
+
+
+@compiled
+def _exponentials(x: FloatArray, powers: FloatArray) -> None:
+    """exp(x), x at most 0, in place; the scratch is as long or longer."""
+    exponents = powers.view(np.int32)
+    for w in range(len(x)):
+        # exp(x) = 2^n exp(x - n ln 2), n a whole number.
+        y = x[w]
+        y = _LEAST if y < _LEAST else y
+        n = np.int32(y * _LOG2E - _HALF)
+        exponents[w] = (n + _EXPONENT_OF_ONE) << 23
+        r = y - np.float32(n) * _LN2_HIGH - np.float32(n) * _LN2_LOW
+        x[w] = _ONE + r * (_ONE + r * (_E2 + r * (_E3 + r * (_E4 + r * (_E5 + r * _E6)))))
+    for w in range(len(x)):
+        x[w] *= powers[w]
+
+
+@compiled
+def _to_shares(out: FloatArray, total: FloatArray) -> None:
+    """Divide by the sum of all rows."""
+    total[:] = out[0]
+    for p in range(1, len(out)):
+        for w in range(len(total)):
+            total[w] += out[p, w]
+    _divide(out, len(out), total)
 
 
 @compiled_step
@@ -114,6 +123,28 @@ def _divide(out: FloatArray, rows: int, total: FloatArray) -> None:
     for p in range(rows):
         for w in range(total.shape[0]):
             out[p, w] *= total[w]
+
+
+@compiled
+def _softmax(hop: GatStates, pairs: Pairs, nodes: tuple[int, int], scratch: FloatArray) -> None:
+    """Weights of the pairs of nodes from one to another: exp(leaky(r + s)) over the sum of the slot's.
+
+    The exponentials of all pairs are one loop: those of a pair are few where decisions are. Scratch [W].
+    """
+    ways = len(hop.scores) // 2
+    for slot in range(nodes[0] * ways, nodes[1] * ways):
+        begin, end, place = pairs.starts[slot], pairs.starts[slot + 1], (slot // ways, slot % ways)
+        _subtract_largest(hop.scores, place, pairs.senders[begin:end], hop.weights[begin:end], scratch)
+    weights, width = hop.weights.reshape(-1), hop.weights.shape[1]
+    end = pairs.starts[nodes[1] * ways] * width
+    powers = np.empty(_EXPONENTS, np.float32)
+    for begin in range(pairs.starts[nodes[0] * ways] * width, end, _EXPONENTS):
+        _exponentials(weights[begin : min(begin + _EXPONENTS, end)], powers)
+    for slot in range(nodes[0] * ways, nodes[1] * ways):
+        begin, end = pairs.starts[slot], pairs.starts[slot + 1]
+        # A share of one is 1 already, or a NaN.
+        if end > begin + 1:
+            _to_shares(hop.weights[begin:end], scratch)
 
 
 @compiled
@@ -146,51 +177,42 @@ def gat_forward(
     heads = gat.weights.shape[2] // configs
     weight_at = np.arange(len(pairs.senders)) * gat.weights.shape[2]
     row_at = row_places(pairs.senders, pairs.starts, ways, (configs * ways * width, width))
-    scratch = aligned(3, configs * heads)
+    scratch = np.empty(configs * heads, np.float32)
     for group in range(len(pairs.groups) - 1):
         nodes = pairs.groups[group], pairs.groups[group + 1]
         for hop in range(hops):
             before = gat.updated[hop - 1] if hop else states
-            one = GatStates(gat.told[hop], gat.scores[hop], gat.weights[hop], gat.updated[hop])
+            kept = hop % len(gat.told)
+            one = GatStates(gat.told[kept], gat.scores[kept], gat.weights[kept], gat.updated[hop])
             begin, end = nodes[0] * configs, nodes[1] * configs
             for row in range(begin, end, BLOCK_ROWS):
                 product(before, row, matrices[hop], one.told, row, min(BLOCK_ROWS, end - row))
             _score(one, asks[hop], nodes, (configs, heads, width // heads))
-            _attend(one, pairs, (weight_at, row_at), nodes, scratch)
+            _softmax(one, pairs, nodes, scratch)
+            _attend(one, pairs, (weight_at, row_at), nodes)
 
 
 @compiled
 def _score(hop: GatStates, asks: FloatArray, nodes: tuple[int, int], shape: tuple[int, int, int]) -> None:
     """Scores of nodes from one to another, as senders and as receivers."""
-    configs, heads, _ = shape
+    configs, heads, depth = shape
     width, row = asks.shape[1], hop.told.shape[1]
     told, vectors, scores = hop.told.reshape(-1), asks.reshape(-1), hop.scores.reshape(-1)
-    for node in range(nodes[0], nodes[1]):
-        for part in range(len(asks)):
-            values = told, node * configs * row + part // 2 * width, row
-            out = scores, (node * len(asks) + part) * configs * heads
-            head_dots((vectors, part * width, 0), values, out, shape)
+    first, count = nodes[0] * configs, (nodes[1] - nodes[0]) * configs
+    for part in range(len(asks)):
+        values = told, first * row + part // 2 * width, row
+        out = scores, (part * len(hop.told) + first) * heads
+        head_dots((vectors, part * width, 0), values, out, (count, heads, depth))
 
 
 @compiled
-def _attend(
-    hop: GatStates,
-    pairs: Pairs,
-    places: tuple[IntArray, IntArray],
-    nodes: tuple[int, int],
-    scratch: FloatArray,
-) -> None:
-    """Weights of the pairs of nodes from one to another, and what these nodes hear; `places` are where a
-    pair's weights begin and where its values do.
-    """
-    ways, width, row = hop.scores.shape[1] // 2, hop.updated.shape[1], hop.told.shape[1]
-    configs = len(hop.updated) // len(hop.scores)
+def _attend(hop: GatStates, pairs: Pairs, places: tuple[IntArray, IntArray], nodes: tuple[int, int]) -> None:
+    """What nodes from one to another hear; `places` are where a pair's weights begin and its values do."""
+    ways, width, row = len(hop.scores) // 2, hop.updated.shape[1], hop.told.shape[1]
+    configs = len(hop.updated) // hop.scores.shape[1]
     heads = hop.weights.shape[1] // configs
     weights, told, out = hop.weights.reshape(-1), hop.told.reshape(-1), hop.updated.reshape(-1)
     for node in range(nodes[0], nodes[1]):
-        for way in range(ways):
-            begin, end = pairs.starts[node * ways + way], pairs.starts[node * ways + way + 1]
-            _softmax(hop.scores, (node, way), pairs.senders[begin:end], hop.weights[begin:end], scratch)
         terms = places[0], places[1], pairs.starts[node * ways], pairs.starts[node * ways + ways]
         heard = out, node * configs * width, width
         rectified_sums(terms, weights, (told, row), heard, (configs, heads, width // heads))
