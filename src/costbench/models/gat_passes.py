@@ -186,23 +186,22 @@ def gat_forward(
             one = GatStates(gat.told[kept], gat.scores[kept], gat.weights[kept], gat.updated[hop])
             begin, end = nodes[0] * configs, nodes[1] * configs
             for row in range(begin, end, BLOCK_ROWS):
-                product(before, row, matrices[hop], one.told, row, min(BLOCK_ROWS, end - row))
-            _score(one, asks[hop], nodes, (configs, heads, width // heads))
+                count = min(BLOCK_ROWS, end - row)
+                product(before, row, matrices[hop], one.told, row, count)
+                _score(one, asks[hop], row, (count, heads, width // heads))
             _softmax(one, pairs, nodes, scratch)
             _attend(one, pairs, (weight_at, row_at), nodes)
 
 
 @compiled
-def _score(hop: GatStates, asks: FloatArray, nodes: tuple[int, int], shape: tuple[int, int, int]) -> None:
-    """Scores of nodes from one to another, as senders and as receivers."""
-    configs, heads, depth = shape
-    width, row = asks.shape[1], hop.told.shape[1]
+def _score(hop: GatStates, asks: FloatArray, first: int, shape: tuple[int, int, int]) -> None:
+    """Scores as senders and as receivers of so many rows from one on."""
+    width, row, heads = asks.shape[1], hop.told.shape[1], shape[1]
     told, vectors, scores = hop.told.reshape(-1), asks.reshape(-1), hop.scores.reshape(-1)
-    first, count = nodes[0] * configs, (nodes[1] - nodes[0]) * configs
     for part in range(len(asks)):
         values = told, first * row + part // 2 * width, row
         out = scores, (part * len(hop.told) + first) * heads
-        head_dots((vectors, part * width, 0), values, out, (count, heads, depth))
+        head_dots((vectors, part * width, 0), values, out, shape)
 
 
 @compiled
