@@ -44,6 +44,15 @@ def compiled_step(function: Function) -> Function:
     return cast(Function, njit(cache=True, **options)(function))
 
 
+def compiled_fused(function: Function) -> Function:
+    """A `compiled_step` for networks: a * b + c is rounded once where the processor can, in half the time.
+
+    Its last bits therefore differ between processors, which those of a simulated machine must not.
+    """
+    options: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "_nrt": False}
+    return cast(Function, njit(cache=True, fastmath={"contract"}, **options)(function))
+
+
 def compiled_inline(function: Function) -> Function:
     """A part of compiled functions, written into each: constants that it is given stay constants."""
     return cast(Function, njit(inline="always")(function))

@@ -6,13 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.models.lstm_passes import (
-    FORGET_OFFSET,
-    LstmMatrices,
-    LstmStates,
-    lstm_backward,
-    lstm_forward,
-)
+from costbench.models.lstm_passes import FORGET_OFFSET, LstmMatrices, lstm_backward, lstm_forward
 
 
 def last_states(
@@ -50,57 +44,37 @@ def test_last_states_and_gradients_are_torchs(
     expected = last_states(exact[0], (exact[1], exact[2]), counts)
     expected.backward(pull)
 
-    rows = sum(counts) * configs
-    lstm = LstmStates(
-        states.float().numpy().reshape(rows, inputs),
-        np.empty((4, rows, width), np.float32),
-        *(np.empty((rows, width), np.float32) for _ in range(3)),
-    )
-    weights = [weight.float().unflatten(0, (4, width)) for weight in both]
+    rows = states.float().numpy().reshape(-1, inputs)
+    weights = LstmMatrices(*(weight.float().numpy() for weight in both))
     starts = np.cumsum([0, *counts])
-    inputs_first = LstmMatrices(*(weight.transpose(1, 2).contiguous().numpy() for weight in weights))
-    lstm_forward(lstm, inputs_first, starts, configs)
-    found = torch.from_numpy(lstm.hidden).view(-1, configs, width)[starts[1:] - 1]
-    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
-    d_inputs = torch.empty(rows, inputs)
-    d_weights = [torch.zeros_like(weight) for weight in weights]
-    lstm_backward(
-        pull.float().numpy(),
-        lstm,
-        LstmMatrices(*(weight.numpy() for weight in weights)),
-        starts,
-        d_inputs.numpy(),
-        LstmMatrices(*(weight.numpy() for weight in d_weights)),
-    )
-    gradients = d_inputs.view_as(states), *(weight.flatten(0, 1) for weight in d_weights)
+    last, computed = lstm_forward(rows, weights, starts, configs)
+    torch.testing.assert_close(torch.from_numpy(last).double(), expected, atol=1e-5, rtol=1e-5)
+    d_inputs, d_weights = lstm_backward(pull.float().numpy(), computed, weights, starts)
+    gradients = d_inputs.reshape(states.shape), *d_weights
     for mine, other in zip(gradients, exact, strict=True):
         assert other.grad is not None
         scale = float(other.grad.abs().max())
-        torch.testing.assert_close(mine.double(), other.grad, atol=1e-5 * max(1.0, scale), rtol=1e-5)
+        found = torch.from_numpy(mine).double()
+        torch.testing.assert_close(found, other.grad, atol=1e-5 * max(1.0, scale), rtol=1e-5)
 
 
 @pytest.mark.parametrize("gate", [-100.0, -9.0, -1.5, -1e-3, 0.0, 1e-5, 0.7, 4.0, 8.0, 100.0])
 def test_one_step_by_hand(gate: float) -> None:
     # All four gates read the same: h = s(x) tanh(s(x) tanh(x)), whatever is forgotten.
-    lstm = LstmStates(
-        np.ones((1, 16), np.float32),
-        np.empty((4, 1, 16), np.float32),
-        *(np.empty((1, 16), np.float32) for _ in range(3)),
-    )
-    inputs = np.zeros((4, 16, 16), np.float32)
+    inputs = np.zeros((64, 16), np.float32)
     inputs[:, 0] = gate
-    lstm_forward(lstm, LstmMatrices(inputs, np.zeros_like(inputs)), np.array([0, 1]), 1)
+    weights = LstmMatrices(inputs, np.zeros_like(inputs))
+    last, computed = lstm_forward(np.ones((1, 16), np.float32), weights, np.array([0, 1]), 1)
     opened = 1.0 / (1.0 + np.exp(-gate))
-    np.testing.assert_allclose(lstm.hidden, opened * np.tanh(opened * np.tanh(gate)), atol=1e-6)
-    np.testing.assert_allclose(lstm.gates[1], 1.0 / (1.0 + np.exp(-gate - FORGET_OFFSET)), atol=1e-6)
+    np.testing.assert_allclose(
+        last[0], opened * np.tanh(opened * np.tanh(gate)) * np.ones((1, 16)), atol=1e-6
+    )
+    forget = 1.0 / (1.0 + np.exp(-gate - FORGET_OFFSET))
+    np.testing.assert_allclose(computed.gates[1], forget * np.ones((1, 16)), atol=1e-6)
 
 
 def test_a_nan_stays_one() -> None:
-    lstm = LstmStates(
-        np.full((1, 16), np.nan, np.float32),
-        np.empty((4, 1, 16), np.float32),
-        *(np.empty((1, 16), np.float32) for _ in range(3)),
-    )
-    weights = np.ones((4, 16, 16), np.float32)
-    lstm_forward(lstm, LstmMatrices(weights, weights), np.array([0, 1]), 1)
-    assert np.isnan(lstm.hidden).all()
+    weights = np.ones((64, 16), np.float32)
+    inputs = np.full((1, 16), np.nan, np.float32)
+    last, _ = lstm_forward(inputs, LstmMatrices(weights, weights), np.array([0, 1]), 1)
+    assert np.isnan(last).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
@@ -65,11 +66,21 @@ def test_lstm_costs_are_of_the_last_node() -> None:
     """The cost of the first kernel follows from both of its nodes, the second's from its one."""
     reduction = LastState(NetSpec(hidden=2, lstm_width=3), joined=0)
     initialize(reduction, 0)
+
+    def costs(states: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = reduction(reduction.read(states, batch()), NOTHING, batch())
+        return found
+
     alone = reduction.lstm(STATES[2:], (1,))
-    costs = reduction(STATES, NOTHING, batch())
-    torch.testing.assert_close(costs[1, 0], (reduction.head.cost.weight @ alone[0, 0]).squeeze())
-    turned = reduction(STATES[[1, 0, 2]], NOTHING, batch())
-    assert not torch.allclose(turned[0], costs[0])
+    torch.testing.assert_close(costs(STATES)[1, 0], (reduction.head.cost.weight @ alone[0, 0]).squeeze())
+    assert not torch.allclose(costs(STATES[[1, 0, 2]])[0], costs(STATES)[0])
+
+
+@pytest.mark.parametrize("name", ["per-node", "column-wise", "transformer"])
+def test_other_reductions_read_the_states_themselves(name: str) -> None:
+    reduction = REDUCTIONS[name](NetSpec(hidden=2, transformer_heads=1), 0)
+    assert reduction.read(STATES, batch()) is STATES
+    assert reduction.passes(STATES, batch()) == []
 
 
 def test_transformer_costs_do_not_depend_on_the_order_of_nodes() -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from costbench.compiled import compiled
-from costbench.models.layer_passes import Bags, transposed
+from costbench.models.listeners import Entries, Listeners, listeners_of
 
 IntArray = npt.NDArray[np.int64]
 
@@ -152,13 +152,11 @@ class SumMatrix:
         """A^T x: [N, W] to [N + S, W], without gradient."""
         return self._torch_bags[1].sum(states)
 
-    def bags(self) -> Bags:
-        """A for compiled passes."""
-        return self._compiled_bags[0]
-
-    def transposed_bags(self) -> Bags:
-        """A^T for compiled passes."""
-        return self._compiled_bags[1]
+    def listeners(self, configs: int) -> Listeners:
+        """The matrix for compiled passes over `configs` decisions, in groups of nodes that fit the caches."""
+        edges = self.edges
+        entries = Entries(*(t.numpy() for t in (edges.receiver, edges.sender, edges.message, self._weights)))
+        return listeners_of(entries, edges.with_producers.numpy(), edges.num_nodes, configs)
 
     @cached_property
     def _torch_bags(self) -> tuple[_TorchBags, _TorchBags]:
@@ -168,13 +166,6 @@ class SumMatrix:
             _TorchBags(edges.receiver, edges.message, weights, edges.num_nodes),
             _TorchBags(edges.message[order], edges.receiver[order], weights[order], edges.num_messages),
         )
-
-    @cached_property
-    def _compiled_bags(self) -> tuple[Bags, Bags]:
-        edges = self.edges
-        starts = np.searchsorted(edges.receiver.numpy(), np.arange(edges.num_nodes + 1))
-        bags = Bags(starts, edges.message.numpy(), self._weights.numpy())
-        return bags, transposed(bags, edges.num_messages)
 
 
 class _TorchBags:

@@ -11,19 +11,30 @@ the batch for its edges. A new one is one class and one row of `ENCODERS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from costbench.models.compiled_passes import Pass, run_passes
 from costbench.models.edges import Edges, SumMatrix, hear_max, hear_sum
+from costbench.models.execution import runs_compiled
 from costbench.models.gat import Gat
 from costbench.models.graph_batch import GraphBatch
 from costbench.models.layers import FeedForward, PairFeedForward
 from costbench.models.net_spec import NetSpec
-from costbench.models.sage_hop import HopWeights, sage_hop
+from costbench.models.sage_hop import HopWeights, SagePass, sage_hop
 
 
-class NoGraph(nn.Module):
+class Encoder(nn.Module):
+    """States of the same shape that know more."""
+
+    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
+        """What it does to such states, compiled; None where that is not possible."""
+        return None
+
+
+class NoGraph(Encoder):
     """The states as they are."""
 
     def __init__(self, spec: NetSpec) -> None:
@@ -32,8 +43,11 @@ class NoGraph(nn.Module):
     def forward(self, states: Tensor, batch: GraphBatch) -> Tensor:
         return states
 
+    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
+        return []
 
-class GraphAttention(nn.Module):
+
+class GraphAttention(Encoder):
     """`encoder_layers` GAT hops; see `gat.Gat`. Attention takes the place of the aggregation."""
 
     def __init__(self, spec: NetSpec) -> None:
@@ -44,8 +58,11 @@ class GraphAttention(nn.Module):
         heard: Tensor = self.gat(states, batch.edges)
         return heard
 
+    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
+        return self.gat.passes(states, batch.edges)
 
-class GraphSage(nn.Module):
+
+class GraphSage(Encoder):
     """`encoder_layers` GraphSAGE hops.
 
     e_i^k = l2(f3^k(concat(e_i^(k-1), sum over directions d of agg_{j in neighbours_d(i)} f2_d^k(e_j^(k-1)))))
@@ -60,13 +77,30 @@ class GraphSage(nn.Module):
         self.hops = nn.ModuleList(SageHop(spec) for _ in range(spec.encoder_layers))
 
     def forward(self, states: Tensor, batch: GraphBatch) -> Tensor:
-        edges = batch.edges if self.spec.directed else batch.edges.undirected()
-        matrix = None if self.spec.aggregation == "max" else SumMatrix(edges, self.spec.aggregation == "mean")
+        passes = self.passes(states, batch)
+        if passes is not None:
+            return run_passes(states, passes)
+        edges, matrix = self._heard(batch)
         for hop in self.hops:
             states = hop(states, edges, matrix)
             if self.spec.l2_normalize:
                 states = nn.functional.normalize(states, dim=-1)
         return states
+
+    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
+        matrix, hops = self._heard(batch)[1], [cast(SageHop, hop) for hop in self.hops]
+        fits = matrix is not None and not self.spec.l2_normalize
+        if not fits or not all(
+            hop.is_fusable(states) and runs_compiled(states, *hop.weights()) for hop in hops
+        ):
+            return None
+        return [SagePass([hop.weights() for hop in hops], cast(SumMatrix, matrix))]
+
+    def _heard(self, batch: GraphBatch) -> tuple[Edges, SumMatrix | None]:
+        edges = batch.edges if self.spec.directed else batch.edges.undirected()
+        return edges, None if self.spec.aggregation == "max" else SumMatrix(
+            edges, self.spec.aggregation == "mean"
+        )
 
 
 class SageHop(nn.Module):
@@ -81,8 +115,8 @@ class SageHop(nn.Module):
 
     def forward(self, states: Tensor, edges: Edges, matrix: SumMatrix | None) -> Tensor:
         """Aggregates by `matrix`, or by the maximum without one."""
-        if matrix is not None and self._is_fusable(states):
-            return sage_hop(states, self._weights(), matrix)
+        if matrix is not None and self.is_fusable(states):
+            return sage_hop(states, self.weights(), matrix)
         messages = self.to_consumers(states)
         if self.to_producers is not None:
             back = self.to_producers(states.index_select(0, edges.with_producers))
@@ -91,18 +125,20 @@ class SageHop(nn.Module):
         updated: Tensor = self.update(states, heard)
         return updated
 
-    def _is_fusable(self, states: Tensor) -> bool:
+    def is_fusable(self, states: Tensor) -> bool:
+        """Whether `sage_hop` computes this hop, too."""
         dropping = self.training and self.update.dropout.p > 0.0
         # The fused hop computes in the type it is given; autocast would mix two.
         mixed = torch.is_autocast_enabled(states.device.type)
         return self._plain and not dropping and not mixed
 
-    def _weights(self) -> HopWeights:
+    def weights(self) -> HopWeights:
+        """Those that `sage_hop` takes."""
         back = None if self.to_producers is None else self.to_producers.first.weight
         return HopWeights(self.to_consumers.first.weight, back, self.update.both.weight)
 
 
-ENCODERS: Mapping[str, Callable[[NetSpec], nn.Module]] = {
+ENCODERS: Mapping[str, Callable[[NetSpec], Encoder]] = {
     "gat": GraphAttention,
     "graphsage": GraphSage,
     "none": NoGraph,

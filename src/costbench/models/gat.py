@@ -14,9 +14,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from costbench.models.compiled_passes import Pass, run_passes
 from costbench.models.edges import Edges
 from costbench.models.execution import runs_compiled
-from costbench.models.gat_hops import attended, attention_pairs
+from costbench.models.gat_hops import GatPass, attended, attention_pairs
 from costbench.models.gat_pairs import Pairs
 from costbench.models.gat_passes import NEGATIVE_SLOPE
 from costbench.models.layers import gather_sum
@@ -64,15 +65,24 @@ class Gat(nn.Module):
         self.hops = nn.ModuleList(GatHop(spec) for _ in range(spec.encoder_layers))
 
     def forward(self, states: Tensor, edges: Edges) -> Tensor:
+        passes = self.passes(states, edges)
+        if passes is not None:
+            return run_passes(states, passes)
         hops = cast(list[GatHop], list(self.hops))
-        if not all(hop.runs_compiled(states) for hop in hops):
-            ways = [False, True] if self.spec.directed else [None]
-            attentions = [Attention.build(edges, backwards) for backwards in ways]
-            return self._one_by_one(states, hops, attentions)
-        pairs = attention_pairs(edges, states.shape[1], directed=self.spec.directed)
-        if self.spec.l2_normalize or not all(hop.is_plain() for hop in hops):
-            return self._one_by_one(states, hops, pairs)
-        return attended(states, attention_parameters(hops), len(hops), pairs)
+        if all(hop.runs_compiled(states) for hop in hops):
+            return self._one_by_one(states, hops, self._pairs(states, edges))
+        ways = [False, True] if self.spec.directed else [None]
+        return self._one_by_one(states, hops, [Attention.build(edges, backwards) for backwards in ways])
+
+    def passes(self, states: Tensor, edges: Edges) -> list[Pass] | None:
+        """What it does to such states, compiled; None where that is not possible."""
+        hops = cast(list[GatHop], list(self.hops))
+        if self.spec.l2_normalize or not all(hop.is_plain() and hop.runs_compiled(states) for hop in hops):
+            return None
+        return [GatPass(attention_parameters(hops), len(hops), self._pairs(states, edges))]
+
+    def _pairs(self, states: Tensor, edges: Edges) -> Pairs:
+        return attention_pairs(edges, states.shape[1], directed=self.spec.directed)
 
     def _one_by_one(self, states: Tensor, hops: Iterable[GatHop], whom: Whom) -> Tensor:
         for hop in hops:

@@ -8,12 +8,13 @@ decisions share is computed once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from costbench.models.compiled_passes import FloatArray, Pass, run_passes, stacked
 from costbench.models.execution import runs_compiled
 from costbench.models.layer_passes import stack_backward, stack_forward
 from costbench.models.net_spec import NetSpec
@@ -145,24 +146,25 @@ class _Rectified(torch.autograd.Function):
         return gradient, *reversed(d_weights)
 
 
-class _CompiledStack(torch.autograd.Function):
-    """The same as `_Rectified` by `layer_passes`."""
+class StackPass:
+    """The same as `_Rectified` by `layer_passes`, over all but the last axis of the states."""
 
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, *weights: Tensor) -> Tensor:
-        outputs = rows.new_empty((len(weights), *rows.shape))
-        stacked = torch.stack(weights)
-        stack_forward(rows.numpy(), stacked.transpose(1, 2).contiguous().numpy(), outputs.numpy())
-        ctx.save_for_backward(rows, outputs, stacked)
-        return outputs[-1]
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        self.weights = weights
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        rows, outputs, stacked = ctx.saved_tensors
-        found, d_rows = torch.zeros_like(stacked), torch.empty_like(rows)
-        tensors = gradient.contiguous(), rows, outputs, stacked, found, d_rows
-        stack_backward(*(tensor.numpy() for tensor in tensors))
-        return d_rows, *found
+    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+        """See `compiled_passes.Pass`."""
+        self._rows = states.reshape(-1, states.shape[-1])
+        self._stacked = stacked(self.weights)
+        self._outputs = stack_forward(self._rows, self._stacked)
+        last: FloatArray = self._outputs[-1].reshape(states.shape)
+        return last
+
+    def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+        """See `compiled_passes.Pass`."""
+        d_outputs = gradient.reshape(self._rows.shape)
+        d_rows, found = stack_backward(d_outputs, self._rows, self._outputs, self._stacked)
+        return d_rows.reshape(gradient.shape), list(found)
 
 
 class FeedForwardStack(nn.ModuleList):
@@ -171,19 +173,34 @@ class FeedForwardStack(nn.ModuleList):
     def __init__(self, count: int, spec: NetSpec) -> None:
         super().__init__(FeedForward(spec.hidden, spec) for _ in range(count))
         self._dropout = spec.dropout
-        self._plain = count > 0 and spec.module_layers == 0 and not spec.biases
+        self._plain = spec.module_layers == 0 and not spec.biases
 
     def forward(self, states: Tensor) -> Tensor:
         """Shape: [..., spec.hidden] kept."""
-        dropping = self.training and self._dropout > 0.0
-        if self._plain and not dropping and not torch.is_autocast_enabled(states.device.type):
-            weights = [cast(FeedForward, layer).first.weight for layer in self]
+        passes = self.passes(states)
+        if passes is not None:
+            return run_passes(states, passes)
+        if self._is_plain(states):
             rows = states.reshape(-1, states.shape[-1]).contiguous()
-            function = _CompiledStack if runs_compiled(rows, *weights) else _Rectified
-            return cast(Tensor, function.apply(rows, *weights)).view(states.shape)  # type: ignore[no-untyped-call]
+            found = cast(Tensor, _Rectified.apply(rows, *self._weights()))  # type: ignore[no-untyped-call]
+            return found.view(states.shape)
         for layer in self:
             states = layer(states)
         return states
+
+    def passes(self, states: Tensor) -> list[Pass] | None:
+        """What it does to such states, compiled; None where that is not possible."""
+        if not len(self):
+            return []
+        weights = self._weights()
+        return [StackPass(weights)] if self._is_plain(states) and runs_compiled(states, *weights) else None
+
+    def _weights(self) -> list[Tensor]:
+        return [cast(FeedForward, layer).first.weight for layer in self]
+
+    def _is_plain(self, states: Tensor) -> bool:
+        dropping = self.training and self._dropout > 0.0
+        return self._plain and not dropping and not torch.is_autocast_enabled(states.device.type)
 
 
 def spread(values: Tensor, rows: Tensor) -> Tensor:

@@ -8,20 +8,15 @@ without the fused one. One layer without biases, the usual case, is compiled (`l
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from costbench.models.compiled_passes import FloatArray, Pass, array_of, run_passes
 from costbench.models.execution import runs_compiled
-from costbench.models.lstm_passes import (
-    FORGET_OFFSET,
-    LstmMatrices,
-    LstmStates,
-    lstm_backward,
-    lstm_forward,
-)
+from costbench.models.lstm_passes import FORGET_OFFSET, LstmMatrices, lstm_backward, lstm_forward
 from costbench.models.net_spec import NetSpec
 
 
@@ -64,14 +59,21 @@ class KernelLstm(nn.Module):
         return [tensor for layer in self.layers for tensor in layer()]
 
     def forward(self, states: Tensor, node_counts: tuple[int, ...]) -> Tensor:
+        passes = self.passes(states, node_counts)
+        if passes is not None:
+            return run_passes(states, passes)
         weights = self.weights()
-        if self._plain and _fits(states, *weights[:2]):
-            last = _CompiledLstm.apply(states.contiguous(), *weights[:2], node_counts)  # type: ignore[no-untyped-call]
-            return cast(Tensor, last)
         start = states.new_zeros(len(self.layers), states.shape[1], self.width)
         return torch.stack(
             [self._last(part, start, weights) for part in torch.split(states, list(node_counts))]
         )
+
+    def passes(self, states: Tensor, node_counts: tuple[int, ...]) -> list[Pass] | None:
+        """What it does to such states, compiled; None where that is not possible."""
+        first = cast(LstmWeights, self.layers[0])
+        matrices = first.gates_of_inputs, first.gates_of_states
+        fits = self._plain and runs_compiled(states, matrices[0]) and runs_compiled(matrices[1])
+        return [LstmPass(matrices, node_counts)] if fits else None
 
     def _last(self, states: Tensor, start: Tensor, weights: list[Tensor]) -> Tensor:
         outputs = torch.lstm(
@@ -88,48 +90,21 @@ class KernelLstm(nn.Module):
         return outputs[0][-1]
 
 
-def _fits(states: Tensor, of_inputs: Tensor, of_states: Tensor) -> bool:
-    return runs_compiled(states, of_inputs) and runs_compiled(of_states)
-
-
-class _CompiledLstm(torch.autograd.Function):
+class LstmPass:
     """One layer by `lstm_passes`: states [N, C, H], W [4 W, H], U [4 W, W] to [K, C, W]."""
 
-    @staticmethod
-    def forward(
-        ctx: Any, states: Tensor, of_inputs: Tensor, of_states: Tensor, counts: tuple[int, ...]
-    ) -> Tensor:
-        width, rows = of_states.shape[1], states.flatten(0, 1)
-        gates = rows.new_empty((4, len(rows), width))
-        tensors = rows, gates, *(rows.new_empty((len(rows), width)) for _ in range(3))
-        starts = np.cumsum([0, *counts])
-        lstm_forward(
-            LstmStates(*(tensor.numpy() for tensor in tensors)),
-            _matrices(*(weight.view(4, width, -1).transpose(1, 2) for weight in (of_inputs, of_states))),
-            starts,
-            states.shape[1],
-        )
-        ctx.save_for_backward(*tensors, of_inputs, of_states)
-        ctx.starts, ctx.shape = starts, states.shape
-        hidden: Tensor = tensors[-1].view(*states.shape[:2], width)
-        return hidden.index_select(0, torch.from_numpy(starts[1:] - 1))
+    def __init__(self, weights: tuple[Tensor, Tensor], node_counts: tuple[int, ...]) -> None:
+        self.weights = weights
+        self._starts = np.cumsum([0, *node_counts])
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        *tensors, of_inputs, of_states = ctx.saved_tensors
-        gates = 4, of_states.shape[1]
-        found = [torch.zeros_like(weight) for weight in (of_inputs, of_states)]
-        d_rows = torch.empty_like(tensors[0])
-        lstm_backward(
-            gradient.contiguous().numpy(),
-            LstmStates(*(tensor.numpy() for tensor in tensors)),
-            _matrices(*(weight.view(*gates, -1) for weight in (of_inputs, of_states))),
-            ctx.starts,
-            d_rows.numpy(),
-            LstmMatrices(*(weight.view(*gates, -1).numpy() for weight in found)),
-        )
-        return d_rows.view(ctx.shape), *found, None
+    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+        """See `compiled_passes.Pass`."""
+        self._matrices = LstmMatrices(*map(array_of, self.weights))
+        rows = states.reshape(-1, states.shape[2])
+        last, self._computed = lstm_forward(rows, self._matrices, self._starts, states.shape[1])
+        return last
 
-
-def _matrices(of_inputs: Tensor, of_states: Tensor) -> LstmMatrices:
-    return LstmMatrices(of_inputs.contiguous().numpy(), of_states.contiguous().numpy())
+    def backward(self, gradient: FloatArray) -> tuple[FloatArray, LstmMatrices]:
+        """See `compiled_passes.Pass`."""
+        d_rows, found = lstm_backward(gradient, self._computed, self._matrices, self._starts)
+        return d_rows.reshape(-1, gradient.shape[1], d_rows.shape[1]), found

@@ -1,8 +1,8 @@
 """A compiled LSTM over the nodes of each kernel, forward and backward, that keeps only the last state.
 
 Steps of a kernel go by in order, its C decisions being the rows of every product, and what a step computes is
-still in the caches when the next one reads it. Rows are those of states [N, C, H] as [N C, H]; the gates i,
-f, g, o lie one above the other, [4, rows, W]. Nothing is padded.
+still in the caches when the next one reads it. Rows are those of states [N, C, H] as [N C, H]. Nothing is
+padded.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled, compiled_inline, compiled_step
-from costbench.models.layer_passes import BLOCK_ROWS, aligned
+from costbench.compiled import compiled, compiled_fused, compiled_inline
+from costbench.models.layer_passes import BLOCK_ROWS, aligned, aligned_zeros, turned_all
 from costbench.models.narrow_products import add_gradient, product, product_add
 
 FloatArray = npt.NDArray[np.float32]
@@ -38,159 +38,219 @@ _Q0, _Q1, _Q2, _Q3 = (
 
 
 @compiled_inline
-def _tanh(x: np.float32) -> np.float32:
-    """By the quotient of two polynomials that Eigen uses: a few units in the last place, without branches."""
+def _tanh_parts(x: np.float32) -> tuple[np.float32, np.float32]:
+    """Polynomials whose quotient Eigen uses: tanh x to a few units in the last place, without branches."""
     x = _LIMIT if x > _LIMIT else x
     x = -_LIMIT if x < -_LIMIT else x
     s = x * x
     p = x * (_P0 + s * (_P1 + s * (_P2 + s * (_P3 + s * (_P4 + s * (_P5 + s * _P6))))))
-    return p / (_Q0 + s * (_Q1 + s * (_Q2 + s * _Q3)))
+    return p, _Q0 + s * (_Q1 + s * (_Q2 + s * _Q3))
+
+
+@compiled_inline
+def _tanh(x: np.float32) -> np.float32:
+    p, q = _tanh_parts(x)
+    return p / q
 
 
 class LstmMatrices(NamedTuple):
-    """Over inputs [4, H, W] and over states [4, W, W], inputs first; for gradients outputs first."""
+    """Over inputs [4 W, H] and over states [4 W, W], outputs first, gates i, f, g, o one above the other."""
 
     inputs: FloatArray
     states: FloatArray
 
 
 class LstmStates(NamedTuple):
-    """What an LSTM reads and computes.
+    """What an LSTM reads and keeps for its gradient.
 
     Attributes:
         inputs: [N C, H].
         gates: [4, N C, W], after their activation.
         cells: [N C, W], c.
-        squashed: [N C, W], tanh c.
-        hidden: [N C, W], h.
     """
 
     inputs: FloatArray
     gates: FloatArray
     cells: FloatArray
-    squashed: FloatArray
-    hidden: FloatArray
 
 
-@compiled_step
+@compiled_fused
 def _activate(
-    gates: FloatArray,
-    cells: FloatArray,
-    squashed: FloatArray,
-    hidden: FloatArray,
-    place: tuple[int, int, int],
+    gates: tuple[FloatArray, ...], before: FloatArray, cells: FloatArray, hidden: FloatArray
 ) -> None:
-    """Gates, cells and states of rows place[0] to place[1]; the step before has the place[2] rows before."""
-    for r in range(place[0], place[1]):
-        for w in range(cells.shape[1]):
-            i = _HALF + _HALF * _tanh(_HALF * gates[0, r, w])
-            f = _HALF + _HALF * _tanh(_HALF * (gates[1, r, w] + _OFFSET))
-            g = _tanh(gates[2, r, w])
-            o = _HALF + _HALF * _tanh(_HALF * gates[3, r, w])
-            c = i * g
-            if place[2]:
-                c += f * cells[r - place[2], w]
-            s = _tanh(c)
-            gates[0, r, w], gates[1, r, w], gates[2, r, w], gates[3, r, w] = i, f, g, o
-            cells[r, w], squashed[r, w], hidden[r, w] = c, s, o * s
+    """Gates, cells and states of a step, all in a row; `before` are the cells of the step before, if any."""
+    of_i, of_f, of_g, of_o = gates
+    forgets = len(before) > 0
+    for w in range(len(cells)):
+        i, under_i = _tanh_parts(_HALF * of_i[w])
+        f, under_f = _tanh_parts(_HALF * (of_f[w] + _OFFSET))
+        g, under_g = _tanh_parts(of_g[w])
+        o, under_o = _tanh_parts(_HALF * of_o[w])
+        # One division for all four: it takes as long as ten products.
+        under_if, under_go = under_i * under_f, under_g * under_o
+        over = _ONE / (under_if * under_go)
+        over_if, over_go = over * under_go, over * under_if
+        i, f = _HALF + _HALF * (i * (over_if * under_f)), _HALF + _HALF * (f * (over_if * under_i))
+        g, o = g * (over_go * under_o), _HALF + _HALF * (o * (over_go * under_g))
+        c = i * g
+        if forgets:
+            c += f * before[w]
+        of_i[w], of_f[w], of_g[w], of_o[w] = i, f, g, o
+        cells[w], hidden[w] = c, o * _tanh(c)
+
+
+@compiled_inline
+def _gates(gates: FloatArray, first: int, end: int) -> tuple[FloatArray, ...]:
+    """Numbers of each gate [4, numbers] from one on to another."""
+    return gates[0, first:end], gates[1, first:end], gates[2, first:end], gates[3, first:end]
 
 
 @compiled
-def lstm_forward(lstm: LstmStates, weights: LstmMatrices, starts: IntArray, configs: int) -> None:
+def lstm_forward(
+    inputs: FloatArray, weights: LstmMatrices, starts: IntArray, configs: int
+) -> tuple[FloatArray, LstmStates]:
     """h_t = o tanh(c_t), c_t = f c_(t-1) + i g, (i, f, g, o) = (s, s, tanh, s)(W x_t + U h_(t-1) + offset).
 
     Args:
-        lstm: of which all but the inputs are written.
+        inputs: x, [N C, H].
         weights: W and U.
         starts: int64 [K + 1], where each kernel's nodes begin.
         configs: C.
+
+    Returns:
+        The last states, [K, C, W], and what the gradient needs.
     """
-    steps = max(1, BLOCK_ROWS // configs)
-    for k in range(len(starts) - 1):
+    rows, width = len(inputs), weights.states.shape[1]
+    of_inputs = turned_all(weights.inputs.reshape(4, width, -1))
+    of_states = turned_all(weights.states.reshape(4, width, width))
+    gates, cells = aligned(4 * rows, width).reshape(4, rows, width), aligned(rows, width)
+    hidden, num_kernels = aligned(configs, width), len(starts) - 1
+    last = aligned(num_kernels * configs, width).reshape(num_kernels, configs, width)
+    flat_gates, flat_cells = gates.reshape(4, -1), cells.reshape(-1)
+    steps, wide = max(1, BLOCK_ROWS // configs), configs * width
+    for k in range(num_kernels):
         for node in range(starts[k], starts[k + 1], steps):
             end = min(node + steps, starts[k + 1])
+            first, count = node * configs, (end - node) * configs
             for gate in range(4):
-                rows = (end - node) * configs
-                product(
-                    lstm.inputs, node * configs, weights.inputs[gate], lstm.gates[gate], node * configs, rows
-                )
+                product(inputs, first, of_inputs[gate], gates[gate], first, count)
             for now in range(node, end):
-                row, before = now * configs, 0
+                place = now * wide
+                before = flat_cells[place:place]
                 if now > starts[k]:
-                    before = configs
+                    before = flat_cells[place - wide : place]
                     for gate in range(4):
-                        product_add(
-                            lstm.hidden, row - configs, weights.states[gate], lstm.gates[gate], row, configs
-                        )
-                _activate(lstm.gates, lstm.cells, lstm.squashed, lstm.hidden, (row, row + configs, before))
+                        product_add(hidden, 0, of_states[gate], gates[gate], now * configs, configs)
+                to = flat_cells[place : place + wide]
+                _activate(_gates(flat_gates, place, place + wide), before, to, hidden.reshape(-1))
+        last[k] = hidden
+    return last, LstmStates(inputs, gates, cells)
 
 
-@compiled_step
+@compiled_fused
+def _squash(cells: FloatArray, out: FloatArray) -> None:
+    """tanh c: cheaper to compute again than to keep."""
+    for w in range(len(cells)):
+        out[w] = _tanh(cells[w])
+
+
+@compiled_fused
+def _open(squashed: FloatArray, gate: FloatArray) -> None:
+    """h in place of tanh c."""
+    for w in range(len(gate)):
+        squashed[w] *= gate[w]
+
+
+@compiled_fused
 def _activate_gradient(
-    lstm: LstmStates,
-    d_hidden: FloatArray,
-    d_cells: FloatArray,
-    d_gates: FloatArray,
-    place: tuple[int, int, int, int],
+    gates: tuple[FloatArray, ...],
+    before: FloatArray,
+    squashed: FloatArray,
+    d_states: tuple[FloatArray, FloatArray],
+    d_gates: tuple[FloatArray, ...],
 ) -> None:
-    """Through the gates of the place[1] rows from place[0] on to rows from place[3] on of `d_gates`.
+    """Through the gates of a step; arguments as in `_activate`, and tanh c.
 
-    place[2] is as in `_activate`; `d_cells` becomes what reaches the cells of the step before.
+    `d_states` are gradients of h and c; the latter becomes that of the step before.
     """
-    gates, cells, squashed = lstm.gates, lstm.cells, lstm.squashed
-    for c in range(place[1]):
-        row, to = place[0] + c, place[3] + c
-        for w in range(d_cells.shape[1]):
-            i, f, g, o = gates[0, row, w], gates[1, row, w], gates[2, row, w], gates[3, row, w]
-            s, d_h = squashed[row, w], d_hidden[c, w]
-            d_c = d_cells[c, w] + d_h * o * (_ONE - s * s)
-            d_gates[0, to, w] = d_c * g * i * (_ONE - i)
-            d_f = d_c * f * (_ONE - f)
-            d_gates[1, to, w] = d_f * cells[row - place[2], w] if place[2] else np.float32(0.0)
-            d_gates[2, to, w] = d_c * i * (_ONE - g * g)
-            d_gates[3, to, w] = d_h * s * o * (_ONE - o)
-            d_cells[c, w] = d_c * f
+    of_i, of_f, of_g, of_o = gates
+    d_hidden, d_cells = d_states
+    to_i, to_f, to_g, to_o = d_gates
+    forgets = len(before) > 0
+    for w in range(len(d_cells)):
+        i, f, g, o = of_i[w], of_f[w], of_g[w], of_o[w]
+        s, d_h = squashed[w], d_hidden[w]
+        d_c = d_cells[w] + d_h * o * (_ONE - s * s)
+        to_i[w] = d_c * g * i * (_ONE - i)
+        d_f = d_c * f * (_ONE - f)
+        to_f[w] = d_f * before[w] if forgets else np.float32(0.0)
+        to_g[w] = d_c * i * (_ONE - g * g)
+        to_o[w] = d_h * s * o * (_ONE - o)
+        d_cells[w] = d_c * f
 
 
 @compiled
 def lstm_backward(
-    gradient: FloatArray,
-    lstm: LstmStates,
-    weights: LstmMatrices,
-    starts: IntArray,
-    d_inputs: FloatArray,
-    d_weights: LstmMatrices,
-) -> None:
-    """Gradients of the last states' [K, C, W]; those of the weights, outputs first, are added."""
+    gradient: FloatArray, lstm: LstmStates, weights: LstmMatrices, starts: IntArray
+) -> tuple[FloatArray, LstmMatrices]:
+    """Gradients of the inputs, [N C, H], and of the weights, where [K, C, W] reaches the last states."""
     configs, width = gradient.shape[1:]
-    steps = max(1, BLOCK_ROWS // configs)
+    inputs, wide, steps = lstm.inputs.shape[1], configs * width, max(1, BLOCK_ROWS // configs)
+    of_inputs = weights.inputs.reshape(4, width, inputs)
+    found = LstmMatrices(aligned_zeros(4 * width, inputs), aligned_zeros(4 * width, width))
+    d_inputs, squashed = aligned(len(lstm.inputs), inputs), aligned((steps + 1) * configs, width)
     d_hidden, d_cells = aligned(configs, width), aligned(configs, width)
     d_gates = aligned(4 * steps * configs, width).reshape(4, steps * configs, width)
     for k in range(len(starts) - 1):
-        first = starts[k]
         d_hidden[:] = gradient[k]
         d_cells[:] = 0.0
-        for end in range(starts[k + 1], first, -steps):
-            begin = max(first, end - steps)
-            for now in range(end - 1, begin - 1, -1):
-                row, slot, before = now * configs, (now - begin) * configs, configs if now > first else 0
-                _activate_gradient(lstm, d_hidden, d_cells, d_gates, (row, configs, before, slot))
-                if now > first:
-                    product(d_gates[0], slot, weights.states[0], d_hidden, 0, configs)
-                    for gate in range(1, 4):
-                        product_add(d_gates[gate], slot, weights.states[gate], d_hidden, 0, configs)
+        for end in range(starts[k + 1], starts[k], -steps):
+            begin = max(starts[k], end - steps)
+            # The first node has none before it.
+            alone = configs if begin == starts[k] else 0
+            known = lstm.cells.reshape(-1)[(begin - 1) * wide + alone * width : end * wide]
+            _squash(known, squashed.reshape(-1)[alone * width :])
+            _through_steps(
+                lstm, weights.states, (begin, end, starts[k]), squashed, (d_hidden, d_cells), d_gates
+            )
             rows, row = (end - begin) * configs, begin * configs
-            product(d_gates[0], 0, weights.inputs[0], d_inputs, row, rows)
+            product(d_gates[0], 0, of_inputs[0], d_inputs, row, rows)
             for gate in range(1, 4):
-                product_add(d_gates[gate], 0, weights.inputs[gate], d_inputs, row, rows)
-            alone = configs if begin == first else 0
+                product_add(d_gates[gate], 0, of_inputs[gate], d_inputs, row, rows)
+            opened = lstm.gates[3].reshape(-1)[(begin - 1) * wide + alone * width : (end - 1) * wide]
+            _open(squashed.reshape(-1)[alone * width :], opened)
             for gate in range(4):
-                add_gradient(d_gates[gate], 0, lstm.inputs, row, rows, d_weights.inputs[gate])
-                add_gradient(
-                    d_gates[gate],
-                    alone,
-                    lstm.hidden,
-                    row + alone - configs,
-                    rows - alone,
-                    d_weights.states[gate],
-                )
+                part = slice(gate * width, (gate + 1) * width)
+                add_gradient(d_gates[gate], 0, lstm.inputs, row, rows, found.inputs[part])
+                add_gradient(d_gates[gate], alone, squashed, alone, rows - alone, found.states[part])
+    return d_inputs, found
+
+
+@compiled
+def _through_steps(
+    lstm: LstmStates,
+    of_states: FloatArray,
+    nodes: tuple[int, int, int],
+    squashed: FloatArray,
+    d_states: tuple[FloatArray, FloatArray],
+    d_gates: FloatArray,
+) -> None:
+    """Through the steps of nodes[0] to nodes[1], the last one first; nodes[2] is the first of the kernel.
+
+    `squashed` are tanh c from the node before nodes[0] on, `d_gates` those of the block's steps, written.
+    """
+    configs, width = d_states[0].shape
+    wide, matrices = configs * width, of_states.reshape(4, width, width)
+    gates, cells, tanhs = lstm.gates.reshape(4, -1), lstm.cells.reshape(-1), squashed.reshape(-1)
+    both, flat = (d_states[0].reshape(-1), d_states[1].reshape(-1)), d_gates.reshape(4, -1)
+    for now in range(nodes[1] - 1, nodes[0] - 1, -1):
+        place, slot = now * wide, (now - nodes[0]) * wide
+        before = cells[place - wide : place] if now > nodes[2] else cells[place:place]
+        known = tanhs[slot + wide : slot + 2 * wide]
+        to = _gates(flat, slot, slot + wide)
+        _activate_gradient(_gates(gates, place, place + wide), before, known, both, to)
+        if now > nodes[2]:
+            row = (now - nodes[0]) * configs
+            product(d_gates[0], row, matrices[0], d_states[0], 0, configs)
+            for gate in range(1, 4):
+                product_add(d_gates[gate], row, matrices[gate], d_states[0], 0, configs)

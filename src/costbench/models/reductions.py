@@ -6,8 +6,8 @@
 - `transformer`: a Transformer encoder over the nodes, summed, then one linear layer.
 
 All are of lpm2021, section 3.2. A reduction is built from a `NetSpec` and the number of features that
-join after the graph network, and maps states [N, 1 or C, hidden] and joined features [K, 1 or C, J] to
-costs [K, 1 or C]. A new one is one class and one row of `REDUCTIONS`.
+join after the graph network, `read`s states [N, 1 or C, hidden], and maps what it read and joined features
+[K, 1 or C, J] to costs [K, 1 or C]. A new one is one class and one row of `REDUCTIONS`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
 
+from costbench.models.compiled_passes import Pass
 from costbench.models.graph_batch import GraphBatch
 from costbench.models.layers import FeedForwardStack, JoinedFeedForward, gather_sum, segment_statistics
 from costbench.models.lstm import KernelLstm
@@ -47,7 +48,19 @@ class Head(nn.Module):
         return cost.squeeze(-1)
 
 
-class PerNode(nn.Module):
+class Reduction(nn.Module):
+    """Costs of what `read` makes of the node states."""
+
+    def read(self, states: Tensor, batch: GraphBatch) -> Tensor:
+        """What comes before anything joins; the states as they are, unless said otherwise."""
+        return states
+
+    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
+        """What `read` does to such states, compiled; None where that is not possible."""
+        return []
+
+
+class PerNode(Reduction):
     """cost(k) = sum over the nodes i of kernel k of head(e_i)."""
 
     def __init__(self, spec: NetSpec, joined: int) -> None:
@@ -59,7 +72,7 @@ class PerNode(nn.Module):
         return gather_sum(costs, batch.kernel_of_node, batch.num_kernels)
 
 
-class ColumnWise(nn.Module):
+class ColumnWise(Reduction):
     """cost(k) = head(concat of column-wise statistics of the e_i of kernel k)."""
 
     def __init__(self, spec: NetSpec, joined: int) -> None:
@@ -72,7 +85,7 @@ class ColumnWise(nn.Module):
         return cost
 
 
-class LastState(nn.Module):
+class LastState(Reduction):
     """cost(k) = head(last state of an LSTM over the e_i of kernel k), nodes in topological order.
 
     Where decisions join late, the LSTM runs once per kernel.
@@ -83,12 +96,19 @@ class LastState(nn.Module):
         self.lstm = KernelLstm(spec)
         self.head = Head(self.lstm.width, joined, spec)
 
-    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
-        cost: Tensor = self.head(self.lstm(states, batch.node_counts), joined)
+    def read(self, states: Tensor, batch: GraphBatch) -> Tensor:
+        last: Tensor = self.lstm(states, batch.node_counts)
+        return last
+
+    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
+        return self.lstm.passes(states, batch.node_counts)
+
+    def forward(self, last: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        cost: Tensor = self.head(last, joined)
         return cost
 
 
-class AttentionSum(nn.Module):
+class AttentionSum(Reduction):
     """cost(k) = head(sum over the nodes of a Transformer encoder over the e_i of kernel k)."""
 
     def __init__(self, spec: NetSpec, joined: int) -> None:
@@ -101,7 +121,7 @@ class AttentionSum(nn.Module):
         return cost
 
 
-REDUCTIONS: Mapping[str, Callable[[NetSpec, int], nn.Module]] = {
+REDUCTIONS: Mapping[str, Callable[[NetSpec, int], Reduction]] = {
     "column-wise": ColumnWise,
     "lstm": LastState,
     "per-node": PerNode,

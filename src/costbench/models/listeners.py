@@ -1,0 +1,125 @@
+"""Who hears whom in a batch, as compiled passes of GraphSAGE read it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiled import compiled
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+GROUP_ROWS = 512
+"""Rows of a group of nodes, whose messages then fit the second cache."""
+RUN_ROWS = 16
+"""From so many decisions on, rows of talkers are multiplied where they lie, and nodes that nobody hears do
+not talk. Fewer are multiplied a block at a time, gathered where they do not lie together."""
+
+
+class Bags(NamedTuple):
+    """A sparse matrix by rows: row r holds `weights` at `columns`, from starts[r] to starts[r + 1].
+
+    int64 [rows + 1], int64 [entries], float32 [entries].
+    """
+
+    starts: IntArray
+    columns: IntArray
+    weights: FloatArray
+
+
+@compiled
+def transposed(bags: Bags, num_columns: int) -> Bags:
+    """The transposed matrix; entries of a row in order of the former rows."""
+    starts = np.zeros(num_columns + 1, np.int64)
+    for column in bags.columns:
+        starts[column + 1] += 1
+    for column in range(num_columns):
+        starts[column + 1] += starts[column]
+    place = starts[:-1].copy()
+    rows, weights = np.empty_like(bags.columns), np.empty_like(bags.weights)
+    for row in range(len(bags.starts) - 1):
+        for entry in range(bags.starts[row], bags.starts[row + 1]):
+            column = bags.columns[entry]
+            rows[place[column]] = row
+            weights[place[column]] = bags.weights[entry]
+            place[column] += 1
+    return Bags(starts, rows, weights)
+
+
+class Entries(NamedTuple):
+    """`receiver`, `sender`, `message` of `edges.Edges`, int64 [M] each, and float32 [M], what each counts."""
+
+    receiver: IntArray
+    sender: IntArray
+    message: IntArray
+    weights: FloatArray
+
+
+class Talkers(NamedTuple):
+    """Nodes that tell others something, ascending: int64 [T], and int64 [G + 1], where each group's begin."""
+
+    nodes: IntArray
+    starts: IntArray
+
+
+class Listeners(NamedTuple):
+    """Who hears whom, by groups of nodes that hear nobody outside.
+
+    Attributes:
+        nodes: int64 [G + 1], where each group's nodes begin.
+        forth: nodes that tell their consumers something; where rows are gathered, all.
+        back: nodes that tell their producers something else.
+        heard: A, [N, T]. Messages lie group by group, those of `forth` first, then those of `back`.
+        told: A^T, [T, N].
+    """
+
+    nodes: IntArray
+    forth: Talkers
+    back: Talkers
+    heard: Bags
+    told: Bags
+
+
+@compiled
+def listeners_of(entries: Entries, talking: IntArray, num_nodes: int, configs: int) -> Listeners:
+    """Of batches with `configs` decisions; `talking` as `with_producers` of `edges.Edges`."""
+    receiver, sender, message, weights = entries
+    nodes = _closed_groups(receiver, sender, num_nodes, -(-GROUP_ROWS // configs))
+    is_heard = np.full(num_nodes + len(talking), configs < RUN_ROWS)
+    is_heard[message] = True
+    tellers, places = np.flatnonzero(is_heard[:num_nodes]), np.flatnonzero(is_heard[num_nodes:])
+    forth = Talkers(tellers, np.searchsorted(tellers, nodes))
+    back = Talkers(talking[places], np.searchsorted(talking[places], nodes))
+    columns = np.empty_like(message)
+    group = 0
+    for entry in range(len(message)):
+        while receiver[entry] >= nodes[group + 1]:
+            group += 1
+        if message[entry] < num_nodes:
+            columns[entry] = back.starts[group] + np.searchsorted(tellers, message[entry])
+        else:
+            columns[entry] = forth.starts[group + 1] + np.searchsorted(places, message[entry] - num_nodes)
+    heard = Bags(np.searchsorted(receiver, np.arange(num_nodes + 1)), columns, weights)
+    return Listeners(nodes, forth, back, heard, transposed(heard, len(tellers) + len(places)))
+
+
+@compiled
+def _closed_groups(receiver: IntArray, sender: IntArray, num_nodes: int, least: int) -> IntArray:
+    """Where groups of `least` consecutive nodes begin that no entry leaves, and the number of nodes."""
+    reach = np.arange(num_nodes)
+    for entry in range(len(receiver)):
+        first, last = min(receiver[entry], sender[entry]), max(receiver[entry], sender[entry])
+        reach[first] = max(reach[first], last)
+    starts, count, furthest = np.zeros(num_nodes + 1, np.int64), 1, 0
+    for node in range(num_nodes):
+        furthest = max(furthest, reach[node])
+        if furthest == node and node + 1 - starts[count - 1] >= least:
+            starts[count] = node + 1
+            count += 1
+    if starts[count - 1] < num_nodes:
+        starts[count] = num_nodes
+        count += 1
+    return starts[:count].copy()
