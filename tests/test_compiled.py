@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiled import cache_folder, compiled, compiled_step, source_digest
+from costbench.compiled import cache_folder, compiled, compiled_fused, compiled_step, source_digest
 
 
 @compiled_step
@@ -26,6 +26,23 @@ def ratios(numbers: np.ndarray) -> np.ndarray:
 
 def test_steps_are_parts_of_a_loop_and_divide_as_numpy_does() -> None:
     assert ratios(np.array([6.0, 3.0, 0.0, 1.0])).tolist() == [2.0, np.inf, 0.0]
+
+
+@compiled_step
+def twice_rounded(a: np.float32, c: np.float32) -> np.float32:
+    return a * a + c
+
+
+@compiled_fused
+def once_rounded(a: np.float32, c: np.float32) -> np.float32:
+    return a * a + c
+
+
+def test_only_fused_code_may_round_a_product_and_a_sum_at_once() -> None:
+    # (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, whose last part single precision drops.
+    a, c = np.float32(1 + 2**-12), np.float32(-1 - 2**-11)
+    assert twice_rounded(a, c) == 0.0
+    assert once_rounded(a, c) in (0.0, 2**-24)
 
 
 def package(folder: Path, **modules: str) -> Path:

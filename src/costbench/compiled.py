@@ -1,7 +1,8 @@
 """Functions compiled to machine code: the same arithmetic as Python's, without its overhead.
 
-Compiled code is kept on disk, so only the first run after a change compiles. No fast-math and no threads:
-results depend neither on the load of the machine nor on how many processes run.
+Compiled code is kept on disk, so only the first run after a change compiles. No fast-math (but see
+`compiled_fused`) and no threads: results depend neither on the load of the machine nor on how many processes
+run.
 
 Numba looks for changes in the file of a function alone, but code compiled from it holds the functions and
 constants of other files too. So the folder it is kept in is named after all of these.

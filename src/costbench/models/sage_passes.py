@@ -1,8 +1,9 @@
-"""A compiled GraphSAGE hop, forward and backward.
+"""Compiled passes of GraphSAGE, all hops at a time, forward and backward.
 
-Rows are those of states [N, C, H] as [N C, H], a node's C decisions next to each other. They go by in blocks
-that fit the innermost caches. Messages are needed whole only until they are added up: for the gradient it is
-enough to know where a rectifier let them through, a quarter of the memory.
+Nodes go through in groups that no edge leaves (`listeners`), a group through all hops, so that what one hop
+computes the next reads from a cache. Messages are needed whole only until they are added up: for the gradient
+it is enough to know where a rectifier let them through, a quarter of the memory. Rows are those of states
+[N, C, H] as [N C, H], a node's C decisions next to each other.
 """
 
 from __future__ import annotations
@@ -93,7 +94,6 @@ def sage_forward(states: FloatArray, weights: SageMatrices, listeners: Listeners
     forth, back = turned_all(weights.forth), turned_all(weights.back)
     own, heard_by = turned_all(weights.update[:, :, :width]), turned_all(weights.update[:, :, width:])
     messages = aligned(_most(starts) * configs, width)
-    # A group goes through all hops: what one computes is still in a cache when the next one reads it.
     for group in range(len(listeners.nodes) - 1):
         x = states
         for hop in range(hops):
