@@ -305,7 +305,7 @@ def _of_quarters(quarters: list[int]) -> list[int]:
 
 @_in_registers
 def join_pairs(_context: Any, first: Any, second: Any) -> Any:
-    """In each quarter [a0 + a2, b0 + b2, a1 + a3, b1 + b3]: sums of 16 numbers begin so, see `sums`."""
+    """In each quarter [a0 + a2, b0 + b2, a1 + a3, b1 + b3]: sums of 16 numbers begin so."""
     return _LANES(_LANES, _LANES), _joined(_by_quarters([0, 4, 1, 5]), _by_quarters([2, 6, 3, 7]))
 
 
