@@ -40,15 +40,31 @@ def test_module_layers_deepen_every_module() -> None:
     assert layer(torch.tensor([3.0, -5.0])).tolist() == [3.0, 3.0]
 
 
-def test_joining_equals_one_layer_over_the_concatenation() -> None:
+@pytest.mark.parametrize("hidden", [2, 16])
+def test_joining_equals_one_layer_over_the_concatenation(hidden: int) -> None:
     torch.manual_seed(0)
-    layer = JoinedFeedForward(4, 3, TINY)
+    layer = JoinedFeedForward(4, 3, NetSpec(hidden=hidden))
     nodes, kernels = torch.randn(5, 1, 4), torch.randn(2, 6, 3)
     rows = torch.tensor([0, 0, 1, 1, 1])
     both = torch.cat([nodes.expand(-1, 6, -1), kernels[rows]], dim=-1)
     weight = torch.cat([layer.own.weight, layer.joined.weight], dim=1)
     expected = torch.relu(nn.functional.linear(both, weight))
-    torch.testing.assert_close(layer(nodes, kernels, rows), expected)
+    found = layer(nodes, kernels, rows)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad((out**2).sum(), list(layer.parameters())) for out in (found, expected)]
+    for mine, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize(
+    ("spec", "left"), [(NetSpec(hidden=16), 1), (NetSpec(hidden=16, dropout=0.5), 0), (NetSpec(hidden=2), 0)]
+)
+def test_compiled_joins_are_left_to_what_comes_next(spec: NetSpec, left: int) -> None:
+    layer = JoinedFeedForward(4, 3, spec)
+    rows = torch.tensor([0, 1, 1])
+    begun, passes = layer.begin(torch.ones(3, 1, 4), torch.ones(2, 6, 3), rows)
+    assert len(passes) == left
+    assert begun.shape == (3, 1 if left else 6, spec.hidden)
 
 
 def test_joining_nothing_is_a_plain_layer() -> None:

@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from costbench.models.compiled_passes import FloatArray, Pass, run_passes, stacked
+from costbench.models.compiled_passes import FloatArray, Pass, array_of, run_passes, stacked
 from costbench.models.execution import runs_compiled
-from costbench.models.layer_passes import stack_backward, stack_forward
+from costbench.models.layer_passes import aligned, stack_backward, stack_forward
 from costbench.models.net_spec import NetSpec
 from costbench.models.node_passes import join, join_gradient, sum_and_max, sum_and_max_gradient
 
@@ -55,14 +56,21 @@ class JoinedFeedForward(nn.Module):
 
     def forward(self, states: Tensor, joined: Tensor, rows: Tensor | None = None) -> Tensor:
         """With `rows` [R], row r of `states` is joined by `joined[rows[r]]`, else by `joined[r]`."""
+        return run_passes(*self.begin(states, joined, rows))
+
+    def begin(self, states: Tensor, joined: Tensor, rows: Tensor | None) -> tuple[Tensor, list[Pass]]:
+        """As `forward`, but for compiled passes that are still to come over what is returned."""
         mixed: Tensor = self.own(states)
-        if self.joined is not None:
-            addend = self.joined(joined)
-            if rows is not None and mixed.shape[1] < addend.shape[1] and runs_compiled(mixed, addend):
-                together = _Joined.apply(mixed.squeeze(1), addend, rows)  # type: ignore[no-untyped-call]
-                return _deepen(self.dropout(together), self.more, self.dropout)
+        if self.joined is None:
+            return _activate(mixed, self.more, self.dropout), []
+        addend: Tensor = self.joined(joined)
+        if rows is None or mixed.shape[1] >= addend.shape[1] or not runs_compiled(mixed, addend):
             mixed = mixed + (addend if rows is None else spread(addend, rows))
-        return _activate(mixed, self.more, self.dropout)
+            return _activate(mixed, self.more, self.dropout), []
+        join = JoinPass(addend, rows)
+        if not self.more and not (self.training and self.dropout.p > 0.0):
+            return mixed, [join]
+        return _deepen(self.dropout(run_passes(mixed, [join])), self.more, self.dropout), []
 
 
 class PairFeedForward(nn.Module):
@@ -99,24 +107,27 @@ def _deepen(states: Tensor, more: nn.ModuleList, dropout: nn.Dropout) -> Tensor:
     return states
 
 
-class _Joined(torch.autograd.Function):
-    """relu(own[:, None] + joined[rows]) by `node_passes`: [N, H] and [K, C, H] to [N, C, H]."""
+class JoinPass:
+    """relu(own + joined[rows]) by `node_passes`: [N, 1, H] and [K, C, H] to [N, C, H]."""
 
-    @staticmethod
-    def forward(ctx: Any, own: Tensor, joined: Tensor, rows: Tensor) -> Tensor:
-        out = own.new_empty((len(own), *joined.shape[1:]))
-        join(own.contiguous().numpy(), joined.contiguous().numpy(), rows.numpy(), out.numpy())
-        ctx.save_for_backward(out, rows)
-        ctx.shape = joined.shape
+    def __init__(self, joined: Tensor, rows: Tensor) -> None:
+        self.weights = [joined]
+        self._rows = rows.numpy()
+
+    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+        """See `compiled_passes.Pass`."""
+        joined = array_of(self.weights[0])
+        out = aligned(len(states) * joined.shape[1], joined.shape[2]).reshape(len(states), *joined.shape[1:])
+        join(states[:, 0], joined, self._rows, out)
+        self._out = out
         return out
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        out, rows = ctx.saved_tensors
-        d_own, d_joined = gradient.new_zeros(len(out), out.shape[2]), gradient.new_zeros(ctx.shape)
-        arrays = (tensor.numpy() for tensor in (gradient.contiguous(), out, rows, d_own, d_joined))
-        join_gradient(*arrays)
-        return d_own, d_joined, None
+    def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+        """See `compiled_passes.Pass`."""
+        d_own = np.zeros((len(gradient), 1, gradient.shape[2]), np.float32)
+        d_joined = np.zeros(self.weights[0].shape, np.float32)
+        join_gradient(gradient, self._out, self._rows, d_own[:, 0], d_joined)
+        return d_own, [d_joined]
 
 
 class _Rectified(torch.autograd.Function):

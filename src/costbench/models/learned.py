@@ -25,7 +25,7 @@ from costbench.features.config import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
 from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
-from costbench.models.compiled_passes import Pass, run_passes
+from costbench.models.compiled_passes import run_passes
 from costbench.models.cost_model import CostModel
 from costbench.models.encoders import ENCODERS
 from costbench.models.execution import (
@@ -92,8 +92,7 @@ class LearnedCostNet(nn.Module):
         # Before any product: what the last batch chose must not matter to this one.
         choose_products(len(batch.opcodes) * (1 if self._is_compiled() else batch.mask.shape[1]))
         nodes = torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)
-        states = self.input(nodes[:, None], self._joined(batch, "node"), batch.kernel_of_node)
-        costs: Tensor = self.reduction(self._read(states, batch), self._joined(batch, "kernel"), batch)
+        costs: Tensor = self.reduction(self._read(nodes, batch), self._joined(batch, "kernel"), batch)
         costs = (costs + self.level).expand_as(batch.mask)
         if self.log_coefficient is None:
             return costs
@@ -103,19 +102,22 @@ class LearnedCostNet(nn.Module):
         # In doubles: costs of different estimates never come to be equal.
         return self.log_coefficient.double().exp() * batch.log_analytical + costs
 
-    def _read(self, states: Tensor, batch: GraphBatch) -> Tensor:
-        """Through the encoder and the final layers, to what the reduction reads."""
-        passes: list[Pass] = []
+    def _read(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
+        """What the reduction reads, from features of nodes [N, inputs] on; in one operation where that can be."""
+        joined = self._joined(batch, "node")
+        states, passes = self.input.begin(nodes[:, None], joined, batch.kernel_of_node)
+        # What the passes begun will make of them, as far as parts have to know it.
+        alike = states.expand(-1, joined.shape[1], -1) if passes else states
         parts = (
-            self.encoder.passes(states, batch),
-            self.final.passes(states),
-            self.reduction.passes(states, batch),
+            self.encoder.passes(alike, batch),
+            self.final.passes(alike),
+            self.reduction.passes(alike, batch),
         )
         for part in parts:
             if part is None:
-                return self.reduction.read(self.final(self.encoder(states, batch)), batch)
-            passes += part
-        return run_passes(states, passes)
+                states = self.encoder(run_passes(states, passes), batch)
+                return self.reduction.read(self.final(states), batch)
+        return run_passes(states, [*passes, *(one for part in parts if part is not None for one in part)])
 
     def _is_compiled(self) -> bool:
         """Whether compiled passes multiply all states of decisions: torch then multiplies a row per node."""
