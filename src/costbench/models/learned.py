@@ -103,7 +103,7 @@ class LearnedCostNet(nn.Module):
         return self.log_coefficient.double().exp() * batch.log_analytical + costs
 
     def _read(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
-        """What the reduction reads, from features of nodes [N, inputs] on; in one operation where that can be."""
+        """From node features [N, inputs] to what the reduction reads, in one operation where possible."""
         joined = self._joined(batch, "node")
         states, passes = self.input.begin(nodes[:, None], joined, batch.kernel_of_node)
         # What the passes begun will make of them, as far as parts have to know it.
