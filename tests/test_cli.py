@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from costbench.cli import app
 from costbench.errors import DataError
 from costbench.experiments.spec import Cell
+from tests.deadline import HANGS_AFTER_S
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import track_cell
 
@@ -27,7 +28,9 @@ COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *PIPELINE]
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
     """`costbench` in a process of its own."""
     command = [sys.executable, "-m", "costbench", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S
+    )
 
 
 def one_error(done: subprocess.CompletedProcess[str]) -> str:

@@ -22,6 +22,7 @@ from costbench.cli import app
 from costbench.errors import ChoiceError, CostbenchError, DataError, HloError
 from costbench.experiments.tune_program import Gain, Step, Tuned, TuneOptions
 from costbench.tune_command import _lines, _Stop, _telling, summary
+from tests.deadline import HANGS_AFTER_S
 
 QUICK = ["--budget", "2", "--model-budget", "0.003", "--compile-s", "14.4"]
 SHIPPED = Path(__file__).parent / "experiments" / "mixer_step.hlo.txt"
@@ -95,7 +96,7 @@ def test_stopped_and_resumed_it_ends_as_if_it_had_not_been(program: Path, tmp_pa
             assert running.stderr is not None
             first = running.stderr.readline()
             running.send_signal(signal.SIGINT)
-            output, errors = running.communicate(timeout=120)
+            output, errors = running.communicate(timeout=HANGS_AFTER_S)
         finally:
             running.kill()
     assert " tried, best " in first

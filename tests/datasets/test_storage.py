@@ -18,6 +18,7 @@ from costbench.datasets.records import RecordType
 from costbench.datasets.storage import Shard, list_shards, verify_shard, write_shard
 from costbench.errors import DataError
 from tests.datasets.tile_columns import metadata, tile_columns
+from tests.deadline import HANGS_AFTER_S
 
 
 @pytest.fixture
@@ -221,7 +222,7 @@ def test_a_killed_writer_leaves_whole_shards_only(tmp_path: Path, repository: Pa
         env={"PYTHONPATH": f"{repository / 'src'}:{repository}", "OMP_NUM_THREADS": "1"},
     )
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + HANGS_AFTER_S
         while not (tmp_path / "2.shard").exists() and child.poll() is None and time.monotonic() < end:
             time.sleep(0.001)
         time.sleep(delay)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import HANGS_AFTER_S
+
 SERVER_USERS = ("postgres", "nobody")
 
 
@@ -39,7 +41,7 @@ def _server_user() -> str | None:
 
 def _call(command: list[str], folder: Path, user: str | None) -> None:
     done = subprocess.run(
-        command, cwd=folder, user=user, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=folder, user=user, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S
     )
     log = folder / "log"
     assert done.returncode == 0, done.stdout + done.stderr + (log.read_text() if log.exists() else "")

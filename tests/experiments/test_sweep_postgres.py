@@ -14,6 +14,7 @@ from optuna.trial import TrialState
 
 from costbench.errors import DataError
 from costbench.experiments.sweep_study import finished_trials, open_study, progress
+from tests.deadline import HANGS_AFTER_S
 from tests.experiments.postgres import postgres_server
 from tests.experiments.toy_sweep import renamed, start_worker, toy_task
 
@@ -31,7 +32,7 @@ def url() -> Iterator[str]:
 def _optuna(arguments: Sequence[str]) -> list[dict[str, object]]:
     """What the command `optuna` prints."""
     command = [str(Path(sys.executable).parent / "optuna"), *arguments, "-f", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, object]] = json.loads(done.stdout)
     return found
@@ -42,7 +43,7 @@ def test_workers_on_an_empty_server(url: str, tmp_path: Path) -> None:
     workers = [start_worker(url, tmp_path, TRIALS, seconds) for seconds in (60.0, 0.2, 0.2)]
     victim = workers[0]
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + HANGS_AFTER_S
         study = None
         while time.monotonic() < deadline:
             # Its own connection, as a fourth machine.
@@ -62,7 +63,7 @@ def test_workers_on_an_empty_server(url: str, tmp_path: Path) -> None:
         victim.kill()
         victim.join()
     for worker in workers[1:]:
-        worker.join(timeout=120)
+        worker.join(timeout=HANGS_AFTER_S)
     assert [worker.exitcode for worker in workers[1:]] == [0, 0]
     finished = finished_trials(study)
     # Two that see at the same moment that one trial is missing may both begin it.

@@ -22,6 +22,7 @@ from costbench.experiments.sweep_study import (
     progress,
     retry_lost,
 )
+from tests.deadline import HANGS_AFTER_S
 from tests.experiments.toy_sweep import renamed, toy_task
 
 
@@ -126,7 +127,7 @@ def test_a_heartbeat_that_stops_gives_the_trial_back(url: str, tmp_path: Path) -
         retry_lost(study, task.study.storage)
         assert (progress(study).running, progress(study).waiting) == (1, 0)
         process.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANGS_AFTER_S
     while progress(study).waiting == 0 and time.monotonic() < deadline:
         time.sleep(0.2)
         retry_lost(study, task.study.storage)

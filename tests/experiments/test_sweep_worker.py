@@ -14,6 +14,7 @@ from costbench.errors import DataError, DivergedError
 from costbench.experiments.sweep_study import finished_trials, open_study, progress, requeue
 from costbench.experiments.sweep_worker import SweepTask, work
 from costbench.experiments.training_run import CellResult, CellTask, OnEpoch
+from tests.deadline import HANGS_AFTER_S
 from tests.experiments.toy_sweep import (
     EPOCHS,
     METRIC,
@@ -171,7 +172,7 @@ def test_two_workers_share_the_trials_and_a_kill_costs_one(url: str, tmp_path: P
     study = open_study(task.study)
     victim = start_worker(url, tmp_path, trials, seconds_per_epoch=60.0)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + HANGS_AFTER_S
         while progress(study).running == 0 and time.monotonic() < deadline:
             time.sleep(0.05)
         (lost,) = [trial for trial in study.trials if trial.state is TrialState.RUNNING]
@@ -182,7 +183,7 @@ def test_two_workers_share_the_trials_and_a_kill_costs_one(url: str, tmp_path: P
     finally:
         victim.kill()
         victim.join()
-    other.join(timeout=60)
+    other.join(timeout=HANGS_AFTER_S)
     assert other.exitcode == 0
     assert list(outcome(task)) == list(range(trials))
     (failed,) = [trial for trial in study.trials if trial.state is TrialState.FAIL]

@@ -21,6 +21,7 @@ from costbench.errors import DataError, ParamsError
 from costbench.models.analytical import AnalyticalModel
 from costbench.target import load_target
 from costbench.workers import run_each
+from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import PROGRAMS, environment
 
 pytest.importorskip("distributed", reason="needs the extra `scale`")
@@ -88,7 +89,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"), repository)
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + HANGS_AFTER_S
     while not cluster.scheduler.exists() or not cluster.scheduler.read_text().endswith("}"):
         assert time.monotonic() < limit
         time.sleep(0.05)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from costbench.datasets.storage import list_shards, verify_shard
+from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import PROGRAMS, REPOSITORY, TINY, environment, write_profile
 
 pytestmark = pytest.mark.pipeline
@@ -34,7 +35,7 @@ def _generate(params: Path, under: tuple[str, ...] = ()) -> subprocess.Completed
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=HANGS_AFTER_S,
     )
 
 

@@ -20,6 +20,7 @@ from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.experiments.stages import train
 from costbench.params import load_yaml
+from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import TINY, call, call_stage, digest_folder, environment, write_profile
 
 pytestmark = [
@@ -39,7 +40,7 @@ def _start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def _wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes], pause_s: float) -> None:
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + HANGS_AFTER_S
     while not condition() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(pause_s)
     assert process.poll() is None, "over before it could be killed"
@@ -135,7 +136,7 @@ def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     _wait_for(owners, process, 0.2)
     os.kill(owners()[0], signal.SIGKILL)
-    assert process.wait(timeout=240) == 0
+    assert process.wait(timeout=HANGS_AFTER_S) == 0
     (name,) = _studies(url)
     states = [trial.state.name for trial in optuna.load_study(study_name=name, storage=url).trials]
     assert states.count("FAIL") == 1

@@ -14,6 +14,7 @@ import yaml
 
 from costbench.artifacts import digest_files
 from costbench.params import load_yaml, merged
+from tests.deadline import HANGS_AFTER_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STAGES = ("generate", "split", "features", "sweep", "train", "evaluate", "autotune", "report")
@@ -136,7 +137,7 @@ def call(folder: Path, command: Sequence[str | Path], **more: str) -> subprocess
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=HANGS_AFTER_S,
     )
 
 

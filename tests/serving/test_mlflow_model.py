@@ -23,6 +23,7 @@ from costbench.experiments.spec import Cell
 from costbench.experiments.tracked_runs import Wanted
 from costbench.hlo.writer import module_to_bytes
 from costbench.serving.service import load_service
+from tests.deadline import HANGS_AFTER_S
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import finish_cell, track_cell
 from tests.serving.test_requests import GOOD, TEXT, dense, encoded
@@ -35,7 +36,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning"),
 ]
-START_S = 180.0
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def port(checkpoint: Path, tracking_store: str) -> Iterator[int]:
     with (checkpoint.parent / "server.log").open("w+") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
-            deadline = time.monotonic() + START_S
+            deadline = time.monotonic() + HANGS_AFTER_S
             while not _answers(number):
                 assert server.poll() is None, (log.seek(0), log.read())
                 assert time.monotonic() < deadline, (log.seek(0), log.read())
@@ -83,7 +83,7 @@ def _answers(port: int) -> bool:
 
 
 def _call(port: int, method: str, place: str, body: object = None) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANGS_AFTER_S)
     headers = {"Content-Type": "application/json"}
     connection.request(method, place, None if body is None else json.dumps(body), headers)
     answer = connection.getresponse()
