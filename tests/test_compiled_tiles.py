@@ -12,9 +12,13 @@ from costbench.compiled_tiles import (
     LANES,
     MASK,
     NARROW,
+    PICKED_DEPTH,
+    PICKED_ROWS,
     RELU,
     ROWS,
     WIDTH,
+    columns_seen,
+    fused,
     join_halves,
     join_pairs,
     join_quads,
@@ -30,24 +34,50 @@ from costbench.compiled_tiles import (
 )
 
 _tile = tile_product(ROWS, NARROW)
+_columns_seen = columns_seen(NARROW)
 _RELU_OF_SUM = ADDS + RELU
+_ALL = np.empty(0, np.int64)
 
 
 @compiled
 def _plain(a: np.ndarray, b: np.ndarray, c: np.ndarray, depth: int) -> None:
-    _tile(a, b, c, c, (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth), 0)
+    _tile(a, b, c, (c, _ALL), (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth, 0), 0)
 
 
 @compiled
 def _rectified_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray, depth: int) -> None:
-    _tile(a, b, c, c, (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth), _RELU_OF_SUM)
+    _tile(a, b, c, (c, _ALL), (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth, 0), _RELU_OF_SUM)
 
 
 @compiled
 def _masked_transpose(a: np.ndarray, b: np.ndarray, c: np.ndarray, mask: np.ndarray) -> None:
     """c = a^T b, masked; the tile of c begins at its second row."""
-    places = (0, 1, a.shape[1], 0, NARROW, NARROW, NARROW, 0, len(a))
-    _tile(a, b, c, mask, places, MASK)
+    places = (0, 1, a.shape[1], 0, NARROW, NARROW, NARROW, 0, len(a), 0)
+    _tile(a, b, c, (mask, _ALL), places, MASK)
+
+
+@compiled
+def _of_some_columns(a: np.ndarray, b: np.ndarray, c: np.ndarray, picked: np.ndarray) -> None:
+    """Of the columns of a and rows of b with numbers from the second one on."""
+    places = (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, len(picked) - 1, 1)
+    _tile(a, b, c, (c, picked), places, PICKED_DEPTH)
+
+
+@compiled
+def _of_some_rows(a: np.ndarray, b: np.ndarray, c: np.ndarray, picked: np.ndarray) -> None:
+    """Of the rows of a and c with numbers from the second one on."""
+    places = (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, a.shape[1], 1)
+    _tile(a, b, c, (c, picked), places, PICKED_ROWS)
+
+
+@compiled
+def _seen(x: np.ndarray, row: int, rows: int) -> int:
+    return int(_columns_seen(x, row * x.shape[1] + NARROW, x.shape[1], rows))
+
+
+@compiled
+def _fused(a: float, b: float, c: float) -> float:
+    return float(fused(np.float32(a), np.float32(b), np.float32(c)))
 
 
 def example(depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -88,6 +118,39 @@ def test_the_left_side_may_lie_transposed_and_the_result_be_masked() -> None:
     _masked_transpose(a, b, c, mask.reshape(ROWS, NARROW))
     np.testing.assert_array_equal(c[0], first)
     np.testing.assert_array_equal(c[1:], np.where(mask > 0.0, (a.T @ b).ravel(), 0.0).reshape(ROWS, NARROW))
+
+
+@pytest.mark.parametrize("picked", [[], [4], [0, 2, 6], [6, 5, 4, 3, 2, 1, 0]])
+def test_products_of_picked_columns(picked: list[int]) -> None:
+    a, b, c = example(7)
+    _of_some_columns(a, b, c, np.array([99, *picked]))
+    np.testing.assert_array_equal(c[:ROWS], a[:, picked] @ b[picked])
+
+
+def test_products_of_picked_rows() -> None:
+    _, b, _ = example(7)
+    a, c = whole_numbers(9, 7), np.full((9, NARROW), 5.0, np.float32)
+    chosen = [8, 0, 3, 2]
+    _of_some_rows(a, b, c, np.array([99, *chosen]))
+    others = [row for row in range(9) if row not in chosen]
+    np.testing.assert_array_equal(c[chosen], (a @ b)[chosen])
+    assert (c[others] == 5.0).all()
+
+
+def test_columns_that_are_not_zero_everywhere() -> None:
+    x = np.zeros((6, 3 * NARROW), np.float32)
+    x[1, NARROW + 2] = np.nan
+    x[3, NARROW + 15] = -1.0
+    # Before and after the rows, and in columns beside.
+    x[0], x[4], x[2, :NARROW], x[2, 2 * NARROW :] = 1.0, 1.0, 1.0, 1.0
+    assert _seen(x, 1, 3) == (1 << 2) + (1 << 15)
+    assert _seen(x, 5, 1) == 0
+    assert _seen(x, 0, 1) == (1 << NARROW) - 1
+    assert _seen(x, 0, 0) == 0
+
+
+def test_a_fused_sum_of_numbers() -> None:
+    assert _fused(3.0, 4.0, 5.0) == 17.0
 
 
 def test_a_nan_stays_one() -> None:

@@ -37,7 +37,7 @@ COLUMNS = LANES * VECTORS
 NARROW = 16
 """Columns of a narrow tile; widths have to be multiples of it."""
 
-_INDEX = ir.IntType(64)
+_INDEX, _INT = ir.IntType(64), ir.IntType(32)
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 _ALIGNED = 4
 _ZEROS = ir.Constant(_VECTOR, [0.0] * LANES)
@@ -45,8 +45,9 @@ _NONE = ir.Constant(_VECTOR, ir.Undefined)
 _EVERYWHERE = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
 
 
-ADDS, RELU, MASK = 1, 2, 4
-"""Ways of a product: c += a b instead of c = a b; then max(c, 0); then 0 where the mask is not above 0."""
+ADDS, RELU, MASK, PICKED_DEPTH, PICKED_ROWS = 1, 2, 4, 8, 16
+"""Ways of a product: c += a b instead of c = a b; then max(c, 0); then 0 where the mask is not above 0; over
+a_(i p_k) and b_(p_k j) instead of a_ik and b_kj; rows p_i of a and c instead of i."""
 
 
 class _Code:
@@ -91,12 +92,12 @@ class _Code:
         zero, one = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
         builder.cbranch(builder.icmp_signed(">", depth, zero), body, after)
         builder.position_at_end(body)
-        number, values = builder.phi(_INDEX), [builder.phi(_VECTOR) for _ in start]
+        number, values = builder.phi(_INDEX), [builder.phi(value.type) for value in start]
         stepped = step(number, values)
         following = builder.add(number, one)
         builder.cbranch(builder.icmp_signed("<", following, depth), body, after)
         builder.position_at_end(after)
-        ended = [builder.phi(_VECTOR) for _ in start]
+        ended = [builder.phi(value.type) for value in start]
         for phi, first, more in zip([number, *values], [zero, *start], [following, *stepped], strict=True):
             phi.add_incoming(first, before)
             phi.add_incoming(more, body)
@@ -117,30 +118,40 @@ class _Code:
 def tile_product(rows: int, columns: int) -> Any:
     """A function for compiled functions that multiplies a tile: c_ij = sum over k < depth of a_ik b_kj.
 
-    It takes a, b, c, and the mask, all float32 arrays; nine integers: in elements where the tile begins in a,
-    how far its rows and its columns are apart; where it begins in b and how far its rows are apart; the same
-    of c; where it begins in the mask, whose rows are as far apart as those of c; and the depth; and the way,
-    a constant sum of `ADDS`, `RELU`, `MASK`.
+    It takes float32 arrays a, b and c; two arrays, the mask, float32, and p, int64; nine integers: in
+    elements where the tile begins in a, how far its rows and its columns are apart; where it begins in b and
+    how far its rows are apart; the same of c; where it begins in the mask, whose rows are as far apart as
+    those of c; the depth; and where in p to begin; and the way, a constant sum of `ADDS` to `PICKED_ROWS`.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        left, right, result, mask = (
-            context.make_array(kind)(context, builder, argument).data
-            for kind, argument in zip(signature.args[:4], arguments[:4], strict=True)
+        kinds = [*signature.args[:3], *signature.args[3].types]
+        arrays = [*arguments[:3], *(builder.extract_value(arguments[3], i) for i in range(2))]
+        left, right, result, mask, picked = (
+            context.make_array(kind)(context, builder, array).data
+            for kind, array in zip(kinds, arrays, strict=True)
         )
-        left_at, left_row, left_step, right_at, right_row, at, row, mask_at, depth = (
-            builder.extract_value(arguments[4], place) for place in range(9)
+        left_at, left_row, left_step, right_at, right_row, at, row, mask_at, depth, first = (
+            builder.extract_value(arguments[4], place) for place in range(10)
         )
         way, code = signature.args[5].literal_value, _Code(builder)
+
+        def chosen(place: Any) -> Any:
+            return builder.load(builder.gep(picked, [builder.add(first, place)]))
+
         lanes = [ir.Constant(_INDEX, lane) for lane in range(0, columns, LANES)]
         numbers = [ir.Constant(_INDEX, i) for i in range(rows)]
+        if way & PICKED_ROWS:
+            numbers = [chosen(i) for i in numbers]
         places = [(builder.mul(row, i), lane) for i in numbers for lane in lanes]
+        before = [builder.mul(left_row, i) for i in numbers]
         start = [code.vector(result, at, *place) if way & ADDS else _ZEROS for place in places]
 
         def step(k: Any, sums: list[Any]) -> list[Any]:
-            along, below = builder.mul(k, left_step), builder.mul(k, right_row)
+            number = chosen(k) if way & PICKED_DEPTH else k
+            along, below = builder.mul(number, left_step), builder.mul(number, right_row)
             of_right = [code.vector(right, right_at, below, lane) for lane in lanes]
-            of_left = [code.spread(left, left_at, builder.mul(left_row, i), along) for i in numbers]
+            of_left = [code.spread(left, left_at, one, along) for one in before]
             pairs = [(one, many) for one in of_left for many in of_right]
             return [code.multiply_add(*pair, total) for pair, total in zip(pairs, sums, strict=True)]
 
@@ -150,10 +161,43 @@ def tile_product(rows: int, columns: int) -> Any:
         return context.get_dummy_value()
 
     @intrinsic(prefer_literal=True)
-    def multiply(_context: Any, a: Any, b: Any, c: Any, mask: Any, places: Any, way: Any) -> Any:
-        return types.void(a, b, c, mask, places, way), generate
+    def multiply(_context: Any, a: Any, b: Any, c: Any, beside: Any, places: Any, way: Any) -> Any:
+        return types.void(a, b, c, beside, places, way), generate
 
     return multiply
+
+
+def columns_seen(columns: int) -> Any:
+    """A function for compiled functions: which columns of a float32 array are not 0 in all of some rows.
+
+    It takes the array, where the first row begins, how far rows are apart, in elements, and their number, and
+    gives an int64: bit j for column j. At most `COLUMNS`.
+    """
+    lanes = [ir.Constant(_INDEX, lane) for lane in range(0, columns, LANES)]
+    bits, none = ir.VectorType(_INT, LANES), ir.Constant(ir.VectorType(_INT, LANES), [0] * LANES)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values, code = (
+            context.make_array(signature.args[0])(context, builder, arguments[0]).data,
+            _Code(builder),
+        )
+
+        def step(number: Any, seen: list[Any]) -> list[Any]:
+            at = builder.add(arguments[1], builder.mul(number, arguments[2]))
+            found = [builder.bitcast(code.vector(values, at, lane), bits) for lane in lanes]
+            return [builder.or_(before, more) for before, more in zip(seen, found, strict=True)]
+
+        mask = ir.Constant(_INDEX, 0)
+        for lane, seen in zip(lanes, code.loop(arguments[3], [none] * len(lanes), step), strict=True):
+            part = builder.bitcast(builder.icmp_signed("!=", seen, none), ir.IntType(LANES))
+            mask = builder.or_(mask, builder.shl(builder.zext(part, _INDEX), lane))
+        return mask
+
+    @intrinsic
+    def seen_in(_context: Any, array: Any, at: Any, row: Any, rows: Any) -> Any:
+        return types.intp(array, types.intp, types.intp, types.intp), generate
+
+    return seen_in
 
 
 # Single values for other loops: sixteen numbers at a time, whatever the registers of the processor hold, at
@@ -163,7 +207,6 @@ WIDTH = 16
 """Numbers in a value."""
 
 _SIXTEEN = ir.VectorType(ir.FloatType(), WIDTH)
-_INT = ir.IntType(32)
 _ANY = ir.Constant(_SIXTEEN, ir.Undefined)
 _SIXTEEN_ZEROS = ir.Constant(_SIXTEEN, [0.0] * WIDTH)
 
@@ -281,6 +324,18 @@ def total(_context: Any, value: Any) -> Any:
         return builder.extract_element(summed, ir.Constant(_INT, 0))
 
     return types.float32(_LANES), generate
+
+
+@_in_registers
+def fused(_context: Any, left: Any, right: Any, addend: Any) -> Any:
+    """left * right + addend of single numbers, rounded once where the processor can."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()] * 3)
+        function: Any = cgutils.get_or_insert_function(builder.module, kind, "llvm.fmuladd.f32")  # type: ignore[no-untyped-call]
+        return builder.call(function, arguments)
+
+    return types.float32(types.float32, types.float32, types.float32), generate
 
 
 def _joined(low: list[int], high: list[int]) -> Callable[..., Any]:

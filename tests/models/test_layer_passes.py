@@ -14,6 +14,7 @@ from costbench.models.layer_passes import (
     stack_forward,
     turned_all,
 )
+from tests.models.examples import some_units_off
 
 WIDTH = 16
 
@@ -44,9 +45,10 @@ def test_masked_rows_by_hand() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("num_rows", [1, 5, 131])
-def test_stacks_and_their_gradients_are_torchs(count: int, num_rows: int) -> None:
-    rows = whole_numbers(0, num_rows, WIDTH).requires_grad_()
+@pytest.mark.parametrize(("num_nodes", "configs"), [(1, 1), (5, 1), (131, 2), (3, 16), (4, 33), (2, 150)])
+def test_stacks_and_their_gradients_are_torchs(count: int, num_nodes: int, configs: int) -> None:
+    num_rows = num_nodes * configs
+    rows = some_units_off(whole_numbers(0, num_nodes, configs, WIDTH)).flatten(0, 1).requires_grad_()
     weights = whole_numbers(1, count, WIDTH, WIDTH).requires_grad_()
     pull = whole_numbers(2, num_rows, WIDTH)
     expected = [rows]
@@ -54,9 +56,9 @@ def test_stacks_and_their_gradients_are_torchs(count: int, num_rows: int) -> Non
         expected.append(torch.relu(expected[-1] @ weight.t()))
     expected[-1].backward(pull)
     given_rows, matrices = rows.detach().numpy(), weights.detach().numpy()
-    outputs = stack_forward(given_rows, matrices)
+    outputs = stack_forward(given_rows, matrices, configs)
     np.testing.assert_array_equal(outputs, torch.stack(expected[1:]).detach().numpy())
-    d_rows, d_weights = stack_backward(pull.numpy(), given_rows, outputs, matrices)
+    d_rows, d_weights = stack_backward(pull.numpy(), given_rows, outputs, matrices, configs)
     assert weights.grad is not None
     assert rows.grad is not None
     np.testing.assert_array_equal(d_weights, weights.grad.numpy())

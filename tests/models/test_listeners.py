@@ -2,22 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from costbench.models.edges import Edges, SumMatrix
-from costbench.models.listeners import Bags, transposed
+from costbench.models.edges import SumMatrix
+from costbench.models.listeners import transposed
+from tests.models.examples import bags, build
 
 TWO_KERNELS = np.array([[0, 0, 3], [1, 2, 4]])
 """Producers above consumers: 0 -> 1, 0 -> 2, and apart from these 3 -> 4."""
-
-
-def bags(dense: np.ndarray) -> Bags:
-    """A dense matrix by its entries that are not zero."""
-    rows, columns = np.nonzero(dense)
-    starts = np.searchsorted(rows, np.arange(len(dense) + 1))
-    return Bags(starts, columns, dense[rows, columns])
-
-
-def build(edges: np.ndarray, num_nodes: int) -> Edges:
-    return Edges.build(edges[::-1].copy(), edges, num_nodes)
 
 
 def test_transposed_bags() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costbench.models.lstm_passes import FORGET_OFFSET, LstmMatrices, lstm_backward, lstm_forward
+from tests.models.examples import some_units_off
 
 
 def last_states(
@@ -25,7 +26,7 @@ def last_states(
 
 @given(
     counts=st.lists(st.integers(1, 9), min_size=1, max_size=3),
-    configs=st.sampled_from([1, 5, 50, 150]),
+    configs=st.sampled_from([1, 5, 16, 50, 150]),
     sizes=st.sampled_from([(16, 16), (16, 32), (80, 16)]),
 )
 def test_last_states_and_gradients_are_torchs(
@@ -40,6 +41,7 @@ def test_last_states_and_gradients_are_torchs(
         (len(counts), configs, width),
     )
     states, *both, pull = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    states = some_units_off(states)
     exact = [tensor.clone().requires_grad_() for tensor in (states, *both)]
     expected = last_states(exact[0], (exact[1], exact[2]), counts)
     expected.backward(pull)

@@ -8,27 +8,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.models.edges import Edges, SumMatrix
+from costbench.models.edges import SumMatrix
 from costbench.models.listeners import Bags
 from costbench.models.sage_passes import SageMatrices, add_up, sage_backward, sage_forward
+from tests.models.examples import bags, build, some_units_off
 
 WIDTH = 16
 MATRIX = np.array([[0.0, 2.0, 0.0, 3.0], [0.0, 0.0, 0.0, 0.0], [1.0, 0.0, 5.0, 0.0]], np.float32)
 
 
-def bags(dense: np.ndarray) -> Bags:
-    """A dense matrix by its entries that are not zero."""
-    rows, columns = np.nonzero(dense)
-    starts = np.searchsorted(rows, np.arange(len(dense) + 1))
-    return Bags(starts, columns, dense[rows, columns])
-
-
 def whole_numbers(seed: int, *shape: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32))
-
-
-def build(edges: np.ndarray, num_nodes: int) -> Edges:
-    return Edges.build(edges[::-1].copy(), edges, num_nodes)
 
 
 @pytest.mark.parametrize("base", [0, 10])
@@ -53,7 +43,7 @@ def by_torch(states: torch.Tensor, weights: SageMatrices, matrix: SumMatrix, hop
 
 @given(
     num_nodes=st.integers(1, 9),
-    configs=st.sampled_from([1, 3, 20, 200, 600]),
+    configs=st.sampled_from([1, 3, 16, 20, 200, 600]),
     share=st.sampled_from([0.0, 0.2, 0.6]),
     directed=st.booleans(),
     hops=st.integers(1, 2),
@@ -65,7 +55,7 @@ def test_hops_and_their_gradients_are_torchs(
     chosen = np.triu(draw.random((num_nodes, num_nodes)) < share, 1)
     edges = build(np.stack(np.nonzero(chosen)), num_nodes)
     matrix = SumMatrix(edges if directed else edges.undirected(), mean=False)
-    states = whole_numbers(0, num_nodes, configs, WIDTH).requires_grad_()
+    states = some_units_off(whole_numbers(0, num_nodes, configs, WIDTH)).requires_grad_()
     pull = whole_numbers(4, num_nodes, configs, WIDTH)
     weights = SageMatrices(
         *(

@@ -11,8 +11,8 @@ from costbench.compiled import compiled
 from costbench.models.gat_pairs import Pairs, sizes
 from costbench.models.gat_passes import NEGATIVE_SLOPE, GatStates, row_places
 from costbench.models.gat_sums import Shape, ask_gradients, head_dots, value_gradients
-from costbench.models.layer_passes import BLOCK_ROWS, aligned, mask
-from costbench.models.narrow_products import add_gradient, product, product_masked
+from costbench.models.layer_passes import aligned, mask
+from costbench.models.narrow_products import BLOCK_ROWS, add_gradient, product, product_masked
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

@@ -12,7 +12,8 @@ from costbench.models.edges import Edges
 from costbench.models.gat_gradients import GatGradients, gat_backward
 from costbench.models.gat_pairs import Pairs, pairs_of
 from costbench.models.gat_passes import gat_forward, gat_states
-from costbench.models.layer_passes import BLOCK_ROWS, aligned, aligned_zeros, turned_all
+from costbench.models.layer_passes import aligned, aligned_zeros, turned_all
+from costbench.models.narrow_products import BLOCK_ROWS
 
 
 def attention_pairs(edges: Edges, configs: int, *, directed: bool) -> Pairs:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled
+from costbench.models.closed_groups import closed_groups
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -51,14 +52,11 @@ def pairs_of(
     """
     starts, told_starts = np.ones(num_nodes * ways + 1, np.int64), np.ones(num_nodes * ways + 1, np.int64)
     starts[0] = told_starts[0] = 0
-    farthest = np.arange(num_nodes)
     for edge in range(len(receiver)):
         node, other = receiver[edge], sender[edge]
         second = int(way[edge]) if ways == 2 else 0
         starts[node * ways + second + 1] += 1
         told_starts[other * ways + second + 1] += 1
-        first = min(node, other)
-        farthest[first] = max(farthest[first], node, other)
     starts, told_starts = np.cumsum(starts), np.cumsum(told_starts)
     senders = np.empty(len(receiver) + num_nodes * ways, np.int64)
     place = starts[:-1].copy()
@@ -69,7 +67,8 @@ def pairs_of(
     for slot in range(num_nodes * ways):
         senders[place[slot]] = slot // ways
     told_pairs, receivers = _told(starts, senders, told_starts, ways)
-    return Pairs(starts, senders, told_starts, told_pairs, receivers, _groups(farthest, least))
+    groups = closed_groups(receiver, sender, num_nodes, least)
+    return Pairs(starts, senders, told_starts, told_pairs, receivers, groups)
 
 
 @compiled
@@ -82,19 +81,6 @@ def _told(starts: IntArray, senders: IntArray, told_starts: IntArray, ways: int)
             told_pairs[place[teller]], receivers[place[teller]] = pair, slot // ways
             place[teller] += 1
     return told_pairs, receivers
-
-
-@compiled
-def _groups(farthest: IntArray, least: int) -> IntArray:
-    """Where groups begin and end that no edge leaves; `farthest` is a node's last partner after it."""
-    ends = np.empty(len(farthest) + 1, np.int64)
-    ends[0], count, reach = 0, 1, 0
-    for node in range(len(farthest)):
-        reach = max(reach, farthest[node])
-        if reach == node and (node + 1 - ends[count - 1] >= least or node + 1 == len(farthest)):
-            ends[count] = node + 1
-            count += 1
-    return ends[:count].copy()
 
 
 @compiled

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from costbench.compiled import compiled, compiled_inline, compiled_step
 from costbench.models.gat_pairs import Pairs, sizes
 from costbench.models.gat_sums import head_dots, rectified_sums
-from costbench.models.layer_passes import BLOCK_ROWS, aligned
-from costbench.models.narrow_products import product
+from costbench.models.layer_passes import aligned
+from costbench.models.narrow_products import BLOCK_ROWS, product
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

@@ -11,12 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled
-from costbench.models.narrow_products import add_gradient, product, product_masked, product_relu
+from costbench.models.narrow_products import (
+    BLOCK_ROWS,
+    add_picked_gradient,
+    all_units,
+    pick,
+    picked_product,
+    picked_product_masked,
+    picked_product_relu,
+    piece_end,
+)
 
 FloatArray = npt.NDArray[np.float32]
-
-BLOCK_ROWS = 256
-"""Rows of a block: of width 64 they take 64 kB."""
 
 
 @compiled
@@ -57,42 +63,48 @@ def mask(d: FloatArray, d_row: int, seen: FloatArray, seen_row: int, rows: int, 
 
 
 @compiled
-def stack_forward(rows: FloatArray, weights: FloatArray) -> FloatArray:
-    """outputs_l = relu(outputs_(l-1) weights_l^T), outputs_(-1) being `rows`.
+def stack_forward(rows: FloatArray, weights: FloatArray, configs: int) -> FloatArray:
+    """outputs_l = relu(outputs_(l-1) weights_l^T), outputs_(-1) being `rows`, of `configs` decisions a node.
 
     Shape: rows [R, H], weights [L, H, H] (outputs first) to outputs [L, R, H].
     """
     count, width = weights.shape[:2]
     outputs = aligned(count * len(rows), width).reshape(count, len(rows), width)
-    matrices = turned_all(weights)
-    for start in range(0, len(rows), BLOCK_ROWS):
-        end = min(start + BLOCK_ROWS, len(rows))
-        product_relu(rows, start, matrices[0], outputs[0], start, end - start)
-        for place in range(1, count):
-            product_relu(outputs[place - 1], start, matrices[place], outputs[place], start, end - start)
+    matrices, units, start = turned_all(weights), all_units(width), 0
+    while start < len(rows):
+        end = piece_end(start, len(rows), configs)
+        x = rows
+        for place in range(count):
+            on = pick(x, start, end - start, configs, units)
+            picked_product_relu((x, start), matrices[place], (outputs[place], start), end - start, on)
+            x = outputs[place]
+        start = end
     return outputs
 
 
 @compiled
 def stack_backward(
-    gradient: FloatArray, rows: FloatArray, outputs: FloatArray, weights: FloatArray
+    gradient: FloatArray, rows: FloatArray, outputs: FloatArray, weights: FloatArray, configs: int
 ) -> tuple[FloatArray, FloatArray]:
     """Gradients of the rows and the weights of `stack_forward`, of the same shapes."""
-    here, there = aligned(BLOCK_ROWS, rows.shape[1]), aligned(BLOCK_ROWS, rows.shape[1])
-    width = rows.shape[1]
-    d_rows, d_weights = (
-        aligned(*rows.shape),
-        aligned_zeros(len(weights) * width, width).reshape(weights.shape),
-    )
-    last = len(weights) - 1
-    for start in range(0, len(rows), BLOCK_ROWS):
-        count = min(BLOCK_ROWS, len(rows) - start)
-        mask(gradient, start, outputs[last], start, count, here)
-        for place in range(last, 0, -1):
-            before = outputs[place - 1]
-            add_gradient(here, 0, before, start, count, d_weights[place])
-            product_masked(here, weights[place], there, count, before, start)
-            here, there = there, here
-        add_gradient(here, 0, rows, start, count, d_weights[0])
-        product(here, 0, weights[0], d_rows, start, count)
+    count, width = weights.shape[:2]
+    here, there = aligned(BLOCK_ROWS, width), aligned(BLOCK_ROWS, width)
+    d_rows = aligned(*rows.shape)
+    d_weights = aligned_zeros(count * width, width).reshape(weights.shape)
+    units, start = all_units(width), 0
+    while start < len(rows):
+        end = piece_end(start, len(rows), configs)
+        size = end - start
+        mask(gradient, start, outputs[count - 1], start, size, here)
+        for place in range(count - 1, -1, -1):
+            on = pick(here, 0, size, configs, units)
+            if place:
+                before = outputs[place - 1], start
+                add_picked_gradient((here, 0), before, size, d_weights[place], on)
+                picked_product_masked((here, 0), weights[place], (there, 0), size, before, on)
+                here, there = there, here
+            else:
+                add_picked_gradient((here, 0), (rows, start), size, d_weights[0], on)
+                picked_product((here, 0), weights[0], (d_rows, start), size, on)
+        start = end
     return d_rows, d_weights

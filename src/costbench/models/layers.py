@@ -167,14 +167,15 @@ class StackPass:
         """See `compiled_passes.Pass`."""
         self._rows = states.reshape(-1, states.shape[-1])
         self._stacked = stacked(self.weights)
-        self._outputs = stack_forward(self._rows, self._stacked)
+        self._configs = states.shape[-2]
+        self._outputs = stack_forward(self._rows, self._stacked, self._configs)
         last: FloatArray = self._outputs[-1].reshape(states.shape)
         return last
 
     def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
         """See `compiled_passes.Pass`."""
         d_outputs = gradient.reshape(self._rows.shape)
-        d_rows, found = stack_backward(d_outputs, self._rows, self._outputs, self._stacked)
+        d_rows, found = stack_backward(d_outputs, self._rows, self._outputs, self._stacked, self._configs)
         return d_rows.reshape(gradient.shape), list(found)
 
 

@@ -8,15 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled
+from costbench.models.closed_groups import closed_groups
+from costbench.models.narrow_products import RUN_ROWS
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 GROUP_ROWS = 512
 """Rows of a group of nodes, whose messages then fit the second cache."""
-RUN_ROWS = 16
-"""From so many decisions on, rows of talkers are multiplied where they lie, and nodes that nobody hears do
-not talk. Fewer are multiplied a block at a time, gathered where they do not lie together."""
 
 
 class Bags(NamedTuple):
@@ -87,7 +86,7 @@ class Listeners(NamedTuple):
 def listeners_of(entries: Entries, talking: IntArray, num_nodes: int, configs: int) -> Listeners:
     """Of batches with `configs` decisions; `talking` as `with_producers` of `edges.Edges`."""
     receiver, sender, message, weights = entries
-    nodes = _closed_groups(receiver, sender, num_nodes, -(-GROUP_ROWS // configs))
+    nodes = closed_groups(receiver, sender, num_nodes, -(-GROUP_ROWS // configs))
     is_heard = np.full(num_nodes + len(talking), configs < RUN_ROWS)
     is_heard[message] = True
     tellers, places = np.flatnonzero(is_heard[:num_nodes]), np.flatnonzero(is_heard[num_nodes:])
@@ -104,22 +103,3 @@ def listeners_of(entries: Entries, talking: IntArray, num_nodes: int, configs: i
             columns[entry] = forth.starts[group + 1] + np.searchsorted(places, message[entry] - num_nodes)
     heard = Bags(np.searchsorted(receiver, np.arange(num_nodes + 1)), columns, weights)
     return Listeners(nodes, forth, back, heard, transposed(heard, len(tellers) + len(places)))
-
-
-@compiled
-def _closed_groups(receiver: IntArray, sender: IntArray, num_nodes: int, least: int) -> IntArray:
-    """Where groups of `least` consecutive nodes begin that no entry leaves, and the number of nodes."""
-    reach = np.arange(num_nodes)
-    for entry in range(len(receiver)):
-        first, last = min(receiver[entry], sender[entry]), max(receiver[entry], sender[entry])
-        reach[first] = max(reach[first], last)
-    starts, count, furthest = np.zeros(num_nodes + 1, np.int64), 1, 0
-    for node in range(num_nodes):
-        furthest = max(furthest, reach[node])
-        if furthest == node and node + 1 - starts[count - 1] >= least:
-            starts[count] = node + 1
-            count += 1
-    if starts[count - 1] < num_nodes:
-        starts[count] = num_nodes
-        count += 1
-    return starts[:count].copy()

@@ -13,8 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled, compiled_fused, compiled_inline
-from costbench.models.layer_passes import BLOCK_ROWS, aligned, aligned_zeros, turned_all
-from costbench.models.narrow_products import add_gradient, product, product_add
+from costbench.compiled_tiles import fused
+from costbench.models.layer_passes import aligned, aligned_zeros, turned_all
+from costbench.models.narrow_products import (
+    BLOCK_ROWS,
+    add_gradient,
+    add_picked_gradient,
+    all_units,
+    pick,
+    picked_product,
+    piece_end,
+    product,
+    product_add,
+)
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -78,9 +89,8 @@ class LstmStates(NamedTuple):
 def _activate(
     gates: tuple[FloatArray, ...], before: FloatArray, cells: FloatArray, hidden: FloatArray
 ) -> None:
-    """Gates, cells and states of a step, all in a row; `before` are the cells of the step before, if any."""
+    """Gates, cells and states of a step, all in a row; `before` are the cells of the step before."""
     of_i, of_f, of_g, of_o = gates
-    forgets = len(before) > 0
     for w in range(len(cells)):
         i, under_i = _tanh_parts(_HALF * of_i[w])
         f, under_f = _tanh_parts(_HALF * (of_f[w] + _OFFSET))
@@ -92,9 +102,7 @@ def _activate(
         over_if, over_go = over * under_go, over * under_if
         i, f = _HALF + _HALF * (i * (over_if * under_f)), _HALF + _HALF * (f * (over_if * under_i))
         g, o = g * (over_go * under_o), _HALF + _HALF * (o * (over_go * under_g))
-        c = i * g
-        if forgets:
-            c += f * before[w]
+        c = fused(f, before[w], i * g)
         of_i[w], of_f[w], of_g[w], of_o[w] = i, f, g, o
         cells[w], hidden[w] = c, o * _tanh(c)
 
@@ -128,15 +136,20 @@ def lstm_forward(
     last = aligned(num_kernels * configs, width).reshape(num_kernels, configs, width)
     flat_gates, flat_cells = gates.reshape(4, -1), cells.reshape(-1)
     steps, wide = max(1, BLOCK_ROWS // configs), configs * width
+    units, nothing = all_units(inputs.shape[1]), np.zeros(wide, np.float32)
     for k in range(num_kernels):
         for node in range(starts[k], starts[k + 1], steps):
             end = min(node + steps, starts[k + 1])
-            first, count = node * configs, (end - node) * configs
-            for gate in range(4):
-                product(inputs, first, of_inputs[gate], gates[gate], first, count)
+            row = node * configs
+            while row < end * configs:
+                stop = piece_end(row, end * configs, configs)
+                on = pick(inputs, row, stop - row, configs, units)
+                for gate in range(4):
+                    picked_product((inputs, row), of_inputs[gate], (gates[gate], row), stop - row, on)
+                row = stop
             for now in range(node, end):
                 place = now * wide
-                before = flat_cells[place:place]
+                before = nothing
                 if now > starts[k]:
                     before = flat_cells[place - wide : place]
                     for gate in range(4):
@@ -201,6 +214,7 @@ def lstm_backward(
     d_inputs, squashed = aligned(len(lstm.inputs), inputs), aligned((steps + 1) * configs, width)
     d_hidden, d_cells = aligned(configs, width), aligned(configs, width)
     d_gates = aligned(4 * steps * configs, width).reshape(4, steps * configs, width)
+    d_turned, units = aligned_zeros(4 * inputs, width).reshape(4, inputs, width), all_units(inputs)
     for k in range(len(starts) - 1):
         d_hidden[:] = gradient[k]
         d_cells[:] = 0.0
@@ -219,11 +233,31 @@ def lstm_backward(
                 product_add(d_gates[gate], 0, of_inputs[gate], d_inputs, row, rows)
             opened = lstm.gates[3].reshape(-1)[(begin - 1) * wide + alone * width : (end - 1) * wide]
             _open(squashed.reshape(-1)[alone * width :], opened)
+            _add_input_gradients(lstm.inputs, d_gates, (row, rows, configs), units, d_turned)
             for gate in range(4):
                 part = slice(gate * width, (gate + 1) * width)
-                add_gradient(d_gates[gate], 0, lstm.inputs, row, rows, found.inputs[part])
                 add_gradient(d_gates[gate], alone, squashed, alone, rows - alone, found.states[part])
+    for gate in range(4):
+        found.inputs[gate * width : (gate + 1) * width] = d_turned[gate].T
     return d_inputs, found
+
+
+@compiled
+def _add_input_gradients(
+    inputs: FloatArray, d_gates: FloatArray, block: tuple[int, int, int], units: IntArray, out: FloatArray
+) -> None:
+    """Add x^T d of each gate, [4, H, W], for a block of so many rows from one on, of so many decisions.
+
+    Inputs come from a rectifier, gradients of gates do not: the product is the other way round than others.
+    """
+    first, rows, configs = block
+    row = first
+    while row < first + rows:
+        stop = piece_end(row, first + rows, configs)
+        on = pick(inputs, row, stop - row, configs, units)
+        for gate in range(4):
+            add_picked_gradient((inputs, row), (d_gates[gate], row - first), stop - row, out[gate], on)
+        row = stop
 
 
 @compiled

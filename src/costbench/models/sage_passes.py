@@ -14,14 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled, compiled_fused
-from costbench.models.layer_passes import BLOCK_ROWS, aligned, aligned_zeros, mask, turned_all
-from costbench.models.listeners import RUN_ROWS, Bags, Listeners, Talkers
+from costbench.models.layer_passes import aligned, aligned_zeros, mask, turned_all
+from costbench.models.listeners import Bags, Listeners, Talkers
 from costbench.models.narrow_products import (
-    add_gradient,
-    product,
-    product_add,
-    product_add_relu,
-    product_relu,
+    BLOCK_ROWS,
+    RUN_ROWS,
+    add_picked_gradient,
+    all_units,
+    pick,
+    picked_product,
+    picked_product_add,
+    picked_product_add_relu,
+    picked_product_relu,
+    piece_end,
 )
 
 FloatArray = npt.NDArray[np.float32]
@@ -63,7 +68,7 @@ class SageStates(NamedTuple):
     """What L hops compute; without gradients, all but the last is of one hop, that is, of each in turn.
 
     Attributes:
-        told: bool [L, T C, H], False where a message is 0.
+        told: bool [L, T C, H], False where a message is 0; without gradients, empty.
         heard: [L, N C, H].
         updated: [L, N C, H].
     """
@@ -87,48 +92,97 @@ def sage_forward(states: FloatArray, weights: SageMatrices, listeners: Listeners
     kept, configs = hops if keep else 1, rows // listeners.nodes[-1]
     starts = listeners.forth.starts + listeners.back.starts
     found = SageStates(
-        np.empty((kept, starts[-1] * configs, width), np.bool_),
+        np.empty((kept, starts[-1] * configs if keep else 0, width), np.bool_),
         aligned(kept * rows, width).reshape(kept, rows, width),
         aligned(hops * rows, width).reshape(hops, rows, width),
     )
     forth, back = turned_all(weights.forth), turned_all(weights.back)
     own, heard_by = turned_all(weights.update[:, :, :width]), turned_all(weights.update[:, :, width:])
     messages = aligned(_most(starts) * configs, width)
+    known = _room(_most(listeners.nodes), width, configs)
     for group in range(len(listeners.nodes) - 1):
         x = states
         for hop in range(hops):
             place = hop if keep else 0
             matrices = forth[hop], back[hop], own[hop], heard_by[hop]
             step = found.told[place], found.heard[place], found.updated[hop]
-            _hop(x, matrices, (listeners, group), step, messages)
+            _hop(x, matrices, (listeners, group, keep), step, (messages, known))
             x = found.updated[hop]
     return found
+
+
+class _Known(NamedTuple):
+    """Which units of a group are not 0, as `pick` leaves them, piece by piece: int64 [P, H] and [P]."""
+
+    units: IntArray
+    counts: IntArray
+
+
+@compiled
+def _pieces(configs: int) -> int:
+    """Of a node."""
+    count, row = 0, 0
+    while row < configs:
+        row = piece_end(row, configs, configs)
+        count += 1
+    return count
+
+
+@compiled
+def _room(most_nodes: int, width: int, configs: int) -> _Known:
+    """For the largest group; of few decisions, all units of all pieces."""
+    size = most_nodes * _pieces(configs)
+    units = np.empty((size, width), np.int64)
+    units[:] = all_units(width)
+    return _Known(units, np.full(size, width))
+
+
+@compiled
+def _learn(states: FloatArray, begin: int, end: int, configs: int, known: _Known) -> None:
+    """Pick the units of some nodes, which are the first ones of `known`."""
+    piece, row = 0, begin * configs
+    while configs >= RUN_ROWS and row < end * configs:
+        stop = piece_end(row, end * configs, configs)
+        known.counts[piece] = pick(states, row, stop - row, configs, known.units[piece])[1]
+        row = stop
+        piece += 1
 
 
 @compiled
 def _hop(
     states: FloatArray,
     matrices: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    place: tuple[Listeners, int],
+    place: tuple[Listeners, int, bool],
     found: tuple[BoolArray, FloatArray, FloatArray],
-    messages: FloatArray,
+    room: tuple[FloatArray, _Known],
 ) -> None:
-    """One hop of a group of nodes."""
-    (forth, back, own, heard_by), (listeners, group), (told, heard, updated) = matrices, place, found
-    configs, width = len(states) // listeners.nodes[-1], states.shape[1]
+    """One hop of a group of nodes; place[2] says whether the gradient will be asked for."""
+    (forth, back, own, heard_by), (listeners, group, keep), (told, heard, updated) = matrices, place, found
+    configs, width, (messages, known) = len(states) // listeners.nodes[-1], states.shape[1], room
+    begin, last = listeners.nodes[group], listeners.nodes[group + 1]
     base = listeners.forth.starts[group] + listeners.back.starts[group]
-    count = _tell(states, forth, listeners.forth, group, (messages, configs))
-    count += _tell(states, back, listeners.back, group, (messages[count * configs :], configs))
-    _note(messages[: count * configs], told[base * configs :])
+    _learn(states, begin, last, configs, known)
+    source = states, begin, known
+    count = _tell(source, forth, listeners.forth, group, (messages, configs))
+    count += _tell(source, back, listeners.back, group, (messages[count * configs :], configs))
+    if keep:
+        _note(messages[: count * configs], told[base * configs :])
     table, flat = messages.reshape(-1, configs * width), heard.reshape(-1, configs * width)
-    step = max(1, BLOCK_ROWS // configs)
-    for node in range(listeners.nodes[group], listeners.nodes[group + 1], step):
-        end = min(node + step, listeners.nodes[group + 1])
+    step = 1 if configs >= RUN_ROWS else BLOCK_ROWS // configs
+    units, piece = all_units(width), 0
+    for node in range(begin, last, step):
+        end = min(node + step, last)
         for receiver in range(node, end):
             add_up(listeners.heard, receiver, table, base, flat[receiver])
-        first, rows = node * configs, (end - node) * configs
-        product(states, first, own, updated, first, rows)
-        product_add_relu(heard, first, heard_by, updated, first, rows)
+        row = node * configs
+        while row < end * configs:
+            stop = piece_end(row, end * configs, configs)
+            on = known.units[piece], known.counts[piece]
+            picked_product((states, row), own, (updated, row), stop - row, on)
+            on = pick(heard, row, stop - row, configs, units)
+            picked_product_add_relu((heard, row), heard_by, (updated, row), stop - row, on)
+            row = stop
+            piece += 1
 
 
 @compiled
@@ -140,33 +194,50 @@ def _most(starts: IntArray) -> int:
 
 @compiled
 def _tell(
-    states: FloatArray, weight: FloatArray, talkers: Talkers, group: int, out: tuple[FloatArray, int]
+    source: tuple[FloatArray, int, _Known],
+    weight: FloatArray,
+    talkers: Talkers,
+    group: int,
+    out: tuple[FloatArray, int],
 ) -> int:
-    """Messages of talkers of a group, into the first rows of out[0], of out[1] decisions each; how many."""
-    messages, configs = out
+    """Messages of talkers of a group, into the first rows of out[0], of out[1] decisions each; how many.
+
+    `source` are the states, the group's first node, and which units of it are not 0.
+    """
+    (states, begin, known), (messages, configs) = source, out
     first, last = talkers.starts[group], talkers.starts[group + 1]
-    block, place = aligned(max(BLOCK_ROWS, configs), states.shape[1]), first
-    while place < last:
-        nodes = _next_talkers(talkers.nodes[place:last], configs)
-        row, rows = (place - first) * configs, len(nodes) * configs
-        if _lie_together(nodes):
-            product_relu(states, nodes[0] * configs, weight, messages, row, rows)
-        else:
-            gather(states, nodes, configs, block)
-            product_relu(block, 0, weight, messages, row, rows)
-        place += len(nodes)
+    to, pieces = 0, _pieces(configs)
+    if configs < RUN_ROWS:
+        _tell_gathered(states, weight, talkers.nodes[first:last], configs, messages)
+    else:
+        for node in talkers.nodes[first:last]:
+            row, piece = node * configs, (node - begin) * pieces
+            while row < (node + 1) * configs:
+                stop = piece_end(row, (node + 1) * configs, configs)
+                on = known.units[piece], known.counts[piece]
+                picked_product_relu((states, row), weight, (messages, to), stop - row, on)
+                to += stop - row
+                row = stop
+                piece += 1
     count: int = last - first
     return count
 
 
 @compiled
-def _next_talkers(nodes: IntArray, configs: int) -> IntArray:
-    """The first of them, a block at most; of many decisions each only those that lie together."""
-    most = min(max(1, BLOCK_ROWS // configs), len(nodes))
-    count = 1
-    while count < most and (configs < RUN_ROWS or nodes[count] == nodes[0] + count):
-        count += 1
-    return nodes[:count]
+def _tell_gathered(
+    states: FloatArray, weight: FloatArray, talkers: IntArray, configs: int, messages: FloatArray
+) -> None:
+    """Messages of few decisions each, a block of nodes at a time."""
+    width = states.shape[1]
+    block, step, on = aligned(BLOCK_ROWS, width), BLOCK_ROWS // configs, (all_units(width), width)
+    for place in range(0, len(talkers), step):
+        nodes = talkers[place : place + step]
+        row, rows = place * configs, len(nodes) * configs
+        if _lie_together(nodes):
+            picked_product_relu((states, nodes[0] * configs), weight, (messages, row), rows, on)
+        else:
+            gather(states, nodes, configs, block)
+            picked_product_relu((block, 0), weight, (messages, row), rows, on)
 
 
 @compiled
@@ -268,14 +339,17 @@ def _hop_gradient(
     (forth, back, own, heard_by), (d_forth, d_back, d_own, d_heard_by) = matrices
     width, configs = states.shape[1], len(states) // listeners.nodes[-1]
     begin, end = listeners.nodes[group] * configs, listeners.nodes[group + 1] * configs
-    block = aligned(BLOCK_ROWS, width)
-    for first in range(begin, end, BLOCK_ROWS):
-        count = min(BLOCK_ROWS, end - first)
-        mask(came, came_at + first - begin, updated, first, count, block)
-        add_gradient(block, 0, states, first, count, d_own)
-        add_gradient(block, 0, heard, first, count, d_heard_by)
-        product(block, 0, own, d_states, at + first - begin, count)
-        product(block, 0, heard_by, d_heard, first - begin, count)
+    block, units, row = aligned(BLOCK_ROWS, width), all_units(width), begin
+    while row < end:
+        stop = piece_end(row, end, configs)
+        size = stop - row
+        mask(came, came_at + row - begin, updated, row, size, block)
+        on = pick(block, 0, size, configs, units)
+        add_picked_gradient((block, 0), (states, row), size, d_own, on)
+        add_picked_gradient((block, 0), (heard, row), size, d_heard_by, on)
+        picked_product((block, 0), own, (d_states, at + row - begin), size, on)
+        picked_product((block, 0), heard_by, (d_heard, row - begin), size, on)
+        row = stop
     table, base = d_heard.reshape(-1, configs * width), listeners.nodes[group]
     talked = listeners.forth.starts[group] + listeners.back.starts[group]
     rows = states, told, d_states, at - begin
@@ -310,22 +384,28 @@ def _through_messages(
     (states, seen, d_states, ahead), (talkers, group), (weight, d_weight) = rows, whose, matrices
     width = states.shape[1]
     configs = told.table.shape[1] // width
-    block, own = aligned(max(BLOCK_ROWS, configs), width), aligned(max(BLOCK_ROWS, configs), width)
+    block, units = aligned(max(BLOCK_ROWS, configs), width), all_units(width)
     first, last = talkers.starts[group], talkers.starts[group + 1]
-    place = first
-    while place < last:
-        nodes = _next_talkers(talkers.nodes[place:last], configs)
+    step = 1 if configs >= RUN_ROWS else BLOCK_ROWS // configs
+    own = aligned(step * configs, width)
+    for place in range(first, last, step):
+        nodes = talkers.nodes[place : min(place + step, last)]
         row, count = nodes[0] * configs, len(nodes) * configs
         _messages_gradient(told, place - first, seen, block[:count])
         if _lie_together(nodes):
-            add_gradient(block, 0, states, row, count, d_weight)
-            product_add(block, 0, weight, d_states, row + ahead, count)
+            begin = 0
+            while begin < count:
+                stop = piece_end(begin, count, configs)
+                size, on = stop - begin, pick(block, begin, stop - begin, configs, units)
+                add_picked_gradient((block, begin), (states, row + begin), size, d_weight, on)
+                picked_product_add((block, begin), weight, (d_states, row + begin + ahead), size, on)
+                begin = stop
         else:
+            on = units, width
             gather(states, nodes, configs, own)
-            add_gradient(block, 0, own, 0, count, d_weight)
-            product(block, 0, weight, own, 0, count)
+            add_picked_gradient((block, 0), (own, 0), count, d_weight, on)
+            picked_product((block, 0), weight, (own, 0), count, on)
             scatter_add(own, nodes, configs, d_states, ahead)
-        place += len(nodes)
 
 
 @compiled_fused

@@ -1,0 +1,27 @@
+"""Small graphs and states for tests of compiled passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from costbench.models.edges import Edges
+from costbench.models.listeners import Bags
+
+
+def bags(dense: np.ndarray) -> Bags:
+    """A dense matrix by its entries that are not zero."""
+    rows, columns = np.nonzero(dense)
+    starts = np.searchsorted(rows, np.arange(len(dense) + 1))
+    return Bags(starts, columns, dense[rows, columns])
+
+
+def build(edges: np.ndarray, num_nodes: int) -> Edges:
+    """From [2, E], producers above consumers."""
+    return Edges.build(edges[::-1].copy(), edges, num_nodes)
+
+
+def some_units_off(states: torch.Tensor) -> torch.Tensor:
+    """States [N, C, H], a third of the units of each node being 0 for all decisions, as after a rectifier."""
+    on = np.random.default_rng(0).random((len(states), 1, states.shape[2])) < 2 / 3
+    return states * torch.from_numpy(on).to(states.dtype)
