@@ -118,7 +118,7 @@ class _Code:
 def tile_product(rows: int, columns: int) -> Any:
     """A function for compiled functions that multiplies a tile: c_ij = sum over k < depth of a_ik b_kj.
 
-    It takes float32 arrays a, b and c; two arrays, the mask, float32, and p, int64; nine integers: in
+    It takes float32 arrays a, b and c; two arrays, the mask, float32, and p, int64; ten integers: in
     elements where the tile begins in a, how far its rows and its columns are apart; where it begins in b and
     how far its rows are apart; the same of c; where it begins in the mask, whose rows are as far apart as
     those of c; the depth; and where in p to begin; and the way, a constant sum of `ADDS` to `PICKED_ROWS`.

@@ -16,8 +16,6 @@ from costbench.models.layer_passes import (
 )
 from tests.models.examples import some_units_off
 
-WIDTH = 16
-
 
 def whole_numbers(seed: int, *shape: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32))
@@ -44,13 +42,13 @@ def test_masked_rows_by_hand() -> None:
     assert out.tolist() == [[0.0, 4.0], [0.0, 6.0]]
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("width", "count"), [(16, 1), (16, 3), (80, 1)])
 @pytest.mark.parametrize(("num_nodes", "configs"), [(1, 1), (5, 1), (131, 2), (3, 16), (4, 33), (2, 150)])
-def test_stacks_and_their_gradients_are_torchs(count: int, num_nodes: int, configs: int) -> None:
+def test_stacks_and_their_gradients_are_torchs(width: int, count: int, num_nodes: int, configs: int) -> None:
     num_rows = num_nodes * configs
-    rows = some_units_off(whole_numbers(0, num_nodes, configs, WIDTH)).flatten(0, 1).requires_grad_()
-    weights = whole_numbers(1, count, WIDTH, WIDTH).requires_grad_()
-    pull = whole_numbers(2, num_rows, WIDTH)
+    rows = some_units_off(whole_numbers(0, num_nodes, configs, width)).flatten(0, 1).requires_grad_()
+    weights = whole_numbers(1, count, width, width).requires_grad_()
+    pull = whole_numbers(2, num_rows, width)
     expected = [rows]
     for weight in weights:
         expected.append(torch.relu(expected[-1] @ weight.t()))

@@ -13,7 +13,6 @@ from costbench.models.layers import (
     PairFeedForward,
     gather_sum,
     initialize,
-    segment_max,
     segment_statistics,
     spread,
 )
@@ -168,12 +167,12 @@ def test_norms_start_as_the_identity() -> None:
 
 def test_segment_max_takes_each_column_by_itself() -> None:
     states = torch.tensor([[1.0, 9.0], [3.0, 2.0], [-5.0, -6.0]]).view(3, 1, 2)
-    assert segment_max(states, (2, 1)).tolist() == [[[3.0, 9.0]], [[-5.0, -6.0]]]
+    assert segment_statistics(states, (2, 1), ("max",)).tolist() == [[[3.0, 9.0]], [[-5.0, -6.0]]]
 
 
 def test_segment_max_shares_the_gradient_of_a_tie() -> None:
     states = torch.tensor([[4.0], [4.0], [1.0]]).view(3, 1, 1).requires_grad_()
-    segment_max(states, (3,)).backward(torch.tensor([[[6.0]]]))
+    segment_statistics(states, (3,), ("max",)).backward(torch.tensor([[[6.0]]]))
     assert states.grad is not None
     assert states.grad.flatten().tolist() == [3.0, 3.0, 0.0]
 
@@ -181,7 +180,7 @@ def test_segment_max_shares_the_gradient_of_a_tie() -> None:
 def test_segment_max_gradient() -> None:
     torch.manual_seed(0)
     states = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda values: segment_max(values, (2, 3)), states)
+    assert torch.autograd.gradcheck(lambda values: segment_statistics(values, (2, 3), ("max",)), states)
 
 
 def test_initial_weights_follow_from_the_seed_alone() -> None:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
+import torch
 
 from costbench.models.edges import SumMatrix
 from costbench.models.listeners import transposed
@@ -36,6 +40,18 @@ def test_few_decisions_make_one_group_in_which_all_nodes_talk() -> None:
     assert listeners.forth.nodes.tolist() == [0, 1, 2, 3, 4]
     assert listeners.back.nodes.tolist() == [1, 2, 4]
     assert listeners.heard.columns.tolist() == [5, 6, 0, 0, 7, 3]
+
+
+@pytest.mark.parametrize("configs", [1, 512])
+def test_padding_does_not_talk(configs: int) -> None:
+    edges = build(TWO_KERNELS, 5)
+    padded = replace(edges, with_producers=torch.tensor([1, 2, 4, 4, 4]))
+    listeners = SumMatrix(padded, mean=False).listeners(configs)
+    assert listeners.back.nodes.tolist() == [1, 2, 4]
+    for mine, other in zip(
+        listeners.heard, SumMatrix(edges, mean=False).listeners(configs).heard, strict=True
+    ):
+        np.testing.assert_array_equal(mine, other)
 
 
 def test_an_edge_over_other_kernels_joins_their_groups() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from costbench.models.narrow_products import (
     BLOCK_ROWS,
+    MANY_DECISIONS,
     PIECE_ROWS,
-    RUN_ROWS,
     FloatArray,
     add_gradient,
     add_picked_gradient,
@@ -78,7 +78,7 @@ def test_products_of_units_that_are_on(name: str, shape: tuple[int, int, int, in
     function, expected = PICKED[name]
     x, w, y = with_zeros(rows + 3, depth), whole_numbers(1, depth, width), whole_numbers(2, rows + 4, width)
     before = y.copy()
-    units = pick(x, first, rows, RUN_ROWS, all_units(depth))
+    units = pick(x, first, rows, MANY_DECISIONS, all_units(depth))
     function((x, first), w, (y, 2), rows, units)
     np.testing.assert_array_equal(
         y[2 : 2 + rows], expected(before[2 : 2 + rows], x[first : first + rows] @ w)
@@ -92,7 +92,7 @@ def test_masked_products_of_units_that_are_on(shape: tuple[int, int, int, int]) 
     rows, depth, width, first = shape
     x, w, mask = with_zeros(rows, depth), whole_numbers(1, depth, width), whole_numbers(2, rows + 3, width)
     y = np.ones((rows, width), np.float32)
-    units = pick(x, 0, rows, RUN_ROWS, all_units(depth))
+    units = pick(x, 0, rows, MANY_DECISIONS, all_units(depth))
     picked_product_masked((x, 0), w, (y, 0), rows, (mask, first), units)
     np.testing.assert_array_equal(y, np.where(mask[first : first + rows] > 0.0, x @ w, 0.0))
 
@@ -106,7 +106,7 @@ def test_gradients_of_units_that_are_on_add_up(shape: tuple[int, int, int, int])
         whole_numbers(2, height, width),
     )
     expected = out + d[first : first + rows].T @ x[1:]
-    units = pick(d, first, rows, RUN_ROWS, all_units(height))
+    units = pick(d, first, rows, MANY_DECISIONS, all_units(height))
     add_picked_gradient((d, first), (x, 1), rows, out, units)
     np.testing.assert_array_equal(out, expected)
 
@@ -118,15 +118,15 @@ def test_units_that_are_on_come_first(width: int) -> None:
     x[1, on[0]], x[2, on[1]], x[3, on[2]], x[3, on[3]] = 1.0, -1.0, np.nan, np.inf
     # Rows that are not asked for.
     x[0], x[4] = 1.0, 1.0
-    units, count = pick(x, 1, 3, RUN_ROWS, all_units(width))
+    units, count = pick(x, 1, 3, MANY_DECISIONS, all_units(width))
     assert units[:count].tolist() == on
     assert sorted(units.tolist()) == list(range(width))
-    assert pick(x, 0, 1, RUN_ROWS, all_units(width))[1] == width
-    assert pick(x[1:2] * 0.0, 0, 1, RUN_ROWS, all_units(width))[1] == 0
+    assert pick(x, 0, 1, MANY_DECISIONS, all_units(width))[1] == width
+    assert pick(x[1:2] * 0.0, 0, 1, MANY_DECISIONS, all_units(width))[1] == 0
 
 
 def test_of_few_decisions_all_units_are_picked() -> None:
-    units, count = pick(np.zeros((5, 16), np.float32), 0, 5, RUN_ROWS - 1, all_units(16))
+    units, count = pick(np.zeros((5, 16), np.float32), 0, 5, MANY_DECISIONS - 1, all_units(16))
     assert (units.tolist(), count) == (list(range(16)), 16)
 
 
@@ -154,7 +154,7 @@ def test_pieces_are_small(configs: int, num_nodes: int) -> None:
     row, rows = 0, configs * num_nodes
     while row < rows:
         end = piece_end(row, rows, configs)
-        assert 0 < end - row <= (BLOCK_ROWS if configs < RUN_ROWS else PIECE_ROWS)
+        assert 0 < end - row <= (BLOCK_ROWS if configs < MANY_DECISIONS else PIECE_ROWS)
         assert end % configs == 0 or end // configs == row // configs
         row = end
 

@@ -143,6 +143,7 @@ class SumMatrix:
     def __init__(self, edges: Edges, mean: bool) -> None:
         self.edges = edges
         self._weights = edges.share if mean else torch.ones_like(edges.share)
+        self._listeners: dict[int, Listeners] = {}
 
     def times(self, table: Tensor) -> Tensor:
         """A x: [N + S, W] to [N, W], without gradient."""
@@ -154,9 +155,12 @@ class SumMatrix:
 
     def listeners(self, configs: int) -> Listeners:
         """The matrix for compiled passes over `configs` decisions, in groups of nodes that fit the caches."""
-        edges = self.edges
-        entries = Entries(*(t.numpy() for t in (edges.receiver, edges.sender, edges.message, self._weights)))
-        return listeners_of(entries, edges.with_producers.numpy(), edges.num_nodes, configs)
+        if configs not in self._listeners:
+            edges = self.edges
+            arrays = (edges.receiver, edges.sender, edges.message, self._weights)
+            entries, talking = Entries(*(array.numpy() for array in arrays)), edges.with_producers.numpy()
+            self._listeners[configs] = listeners_of(entries, talking, edges.num_nodes, configs)
+        return self._listeners[configs]
 
     @cached_property
     def _torch_bags(self) -> tuple[_TorchBags, _TorchBags]:

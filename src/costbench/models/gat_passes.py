@@ -1,4 +1,4 @@
-"""Compiled passes of graph attention, all hops at a time, forward and backward.
+"""Compiled passes of graph attention, all hops at a time.
 
 Nodes go through in groups that no edge leaves, a group through all hops, so that what one hop computes the
 next reads from a cache. The values of all ways are one product of a state, scores are dots of these, and

@@ -362,11 +362,6 @@ def segment_statistics(states: Tensor, counts: tuple[int, ...], names: tuple[str
     return cast(Tensor, found)
 
 
-def segment_max(states: Tensor, counts: tuple[int, ...]) -> Tensor:
-    """Maximum over each run of `counts[k]` rows. Shape: [N, C, H] to [K, C, H]."""
-    return segment_statistics(states, counts, ("max",))
-
-
 def initialize(net: nn.Module, seed: int) -> None:
     """Draw all weights of `net` from one seeded generator, in order of name.
 

@@ -10,7 +10,7 @@ so it learns only what that model gets wrong; lpm2021 compares the two models an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from costbench.features.config import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
 from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
-from costbench.models.compiled_passes import run_passes
+from costbench.models.compiled_passes import Pass, run_passes
 from costbench.models.cost_model import CostModel
 from costbench.models.encoders import ENCODERS
 from costbench.models.execution import (
@@ -108,16 +108,17 @@ class LearnedCostNet(nn.Module):
         states, passes = self.input.begin(nodes[:, None], joined, batch.kernel_of_node)
         # What the passes begun will make of them, as far as parts have to know it.
         alike = states.expand(-1, joined.shape[1], -1) if passes else states
-        parts = (
-            self.encoder.passes(alike, batch),
-            self.final.passes(alike),
-            self.reduction.passes(alike, batch),
+        parts: tuple[tuple[Sequence[Pass] | None, Callable[[Tensor], Tensor]], ...] = (
+            (self.encoder.passes(alike, batch), lambda given: self.encoder(given, batch)),
+            (self.final.passes(alike), self.final),
+            (self.reduction.passes(alike, batch), lambda given: self.reduction.read(given, batch)),
         )
-        for part in parts:
-            if part is None:
-                states = self.encoder(run_passes(states, passes), batch)
-                return self.reduction.read(self.final(states), batch)
-        return run_passes(states, [*passes, *(one for part in parts if part is not None for one in part)])
+        for more, module in parts:
+            if more is None:
+                states, passes = module(run_passes(states, passes)), []
+            else:
+                passes = [*passes, *more]
+        return run_passes(states, passes)
 
     def _is_compiled(self) -> bool:
         """Whether compiled passes multiply all states of decisions: torch then multiplies a row per node."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from costbench.compiled import compiled
 from costbench.models.closed_groups import closed_groups
-from costbench.models.narrow_products import RUN_ROWS
+from costbench.models.narrow_products import MANY_DECISIONS
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ class Listeners(NamedTuple):
 
     Attributes:
         nodes: int64 [G + 1], where each group's nodes begin.
-        forth: nodes that tell their consumers something; where rows are gathered, all.
+        forth: nodes that tell their consumers something; of few decisions (`MANY_DECISIONS`), all nodes.
         back: nodes that tell their producers something else.
         heard: A, [N, T]. Messages lie group by group, those of `forth` first, then those of `back`.
         told: A^T, [T, N].
@@ -87,7 +87,9 @@ def listeners_of(entries: Entries, talking: IntArray, num_nodes: int, configs: i
     """Of batches with `configs` decisions; `talking` as `with_producers` of `edges.Edges`."""
     receiver, sender, message, weights = entries
     nodes = closed_groups(receiver, sender, num_nodes, -(-GROUP_ROWS // configs))
-    is_heard = np.full(num_nodes + len(talking), configs < RUN_ROWS)
+    is_heard = np.zeros(num_nodes + len(talking), np.bool_)
+    is_heard[:num_nodes] = configs < MANY_DECISIONS
+    # Of `talking` all are heard but for padding, the last node again and again.
     is_heard[message] = True
     tellers, places = np.flatnonzero(is_heard[:num_nodes]), np.flatnonzero(is_heard[num_nodes:])
     forth = Talkers(tellers, np.searchsorted(tellers, nodes))

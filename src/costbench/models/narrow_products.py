@@ -110,14 +110,14 @@ BLOCK_ROWS = 256
 """Rows of a block that passes go by: of width 64 they take 64 kB."""
 PIECE_ROWS = 32
 """Rows of a piece of a block, where units are looked for that are off in all of them."""
-RUN_ROWS = 16
-"""Decisions of a node from which on that is worth while: nodes differ in their units, decisions hardly."""
+MANY_DECISIONS = 16
+"""From so many of a node on that is worth while: nodes differ in their units, decisions hardly."""
 
 
 @compiled
 def piece_end(row: int, end: int, configs: int) -> int:
     """Where a piece ends that begins at `row`, a whole number of nodes or a part of one: at `end` at last."""
-    if configs < RUN_ROWS:
+    if configs < MANY_DECISIONS:
         return min(end, row + configs * (BLOCK_ROWS // configs))
     parts = -(-configs // PIECE_ROWS)
     even = -(-configs // (parts * ROWS)) * ROWS
@@ -137,7 +137,7 @@ def pick(x: FloatArray, row: int, rows: int, configs: int, units: IntArray) -> U
     The others follow. Of few decisions a node, all are picked.
     """
     width = len(units)
-    if configs < RUN_ROWS:
+    if configs < MANY_DECISIONS:
         return units, width
     count, off, full = 0, width - 1, width - width % COLUMNS
     for first in range(0, width, NARROW):

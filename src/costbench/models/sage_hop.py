@@ -17,7 +17,8 @@ from torch import Tensor
 from costbench.models.compiled_passes import FloatArray, run_passes, stacked
 from costbench.models.edges import SumMatrix
 from costbench.models.execution import runs_compiled
-from costbench.models.sage_passes import SageMatrices, sage_backward, sage_forward
+from costbench.models.sage_gradients import sage_backward
+from costbench.models.sage_passes import SageMatrices, sage_forward
 
 
 class HopWeights(NamedTuple):

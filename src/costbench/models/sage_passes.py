@@ -1,4 +1,4 @@
-"""Compiled passes of GraphSAGE, all hops at a time, forward and backward.
+"""Compiled passes of GraphSAGE, all hops at a time.
 
 Nodes go through in groups that no edge leaves (`listeners`), a group through all hops, so that what one hop
 computes the next reads from a cache. Messages are needed whole only until they are added up: for the gradient
@@ -14,16 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiled import compiled, compiled_fused
-from costbench.models.layer_passes import aligned, aligned_zeros, mask, turned_all
+from costbench.models.layer_passes import aligned, turned_all
 from costbench.models.listeners import Bags, Listeners, Talkers
 from costbench.models.narrow_products import (
     BLOCK_ROWS,
-    RUN_ROWS,
-    add_picked_gradient,
+    MANY_DECISIONS,
     all_units,
     pick,
     picked_product,
-    picked_product_add,
     picked_product_add_relu,
     picked_product_relu,
     piece_end,
@@ -98,8 +96,8 @@ def sage_forward(states: FloatArray, weights: SageMatrices, listeners: Listeners
     )
     forth, back = turned_all(weights.forth), turned_all(weights.back)
     own, heard_by = turned_all(weights.update[:, :, :width]), turned_all(weights.update[:, :, width:])
-    messages = aligned(_most(starts) * configs, width)
-    known = _room(_most(listeners.nodes), width, configs)
+    messages = aligned(longest(starts) * configs, width)
+    known = _room(longest(listeners.nodes), width, configs)
     for group in range(len(listeners.nodes) - 1):
         x = states
         for hop in range(hops):
@@ -130,8 +128,8 @@ def _pieces(configs: int) -> int:
 
 @compiled
 def _room(most_nodes: int, width: int, configs: int) -> _Known:
-    """For the largest group; of few decisions, all units of all pieces."""
-    size = most_nodes * _pieces(configs)
+    """For the largest group; of few decisions, one piece for all, of all units."""
+    size = most_nodes * _pieces(configs) if configs >= MANY_DECISIONS else 1
     units = np.empty((size, width), np.int64)
     units[:] = all_units(width)
     return _Known(units, np.full(size, width))
@@ -141,7 +139,7 @@ def _room(most_nodes: int, width: int, configs: int) -> _Known:
 def _learn(states: FloatArray, begin: int, end: int, configs: int, known: _Known) -> None:
     """Pick the units of some nodes, which are the first ones of `known`."""
     piece, row = 0, begin * configs
-    while configs >= RUN_ROWS and row < end * configs:
+    while configs >= MANY_DECISIONS and row < end * configs:
         stop = piece_end(row, end * configs, configs)
         known.counts[piece] = pick(states, row, stop - row, configs, known.units[piece])[1]
         row = stop
@@ -168,7 +166,7 @@ def _hop(
     if keep:
         _note(messages[: count * configs], told[base * configs :])
     table, flat = messages.reshape(-1, configs * width), heard.reshape(-1, configs * width)
-    step = 1 if configs >= RUN_ROWS else BLOCK_ROWS // configs
+    step = 1 if configs >= MANY_DECISIONS else BLOCK_ROWS // configs
     units, piece = all_units(width), 0
     for node in range(begin, last, step):
         end = min(node + step, last)
@@ -182,11 +180,11 @@ def _hop(
             on = pick(heard, row, stop - row, configs, units)
             picked_product_add_relu((heard, row), heard_by, (updated, row), stop - row, on)
             row = stop
-            piece += 1
+            piece += 1 if configs >= MANY_DECISIONS else 0
 
 
 @compiled
-def _most(starts: IntArray) -> int:
+def longest(starts: IntArray) -> int:
     """Length of the longest of consecutive runs."""
     most: int = np.diff(starts).max()
     return most
@@ -207,7 +205,7 @@ def _tell(
     (states, begin, known), (messages, configs) = source, out
     first, last = talkers.starts[group], talkers.starts[group + 1]
     to, pieces = 0, _pieces(configs)
-    if configs < RUN_ROWS:
+    if configs < MANY_DECISIONS:
         _tell_gathered(states, weight, talkers.nodes[first:last], configs, messages)
     else:
         for node in talkers.nodes[first:last]:
@@ -233,7 +231,7 @@ def _tell_gathered(
     for place in range(0, len(talkers), step):
         nodes = talkers[place : place + step]
         row, rows = place * configs, len(nodes) * configs
-        if _lie_together(nodes):
+        if lie_together(nodes):
             picked_product_relu((states, nodes[0] * configs), weight, (messages, row), rows, on)
         else:
             gather(states, nodes, configs, block)
@@ -241,7 +239,8 @@ def _tell_gathered(
 
 
 @compiled
-def _lie_together(nodes: IntArray) -> bool:
+def lie_together(nodes: IntArray) -> bool:
+    """Whether nodes, strictly ascending, are neighbours."""
     return bool(nodes[-1] - nodes[0] == len(nodes) - 1)
 
 
@@ -259,169 +258,3 @@ def gather(states: FloatArray, nodes: IntArray, configs: int, out: FloatArray) -
     for place in range(len(nodes)):
         first = nodes[place] * configs
         out[place * configs : (place + 1) * configs] = states[first : first + configs]
-
-
-@compiled
-def scatter_add(block: FloatArray, nodes: IntArray, configs: int, out: FloatArray, ahead: int) -> None:
-    """Add to the rows `ahead` of those of `nodes` what lies one node after another in `block`."""
-    for place in range(len(nodes)):
-        for c in range(configs):
-            row, more = out[nodes[place] * configs + c + ahead], block[place * configs + c]
-            for h in range(len(row)):
-                row[h] += more[h]
-
-
-@compiled
-def sage_backward(
-    gradient: FloatArray,
-    states: FloatArray,
-    weights: SageMatrices,
-    listeners: Listeners,
-    computed: SageStates,
-) -> tuple[FloatArray, SageMatrices]:
-    """Gradients of the states and the weights of `sage_forward` where [N C, H] reaches the last `updated`."""
-    (rows, width), hops = gradient.shape, len(weights.forth)
-    configs = rows // listeners.nodes[-1]
-    own, heard_by = _halves(weights.update)
-    d_own, d_heard_by = _zeros(own), _zeros(own)
-    d_forth, d_back = _zeros(own), _zeros(own)
-    d_states, most = aligned(rows, width), _most(listeners.nodes) * configs
-    scratch = aligned(3 * most, width).reshape(3, most, width)
-    for group in range(len(listeners.nodes) - 1):
-        begin = listeners.nodes[group] * configs
-        came, came_at = gradient, begin
-        for hop in range(hops - 1, -1, -1):
-            x = computed.updated[hop - 1] if hop else states
-            of_hop = x, computed.told[hop], computed.heard[hop], computed.updated[hop]
-            matrices = weights.forth[hop], weights.back[hop], own[hop], heard_by[hop]
-            found = d_forth[hop], d_back[hop], d_own[hop], d_heard_by[hop]
-            to, at = (scratch[hop % 2], 0) if hop else (d_states, begin)
-            places = (came, came_at), (to, at)
-            _hop_gradient(places, of_hop, (listeners, group), (matrices, found), scratch[2])
-            came, came_at = to, at
-    d_update = np.concatenate((d_own, d_heard_by), axis=2)
-    return d_states, SageMatrices(d_forth, d_back, d_update)
-
-
-@compiled
-def _halves(update: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of [L, H, 2 H] what goes over the state, and over what was heard, [L, H, H] each."""
-    hops, width = update.shape[:2]
-    own = aligned(hops * width, width).reshape(hops, width, width)
-    heard_by = aligned(hops * width, width).reshape(hops, width, width)
-    own[:], heard_by[:] = update[:, :, :width], update[:, :, width:]
-    return own, heard_by
-
-
-@compiled
-def _zeros(like: FloatArray) -> FloatArray:
-    count, height, width = like.shape
-    return aligned_zeros(count * height, width).reshape(like.shape)
-
-
-FourMatrices = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
-
-
-@compiled
-def _hop_gradient(
-    places: tuple[tuple[FloatArray, int], tuple[FloatArray, int]],
-    of_hop: tuple[FloatArray, BoolArray, FloatArray, FloatArray],
-    whose: tuple[Listeners, int],
-    matrices: tuple[FourMatrices, FourMatrices],
-    d_heard: FloatArray,
-) -> None:
-    """Through one hop of a group: from rows of places[0], an array and the first row, to those of places[1].
-
-    Gradients of the matrices are added to matrices[1].
-    """
-    (came, came_at), (d_states, at) = places
-    (states, told, heard, updated), (listeners, group) = of_hop, whose
-    (forth, back, own, heard_by), (d_forth, d_back, d_own, d_heard_by) = matrices
-    width, configs = states.shape[1], len(states) // listeners.nodes[-1]
-    begin, end = listeners.nodes[group] * configs, listeners.nodes[group + 1] * configs
-    block, units, row = aligned(BLOCK_ROWS, width), all_units(width), begin
-    while row < end:
-        stop = piece_end(row, end, configs)
-        size = stop - row
-        mask(came, came_at + row - begin, updated, row, size, block)
-        on = pick(block, 0, size, configs, units)
-        add_picked_gradient((block, 0), (states, row), size, d_own, on)
-        add_picked_gradient((block, 0), (heard, row), size, d_heard_by, on)
-        picked_product((block, 0), own, (d_states, at + row - begin), size, on)
-        picked_product((block, 0), heard_by, (d_heard, row - begin), size, on)
-        row = stop
-    table, base = d_heard.reshape(-1, configs * width), listeners.nodes[group]
-    talked = listeners.forth.starts[group] + listeners.back.starts[group]
-    rows = states, told, d_states, at - begin
-    forth_sum = Sum(listeners.told, table, base, talked)
-    _through_messages(forth_sum, rows, (listeners.forth, group), (forth, d_forth))
-    talked = listeners.forth.starts[group + 1] + listeners.back.starts[group]
-    back_sum = Sum(listeners.told, table, base, talked)
-    _through_messages(back_sum, rows, (listeners.back, group), (back, d_back))
-
-
-class Sum(NamedTuple):
-    """Rows of a sparse matrix from `first` on, times a table that begins with row `base`."""
-
-    bags: Bags
-    table: FloatArray
-    base: int
-    first: int
-
-
-@compiled
-def _through_messages(
-    told: Sum,
-    rows: tuple[FloatArray, BoolArray, FloatArray, int],
-    whose: tuple[Talkers, int],
-    matrices: tuple[FloatArray, FloatArray],
-) -> None:
-    """Through messages of talkers of a group: gradients of the states and of the matrix are added.
-
-    `rows` are the states, which messages are not 0, the gradient of the states, and how much further on
-    its rows lie than theirs.
-    """
-    (states, seen, d_states, ahead), (talkers, group), (weight, d_weight) = rows, whose, matrices
-    width = states.shape[1]
-    configs = told.table.shape[1] // width
-    block, units = aligned(max(BLOCK_ROWS, configs), width), all_units(width)
-    first, last = talkers.starts[group], talkers.starts[group + 1]
-    step = 1 if configs >= RUN_ROWS else BLOCK_ROWS // configs
-    own = aligned(step * configs, width)
-    for place in range(first, last, step):
-        nodes = talkers.nodes[place : min(place + step, last)]
-        row, count = nodes[0] * configs, len(nodes) * configs
-        _messages_gradient(told, place - first, seen, block[:count])
-        if _lie_together(nodes):
-            begin = 0
-            while begin < count:
-                stop = piece_end(begin, count, configs)
-                size, on = stop - begin, pick(block, begin, stop - begin, configs, units)
-                add_picked_gradient((block, begin), (states, row + begin), size, d_weight, on)
-                picked_product_add((block, begin), weight, (d_states, row + begin + ahead), size, on)
-                begin = stop
-        else:
-            on = units, width
-            gather(states, nodes, configs, own)
-            add_picked_gradient((block, 0), (own, 0), count, d_weight, on)
-            picked_product((block, 0), weight, (own, 0), count, on)
-            scatter_add(own, nodes, configs, d_states, ahead)
-
-
-@compiled_fused
-def _messages_gradient(told: Sum, place: int, seen: BoolArray, out: FloatArray) -> None:
-    """Gradients of the messages from `place` on before their rectifier."""
-    wide, first = told.table.shape[1], told.first + place
-    rows, known = out.reshape(-1, wide), seen.reshape(-1, wide)
-    for message in range(len(rows)):
-        row, lets = rows[message], known[first + message]
-        begin, end = told.bags.starts[first + message], told.bags.starts[first + message + 1]
-        # Most are heard by one node.
-        if end == begin + 1:
-            came, weight = told.table[told.bags.columns[begin] - told.base], told.bags.weights[begin]
-            for w in range(wide):
-                row[w] = weight * came[w] if lets[w] else np.float32(0.0)
-            continue
-        add_up(told.bags, first + message, told.table, told.base, row)
-        for w in range(wide):
-            row[w] = row[w] if lets[w] else np.float32(0.0)
