@@ -21,6 +21,11 @@ def build(edges: np.ndarray, num_nodes: int) -> Edges:
     return Edges.build(edges[::-1].copy(), edges, num_nodes)
 
 
+def whole_numbers(seed: int, *shape: int) -> torch.Tensor:
+    """Small ones: sums of their products are exact in any order."""
+    return torch.from_numpy(np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32))
+
+
 def some_units_off(states: torch.Tensor) -> torch.Tensor:
     """States [N, C, H], a third of the units of each node being 0 for all decisions, as after a rectifier."""
     on = np.random.default_rng(0).random((len(states), 1, states.shape[2])) < 2 / 3

@@ -14,11 +14,7 @@ from costbench.models.layer_passes import (
     stack_forward,
     turned_all,
 )
-from tests.models.examples import some_units_off
-
-
-def whole_numbers(seed: int, *shape: int) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32))
+from tests.models.examples import some_units_off, whole_numbers
 
 
 def test_rows_begin_at_whole_lines() -> None:

@@ -11,13 +11,9 @@ from hypothesis import strategies as st
 from costbench.models.edges import Edges, SumMatrix
 from costbench.models.sage_gradients import sage_backward
 from costbench.models.sage_passes import SageMatrices, sage_forward
-from tests.models.examples import build, some_units_off
+from tests.models.examples import build, some_units_off, whole_numbers
 
 WIDTH = 16
-
-
-def whole_numbers(seed: int, *shape: int) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32))
 
 
 def by_torch(states: torch.Tensor, weights: SageMatrices, matrix: SumMatrix, hop: int) -> torch.Tensor:
