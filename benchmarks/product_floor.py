@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from costbench.models.execution import Execution, applied
+from costbench.models.execution import applied
+from costbench.models.execution_spec import Execution
 from costbench.models.graph_batch import KernelSamples
 
 _ROWS, _REPEATS = 8192, 40

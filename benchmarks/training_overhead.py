@@ -27,11 +27,11 @@ from costbench.models.execution import applied
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
 from costbench.models.net_spec import NetSpec
-from costbench.training.batch_sampler import BatchSampler, BatchSpec
+from costbench.training.batch_sampler import BatchSampler
 from costbench.training.data_module import PlannedBatches
 from costbench.training.fit import fit
 from costbench.training.losses import LOSSES
-from costbench.training.spec import TrainSpec, ValidationSpec
+from costbench.training.spec import BatchSpec, TrainSpec, ValidationSpec
 
 TASKS = {
     "tile": TrainSpec(batch=BatchSpec(kernels=8, configs=32), loss="hinge"),

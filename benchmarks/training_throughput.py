@@ -39,7 +39,8 @@ from training_overhead import TASKS, measure_overhead
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.packed_kernels import packed
 from costbench.models.encoders import ENCODERS
-from costbench.models.execution import Execution, applied
+from costbench.models.execution import applied, described
+from costbench.models.execution_spec import Execution
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec
@@ -224,7 +225,7 @@ def main() -> None:
                 f" Lightning adds {results[f'{task}/lightning_overhead']:.1%}"
             )
         nodes = sum(sample.graph.num_nodes for sample in data) / len(data)
-        print(f"hidden {arguments.hidden}, {nodes:.0f} nodes a kernel on average, {FAST.describe()}")
+        print(f"hidden {arguments.hidden}, {nodes:.0f} nodes a kernel on average, {described(FAST)}")
 
 
 if __name__ == "__main__":

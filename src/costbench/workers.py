@@ -7,14 +7,16 @@ since joblib's Dask backend (1.6) waits for ever once Dask gives a piece up.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -55,6 +57,50 @@ class Backend:
             raise ValueError(f"jobs is {self.jobs}, must be at least 1")
         if self.kind == "dask" and not self.scheduler:
             raise ValueError("scheduler is empty, must be the address of a Dask scheduler for backend dask")
+
+
+@contextmanager
+def warmed(modules: Sequence[str], backend: Backend) -> Iterator[None]:
+    """Let processes of this machine load modules that pieces in the block will need, while it prepares these.
+
+    Args:
+        modules: by name; with none nothing happens.
+        backend: of `run_each` in the block; only processes of this machine are warmed.
+    """
+    if not modules or backend.kind != "loky" or backend.jobs == 1:
+        yield
+        return
+    loads = (joblib.delayed(_load_ahead)(modules) for _ in range(backend.jobs))
+    loading = joblib.Parallel(n_jobs=backend.jobs, return_as="generator_unordered", batch_size=1)(loads)
+    yield
+    # Long done; of a process that died on the way `run_each` has told.
+    with suppress(TerminatedWorkerError):
+        for _ in loading:
+            pass
+
+
+def _load_ahead(modules: Sequence[str]) -> None:
+    # The piece that needs what cannot be loaded will tell.
+    with suppress(ImportError):
+        load(modules)
+
+
+def load(modules: Sequence[str]) -> None:
+    """Import modules by name without looks for garbage, which take a third of the time of large libraries."""
+    looks = gc.isenabled()
+    gc.disable()
+    try:
+        for name in modules:
+            importlib.import_module(name)
+    finally:
+        if looks:
+            gc.enable()
+
+
+@cache
+def end_quickly() -> None:
+    """Let this process end without a last look for garbage, which takes two seconds with torch and MLflow."""
+    atexit.register(gc.freeze)
 
 
 class _WorkerDiedError(Exception):
@@ -117,11 +163,16 @@ def _named(function: Callable[[_T], _R], name: _K, piece: _T) -> tuple[_K, _R]:
     return name, function(piece)
 
 
+def _in_process(function: Callable[[_T], _R], name: _K, piece: _T) -> tuple[_K, _R]:
+    end_quickly()
+    return _named(function, name, piece)
+
+
 def _on_processes(
     function: Callable[[_T], _R], pieces: Mapping[_K, _T], jobs: int
 ) -> Iterator[tuple[_K, _R]]:
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    calls = (joblib.delayed(_named)(function, name, piece) for name, piece in pieces.items())
+    calls = (joblib.delayed(_in_process)(function, name, piece) for name, piece in pieces.items())
     # A worker whose memory has grown is replaced by a fresh one; loky warns of it, and need not.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="A worker stopped")

@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from costbench.experiments.training_run import CellResult, _finish, _start, finished
-from costbench.training.batch_sampler import BatchSpec
 from costbench.training.fit import FitResult
-from costbench.training.spec import TrainSpec
+from costbench.training.spec import BatchSpec, TrainSpec
 
 RESULT = CellResult(key="k", best_metric=0.5, best_epoch=3, steps=40, execution="fp32")
 

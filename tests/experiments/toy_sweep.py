@@ -18,8 +18,7 @@ from costbench.experiments.sweep_study import PrunerSpec, StudySpec
 from costbench.experiments.sweep_worker import SweepTask, TrainTrial, work
 from costbench.experiments.tracking import Provenance
 from costbench.experiments.training_run import CellResult, CellTask, OnEpoch, Tracking
-from costbench.training.batch_sampler import BatchSpec
-from costbench.training.spec import TrainSpec
+from costbench.training.spec import BatchSpec, TrainSpec
 
 EPOCHS = 3
 METRIC = "validation/tau"

@@ -9,13 +9,14 @@ from costbench.models.execution import (
     IDEEP_CACHE,
     LARGE_BATCH_ROWS,
     WIDEST,
-    Execution,
     applied,
     choose_products,
+    described,
     onednn_keeps_fp32,
     plain_products,
     runs_compiled,
 )
+from costbench.models.execution_spec import Execution
 
 
 def settings() -> tuple[int, str]:
@@ -83,13 +84,8 @@ def test_ideep_keeps_few_products_unless_told_otherwise(monkeypatch: pytest.Monk
 
 def test_description_says_what_happens() -> None:
     fast = "onednn" if onednn_keeps_fp32() else "default"
-    assert Execution(threads=3).describe() == f"fp32 matmul {fast}, 3 threads"
-    assert Execution(onednn_matmul=False).describe() == "fp32 matmul default, 1 threads"
-
-
-def test_a_processor_needs_a_thread() -> None:
-    with pytest.raises(ValueError, match="threads"):
-        Execution(threads=0)
+    assert described(Execution(threads=3)) == f"fp32 matmul {fast}, 3 threads"
+    assert described(Execution(onednn_matmul=False)) == "fp32 matmul default, 1 threads"
 
 
 def test_plain_products_are_plain_inside_only() -> None:

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from costbench.models.edges import Edges
-from costbench.models.execution import Execution, applied
+from costbench.models.execution import applied
+from costbench.models.execution_spec import Execution
 from costbench.models.gat import Gat
 from costbench.models.gat_hops import attended, attention_pairs
 from costbench.models.layers import initialize

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from costbench.models.execution import Execution, applied
+from costbench.models.execution import applied
+from costbench.models.execution_spec import Execution
 from costbench.models.layers import initialize
 from costbench.models.net_spec import NetSpec
 from costbench.models.transformer import EncoderLayer, KernelTransformer, attend

@@ -12,7 +12,8 @@ from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.params import parse
 from costbench.rng import stream
-from costbench.training.batch_sampler import BatchPlan, BatchSampler, BatchSpec, choose_configs
+from costbench.training.batch_sampler import BatchPlan, BatchSampler, choose_configs
+from costbench.training.spec import BatchSpec
 
 
 class Counts:

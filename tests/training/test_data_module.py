@@ -7,13 +7,14 @@ import torch
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import DataError
 from costbench.models.graph_batch import Collator, FeatureScaling
-from costbench.training.batch_sampler import BatchPlan, BatchSampler, BatchSpec
+from costbench.training.batch_sampler import BatchPlan, BatchSampler
 from costbench.training.data_module import (
     KernelDataModule,
     PlannedBatches,
     ValidationSpec,
     validation_plans,
 )
+from costbench.training.spec import BatchSpec
 from tests.training.kernel_list import KernelList, small_kernels
 
 SOURCE = small_kernels(0, num_kernels=9)

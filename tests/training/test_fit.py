@@ -19,9 +19,8 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.net_spec import NetSpec
-from costbench.training.batch_sampler import BatchSpec
 from costbench.training.fit import RESUME_FILE, FitResult, fit
-from costbench.training.spec import OptimizerSpec, TrainSpec
+from costbench.training.spec import BatchSpec, OptimizerSpec, TrainSpec
 from tests.training.kernel_list import KernelList, small_kernels
 
 TRAIN, VALIDATION = small_kernels(0, num_kernels=12), small_kernels(1, num_kernels=6)

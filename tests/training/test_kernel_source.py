@@ -22,10 +22,10 @@ from costbench.models.edges import Edges
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
 from costbench.models.net_spec import NetSpec
 from costbench.target import load_target
-from costbench.training.batch_sampler import BatchSpec, SampleSource
+from costbench.training.batch_sampler import SampleSource
 from costbench.training.fit import FitResult, fit
 from costbench.training.kernel_source import KernelSource, MergedSource
-from costbench.training.spec import TrainSpec
+from costbench.training.spec import BatchSpec, TrainSpec
 
 PROGRAMS = ("wavernn_3_b1_infer_bf16", "rnn_char_b64_infer_f32")
 TARGET = load_target("tpu_v3")

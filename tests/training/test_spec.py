@@ -10,12 +10,12 @@ import pytest
 
 from costbench.params import parse
 from costbench.training.losses import LOSSES
-from costbench.training.spec import OptimizerSpec, TrainSpec, ValidationSpec, monitored
+from costbench.training.spec import PREDICTS, OptimizerSpec, TrainSpec, ValidationSpec, monitored
 
 
-def test_settings_load_no_lightning() -> None:
-    """Evaluation and the command line read settings, and should not wait seconds for what they do not use."""
-    code = "import sys, costbench.training.spec; print('pytorch_lightning' in sys.modules)"
+def test_settings_load_no_torch() -> None:
+    """Stages and the command line read settings, and should not wait seconds for what their workers use."""
+    code = "import sys, costbench.training.spec; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -31,6 +31,10 @@ def test_mape_needs_a_loss_of_absolute_runtimes() -> None:
     assert TrainSpec(loss="mse", monitor="mape").monitor == "mape"
     with pytest.raises(ValueError, match="monitor is mape, which needs absolute runtimes; loss hinge ranks"):
         TrainSpec(loss="hinge", monitor="mape")
+
+
+def test_losses_predict_what_their_settings_say() -> None:
+    assert {name: loss.predicts for name, loss in LOSSES.items()} == PREDICTS
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))

@@ -161,6 +161,13 @@ class Dataset:
         return DatasetInput(entity, [InputTag("mlflow.data.context", self.role)])
 
 
+def modules_of(uri: str) -> tuple[str, ...]:
+    """Modules that tracking to a store loads, for a second or two."""
+    if uri == OFF:
+        return ()
+    return ("mlflow",) if uri.startswith("http") else ("mlflow", "mlflow.store.tracking.sqlalchemy_store")
+
+
 def client_of(uri: str) -> MlflowClient:
     """A client of a store."""
     # MLflow takes a second to import, and a stage that tracks nothing should not pay it.

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
 from costbench.experiments.owner import is_gone, this_process
-from costbench.experiments.run_record import OFF, TrackedRun, client_of
+from costbench.experiments.run_record import OFF, TrackedRun, client_of, modules_of
+from costbench.workers import load
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -82,6 +83,7 @@ def prepare(uri: str, experiment: str) -> None:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     for chatty in ("mlflow.store.db.utils", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    load(modules_of(uri))
     with store_errors(uri):
         if client_of(uri).get_experiment_by_name(experiment) is None:
             client_of(uri).create_experiment(experiment)

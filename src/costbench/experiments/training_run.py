@@ -29,11 +29,12 @@ from costbench.experiments.spec import Cell
 from costbench.experiments.tracking import FOLDER, KEY, Provenance, tracked_run
 from costbench.features.feature_shards import feature_path
 from costbench.params import digest, parse
-from costbench.training.kernel_source import KernelSource
 from costbench.training.spec import TrainSpec
+from costbench.workers import load
 
 if TYPE_CHECKING:
     from costbench.training.fit import FitResult
+    from costbench.training.kernel_source import KernelSource
 
 _log = logging.getLogger(__name__)
 DONE = "done.json"
@@ -154,6 +155,8 @@ def open_sources(task: CellTask) -> CellSources:
     Raises:
         DataError: for missing or damaged shards.
     """
+    from costbench.training.kernel_source import KernelSource  # loads torch: see `train_cell`
+
     cache_bytes = task.cache_mb * 1024 * 1024 // 2
     train, validation = (
         KernelSource(task.shards(names), cache_bytes=cache_bytes)
@@ -184,7 +187,9 @@ def train_cell(
     sources = open_sources(task) if sources is None else sources
     spec = replace(task.spec, seed=task.cell.seed)
     history = History(task.folder / HISTORY, spec.batch.per_epoch)
-    from costbench.training.fit import fit  # loads Lightning: seconds that only a training needs
+    # Torch and Lightning: seconds that only a process that trains has to wait for.
+    load(("costbench.training.fit",))
+    from costbench.training.fit import fit
 
     with _tracked(task, spec, key) as run:
         run.log_history(history.rows)  # of an earlier try that was killed

@@ -21,7 +21,7 @@ from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes
 from costbench.errors import CostbenchError, DataError
 from costbench.features import schema
 from costbench.models.cost_model import CostModel
-from costbench.models.execution import DEFAULT_EXECUTION, Execution
+from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
 from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec, Predicts

@@ -24,7 +24,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -32,41 +31,20 @@ import torch
 from torch import Tensor
 
 from costbench.compiled_tiles import NARROW
+from costbench.models.execution_spec import Execution
 
 # Its settings are made at run time, which type checkers cannot see.
 _mkldnn: Any = torch.backends.mkldnn
 
 
-@dataclass(frozen=True)
-class Execution:
-    """CPU settings; they change speed, and results in the last bits only.
-
-    Attributes:
-        threads: OpenMP threads of torch. Two processes of one thread beat one process of two here.
-        onednn_matmul: multiply fp32 matrices with oneDNN where that stays fp32.
-        keep_memory: let glibc keep freed memory for the next tensor.
-        compiled: go through compiled passes where `runs_compiled` says that these know how.
-    """
-
-    threads: int = 1
-    onednn_matmul: bool = True
-    keep_memory: bool = True
-    compiled: bool = True
-
-    def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ValueError(f"threads is {self.threads}, must be at least 1")
-
-    def describe(self) -> str:
-        """What results should be recorded with: which matrix library, how many threads."""
-        library = "onednn" if self.onednn_matmul and onednn_keeps_fp32() else "default"
-        return f"fp32 matmul {library}, {self.threads} threads"
+def described(execution: Execution) -> str:
+    """What results should be recorded with: which matrix library, how many threads."""
+    library = "onednn" if execution.onednn_matmul and onednn_keeps_fp32() else "default"
+    return f"fp32 matmul {library}, {execution.threads} threads"
 
 
 IDEEP_CACHE = "LRU_CACHE_CAPACITY"
 """Environment variable that ideep reads once in a process, at its first product."""
-
-DEFAULT_EXECUTION = Execution()
 
 
 def onednn_keeps_fp32() -> bool:

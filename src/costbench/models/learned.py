@@ -28,13 +28,8 @@ from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.compiled_passes import Pass, run_passes
 from costbench.models.cost_model import CostModel
 from costbench.models.encoders import ENCODERS
-from costbench.models.execution import (
-    DEFAULT_EXECUTION,
-    Execution,
-    applied,
-    choose_products,
-    runs_compiled,
-)
+from costbench.models.execution import applied, choose_products, runs_compiled
+from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
 from costbench.models.graph_batch import (
     Collator,
     FeatureScaling,

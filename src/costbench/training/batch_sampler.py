@@ -21,6 +21,7 @@ from costbench import rng
 from costbench.errors import DataError
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
+from costbench.training.spec import BatchSpec
 
 IntArray = npt.NDArray[np.int64]
 _Card = TypeVar("_Card")
@@ -56,28 +57,6 @@ class SampleSource(Protocol):
     def num_configs(self, index: int) -> int:
         """Measured decisions of kernel `index`, without reading it."""
         ...
-
-
-@dataclass(frozen=True)
-class BatchSpec:
-    """How batches are drawn.
-
-    Attributes:
-        kernels: kernels per batch.
-        configs: decisions per kernel, or all of a kernel that has fewer.
-        balanced: evenly from each application; else in proportion to a kernel's number of decisions.
-        per_epoch: batches per epoch.
-    """
-
-    kernels: int = 8
-    configs: int = 32
-    balanced: bool = True
-    per_epoch: int = 200
-
-    def __post_init__(self) -> None:
-        for name in ("kernels", "configs", "per_epoch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
 
 
 @dataclass(frozen=True, eq=False)

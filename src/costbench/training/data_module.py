@@ -17,11 +17,10 @@ from costbench.models.graph_batch import Collator, GraphBatch
 from costbench.training.batch_sampler import (
     BatchPlan,
     BatchSampler,
-    BatchSpec,
     SampleSource,
     choose_configs,
 )
-from costbench.training.spec import ValidationSpec
+from costbench.training.spec import BatchSpec, ValidationSpec
 
 
 class PlannedBatches(Dataset[GraphBatch]):

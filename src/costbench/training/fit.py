@@ -20,7 +20,7 @@ from costbench import params
 from costbench.artifacts import digest_bytes, remove_stale_temporaries
 from costbench.errors import DataError, choose
 from costbench.models.checkpoint import save_checkpoint
-from costbench.models.execution import applied
+from costbench.models.execution import applied, described
 from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostNet
 from costbench.rng import stream_key
@@ -59,7 +59,7 @@ class FitResult:
         best_epoch: the epoch it is of, from 0.
         steps: training steps done.
         seconds: wall time of this call; not part of any result.
-        execution: how it ran; see `Execution.describe`.
+        execution: how it ran; see `described`.
     """
 
     checkpoint: Path
@@ -123,7 +123,7 @@ def fit(
         raise DataError("training ended before its first epoch", where=folder)
     resume.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
-    return FitResult(folder, best.best, best.epoch, trainer.global_step, seconds, spec.execution.describe())
+    return FitResult(folder, best.best, best.epoch, trainer.global_step, seconds, described(spec.execution))
 
 
 def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:

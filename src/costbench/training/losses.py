@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from costbench.models.net_spec import Predicts
+from costbench.training.spec import PREDICTS, LossName
 
 
 def pairwise_hinge(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
@@ -147,22 +148,26 @@ class Loss:
     Attributes:
         function: (costs, runtime_ns, mask) to a scalar.
         predicts: see `Predicts`.
-        min_configs: decisions that a kernel needs to contribute.
     """
 
     function: Callable[[Tensor, Tensor, Tensor], Tensor]
     predicts: Predicts
-    min_configs: int
+
+    @property
+    def min_configs(self) -> int:
+        """Decisions that a kernel needs to contribute: two make a rank, one has a runtime."""
+        return 2 if self.predicts == "score" else 1
 
 
-LOSSES: Mapping[str, Loss] = {
-    "hinge": Loss(pairwise_hinge, "score", 2),
-    "hinge-listnet": Loss(hinge_listnet, "score", 2),
-    "huber": Loss(log_huber, "log_runtime_ns", 1),
-    "kernel-mse": Loss(kernel_log_mse, "log_runtime_ns", 1),
-    "listnet": Loss(listnet, "score", 2),
-    "logistic": Loss(pairwise_logistic, "score", 2),
-    "logistic-listnet": Loss(logistic_listnet, "score", 2),
-    "mse": Loss(log_mse, "log_runtime_ns", 1),
+_FUNCTIONS: Mapping[LossName, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "hinge": pairwise_hinge,
+    "hinge-listnet": hinge_listnet,
+    "huber": log_huber,
+    "kernel-mse": kernel_log_mse,
+    "listnet": listnet,
+    "logistic": pairwise_logistic,
+    "logistic-listnet": logistic_listnet,
+    "mse": log_mse,
 }
+LOSSES: Mapping[str, Loss] = {name: Loss(function, PREDICTS[name]) for name, function in _FUNCTIONS.items()}
 """Name in `TrainSpec.loss` to loss."""

@@ -1,4 +1,4 @@
-"""All that a training run depends on beside its data, as plain values. Lightning is loaded by what trains."""
+"""All that a training run depends on beside its data, as plain values. Torch is loaded by what trains."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Literal
 
 from costbench.features.normalizer import Transform
 from costbench.features.schema import DECISION_FEATURES, NODE_FEATURES, STATIC_FEATURES
-from costbench.models.execution import Execution
-from costbench.models.net_spec import NetSpec
-from costbench.training.batch_sampler import BatchSpec
-from costbench.training.losses import LOSSES
+from costbench.models.execution_spec import Execution
+from costbench.models.net_spec import NetSpec, Predicts
 from costbench.training.validation import (
     VALIDATION_APE,
     VALIDATION_MAPE,
@@ -29,6 +27,44 @@ _MONITORS: Mapping[Monitor, str] = {
     "slowdown": VALIDATION_SLOWDOWN,
     "mape": VALIDATION_MAPE,
 }
+
+
+LossName = Literal[
+    "hinge", "hinge-listnet", "huber", "kernel-mse", "listnet", "logistic", "logistic-listnet", "mse"
+]
+PREDICTS: Mapping[LossName, Predicts] = {
+    "hinge": "score",
+    "hinge-listnet": "score",
+    "huber": "log_runtime_ns",
+    "kernel-mse": "log_runtime_ns",
+    "listnet": "score",
+    "logistic": "score",
+    "logistic-listnet": "score",
+    "mse": "log_runtime_ns",
+}
+"""What a network trained with a loss of `losses.LOSSES` predicts."""
+
+
+@dataclass(frozen=True)
+class BatchSpec:
+    """How batches are drawn.
+
+    Attributes:
+        kernels: kernels per batch.
+        configs: decisions per kernel, or all of a kernel that has fewer.
+        balanced: evenly from each application; else in proportion to a kernel's number of decisions.
+        per_epoch: batches per epoch.
+    """
+
+    kernels: int = 8
+    configs: int = 32
+    balanced: bool = True
+    per_epoch: int = 200
+
+    def __post_init__(self) -> None:
+        for name in ("kernels", "configs", "per_epoch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -119,9 +155,7 @@ class TrainSpec:
 
     seed: int = 0
     net: NetSpec = field(default_factory=NetSpec)
-    loss: Literal[
-        "hinge", "logistic", "listnet", "hinge-listnet", "logistic-listnet", "mse", "kernel-mse", "huber"
-    ] = "hinge"
+    loss: LossName = "hinge"
     batch: BatchSpec = field(default_factory=BatchSpec)
     validation: ValidationSpec = field(default_factory=ValidationSpec)
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
@@ -138,7 +172,7 @@ class TrainSpec:
         for name in ("epochs", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
-        if self.monitor == "mape" and LOSSES[self.loss].predicts != "log_runtime_ns":
+        if self.monitor == "mape" and PREDICTS[self.loss] != "log_runtime_ns":
             raise ValueError(f"monitor is mape, which needs absolute runtimes; loss {self.loss} ranks")
         for ending in self.drop_features:
             if not any(feature.name.endswith(ending) for feature in _FEATURES):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from costbench.errors import CostbenchError
+from costbench.workers import end_quickly
 
 Stage = Callable[[Path], None]
 ExperimentStage = Callable[[Path, str | None], None]
@@ -58,8 +59,7 @@ def stage_parser(name: str, description: str) -> argparse.ArgumentParser:
 def stage_main(stage: Stage, name: str, description: str) -> None:
     """The body of a script in `pipelines/`: `--params FILE`, then the stage; exits with its code."""
     options = stage_parser(name, description).parse_args()
-    start_logging()
-    raise SystemExit(guarded(lambda: stage(options.params), name))
+    _exit(lambda: stage(options.params), name)
 
 
 def experiment_main(stage: ExperimentStage, name: str, description: str) -> None:
@@ -67,5 +67,10 @@ def experiment_main(stage: ExperimentStage, name: str, description: str) -> None
     parser = stage_parser(name, description)
     parser.add_argument("--experiment", help="entry of section `experiments` (all of them)")
     options = parser.parse_args()
+    _exit(lambda: stage(options.params, options.experiment), name)
+
+
+def _exit(action: Callable[[], None], name: str) -> None:
     start_logging()
-    raise SystemExit(guarded(lambda: stage(options.params, options.experiment), name))
+    end_quickly()
+    raise SystemExit(guarded(action, name))

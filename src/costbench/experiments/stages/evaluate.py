@@ -29,7 +29,7 @@ from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import load_section
-from costbench.workers import Backend, run_each
+from costbench.workers import Backend, load, run_each
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SCATTER_FILE = "rows.jsonl", "scatter.json"
@@ -65,6 +65,8 @@ def evaluate_task(piece: tuple[str, ProgramTask]) -> ProgramResult:
         DataError: for a damaged shard or checkpoint, or a model that returns nonsense.
     """
     task, program = piece
+    if program.checkpoints:
+        load(("costbench.models.checkpoint",))
     return choose(_EVALUATE, task, "task")(program)
 
 

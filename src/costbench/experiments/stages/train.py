@@ -22,15 +22,16 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.owner import machine
+from costbench.experiments.run_record import modules_of
 from costbench.experiments.spec import Cell, selected
 from costbench.experiments.stages.entry import start_logging
 from costbench.experiments.tracking import Provenance, tracking_uri
-from costbench.experiments.training_run import CellResult, CellTask, Tracking, train_cell
+from costbench.experiments.training_run import CellResult, CellTask, Tracking, finished, train_cell
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
 from costbench.params import load_section
 from costbench.training.spec import TrainSpec
-from costbench.workers import Backend, run_each
+from costbench.workers import Backend, run_each, warmed
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
@@ -99,13 +100,24 @@ def _train_experiment(
     def progress(name: str, result: CellResult) -> None:
         _log.info("%s: best %.4f after epoch %d", name, result.best_metric, result.best_epoch + 1)
 
+    backend = Backend(jobs=min(workspace.jobs, len(experiment.cells)))
     # Its run is begun in this process: workers that create tables at the same time would collide.
-    with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
+    with (
+        warmed(_needed(experiment, folder, tracking.uri), backend),
+        tracked_grid(tracking, experiment, provenance) as (grid, of_cells),
+    ):
         made = _Made(experiment, section.cache_mb, workspace, provenance, of_cells)
         tasks = {cell.name: made.task(cell) for cell in experiment.cells}
-        results = run_each(_train, tasks, Backend(jobs=workspace.jobs), progress)
+        results = run_each(_train, tasks, backend, progress)
         nest_cells(grid, tasks, results)
     write_identity(folder, identity)
+
+
+def _needed(experiment: Experiment, folder: Path, uri: str) -> tuple[str, ...]:
+    """Modules that cells load before they train, often for longer than that; none if all are there."""
+    if all(finished(folder / cell.name) is not None for cell in experiment.cells):
+        return ()
+    return ("costbench.training.fit", *modules_of(uri))
 
 
 def _train(task: CellTask) -> CellResult:

@@ -1,0 +1,29 @@
+"""Settings of how a CPU runs the network, as plain values: what reads them need not load torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Execution:
+    """CPU settings; they change speed, and results in the last bits only.
+
+    Attributes:
+        threads: OpenMP threads of torch. Two processes of one thread beat one process of two here.
+        onednn_matmul: multiply fp32 matrices with oneDNN where that stays fp32.
+        keep_memory: let glibc keep freed memory for the next tensor.
+        compiled: go through compiled passes where `execution.runs_compiled` says that these know how.
+    """
+
+    threads: int = 1
+    onednn_matmul: bool = True
+    keep_memory: bool = True
+    compiled: bool = True
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"threads is {self.threads}, must be at least 1")
+
+
+DEFAULT_EXECUTION = Execution()
