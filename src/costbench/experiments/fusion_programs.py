@@ -8,6 +8,7 @@ and so are kinds that the default config has none of (lpm2021, section 5.2).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -78,9 +79,10 @@ def scaled_estimates(
     names = np.array(kinds, dtype=object)
     for kind in sorted(set(kinds)):
         own = names == kind
-        total = float(runs[own] @ estimated_ns[own])
+        # Exact sums: the last bit of a matrix library's product decides ties, and differs by processor.
+        total = math.fsum(runs[own] * estimated_ns[own])
         if total > 0.0:
-            scaled[own] = estimated_ns[own] * (float(runs[own] @ measured_ns[own]) / total)
+            scaled[own] = estimated_ns[own] * (math.fsum(runs[own] * measured_ns[own]) / total)
     return scaled
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from costbench.datasets.splits import Split
-from costbench.experiments.stages.train import share_of, with_samples
+from costbench.experiments.spec import Cell
+from costbench.experiments.stages.train import longest_first, share_of, with_samples
+from costbench.experiments.tracking import Provenance
+from costbench.experiments.training_run import CellTask, Tracking
 from costbench.features.feature_shards import feature_path
+from costbench.models.net_spec import NetSpec
+from costbench.training.spec import TrainSpec
 
 SPLIT = Split("random", tuple(f"p{i}" for i in range(10)), ("v", "w"), ("t",))
 
@@ -31,3 +37,24 @@ def test_programs_without_samples_are_left_out(tmp_path: Path) -> None:
         path.touch()
     found = with_samples(SPLIT, tmp_path, "fusion", "tpu_v2")
     assert (found.train, found.validation, found.test) == (("p1", "p7"), ("w",), ("t",))
+
+
+def cell(variant: str, spec: TrainSpec, folder: Path) -> CellTask:
+    """A cell of that variant."""
+    named = Cell("tile", "random", "tpu_v2", variant, 0)
+    nowhere = Provenance("", "", ""), Tracking("", "", "")
+    return CellTask(named, folder, SPLIT, spec, folder, "", 1, *nowhere)
+
+
+def test_long_cells_come_first(tmp_path: Path) -> None:
+    """More samples before fewer, and of equally many the reductions that take longest."""
+    short = TrainSpec(epochs=2)
+    tasks = [
+        cell("a", short, tmp_path),
+        cell("b", replace(short, net=NetSpec(reduction="lstm")), tmp_path),
+        cell("c", replace(short, net=NetSpec(reduction="transformer")), tmp_path),
+        cell("d", replace(short, epochs=3), tmp_path),
+        cell("e", replace(short, net=NetSpec(reduction="per-node")), tmp_path),
+    ]
+    for order in (tasks, tasks[::-1]):
+        assert [task.cell.variant for task in longest_first(order)] == ["d", "c", "b", "a", "e"]

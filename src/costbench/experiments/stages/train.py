@@ -6,6 +6,7 @@ import logging
 import math
 import shutil
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +36,8 @@ from costbench.workers import Backend, run_each, warmed
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
+_SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
+"""Reductions that a step takes long with, those that take longest with most."""
 CODE = (
     "features", "training", "models", "metrics", "rng", "datasets/feature_columns", "datasets/storage",
     "experiments/training_run",
@@ -107,7 +110,7 @@ def _train_experiment(
         tracked_grid(tracking, experiment, provenance) as (grid, of_cells),
     ):
         made = _Made(experiment, section.cache_mb, workspace, provenance, of_cells)
-        tasks = {cell.name: made.task(cell) for cell in experiment.cells}
+        tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
         results = run_each(_train, tasks, backend, progress)
         nest_cells(grid, tasks, results)
     write_identity(folder, identity)
@@ -156,6 +159,17 @@ class _Made:
             tracking=cell_tracking(self.tracking, cell.name, str(folder), machine()),
             progress=workspace.jobs == 1 and sys.stderr.isatty(),
         )
+
+
+def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
+    """Cells in an order that processes end together in: by samples, then by reduction, then by name."""
+
+    def place(task: CellTask) -> tuple[int, int, str]:
+        spec = task.spec
+        samples = spec.epochs * spec.batch.per_epoch * spec.batch.kernels * spec.batch.configs
+        return -samples, -_SLOW.get(spec.net.reduction, 0), task.cell.name
+
+    return sorted(tasks, key=place)
 
 
 def with_samples(split: Split, features: Path, task: str, chip: str) -> Split:
