@@ -82,6 +82,14 @@ def test_a_process_killed_while_it_loads_costs_nothing(tmp_path: Path) -> None:
     assert found == {"a": 1, "b": 4}
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_error_of_a_piece_leaves_warmed_processes_quietly() -> None:
+    backend = Backend(jobs=2)
+    with pytest.raises(DataError, match="piece 1: broken"), warmed(("colorsys",), backend):
+        run_each(_fail, {"a": 1, "b": 1}, backend, lambda name, result: None)
+    assert run_each(_square, {"a": 2, "b": 3}, backend, lambda name, result: None) == {"a": 4, "b": 9}
+
+
 def test_a_module_that_cannot_be_loaded_is_told_of_by_what_needs_it() -> None:
     backend = Backend(jobs=2)
     with warmed(("no_such_module",), backend):

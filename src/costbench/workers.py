@@ -72,11 +72,13 @@ def warmed(modules: Sequence[str], backend: Backend) -> Iterator[None]:
         return
     loads = (joblib.delayed(_load_ahead)(modules) for _ in range(backend.jobs))
     loading = joblib.Parallel(n_jobs=backend.jobs, return_as="generator_unordered", batch_size=1)(loads)
-    yield
-    # Long done; of a process that died on the way `run_each` has told.
-    with suppress(TerminatedWorkerError):
-        for _ in loading:
-            pass
+    try:
+        yield
+    finally:
+        # Joblib warns of results that nobody takes. Of a process that died on the way `run_each` has told.
+        with suppress(TerminatedWorkerError):
+            for _ in loading:
+                pass
 
 
 def _load_ahead(modules: Sequence[str]) -> None:
