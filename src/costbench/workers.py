@@ -7,16 +7,14 @@ since joblib's Dask backend (1.6) waits for ever once Dask gives a piece up.
 
 from __future__ import annotations
 
-import atexit
-import gc
 import importlib
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -25,6 +23,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError, ParamsError
+from costbench.process import end_quickly
 
 _ATTEMPTS = 3
 _CONNECT_S = 8
@@ -57,52 +56,6 @@ class Backend:
             raise ValueError(f"jobs is {self.jobs}, must be at least 1")
         if self.kind == "dask" and not self.scheduler:
             raise ValueError("scheduler is empty, must be the address of a Dask scheduler for backend dask")
-
-
-@contextmanager
-def warmed(modules: Sequence[str], backend: Backend) -> Iterator[None]:
-    """Let processes of this machine load modules that pieces in the block will need, while it prepares these.
-
-    Args:
-        modules: by name; with none nothing happens.
-        backend: of `run_each` in the block; only processes of this machine are warmed.
-    """
-    if not modules or backend.kind != "loky" or backend.jobs == 1:
-        yield
-        return
-    loads = (joblib.delayed(_load_ahead)(modules) for _ in range(backend.jobs))
-    loading = joblib.Parallel(n_jobs=backend.jobs, return_as="generator_unordered", batch_size=1)(loads)
-    try:
-        yield
-    finally:
-        # Joblib warns of results that nobody takes. Of a process that died on the way `run_each` has told.
-        with suppress(TerminatedWorkerError):
-            for _ in loading:
-                pass
-
-
-def _load_ahead(modules: Sequence[str]) -> None:
-    # The piece that needs what cannot be loaded will tell.
-    with suppress(ImportError):
-        load(modules)
-
-
-def load(modules: Sequence[str]) -> None:
-    """Import modules by name without looks for garbage, which take a third of the time of large libraries."""
-    looks = gc.isenabled()
-    gc.disable()
-    try:
-        for name in modules:
-            importlib.import_module(name)
-    finally:
-        if looks:
-            gc.enable()
-
-
-@cache
-def end_quickly() -> None:
-    """Let this process end without a last look for garbage, which takes two seconds with torch and MLflow."""
-    atexit.register(gc.freeze)
 
 
 class _WorkerDiedError(Exception):

@@ -22,7 +22,8 @@ from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models import learned
 from costbench.models.analytical import AnalyticalModel
 from costbench.models.encoders import ENCODERS
-from costbench.models.execution import Execution, applied
+from costbench.models.execution import applied
+from costbench.models.execution_spec import Execution
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec, Predicts

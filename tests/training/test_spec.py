@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
 from costbench.params import parse
 from costbench.training.losses import LOSSES
-from costbench.training.spec import PREDICTS, OptimizerSpec, TrainSpec, ValidationSpec, monitored
+from costbench.training.spec import PREDICTS, LossName, OptimizerSpec, TrainSpec, ValidationSpec, monitored
 
 
-def test_settings_load_no_torch() -> None:
+@pytest.mark.parametrize(
+    "module",
+    ["training.spec", *(f"experiments.stages.{name}" for name in ("train", "evaluate", "autotune"))],
+)
+def test_settings_load_no_torch(module: str) -> None:
     """Stages and the command line read settings, and should not wait seconds for what their workers use."""
-    code = "import sys, costbench.training.spec; print('torch' in sys.modules)"
+    code = f"import sys, costbench.{module}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -33,8 +38,10 @@ def test_mape_needs_a_loss_of_absolute_runtimes() -> None:
         TrainSpec(loss="hinge", monitor="mape")
 
 
-def test_losses_predict_what_their_settings_say() -> None:
-    assert {name: loss.predicts for name, loss in LOSSES.items()} == PREDICTS
+def test_every_loss_says_what_it_predicts() -> None:
+    assert set(LOSSES) == set(PREDICTS) == set(get_args(LossName))
+    assert (LOSSES["hinge"].predicts, LOSSES["hinge"].min_configs) == ("score", 2)
+    assert (LOSSES["mse"].predicts, LOSSES["mse"].min_configs) == ("log_runtime_ns", 1)
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))

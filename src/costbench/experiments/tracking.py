@@ -19,7 +19,7 @@ from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
 from costbench.experiments.owner import is_gone, this_process
 from costbench.experiments.run_record import OFF, TrackedRun, client_of, modules_of
-from costbench.workers import load
+from costbench.process import load
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

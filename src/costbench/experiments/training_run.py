@@ -29,8 +29,8 @@ from costbench.experiments.spec import Cell
 from costbench.experiments.tracking import FOLDER, KEY, Provenance, tracked_run
 from costbench.features.feature_shards import feature_path
 from costbench.params import digest, parse
+from costbench.process import load
 from costbench.training.spec import TrainSpec
-from costbench.workers import load
 
 if TYPE_CHECKING:
     from costbench.training.fit import FitResult
@@ -155,7 +155,8 @@ def open_sources(task: CellTask) -> CellSources:
     Raises:
         DataError: for missing or damaged shards.
     """
-    from costbench.training.kernel_source import KernelSource  # loads torch: see `train_cell`
+    load(("costbench.training.kernel_source",))
+    from costbench.training.kernel_source import KernelSource
 
     cache_bytes = task.cache_mb * 1024 * 1024 // 2
     train, validation = (
@@ -184,13 +185,13 @@ def train_cell(
     if before is not None and before.key == key:
         return before
     _start(task.folder, key)
-    sources = open_sources(task) if sources is None else sources
-    spec = replace(task.spec, seed=task.cell.seed)
-    history = History(task.folder / HISTORY, spec.batch.per_epoch)
     # Torch and Lightning: seconds that only a process that trains has to wait for.
     load(("costbench.training.fit",))
     from costbench.training.fit import fit
 
+    sources = open_sources(task) if sources is None else sources
+    spec = replace(task.spec, seed=task.cell.seed)
+    history = History(task.folder / HISTORY, spec.batch.per_epoch)
     with _tracked(task, spec, key) as run:
         run.log_history(history.rows)  # of an earlier try that was killed
         logger = _Report(task.tracking.run_name, history, run, on_epoch)

@@ -59,7 +59,7 @@ class FitResult:
         best_epoch: the epoch it is of, from 0.
         steps: training steps done.
         seconds: wall time of this call; not part of any result.
-        execution: how it ran; see `described`.
+        execution: how it ran; see `execution.described`.
     """
 
     checkpoint: Path

@@ -1,4 +1,4 @@
-"""How every stage starts and fails: one option, progress as lines, an error as one line and exit code 1."""
+"""How every stage starts and ends: one option, progress as lines, an error as one line and exit code 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from costbench.errors import CostbenchError
-from costbench.workers import end_quickly
+from costbench.process import end_quickly
 
 Stage = Callable[[Path], None]
 ExperimentStage = Callable[[Path, str | None], None]
@@ -59,7 +59,7 @@ def stage_parser(name: str, description: str) -> argparse.ArgumentParser:
 def stage_main(stage: Stage, name: str, description: str) -> None:
     """The body of a script in `pipelines/`: `--params FILE`, then the stage; exits with its code."""
     options = stage_parser(name, description).parse_args()
-    _exit(lambda: stage(options.params), name)
+    _run_and_exit(lambda: stage(options.params), name)
 
 
 def experiment_main(stage: ExperimentStage, name: str, description: str) -> None:
@@ -67,10 +67,10 @@ def experiment_main(stage: ExperimentStage, name: str, description: str) -> None
     parser = stage_parser(name, description)
     parser.add_argument("--experiment", help="entry of section `experiments` (all of them)")
     options = parser.parse_args()
-    _exit(lambda: stage(options.params, options.experiment), name)
+    _run_and_exit(lambda: stage(options.params, options.experiment), name)
 
 
-def _exit(action: Callable[[], None], name: str) -> None:
+def _run_and_exit(action: Callable[[], None], name: str) -> None:
     start_logging()
     end_quickly()
     raise SystemExit(guarded(action, name))

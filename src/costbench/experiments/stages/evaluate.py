@@ -29,7 +29,8 @@ from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import load_section
-from costbench.workers import Backend, load, run_each
+from costbench.process import load
+from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SCATTER_FILE = "rows.jsonl", "scatter.json"

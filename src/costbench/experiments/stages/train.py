@@ -23,21 +23,20 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.owner import machine
-from costbench.experiments.run_record import modules_of
 from costbench.experiments.spec import Cell, selected
 from costbench.experiments.stages.entry import start_logging
 from costbench.experiments.tracking import Provenance, tracking_uri
-from costbench.experiments.training_run import CellResult, CellTask, Tracking, finished, train_cell
+from costbench.experiments.training_run import CellResult, CellTask, Tracking, train_cell
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
 from costbench.params import load_section
 from costbench.training.spec import TrainSpec
-from costbench.workers import Backend, run_each, warmed
+from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
 _SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
-"""Reductions that a step takes long with, those that take longest with most."""
+"""Reductions by what a step costs; others count 0."""
 CODE = (
     "features", "training", "models", "metrics", "rng", "datasets/feature_columns", "datasets/storage",
     "experiments/training_run",
@@ -103,24 +102,13 @@ def _train_experiment(
     def progress(name: str, result: CellResult) -> None:
         _log.info("%s: best %.4f after epoch %d", name, result.best_metric, result.best_epoch + 1)
 
-    backend = Backend(jobs=min(workspace.jobs, len(experiment.cells)))
     # Its run is begun in this process: workers that create tables at the same time would collide.
-    with (
-        warmed(_needed(experiment, folder, tracking.uri), backend),
-        tracked_grid(tracking, experiment, provenance) as (grid, of_cells),
-    ):
+    with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
         made = _Made(experiment, section.cache_mb, workspace, provenance, of_cells)
         tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
-        results = run_each(_train, tasks, backend, progress)
+        results = run_each(_train, tasks, Backend(jobs=workspace.jobs), progress)
         nest_cells(grid, tasks, results)
     write_identity(folder, identity)
-
-
-def _needed(experiment: Experiment, folder: Path, uri: str) -> tuple[str, ...]:
-    """Modules that cells load before they train, often for longer than that; none if all are there."""
-    if all(finished(folder / cell.name) is not None for cell in experiment.cells):
-        return ()
-    return ("costbench.training.fit", *modules_of(uri))
 
 
 def _train(task: CellTask) -> CellResult:
