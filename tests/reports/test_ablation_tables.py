@@ -41,6 +41,7 @@ def test_inputs_stand_beside_the_papers(tmp_path: Path) -> None:
     assert "Not run on the tile task: undirected, static_node, static_kernel, tile_kernel." in table.notes
     # The paper has no fusion numbers of the last two, so nobody asks for ours.
     assert "Not run on the fusion task: vanilla, static_node, static_kernel." in table.notes
+    assert not any("One training run each" in note for note in table.notes)
 
 
 def test_networks_print_deviations(tmp_path: Path) -> None:
@@ -48,6 +49,7 @@ def test_networks_print_deviations(tmp_path: Path) -> None:
         _results(tmp_path, rows_of(), variant_rows("gat-lstm", "fusion", [1.0, 1.0, 1.0]))
     )
     assert table.name == "lpm2021_table4_random_tpu_v2"
+    assert any(note.startswith("One training run each") for note in table.notes)
     assert _column(table, "label") == ["GAT + LSTM"]
     assert (_column(table, "paper_fusion_mean"), _column(table, "paper_fusion_deviation")) == ([7.4], [4.5])
     assert not [column.key for column in table.columns if column.key.startswith("tile")]

@@ -43,6 +43,20 @@ def test_paper_numbers_stand_beside_their_namesakes(make_cell: Callable[..., Cel
     assert "Table 2 of lpm2021" in table.title
 
 
+def test_rows_of_the_paper_that_ours_lack_are_told(make_cell: Callable[..., Cell]) -> None:
+    """The cell has ConvDRAW and RNN alone of the paper's eight applications."""
+    (told,) = (
+        note
+        for note in program_table(make_cell(), table_of_paper("tile", "random")).notes
+        if "averages are over these" in note
+    )
+    assert "WaveRNN (Tile-Size APE" in told
+    assert "Translate" in told
+    assert "ConvDRAW" not in told
+    other_chip = program_table(make_cell(rows_of(chip="tpu_v3")), table_of_paper("tile", "random"))
+    assert not any("averages are over these" in note for note in other_chip.notes)
+
+
 def test_numbers_of_another_chip_are_not_shown(make_cell: Callable[..., Cell]) -> None:
     table = program_table(make_cell(rows_of(chip="tpu_v3")), table_of_paper("tile", "random"))
     assert not [column for column in table.columns if column.key.startswith("paper_")]

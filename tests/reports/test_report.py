@@ -126,7 +126,7 @@ def test_everything_that_was_run_is_shown(tmp_path: Path) -> None:
     point = {"task": "fusion", "split": "random", "chip": "tpu_v2", "model": "learned"}
     scatter = tmp_path / "scatter.json"
     scatter.write_text(json.dumps([{**point, "predicted_ns": [1.0, 2.0], "measured_ns": [1.5, 2.5]}]))
-    settings = {"train": {"tasks": ["fusion"], "model": {"net": {"hidden": 64}}}}
+    settings = {"train": {"fusion": {"net": {"hidden": 64}}}}
     full = replace(inputs, scatter=(scatter,), settings=settings)
     written = write_report(full, tmp_path / "one", seed=0)
     write_report(full, tmp_path / "two", seed=0)

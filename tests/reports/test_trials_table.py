@@ -30,6 +30,21 @@ def test_a_trial_stands_after_its_last_epoch(tmp_path: Path) -> None:
     )
 
 
+def test_trials_that_are_hybrids_say_so(tmp_path: Path) -> None:
+    head, *rows = TRIALS.splitlines()
+    added = [
+        f"{head},net.residual",
+        *(f"{row},{kind}" for row, kind in zip(rows, ("none", "none", "analytical"), strict=True)),
+    ]
+    (tmp_path / "tile.csv").write_text("\n".join(added) + "\n")
+    (tmp_path / "tile.yaml").write_text("trial: 0\nmonitor: tau\n")
+    table = trials_table("tile", tmp_path)
+    assert table is not None
+    assert table.columns[-1].header == "added to"
+    assert [row[-1] for row in table.rows] == ["none", "analytical"]
+    assert any("hybrids" in note for note in table.notes)
+
+
 def test_what_was_not_swept_has_no_table(tmp_path: Path) -> None:
     assert trials_table("fusion", tmp_path) is None
     (tmp_path / "tile.csv").write_text("a,b\n1,2\n")

@@ -199,6 +199,9 @@ def _notes(
             f"{paper.paper}: as printed; trained for millions of steps at widths of 512 to 1,024, and "
             "measured on real hardware with other programs."
         )
+    counts = {len(cell.seeds[MODEL]) for of_tasks in run.values() for cell in of_tasks.values() if cell}
+    if counts == {1}:
+        notes.append("One training run each: what another seed would change is not in these numbers.")
     for task in tasks:
         absent = [row.variant for row in rows if not run[row.variant][task] and _asked(row, task, paper)]
         if absent:

@@ -101,6 +101,25 @@ def _average_row(
     return tuple(row)
 
 
+def _rows_that_ours_lack(cell: Cell, measures: Sequence[Measure], paper: PaperTable) -> list[str]:
+    """The paper's averages are over these as well."""
+    matched = [paper.row_for(*program) for program in cell.programs]
+    lacking = []
+    for row in paper.rows:
+        if row not in matched:
+            scores = (
+                f"{m.title} " + " and ".join(f"{row.score(m.printed, model)}" for model in PAPER_MODELS)
+                for m in measures
+            )
+            lacking.append(f"{row.label} ({'; '.join(scores)})")
+    if not lacking:
+        return []
+    return [
+        f"Rows of {paper.paper}, {' and '.join(PAPER_MODELS)}, whose like we have no kernels of: "
+        f"{', '.join(lacking)}. Its averages are over these as well."
+    ]
+
+
 def _notes(cell: Cell, measures: Sequence[Measure], paper: PaperTable | None) -> tuple[str, ...]:
     notes = [
         _DEFINITIONS[cell.task],
@@ -118,10 +137,14 @@ def _notes(cell: Cell, measures: Sequence[Measure], paper: PaperTable | None) ->
     if "hybrid" in cell.models:
         notes.append("hybrid: the network adds to the analytical estimate what that gets wrong; in no paper.")
     if "tuned" in cell.models:
-        notes.append(f"{TITLES['tuned']}: with the hyper-parameters of the best trial of our sweep.")
+        notes.append(
+            f"{TITLES['tuned']}: with the hyper-parameters of the best trial of our sweep, maybe those of a "
+            "hybrid; the tables of tuned settings say so."
+        )
     if paper is not None:
         notes.append(
             f"{paper.paper}: as printed in its {paper.table}, measured on real hardware, with other programs "
             "of the same applications; to be read as a scale, not as a target."
         )
+        notes += _rows_that_ours_lack(cell, measures, paper)
     return tuple(notes)

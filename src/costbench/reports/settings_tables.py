@@ -6,7 +6,6 @@ Parameters come as a plain mapping of sections, as they stand in the file; what 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from costbench.reports.papers import TunedSetting, fixed_settings, tuned_settings
 from costbench.reports.results import TASKS
@@ -25,37 +24,31 @@ _TUNED: Mapping[str, tuple[str, str]] = {
     "gradient_clip": ("clipping", "optimizer.gradient_clip_norm"),
     "dropout": ("dropout", "net.dropout"),
     "loss": ("loss", "loss"),
+    "residual": ("added to", "net.residual"),
 }
+_DECAY, _SCHEDULE = "optimizer.decay", "optimizer.schedule"
 
 
 def settings_tables(params: Settings) -> tuple[Table, ...]:
     """Table 5 beside section `train`, tables 6 and 7 beside what sweeps found (or what `train` says).
 
     Args:
-        params: section -> its values. Of `train`, `model` is read (or its keys `net`, `optimizer`, `loss`);
-            `tuned`, if there, maps a task to variants (`graphsage-lstm`, or any name) to settings of the same
-            shape.
+        params: section -> its values. `train` maps a task to settings (`net`, `optimizer`, `loss`); `tuned`,
+            if there, a task to variants (`graphsage-lstm`, or any name) to settings of the same shape.
 
     Raises:
         ParamsError: if the package's data of the paper are broken.
     """
-    train = params.get("train")
-    tables = [_fixed_table(train)] if isinstance(train, Mapping) else []
-    tuned = params.get("tuned")
+    trained = {task: own for task in TASKS if isinstance(own := setting(params, f"train.{task}"), Mapping)}
+    tables = [_fixed_table(trained)] if trained else []
     for task in TASKS:
-        own = tuned.get(task) if isinstance(tuned, Mapping) else None
+        own = setting(params, f"tuned.{task}")
         models = dict(own) if isinstance(own, Mapping) else {}
-        if not models and isinstance(train, Mapping) and isinstance(train.get("model"), Mapping):
-            if task not in _names(train.get("tasks")):
-                continue
-            models = {"section train": train["model"]}
+        if not models and task in trained:
+            models = {"section train": trained[task]}
         if models:
             tables.append(_tuned_table(task, models))
     return tuple(tables)
-
-
-def _names(value: object) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list | tuple) else tuple(TASKS)
 
 
 def setting(values: object, path: str) -> object:
@@ -77,21 +70,27 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _fixed_table(train: Mapping[str, object]) -> Table:
+def _fixed_table(trained: Mapping[str, Settings]) -> Table:
     paper = fixed_settings()
     columns = (
         Column("parameter", "Parameter"),
         Column("applies_to", "Applies to"),
         Column("setting", "Our setting"),
-        Column("ours", "ours"),
+        *(Column(f"ours_{task}", f"ours, {task}") for task in trained),
         Column("paper", paper.paper),
     )
     rows = tuple(
-        (row.parameter, row.applies_to, row.setting, _shown(setting(train, row.setting)), row.value)
+        (
+            row.parameter,
+            row.applies_to,
+            row.setting,
+            *(_shown(setting(settings, row.setting)) for settings in trained.values()),
+            row.value,
+        )
         for row in paper.rows
     )
-    title = f"Settings that are fixed in all experiments, beside {paper.table} of {paper.paper}"
-    notes = ("– where our parameters do not say: the network's own default holds.",)
+    title = f"Settings that are the same for all networks of a task, beside {paper.table} of {paper.paper}"
+    notes = ("– where our parameters do not say: a Transformer has 4 heads, and its outputs are summed.",)
     return Table(f"{paper.paper}_{_file(paper.table)}", title, columns, rows, 0, notes)
 
 
@@ -108,7 +107,11 @@ def _tuned_table(task: str, models: Mapping[str, object]) -> Table:
             rows.append((row.label, "ours", *_of_ours(models[row.variant])))
     rows += [(_name(n, v), "ours", *_of_ours(v)) for n, v in models.items() if n not in printed]
     title = f"Settings tuned on the {task} data, beside {paper.table} of {paper.paper}"
-    notes = ("– where a setting does not apply or is not named. Ours: gradients are clipped by norm.",)
+    notes = (
+        "– where a setting does not apply or is not named. Ours: gradients are clipped by norm. Decay: what "
+        "the learning rate is multiplied by after an epoch, or the share of it that a cosine ends at.",
+        "added to: what a network's output is added to; with the analytical estimate it is a hybrid.",
+    )
     return Table(f"{paper.paper}_{_file(paper.table)}", title, tuple(columns), tuple(rows), 0, notes)
 
 
@@ -122,9 +125,11 @@ def _name(name: str, values: object) -> str:
 
 
 def _of_paper(row: TunedSetting) -> tuple[str, ...]:
-    known = {field.name for field in fields(row)}
-    return tuple(_shown(getattr(row, key)) for key in _TUNED if key in known)
+    return tuple(_shown(getattr(row, key, None)) for key in _TUNED)
 
 
 def _of_ours(values: object) -> tuple[str, ...]:
-    return tuple(_shown(setting(values, path)) for _, path in _TUNED.values())
+    shown = {path: _shown(setting(values, path)) for _, path in _TUNED.values()}
+    if setting(values, _SCHEDULE) == "cosine":
+        shown[_DECAY] = f"cosine to {shown[_DECAY]}"
+    return tuple(shown.values())

@@ -121,7 +121,7 @@ def _settings(params: Path, sweep: Path) -> Settings:
         best = load_yaml(path).get("model") if path.exists() else None
         if isinstance(best, Mapping):
             tuned[name]["best of sweep"] = merged(settings, best)
-    return {"train": {"model": tasks.get("tile")}, "tuned": tuned}
+    return {"train": tasks, "tuned": tuned}
 
 
 def _track(

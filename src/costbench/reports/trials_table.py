@@ -17,7 +17,9 @@ _SHOWN = {
     "net.hidden": "hidden",
     "optimizer.learning_rate": "learning rate",
     "loss": "loss",
+    "net.residual": "added to",
 }
+_RESIDUAL = ("added to: networks that are added to the analytical estimate are hybrids.",)
 _HEAD = ("trial", "state", "epochs", "metric")
 
 
@@ -47,6 +49,7 @@ def trials_table(task: str, folder: Path) -> Table | None:
         "The first trial is the model as section train has it, the others are Optuna's. Trials are compared "
         "on validation programs, after a small share of the training of the main results; * is the best. "
         "A pruned trial was behind half of the others.",
+        *(_RESIDUAL if "net.residual" in varied else ()),
     )
     return Table(f"sweep_{task}", f"Trials of the sweep, {task} task", tuple(columns), filled, 0, notes)
 
