@@ -18,6 +18,7 @@ STAGES: Any = {
     for name, stage in dict(load_yaml(REPOSITORY / "dvc.yaml")["stages"]).items()  # type: ignore[call-overload]
 }
 EACH_EXPERIMENT = ("train", "evaluate")
+AUTOTUNED = ("main-tile", "hybrid-tile", "tuned-tile", "main-fusion", "hybrid-fusion")
 # Read at run time, by name: import statements do not show it.
 DATA_FILES = {"costbench.target": "src/costbench/chips"}
 
@@ -93,12 +94,22 @@ def test_one_word_in_four_places() -> None:
         elif name == "sweep":
             own = [name, "train.tile", "train.fusion"]
         elif name == "autotune":
-            own = [name, "experiments"]
+            own = [name, *(f"experiments.{model}" for model in AUTOTUNED)]
         elif name == "report":
             own = [name, "train", "experiments"]
         assert stage["params"] == [{"${run.params}": own}]
         outs = [next(iter(out)) if isinstance(out, dict) else out for out in stage.get("outs", [])]
         assert name == "report" or outs == [f"${{run.out}}/{name}" + "/${key}" * each]
+
+
+@pytest.mark.parametrize(
+    "profile", ["params.yaml", "profiles/smoke/params.yaml", "profiles/paper/params.yaml"]
+)
+def test_autotune_depends_on_the_experiments_whose_models_it_uses(profile: str) -> None:
+    section: Any = load_yaml(REPOSITORY / profile)["autotune"]
+    assert (*section["tile"]["models"], *section["fusion"]["models"]) == AUTOTUNED
+    trained = [dep for dep in STAGES["autotune"]["deps"] if dep.startswith("${run.out}/train")]
+    assert trained == [f"${{run.out}}/train/{name}" for name in AUTOTUNED]
 
 
 def test_only_the_corpus_is_frozen() -> None:

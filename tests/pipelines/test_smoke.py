@@ -91,17 +91,25 @@ def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
     assert "up to date" in done.stdout
 
 
-def test_a_change_of_one_experiment_reruns_that_one(workplace: Path) -> None:
+@pytest.mark.parametrize(
+    ("experiment", "variant", "between"),
+    [
+        ("main-fusion", "main", ["autotune", "evaluate@main-fusion"]),
+        # The autotuners do without its models.
+        ("inputs-tile", "mse", ["evaluate@inputs-tile"]),
+    ],
+)
+def test_a_change_of_one_experiment_reruns_that_one(
+    workplace: Path, experiment: str, variant: str, between: list[str]
+) -> None:
     """And what hangs on it; of the other experiments, nothing."""
-    changed = {"main-fusion": {"variants": {"main": {"optimizer": {"learning_rate": 0.002}}}}}
+    changed = {experiment: {"variants": {variant: {"optimizer": {"learning_rate": 0.002}}}}}
     write_profile(workplace, "smoke", {**TINY, "experiments": changed})
     done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
     assert done.returncode == 0, done.stderr
     running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
     # DVC may take either of the two in the middle first.
-    assert [running[0], *sorted(running[1:-1]), running[-1]] == [
-        "train@main-fusion", "autotune", "evaluate@main-fusion", "report"
-    ]  # fmt: skip
+    assert [running[0], *sorted(running[1:-1]), running[-1]] == [f"train@{experiment}", *between, "report"]
 
 
 def _runs(folder: Path) -> dict[str, list[Any]]:
@@ -134,6 +142,7 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
     grids = _below_their_grids(found["costbench/train"])
     assert {grid: len(cells) for grid, cells in grids.items()} == {
         "smoke/main-tile": 2, "smoke/main-fusion": 2, "smoke/hybrid-fusion": 2,
+        "smoke/hybrid-tile": 1,
         "smoke/tuned-tile": 1, "smoke/inputs-tile": 2, "smoke/rates-tile": 6,
     }  # fmt: skip
     for task in ("tile", "fusion"):
