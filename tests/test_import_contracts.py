@@ -34,7 +34,8 @@ ALLOWED = {
     "rng": "",
     "compiled": "import numba",
     "compiled_tiles": "import llvmlite, numba",
-    "workers": "import joblib, costbench.artifacts",
+    "process": "",
+    "workers": "import joblib, costbench.artifacts, costbench.process",
     "errors": "",
 }
 

@@ -60,6 +60,7 @@ def params(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     write_identity(out / "split", StageIdentity("s", "d"))
     cells = [
         ("main-tile", "main"),
+        ("hybrid-tile", "hybrid"),
         ("tuned-tile", "tuned"),
         ("main-fusion", "main"),
         ("hybrid-fusion", "hybrid"),
@@ -87,7 +88,7 @@ def test_rows_of_tiles(params: Path) -> None:
     # What is not held out gains most of all that is not held out, there being nothing else.
     assert {(row.split, row.program) for row in rows} == {("random", TEST), ("gains", OTHER)}
     assert {(row.chip, row.kernels, row.seed) for row in rows} == {("tpu_v2", "all", 0)}
-    models = ("learned", "tuned", "analytical")
+    models = ("learned", "hybrid", "tuned", "analytical")
     expected = {(m, v) for m in (*models, "alternating", "random") for v in ("top1", "top4")}
     expected |= {*((m, "compiler") for m in models), ("exhaustive", "all"), ("best", "main")}
     assert {(row.model, row.variant) for row in rows} == expected
