@@ -34,7 +34,7 @@ def printed_by(code: str) -> str:
 def test_modules_are_loaded_without_a_collection() -> None:
     """A module sees whether the collector is on while it is loaded."""
     code = """
-import gc, sys, types, importlib.abc, importlib.util
+import gc, sys, importlib.abc, importlib.util
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
         return importlib.util.spec_from_loader(name, self) if name == "watched" else None

@@ -50,7 +50,7 @@ def test_tasks_have_columns_of_their_own() -> None:
 
 def test_what_settings_leave_out_is_as_the_note_says() -> None:
     fixed, *_ = settings_tables({"train": {"tile": MODEL}})
-    assert "a Transformer has 4 heads" in fixed.notes[0]
+    assert "such as 4 heads in a Transformer" in fixed.notes[0]
     assert NetSpec().transformer_heads == 4
     named = {row[2] for row in fixed.rows} - {"net.transformer_reduction"}
     assert named <= {f"net.{field.name}" for field in fields(NetSpec)}

@@ -90,7 +90,10 @@ def _fixed_table(trained: Mapping[str, Settings]) -> Table:
         for row in paper.rows
     )
     title = f"Settings that are the same for all networks of a task, beside {paper.table} of {paper.paper}"
-    notes = ("– where our parameters do not say: a Transformer has 4 heads, and its outputs are summed.",)
+    notes = (
+        "– where our parameters do not say: the network's own default holds, such as 4 heads in a "
+        "Transformer; its outputs are always summed.",
+    )
     return Table(f"{paper.paper}_{_file(paper.table)}", title, columns, rows, 0, notes)
 
 

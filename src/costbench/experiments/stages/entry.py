@@ -17,11 +17,12 @@ ExperimentStage = Callable[[Path, str | None], None]
 
 
 def guarded(action: Callable[[], None], name: str) -> int:
-    """Run `action`; exit code 0, or 1 after one line on stderr for what the user can mend.
+    """Run `action`, the last of this process; exit code 0, or 1 after a line on stderr for what users can mend.
 
     Errors of costbench and of the operating system (a full disk, no permission) are such; anything else
     is a defect and keeps its traceback.
     """
+    end_quickly()
     try:
         action()
     except CostbenchError as error:
@@ -59,7 +60,8 @@ def stage_parser(name: str, description: str) -> argparse.ArgumentParser:
 def stage_main(stage: Stage, name: str, description: str) -> None:
     """The body of a script in `pipelines/`: `--params FILE`, then the stage; exits with its code."""
     options = stage_parser(name, description).parse_args()
-    _run_and_exit(lambda: stage(options.params), name)
+    start_logging()
+    raise SystemExit(guarded(lambda: stage(options.params), name))
 
 
 def experiment_main(stage: ExperimentStage, name: str, description: str) -> None:
@@ -67,10 +69,5 @@ def experiment_main(stage: ExperimentStage, name: str, description: str) -> None
     parser = stage_parser(name, description)
     parser.add_argument("--experiment", help="entry of section `experiments` (all of them)")
     options = parser.parse_args()
-    _run_and_exit(lambda: stage(options.params, options.experiment), name)
-
-
-def _run_and_exit(action: Callable[[], None], name: str) -> None:
     start_logging()
-    end_quickly()
-    raise SystemExit(guarded(action, name))
+    raise SystemExit(guarded(lambda: stage(options.params, options.experiment), name))
