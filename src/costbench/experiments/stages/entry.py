@@ -17,7 +17,7 @@ ExperimentStage = Callable[[Path, str | None], None]
 
 
 def guarded(action: Callable[[], None], name: str) -> int:
-    """Run `action`, the last of this process; exit code 0, or 1 after a line on stderr for what users can mend.
+    """Run `action`, the last of a process; exit code 0, or 1 after a line on stderr for what users can mend.
 
     Errors of costbench and of the operating system (a full disk, no permission) are such; anything else
     is a defect and keeps its traceback.
