@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
-PROTOS := costbench/hlo/proto/hlo.proto costbench/datasets/proto/tuning.proto
+PROTOS := costbench/hlo/proto/hlo.proto costbench/datasets/tpugraphs/proto/tuning.proto
 # Files that ruff and the link checker look at, present or not yet.
 LINTED := $(wildcard src tests pipelines benchmarks tools)
 

@@ -26,9 +26,9 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from costbench import artifacts
-from costbench.compiler.footprint import TileGrid
-from costbench.compiler.loop_nest import loop_nest
-from costbench.datasets.tpugraphs import read_tile_tuning
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.tiling.footprint import TileGrid
+from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.hardware.fidelity import FidelityReport, RecordedKernel, evaluate_fidelity
 from costbench.hardware.simulator import simulate_grid
 from costbench.target import Target, load_target

@@ -32,11 +32,11 @@ from costbench.autotuning.fusion import (
 )
 from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, MeasuredKernels, TiledKernels
 from costbench.autotuning.tuning import Plan, tune
-from costbench.compiler.fusion_space import FusionSpace
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
-from costbench.models.analytical import AnalyticalModel
 from costbench.target import Target, load_target
 
 _MERGED = 100

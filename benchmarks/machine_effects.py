@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.calibrate_machine import Recorded, fidelity, fit, read_recorded, without_codegen
 from costbench.artifacts import write_json
-from costbench.compiler.footprint import TileGrid
+from costbench.compiler.tiling.footprint import TileGrid
 from costbench.hardware.simulator import simulate_grid
 from costbench.metrics.ranking import kendall_tau
 from costbench.target import Target, load_target

@@ -23,8 +23,8 @@ from torch import nn
 
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
 from costbench.features.schema import NUM_LOOP_FEATURES
+from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.execution import applied
-from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
 from costbench.models.net_spec import NetSpec
 from costbench.training.batch_sampler import BatchSampler

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ DRAWERS = {"util", "utils", "common", "helper", "helpers", "core", "misc", "base
 BANNED_MODULES = {"pickle", "cPickle", "dill", "shelve", "marshal"}
 MAX_LINES = 400
 MAX_STAGE_LINES = 40
+MAX_MODULES = 15
 
 
 def source_files(*folders: Path) -> list[Path]:
@@ -92,7 +94,7 @@ def test_libraries_do_not_print() -> None:
     printing = {
         f"{short(file)}:{call.lineno}"
         for file in SOURCES
-        if file.name != "cli.py"
+        if file.parent.name != "cli"
         for call in calls(file)
         if isinstance(call.func, ast.Name) and call.func.id == "print"
     }
@@ -123,22 +125,36 @@ def test_arrays_and_checkpoints_are_loaded_without_running_code() -> None:
     assert loose == []
 
 
-def test_every_test_file_has_its_module() -> None:
-    """Tests mirror the source: `tests/hlo/test_reader.py` is about `costbench.hlo.reader`."""
+def test_folders_of_tests_are_packages() -> None:
+    """Tests mirror packages: `tests/hlo/text/` is about `costbench.hlo.text`."""
     elsewhere = {"contracts", "golden", "pipelines", "benchmarks", "tools"}
-    about_the_tree = {"test_architecture.py", "test_import_contracts.py", "test_profiles.py"}
-    strays = []
-    for file in (REPOSITORY / "tests").rglob("test_*.py"):
-        place = file.relative_to(REPOSITORY / "tests")
-        if place.parts[0] in elsewhere or place.name in about_the_tree:
-            continue
-        name = place.stem.removeprefix("test_")
-        folder = PACKAGE / place.parent
-        if not any(
-            name == module.stem or name.startswith(f"{module.stem}_") for module in folder.glob("*.py")
-        ):
-            strays.append(place.as_posix())
+    folders = {
+        file.parent.relative_to(REPOSITORY / "tests") for file in (REPOSITORY / "tests").rglob("test_*.py")
+    }
+    strays = [
+        folder.as_posix()
+        for folder in sorted(folders)
+        if folder.parts[:1] not in {(name,) for name in elsewhere} and not (PACKAGE / folder).is_dir()
+    ]
     assert strays == []
+
+
+def test_folders_are_small_enough_to_scan() -> None:
+    # The zoo is a catalogue of models, one file for each family: it is looked up, not read through.
+    modules = Counter(
+        file.parent for file in SOURCES if file.name != "__init__.py" and file.parent.name != "zoo"
+    )
+    assert {short(folder): count for folder, count in modules.items() if count > MAX_MODULES} == {}
+
+
+def test_file_names_do_not_repeat_their_room() -> None:
+    """`layout/rules.py`, not `layout/layout_rules.py`; and no two tasks as prefixes beside each other."""
+    repeating = [
+        short(file)
+        for file in SOURCES
+        if file.stem.startswith((f"{file.parent.name}_", "tile_gen", "fusion_", "layout_"))
+    ]
+    assert repeating == []
 
 
 PROTOS = sorted(path.relative_to(REPOSITORY / "src").as_posix() for path in PACKAGE.rglob("*.proto"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from costbench.experiments.stages.sweep import load_sweep
-from costbench.experiments.sweep_space import resolve
+from costbench.experiments.sweeps.space import resolve
 from costbench.params import load_yaml
 
 PROFILES = ("smoke", "paper")

@@ -1,5 +1,5 @@
 """`python -m costbench` is `costbench`."""
 
-from costbench.cli import main
+from costbench.cli.app import main
 
 main()

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.search import TuningProblem
-from costbench.autotuning.search_space import Numbered, Rows, Vectors
 from costbench.autotuning.trace import Subject
 from costbench.compiler.spaces import ChoiceArray, VectorSpace
+from costbench.search.space import Numbered, Rows, Vectors
 
 IntArray = npt.NDArray[np.int64]
 NONE: Rows = np.zeros((0, 1), dtype=np.int64)

@@ -8,13 +8,13 @@ import numpy.typing as npt
 import pytest
 
 from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
+from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import tile_space
 from costbench.errors import DataError
 from costbench.hardware.device import Device
 from costbench.hlo.builder import ModuleBuilder
-from costbench.models.analytical import AnalyticalModel
 from costbench.target import load_target
 
 TARGET = load_target("tpu_v3")

@@ -22,16 +22,16 @@ from costbench.autotuning.fusion import (
 )
 from costbench.autotuning.kernel_costs import FloatArray, KernelCosts, MeasuredKernels, TiledKernels
 from costbench.autotuning.search import Progress, SearchInterrupted
-from costbench.autotuning.strategies import STRATEGIES
 from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune, tune_by_model
-from costbench.compiler.fusion_space import FusionSpace, fusion_space
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.spaces import ChoiceArray
 from costbench.hardware.device import Device
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.reader import read_module
-from costbench.models.analytical import AnalyticalModel
+from costbench.search.strategies import STRATEGIES
 from costbench.target import load_target
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "data" / "programs"

@@ -17,9 +17,9 @@ from benchmarks.calibrate_machine import (
     without_codegen,
     write_timing,
 )
-from costbench.compiler.footprint import TileGrid
-from costbench.compiler.loop_nest import loop_nest
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.tiling.footprint import TileGrid
+from costbench.compiler.tiling.space import tile_space
 from costbench.hardware.fidelity import RecordedKernel
 from costbench.hardware.simulator import simulate
 from costbench.target import Target, load_target

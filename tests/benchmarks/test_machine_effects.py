@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.machine_effects import EFFECTS, in_memory_order, without
-from costbench.compiler.loop_nest import loop_nest
+from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.target import load_target
 from tests.benchmarks.test_calibrate_machine import recorded
 from tests.compiler import small_kernels as small

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from costbench.models.encoders import ENCODERS
-from costbench.models.reductions import REDUCTIONS
+from costbench.models.networks.encoders import ENCODERS
+from costbench.models.networks.reductions import REDUCTIONS
 
 
 @pytest.mark.slow

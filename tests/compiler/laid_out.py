@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from costbench.compiler.footprint import Tile, new_tile, set_sizes, set_tile
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
-from costbench.compiler.packed import BOX, FIRST_AXIS, PackedNest, pack, unpacked
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.lowering.packed import BOX, FIRST_AXIS, PackedNest, pack, unpacked
+from costbench.compiler.tiling.footprint import Tile, new_tile, set_sizes, set_tile
 
 
 def laid_out(kernel: Kernel, extents: tuple[int, ...]) -> tuple[PackedNest, Tile, int]:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from costbench.compiler.kernel import Kernel
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import DotDimensions
-from costbench.hlo.notation import window
 from costbench.hlo.shape import ElementType, Shape
+from costbench.hlo.text.notation import window
 from tests.compiler.small_kernels import finish
 
 SIZES = st.sampled_from([1, 2, 3, 5, 7, 8, 12, 16, 17, 26, 32, 100, 128, 130, 192, 256, 300, 384])

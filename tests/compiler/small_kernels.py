@@ -13,7 +13,7 @@ from costbench.hlo.instruction import (
     SliceDimension,
     WindowDimension,
 )
-from costbench.hlo.notation import window
+from costbench.hlo.text.notation import window
 
 
 def finish(b: ModuleBuilder, *roots: int) -> Kernel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costbench.compiler.layout_space import LayoutSpace, layout_space
+from costbench.compiler.layout.space import LayoutSpace, layout_space
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import WindowDimension
 from costbench.hlo.module import HloModule

@@ -13,8 +13,8 @@ from costbench.compiler.tiled_memory import (
     reshape_is_free,
 )
 from costbench.hlo.instruction import Instruction
-from costbench.hlo.notation import parse_shape
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.text.notation import parse_shape
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from costbench.compiler.trip_counts import execution_counts, scalar_value
 from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
-from costbench.hlo.notation import parse_shape
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.text.notation import parse_shape
 
 STATE = "(s32[], s32[])"
 

@@ -13,20 +13,20 @@ import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
+from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import tile_space
-from costbench.experiments.baselines import IterationModel, RandomModel
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import tile_space
+from costbench.experiments.evaluation.baselines import IterationModel, RandomModel
 from costbench.features.graph_tensors import KernelGraph
 from costbench.hlo.builder import ModuleBuilder
-from costbench.models.analytical import AnalyticalModel
+from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.checkpoint import load_checkpoint, save_checkpoint
 from costbench.models.cost_model import CostModel
-from costbench.models.encoders import ENCODERS
-from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec
-from costbench.models.reductions import REDUCTIONS
+from costbench.models.networks.encoders import ENCODERS
+from costbench.models.networks.reductions import REDUCTIONS
 from costbench.target import load_target
 from costbench.training.losses import pairwise_hinge
 

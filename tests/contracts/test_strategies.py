@@ -17,18 +17,18 @@ import pytest
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import DeviceEvaluator, Evaluation, Evaluator, Source
 from costbench.autotuning.search import Progress, SearchInterrupted, TuningProblem
-from costbench.autotuning.search_space import SearchSpace
-from costbench.autotuning.strategies import STRATEGIES
 from costbench.autotuning.trace import SearchTrace
 from costbench.autotuning.tuning import Plan, tile_problem, tune
-from costbench.compiler.fusion_space import fusion_space
+from costbench.compiler.fusion.space import fusion_space
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.layout_space import layout_space
+from costbench.compiler.layout.space import layout_space
 from costbench.compiler.spaces import VectorSpace
 from costbench.hardware.device import Device
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import read_module
+from costbench.search.space import SearchSpace
+from costbench.search.strategies import STRATEGIES
 from costbench.target import load_target
 from tests.autotuning.small_spaces import Dials, Distance, Line, Table, line_problem, vector_problem
 from tests.compiler.small_layouts import dot_and_add, two_convolutions

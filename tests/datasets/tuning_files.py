@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from costbench.datasets.proto import tuning_pb2
+from costbench.datasets.tpugraphs.proto import tuning_pb2
+
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode

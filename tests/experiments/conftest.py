@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.experiments.tracking import prepare
+from costbench.experiments.tracking.runs import prepare
 
 _MEMORY = Path("/dev/shm")
 

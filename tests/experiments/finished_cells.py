@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.experiments.spec import Cell
-from costbench.experiments.tracking import FOLDER, KEY, KIND, Provenance, tracked_run
-from costbench.experiments.training_run import CellResult
+from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.training_run import CellResult
+from costbench.experiments.tracking.runs import FOLDER, KEY, KIND, Provenance, tracked_run
+from costbench.models.batch.graph_batch import FeatureScaling
 from costbench.models.checkpoint import save_checkpoint
-from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostNet
 from costbench.models.net_spec import NetSpec
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from costbench.errors import ParamsError
-from costbench.experiments.experiment import load_experiment
+from costbench.experiments.grid.experiment import load_experiment
+from costbench.experiments.grid.spec import experiment_names
 from costbench.experiments.profiles import profiles, set_profile, sizes
-from costbench.experiments.spec import experiment_names
 from costbench.params import load_yaml
 
 NAMES = ("params.yaml", "profiles/smoke/params.yaml", "profiles/paper/params.yaml")

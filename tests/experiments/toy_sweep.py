@@ -11,13 +11,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from costbench.datasets.splits import Split
-from costbench.experiments.spec import Cell
-from costbench.experiments.sweep_space import Range, resolve
-from costbench.experiments.sweep_storage import StorageSpec
-from costbench.experiments.sweep_study import PrunerSpec, StudySpec
-from costbench.experiments.sweep_worker import SweepTask, TrainTrial, work
-from costbench.experiments.tracking import Provenance
-from costbench.experiments.training_run import CellResult, CellTask, OnEpoch, Tracking
+from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.training_run import CellResult, CellTask, OnEpoch, Tracking
+from costbench.experiments.sweeps.space import Range, resolve
+from costbench.experiments.sweeps.storage import StorageSpec
+from costbench.experiments.sweeps.study import PrunerSpec, StudySpec
+from costbench.experiments.sweeps.worker import SweepTask, TrainTrial, work
+from costbench.experiments.tracking.runs import Provenance
 from costbench.training.spec import BatchSpec, TrainSpec
 
 EPOCHS = 3

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import compile_program
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import TileSpace, tile_space
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import TileSpace, tile_space
 from costbench.datasets.storage import verify_shard
 from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard, feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
 from costbench.hlo.reader import read_module
-from costbench.models.analytical import AnalyticalModel
 from costbench.target import load_target
 
 ARCHITECTURE = load_target("tpu_v3").architecture

@@ -9,7 +9,7 @@ import pytest
 
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.program import compile_program
-from costbench.datasets.tpugraphs import read_tile_tuning
+from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.errors import DataError, ParamsError
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.features.node import module_node_features

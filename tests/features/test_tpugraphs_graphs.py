@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.datasets.tpugraphs import read_layout_tuning, read_tile_tuning
-from costbench.datasets.tpugraphs_npz import (
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.datasets.tpugraphs.npz import (
     read_layout_npz,
     read_tile_npz,
     write_layout_npz,
     write_tile_npz,
 )
+from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
 from costbench.errors import DataError
 from costbench.features.tpugraphs_graphs import layout_graph_of, tile_graph, tile_graph_of
 from costbench.hlo.instruction import Instruction

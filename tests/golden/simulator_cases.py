@@ -15,7 +15,7 @@ import numpy as np
 
 from costbench.artifacts import write_json
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
+from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.hardware.device import Device
 from costbench.hardware.simulator import Breakdown, simulate_nest
 from costbench.target import available_targets, load_target

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
+from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.hardware.simulator import Breakdown, simulate_nest
 from costbench.target import Architecture, Target, Timing
 

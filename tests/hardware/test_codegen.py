@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
-from costbench.compiler.packed import pack, unpacked
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.lowering.packed import pack, unpacked
 from costbench.hardware.codegen import (
     codegen_factors,
     halves,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
+from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.hardware.compute import ComputeTime, compute_time, kernel_work
 from costbench.hardware.machine import machine_numbers
 from costbench.hardware.vector_unit import vector_rates

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from scipy.special import erfc
 
-from costbench.compiler.footprint import scratchpad_bytes
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.tiling.footprint import scratchpad_bytes
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import tile_space
 from costbench.hardware.device import NUM_RUNS, Device
 from costbench.hardware.simulator import simulate
 from costbench.target import load_target

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import tile_space
-from costbench.datasets.tpugraphs import read_tile_tuning
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import tile_space
+from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.hardware.fidelity import FidelityReport, RecordedKernel, evaluate_fidelity
 from costbench.hardware.simulator import simulate

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from costbench.compiler.loop_nest import loop_nest
+from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.hardware.matrix_unit import contraction_roles
 from costbench.hlo.instruction import DotDimensions
-from costbench.hlo.notation import window
+from costbench.hlo.text.notation import window
 from tests.compiler import small_kernels as small
 from tests.hardware.machines import breakdown, machine, price
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.packed import BOX
+from costbench.compiler.lowering.packed import BOX
 from costbench.hardware.machine import machine_numbers
 from costbench.hardware.memory import CopyShape, box_shape, copy_ns, copy_shape
 from tests.compiler import small_kernels as small

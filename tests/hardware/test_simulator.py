@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
+from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import tile_space
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.simulator import Breakdown, simulate, simulate_nest, soft_maximum
 from costbench.hlo.builder import ModuleBuilder

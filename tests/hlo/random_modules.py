@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import GatherDimensions, Instruction, ScatterDimensions
 from costbench.hlo.module import HloComputation, HloModule
-from costbench.hlo.notation import window
+from costbench.hlo.text.notation import window
 
 SQUARE = "f32[8,8]{1,0}"
 UNARY = ("tanh", "negate", "exponential", "copy")

@@ -4,8 +4,8 @@ import pytest
 
 from costbench.errors import HloError
 from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
-from costbench.hlo.notation import window
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.text.notation import window
 
 
 def test_inferred_shapes() -> None:

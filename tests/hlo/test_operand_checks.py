@@ -9,7 +9,7 @@ from costbench.errors import HloError
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import Instruction, SliceDimension
 from costbench.hlo.module import HloModule
-from costbench.hlo.notation import parse_shape, window
+from costbench.hlo.text.notation import parse_shape, window
 
 X = "f32[8,8]"
 

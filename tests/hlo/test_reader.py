@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
+from costbench.datasets.tpugraphs.proto import tuning_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.datasets.proto import tuning_pb2
 from costbench.errors import HloError
 from costbench.hlo import reader
 from costbench.hlo.builder import ModuleBuilder
-from costbench.hlo.cost_analysis import module_cost
+from costbench.hlo.cost_analysis.counts import module_cost
 from costbench.hlo.fingerprint import module_fingerprint
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode

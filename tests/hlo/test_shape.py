@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from costbench.hlo.notation import parse_shape
 from costbench.hlo.shape import ElementType
+from costbench.hlo.text.notation import parse_shape
 
 
 @pytest.mark.parametrize(

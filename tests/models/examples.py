@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from costbench.models.edges import Edges
-from costbench.models.listeners import Bags
+from costbench.models.batch.edges import Edges
+from costbench.models.kernels.sage.neighbours import Bags
 
 
 def bags(dense: np.ndarray) -> Bags:

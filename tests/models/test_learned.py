@@ -10,24 +10,24 @@ import torch
 
 from benchmarks.naive_pyg import NaiveCollator, NaiveNet
 from benchmarks.synthetic_kernels import kernel_samples
+from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.loop_nest import loop_nest
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import tile_space
 from costbench.errors import ChoiceError, DataError
 from costbench.features.config import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.builder import ModuleBuilder
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models import learned
-from costbench.models.analytical import AnalyticalModel
-from costbench.models.encoders import ENCODERS
+from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.execution import applied
 from costbench.models.execution_spec import Execution
-from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec, Predicts
-from costbench.models.reductions import REDUCTIONS
+from costbench.models.networks.encoders import ENCODERS
+from costbench.models.networks.reductions import REDUCTIONS
 from costbench.target import load_target
 
 SAMPLES = [kernel_samples(seed, nodes, 7) for seed, nodes in enumerate((1, 2, 6, 19))]

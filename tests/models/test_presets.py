@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.models.graph_batch import Collator, FeatureScaling
+from costbench.models.batch.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostNet
 from costbench.models.presets import PRESETS
 

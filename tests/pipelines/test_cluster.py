@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from costbench.artifacts import digest_files
+from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.datasets.generation import Backend, ShardSummary, Task, generate
 from costbench.datasets.storage import verify_shard
-from costbench.datasets.tile_generation import TileParams, TileTask
+from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.errors import DataError, ParamsError
-from costbench.models.analytical import AnalyticalModel
+from costbench.execution.workers import run_each
 from costbench.target import load_target
-from costbench.workers import run_each
 from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import PROGRAMS, environment
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
-from costbench.reports.figures import write_program_figure
+from costbench.reports.figures.results import write_program_figure
 from costbench.reports.page import PageFigure, Pointer, Section, write_page
 from costbench.reports.results import Cell
-from costbench.reports.tables import Column, Table
+from costbench.reports.table import Column, Table
 
 _VOID = {"meta", "link", "br", "hr", "img"}
 

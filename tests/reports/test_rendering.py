@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from costbench.reports.rendering import to_csv, to_latex, to_markdown, write_table
-from costbench.reports.tables import Column, Table
+from costbench.reports.table import Column, Table
 
 TABLE = Table(
     name="small",

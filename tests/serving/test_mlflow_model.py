@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from costbench.experiments.champion import crown
-from costbench.experiments.spec import Cell
-from costbench.experiments.tracked_runs import Wanted
+from costbench.experiments.grid.spec import Cell
+from costbench.experiments.tracking.champion import crown
+from costbench.experiments.tracking.queries import Wanted
 from costbench.hlo.writer import module_to_bytes
 from costbench.serving.service import load_service
 from tests.deadline import HANGS_AFTER_S

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.tiling.space import tile_space
 from costbench.errors import CostbenchError, DataError
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
-from costbench.models.graph_batch import FeatureScaling, KernelSamples, packed_samples
+from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples, packed_samples
 
 
 class KernelList(list[KernelSamples]):

@@ -9,7 +9,7 @@ import pytest
 
 from costbench.errors import DataError, ParamsError
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
-from costbench.models.graph_batch import FeatureScaling, KernelSamples
+from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
 from costbench.params import parse
 from costbench.rng import stream
 from costbench.training.batch_sampler import BatchPlan, BatchSampler, choose_configs

@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import DataError
-from costbench.models.graph_batch import Collator, FeatureScaling
+from costbench.models.batch.graph_batch import Collator, FeatureScaling
 from costbench.training.batch_sampler import BatchPlan, BatchSampler
 from costbench.training.data_module import (
     KernelDataModule,

@@ -16,8 +16,8 @@ from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import ChoiceError, DataError
 from costbench.features.packed_kernels import PackedKernels
 from costbench.metrics.ranking import kendall_tau
+from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint
-from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.net_spec import NetSpec
 from costbench.training.fit import RESUME_FILE, FitResult, fit
 from costbench.training.spec import BatchSpec, OptimizerSpec, TrainSpec

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from costbench.datasets.tile_generation import TileParams, TileTask
-from costbench.datasets.tile_kernels import CompiledPrograms, TileShard, shard_path
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
 from costbench.features.config import decision_features
 from costbench.features.feature_shards import FeatureShard, feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.features.packed_kernels import PackedKernels, merged
-from costbench.models.analytical import AnalyticalModel
-from costbench.models.edges import Edges
-from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
+from costbench.models.batch.edges import Edges
+from costbench.models.batch.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
 from costbench.models.net_spec import NetSpec
 from costbench.target import load_target
 from costbench.training.batch_sampler import SampleSource

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import DataError
 from costbench.models.cost_model import CostModel
 

@@ -17,13 +17,13 @@ from costbench.autotuning.charging import ProgramCharge
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import TuningProblem
-from costbench.autotuning.search_space import Vectors
 from costbench.autotuning.trace import Subject
-from costbench.compiler.fusion_cuts import NO_KERNEL, CutConfig, FusionCuts
-from costbench.compiler.fusion_space import FusionSpace
+from costbench.compiler.fusion.cuts import NO_KERNEL, CutConfig, FusionCuts
+from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.fingerprint import module_fingerprint
+from costbench.search.space import Vectors
 
 FloatArray = npt.NDArray[np.float64]
 NUM_RUNS = 3

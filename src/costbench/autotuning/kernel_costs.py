@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from costbench.autotuning.evaluators import Measured
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import LoopNest, Lowering
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import TileSpace, nest_tile_space
+from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import TileSpace, nest_tile_space
 from costbench.hlo.fingerprint import ModuleFingerprints
 from costbench.target import Architecture
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Evaluation, Evaluator
-from costbench.autotuning.sampling import Proposals
-from costbench.autotuning.search_space import Rows, SearchSpace
 from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.errors import DataError
+from costbench.search.sampling import Proposals
+from costbench.search.space import Rows, SearchSpace
 
 Decisions = TypeVar("Decisions")
 _LISTED_AT_A_TIME = 16

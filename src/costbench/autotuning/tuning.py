@@ -14,16 +14,16 @@ import numpy as np
 
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Evaluator
-from costbench.autotuning.sampling import Proposals
 from costbench.autotuning.search import Search, TuningProblem, Watch, listed, unwatched
-from costbench.autotuning.search_space import Numbered, Rows
-from costbench.autotuning.strategies import STRATEGIES
 from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import tile_space
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import tile_space
 from costbench.errors import DataError, choose
 from costbench.rng import stream
+from costbench.search.sampling import Proposals
+from costbench.search.space import Numbered, Rows
+from costbench.search.strategies import STRATEGIES
 from costbench.target import Target
 
 Decisions = TypeVar("Decisions")

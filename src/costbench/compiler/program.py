@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from costbench.compiler.convolution_folding import fold_reversals
-from costbench.compiler.fusion import default_groups
-from costbench.compiler.fusion_groups import KernelGroups
-from costbench.compiler.fusion_rules import Kind, is_free, kind_of
+from costbench.compiler.fusion.groups import KernelGroups
+from costbench.compiler.fusion.heuristic import default_groups
+from costbench.compiler.fusion.rules import Kind, is_free, kind_of
+from costbench.compiler.fusion.views import body_arrays, cut_out
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import kernel_lists
-from costbench.compiler.kernel_views import body_arrays, cut_out
-from costbench.compiler.layout import assign_layouts
-from costbench.compiler.loop_nest import Lowering
+from costbench.compiler.layout.assign import assign_layouts
+from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
 from costbench.errors import HloError
 from costbench.hlo.fingerprint import ModuleFingerprints

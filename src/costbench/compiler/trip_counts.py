@@ -9,7 +9,7 @@ initial state. Where there is none such either, `unknown_trip_count` is taken.
 
 from __future__ import annotations
 
-from costbench.compiler.value_classes import WHILE_BODY, WHILE_CONDITION
+from costbench.compiler.layout.value_classes import WHILE_BODY, WHILE_CONDITION
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode

@@ -19,10 +19,10 @@ import zstandard
 from costbench.artifacts import write_bytes
 from costbench.compiler.program import PreparedProgram
 from costbench.datasets.shard_summary import ShardSummary
+from costbench.execution.workers import Backend, run_each
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
-from costbench.workers import Backend, run_each
 
 __all__ = [
     "Backend",

@@ -10,7 +10,7 @@ says where each begins and ends.
 from __future__ import annotations
 
 from costbench.datasets.feature_columns import FEATURES
-from costbench.datasets.layout_columns import LAYOUT
+from costbench.datasets.layout.columns import LAYOUT
 from costbench.datasets.records import Column, RecordType, offsets_column
 
 TILE_GENERATOR_VERSION = 2
@@ -107,7 +107,7 @@ TILE = RecordType(
             dtype="<i8",
             shape=("c",),
             unit="",
-            meaning="number of the tile size in the kernel's tile space (costbench.compiler.tiling)",
+            meaning="number of the tile size in the kernel's tile space (costbench.compiler.tiling.space)",
             minimum=0,
         ),
         Column(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from costbench.artifacts import write_text
 from costbench.errors import ParamsError
-from costbench.experiments.spec import SECTION
+from costbench.experiments.grid.spec import SECTION
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_yaml, merged
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from costbench.execution.workers import Backend
 from costbench.params import load_section
-from costbench.workers import Backend
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import LoopNest
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.compiler.tiling import TileSpace
+from costbench.compiler.lowering.loop_nest import LoopNest
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import TileSpace
 from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.kernel_columns import digests_of, offsets_of
 from costbench.datasets.records import AnyArray
@@ -38,7 +38,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Measured(Protocol):
-    """What is stored of a kernel, as `costbench.datasets.tile_kernels.MeasuredKernel` has it."""
+    """What is stored of a kernel, as `costbench.datasets.tile.kernels.MeasuredKernel` has it."""
 
     @property
     def kernel(self) -> Kernel:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled
+from costbench.execution.compiled import compiled
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.tile_sizes import TileSizes
-from costbench.datasets.tpugraphs_npz import LayoutGraph, TileGraph
-from costbench.datasets.tuning import TuningKernel, TuningProgram, node_splits
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.datasets.tpugraphs.npz import LayoutGraph, TileGraph
+from costbench.datasets.tpugraphs.tuning import TuningKernel, TuningProgram, node_splits
 from costbench.features.config import layout_features, tile_features
 from costbench.features.node import module_edges, module_node_features, tpugraphs_opcodes
 from costbench.hlo.module import HloModule

@@ -8,17 +8,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled
-from costbench.compiler.batch_lowering import Nests
-from costbench.compiler.footprint import new_tile, row_bytes
-from costbench.compiler.kernel_batches import (
+from costbench.compiler.lowering.batch import Nests
+from costbench.compiler.lowering.kernel_batches import (
     KernelBatch,
     Ragged,
     nest_of,
     row_of,
 )
-from costbench.compiler.packed import num_boxes_of, unpacked
-from costbench.compiler.packed_work import add_up
+from costbench.compiler.lowering.packed import num_boxes_of, unpacked
+from costbench.compiler.lowering.work import add_up
+from costbench.compiler.tiling.footprint import new_tile, row_bytes
+from costbench.execution.compiled import compiled
 from costbench.hardware.codegen import (
     NUM_STRUCTURES,
     mix,

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled, compiled_step
-from costbench.compiler.loop_nest import LoopNest
-from costbench.compiler.packed import NUM_OUTPUT_LOOPS, PackedNest
+from costbench.compiler.lowering.loop_nest import LoopNest
+from costbench.compiler.lowering.packed import NUM_OUTPUT_LOOPS, PackedNest
+from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.normal import normal_quantile
 from costbench.hlo.module import HloComputation
 from costbench.target import Target

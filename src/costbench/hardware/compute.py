@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled_step
-from costbench.compiler.footprint import Tile
-from costbench.compiler.loop_nest import LoopNest
-from costbench.compiler.packed import PackedNest, pack
+from costbench.compiler.lowering.loop_nest import LoopNest
+from costbench.compiler.lowering.packed import PackedNest, pack
+from costbench.compiler.tiling.footprint import Tile
+from costbench.execution.compiled import compiled_step
 from costbench.hardware.matrix_unit import matrix_time, pack_contraction
 from costbench.hardware.vector_unit import VectorRates, vector_ns, vector_work
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled, compiled_step
-from costbench.compiler.footprint import scratchpad_bytes
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import LoopNest, loop_nest
-from costbench.compiler.packed import loop_units, pack
-from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
+from costbench.compiler.lowering.packed import loop_units, pack
+from costbench.compiler.tiling.footprint import scratchpad_bytes
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.codegen import halves, mix, uniform
 from costbench.hardware.machine import (
     FAILURE_FLOOR,

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled_step
-from costbench.compiler.footprint import Tile
-from costbench.compiler.loop_nest import LANES, SUBLANES, LoopNest
-from costbench.compiler.packed import NUM_OUTPUT_LOOPS, RESULT_BOX, PackedNest
+from costbench.compiler.lowering.loop_nest import LANES, SUBLANES, LoopNest
+from costbench.compiler.lowering.packed import NUM_OUTPUT_LOOPS, RESULT_BOX, PackedNest
+from costbench.compiler.tiling.footprint import Tile
+from costbench.execution.compiled import compiled_step
 from costbench.hardware.machine import (
     ACCUMULATE_CYCLES,
     CONVOLUTION_DRAIN_NS,

@@ -13,9 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled_step
-from costbench.compiler.footprint import Tile, copied
-from costbench.compiler.packed import (
+from costbench.compiler.lowering.packed import (
     BOX,
     ELEMENT_BYTES,
     FIRST_AXIS,
@@ -27,6 +25,8 @@ from costbench.compiler.packed import (
     ROW_ELEMENTS,
     PackedNest,
 )
+from costbench.compiler.tiling.footprint import Tile, copied
+from costbench.execution.compiled import compiled_step
 from costbench.hardware.machine import (
     BANK_NS,
     CHUNK_NS,

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from costbench.compiled import compiled_step
+from costbench.execution.compiled import compiled_step
 
 _ROOT_2_PI = math.sqrt(2.0 * math.pi)
 _TAIL = math.exp(-2.0)

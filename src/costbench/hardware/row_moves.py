@@ -8,7 +8,7 @@ through the cross-lane unit: a cost per row, and a latency per iteration.
 from __future__ import annotations
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import LANES, SUBLANES
+from costbench.compiler.lowering.loop_nest import LANES, SUBLANES
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape

@@ -19,12 +19,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled, compiled_step
-from costbench.compiler.footprint import Tile, TileGrid, new_tile, set_sizes, set_tile
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import LoopNest, loop_nest
-from costbench.compiler.packed import BOX, IS_OUTPUT, MASK, NUM_OUTPUT_LOOPS, PackedNest, pack, unpacked
-from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
+from costbench.compiler.lowering.packed import (
+    BOX,
+    IS_OUTPUT,
+    MASK,
+    NUM_OUTPUT_LOOPS,
+    PackedNest,
+    pack,
+    unpacked,
+)
+from costbench.compiler.tiling.footprint import Tile, TileGrid, new_tile, set_sizes, set_tile
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.codegen import COMPUTE, TRANSFER, codegen_factors, structure_of
 from costbench.hardware.compute import ComputeTime, compute_time, kernel_work
 from costbench.hardware.machine import (

@@ -12,13 +12,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled, compiled_step
-from costbench.compiler.access import array_shape
-from costbench.compiler.footprint import Tile
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import SUBLANES
-from costbench.compiler.packed import Packed
-from costbench.compiler.packed_work import EVERY_ITERATION, EVERY_RESULT, WorkTable, work_per_box, work_table
+from costbench.compiler.lowering.access import array_shape
+from costbench.compiler.lowering.loop_nest import SUBLANES
+from costbench.compiler.lowering.packed import Packed
+from costbench.compiler.lowering.work import (
+    EVERY_ITERATION,
+    EVERY_RESULT,
+    WorkTable,
+    work_per_box,
+    work_table,
+)
+from costbench.compiler.tiling.footprint import Tile
+from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.machine import (
     CROSS_LANE_NS,
     CROSS_SUBLANE_NS,

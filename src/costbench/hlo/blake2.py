@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiled import compiled, compiled_step
+from costbench.execution.compiled import compiled, compiled_step
 
 ByteArray = npt.NDArray[np.uint8]
 WordArray = npt.NDArray[np.uint64]

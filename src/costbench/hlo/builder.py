@@ -27,9 +27,9 @@ from costbench.hlo.instruction import (
     WindowDimension,
 )
 from costbench.hlo.module import HloComputation, HloModule
-from costbench.hlo.notation import convolution_numbers, parse_shape
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
+from costbench.hlo.text.notation import convolution_numbers, parse_shape
 
 
 class ComputationBuilder:

@@ -20,9 +20,9 @@ from torch import Tensor
 from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json
 from costbench.errors import CostbenchError, DataError
 from costbench.features import schema
+from costbench.models.batch.graph_batch import FeatureScaling
 from costbench.models.cost_model import CostModel
 from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
-from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec, Predicts
 from costbench.params import parse

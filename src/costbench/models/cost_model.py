@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.tiling.sizes import TileSizes
 
 
 @runtime_checkable

@@ -30,8 +30,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from costbench.compiled_tiles import NARROW
 from costbench.models.execution_spec import Execution
+from costbench.models.kernels.register_tiles import NARROW
 
 # Its settings are made at run time, which type checkers cannot see.
 _mkldnn: Any = torch.backends.mkldnn

@@ -18,19 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.loop_nest import loop_nest
-from costbench.compiler.tile_sizes import TileSizes
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import DataError, choose
 from costbench.features.config import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
 from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
-from costbench.models.compiled_passes import Pass, run_passes
-from costbench.models.cost_model import CostModel
-from costbench.models.encoders import ENCODERS
-from costbench.models.execution import applied, choose_products, runs_compiled
-from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
-from costbench.models.graph_batch import (
+from costbench.models.batch.graph_batch import (
     Collator,
     FeatureScaling,
     FloatArray,
@@ -38,9 +33,14 @@ from costbench.models.graph_batch import (
     KernelSamples,
     packed_samples,
 )
-from costbench.models.layers import FeedForwardStack, JoinedFeedForward, initialize
+from costbench.models.cost_model import CostModel
+from costbench.models.execution import applied, choose_products, runs_compiled
+from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
+from costbench.models.kernels.fused import Pass, run_passes
 from costbench.models.net_spec import InputSizes, NetSpec, Placement, Predicts
-from costbench.models.reductions import REDUCTIONS
+from costbench.models.networks.encoders import ENCODERS
+from costbench.models.networks.layers import FeedForwardStack, JoinedFeedForward, initialize
+from costbench.models.networks.reductions import REDUCTIONS
 
 
 class LearnedCostNet(nn.Module):

@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from costbench.artifacts import write_text
-from costbench.reports.tables import Column, Table
+from costbench.reports.table import Column, Table
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from costbench.artifacts import write_text
-from costbench.reports.tables import Table
+from costbench.reports.table import Table
 
 _LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",

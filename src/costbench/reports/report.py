@@ -7,29 +7,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from costbench.artifacts import write_json
-from costbench.reports.ablation_section import ablation_section, missing_section
-from costbench.reports.budgets import Budget, budget_table, read_budgets, write_budgets
-from costbench.reports.claims import evaluate_claims
-from costbench.reports.claims_data import load_claims
-from costbench.reports.claims_section import claims_section, write_claims
-from costbench.reports.data_section import data_section
-from costbench.reports.dataset_card import flat_counts, read_cards
-from costbench.reports.evidence import flat_leaks, read_audits, read_counts, read_history
-from costbench.reports.figures import write_curve_figure
+from costbench.reports.claims.data import load_claims
+from costbench.reports.claims.rule import evaluate_claims
+from costbench.reports.claims.section import claims_section, write_claims
+from costbench.reports.data.budgets import Budget, budget_table, read_budgets, write_budgets
+from costbench.reports.data.dataset_card import flat_counts, read_cards
+from costbench.reports.data.evidence import flat_leaks, read_audits, read_counts, read_history
+from costbench.reports.data.section import data_section
+from costbench.reports.figures.results import write_curve_figure
+from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
 from costbench.reports.measures import MEASURES
-from costbench.reports.overview_section import overview_section
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
-from costbench.reports.result_sections import Evidence, analytical_section, cell_section
 from costbench.reports.results import Cell, Results, load_results
-from costbench.reports.scatter import read_scatter, write_scatter_figures
-from costbench.reports.search_curves import read_paths
-from costbench.reports.search_sections import search_sections
-from costbench.reports.search_summary import flat_searches, search_headlines
-from costbench.reports.searches import Searches, load_searches
-from costbench.reports.settings_tables import Settings, settings_tables
+from costbench.reports.search.curves import read_paths
+from costbench.reports.search.results import Searches, load_searches
+from costbench.reports.search.sections import search_sections
+from costbench.reports.search.summary import flat_searches, search_headlines
+from costbench.reports.sections.ablation import ablation_section, missing_section
+from costbench.reports.sections.overview import overview_section
+from costbench.reports.sections.results import Evidence, analytical_section, cell_section
 from costbench.reports.summary import headlines, summarise
-from costbench.reports.trials_table import trials_table
+from costbench.reports.tables.settings import Settings, settings_tables
+from costbench.reports.tables.trials import trials_table
 
 _TITLE = "How well do cost models choose tile sizes?"
 _TITLE_OF_BOTH = "How well do cost models rank tile sizes and predict the runtimes of fused kernels?"

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.errors import DataError
-from costbench.experiments.champion import crown
+from costbench.experiments.grid.spec import MAIN, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
-from costbench.experiments.spec import MAIN, experiment_names
-from costbench.experiments.tracked_runs import Wanted
-from costbench.experiments.tracking import KIND, Provenance, tracked_run, tracking_uri
+from costbench.experiments.tracking.champion import crown
+from costbench.experiments.tracking.queries import Wanted
+from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import load_section, load_yaml, merged
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.results import TASKS
-from costbench.reports.settings_tables import Settings
+from costbench.reports.tables.settings import Settings
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/report"

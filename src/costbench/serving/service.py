@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from costbench.compiler.loop_nest import loop_nest
-from costbench.compiler.tiling import nest_tile_space
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.tiling.space import nest_tile_space
 from costbench.errors import CostbenchError, DataError, choose
-from costbench.models.analytical import AnalyticalModel
 from costbench.models.checkpoint import load_checkpoint
 from costbench.models.cost_model import CostModel
 from costbench.serving.requests import read_kernel, read_tiles

@@ -20,7 +20,7 @@ from torch.utils.data import Sampler
 from costbench import rng
 from costbench.errors import DataError
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
-from costbench.models.graph_batch import FeatureScaling, KernelSamples
+from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
 from costbench.training.spec import BatchSpec
 
 IntArray = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from costbench import rng
 from costbench.errors import DataError
-from costbench.models.graph_batch import Collator, GraphBatch
+from costbench.models.batch.graph_batch import Collator, GraphBatch
 from costbench.training.batch_sampler import (
     BatchPlan,
     BatchSampler,

@@ -19,9 +19,9 @@ from pytorch_lightning.callbacks import TQDMProgressBar
 from costbench import params
 from costbench.artifacts import digest_bytes, remove_stale_temporaries
 from costbench.errors import DataError, choose
+from costbench.models.batch.graph_batch import Collator, FeatureScaling
 from costbench.models.checkpoint import save_checkpoint
 from costbench.models.execution import applied, described
-from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostNet
 from costbench.rng import stream_key
 from costbench.training.batch_sampler import BatchSampler, SampleSource

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from costbench.features.feature_shards import FeatureShard
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
-from costbench.models.graph_batch import FeatureScaling, KernelSamples
+from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
 from costbench.training.batch_sampler import SampleSource
 
 DEFAULT_CACHE_BYTES = 512 * 1024 * 1024

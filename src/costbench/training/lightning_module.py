@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from costbench.errors import DivergedError
-from costbench.models.graph_batch import GraphBatch
+from costbench.models.batch.graph_batch import GraphBatch
 from costbench.rng import stream_key
 from costbench.training.losses import Loss
 from costbench.training.spec import OptimizerSpec

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from costbench.datasets.splits import Split
 from costbench.datasets.storage import write_shard
-from costbench.experiments.experiment import Experiment, Grid, Variant
-from costbench.experiments.program_evaluation import Checkpoint
+from costbench.experiments.evaluation.program import Checkpoint
+from costbench.experiments.grid.experiment import Experiment, Grid, Variant
 from costbench.experiments.stages.evaluate import _checkpoints, _seen
 from costbench.features.feature_shards import feature_path
 from costbench.training.spec import TrainSpec

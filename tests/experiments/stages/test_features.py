@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import yaml
 
-from costbench.datasets.fusion_kernels import FusionKernels, fusion_parts
+from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
 from costbench.datasets.storage import list_shards
-from costbench.datasets.tile_kernels import CompiledPrograms
+from costbench.datasets.tile.kernels import CompiledPrograms
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.identity import read_identity
 from costbench.experiments.stages import features, generate

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from costbench.datasets.fusion_generation import FusionParams
-from costbench.datasets.layout_generation import LayoutParams
-from costbench.datasets.tile_generation import TileParams, TileTask
-from costbench.datasets.tile_kernels import compiled_program_path
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.datasets.fusion.generation import FusionParams
+from costbench.datasets.layout.generation import LayoutParams
+from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.tile.kernels import compiled_program_path
 from costbench.errors import ChoiceError, DataError
+from costbench.execution.workers import Backend
 from costbench.experiments.stages.generate import (
     BackendFlags,
     GenerateParams,
     _chosen,
     _clear,
 )
-from costbench.models.analytical import AnalyticalModel
 from costbench.target import load_target
-from costbench.workers import Backend
 from costbench.workloads.manifest import load_manifest
 
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from costbench.datasets.splits import Split
-from costbench.experiments.spec import Cell
+from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.training_run import CellTask, Tracking
 from costbench.experiments.stages.train import longest_first, share_of, with_samples
-from costbench.experiments.tracking import Provenance
-from costbench.experiments.training_run import CellTask, Tracking
+from costbench.experiments.tracking.runs import Provenance
 from costbench.features.feature_shards import feature_path
 from costbench.models.net_spec import NetSpec
 from costbench.training.spec import TrainSpec

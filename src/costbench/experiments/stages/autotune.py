@@ -11,10 +11,11 @@ import numpy as np
 
 from costbench.artifacts import digest_bytes, digest_file, read_json, remove_stale_temporaries, write_json
 from costbench.errors import DataError, ParamsError
-from costbench.experiments.autotune_fusion import FusionCurve
-from costbench.experiments.autotune_pieces import AutotuneParams, Piece, PieceFinder
-from costbench.experiments.autotune_programs import Autotuned, autotune
-from costbench.experiments.evaluation import ALL_KERNELS, BEST
+from costbench.execution.workers import Backend, run_each
+from costbench.experiments.autotuning.fusion import FusionCurve
+from costbench.experiments.autotuning.programs import Autotuned, autotune
+from costbench.experiments.autotuning.work_items import AutotuneParams, Piece, PieceFinder
+from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -24,11 +25,10 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.stages.entry import start_logging
-from costbench.experiments.tracking import KIND, Provenance, tracked_run, tracking_uri
+from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest, load_section, parse
-from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SEARCH_FILE = "rows.jsonl", "search.json"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from costbench.errors import CostbenchError
-from costbench.process import end_quickly
+from costbench.execution.process import end_quickly
 
 Stage = Callable[[Path], None]
 ExperimentStage = Callable[[Path, str | None], None]

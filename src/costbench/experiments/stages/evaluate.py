@@ -12,9 +12,14 @@ from costbench.artifacts import write_json
 from costbench.datasets.splits import Split, read_split
 from costbench.datasets.validation import common_fingerprints
 from costbench.errors import choose
-from costbench.experiments.evaluation import ALL_KERNELS, BEST
-from costbench.experiments.experiment import Experiment, load_experiment
-from costbench.experiments.fusion_programs import evaluate_fusions
+from costbench.execution.process import load
+from costbench.execution.workers import Backend, run_each
+from costbench.experiments.evaluation.fusion import evaluate_fusions
+from costbench.experiments.evaluation.program import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
+from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
+from costbench.experiments.evaluation.tile import evaluate_tiles
+from costbench.experiments.grid.experiment import Experiment, load_experiment
+from costbench.experiments.grid.spec import MAIN, Cell, listed_as, selected
 from costbench.experiments.identity import (
     StageIdentity,
     git_revision,
@@ -22,15 +27,10 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.program_evaluation import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
-from costbench.experiments.spec import MAIN, Cell, listed_as, selected
-from costbench.experiments.tile_programs import evaluate_tiles
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import load_section
-from costbench.process import load
-from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SCATTER_FILE = "rows.jsonl", "scatter.json"

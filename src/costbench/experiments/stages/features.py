@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import digest_files, remove_stale_temporaries
+from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.datasets.feature_columns import FEATURES_VERSION
-from costbench.datasets.fusion_kernels import FusionKernels, fusion_parts
+from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
 from costbench.datasets.shard_summary import ShardSummary
 from costbench.datasets.storage import Shard
-from costbench.datasets.tile_kernels import (
+from costbench.datasets.tile.kernels import (
     CompiledPrograms,
     MeasuredKernel,
     TileShard,
@@ -20,15 +21,14 @@ from costbench.datasets.tile_kernels import (
     shard_path,
 )
 from costbench.errors import DataError, choose
+from costbench.execution.workers import Backend, run_each
 from costbench.experiments.identity import code_digest, identify, read_identity, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatures, program_features
-from costbench.models.analytical import AnalyticalModel
 from costbench.params import load_section
 from costbench.target import Architecture, load_target
-from costbench.workers import Backend, run_each
 
 _CODE = (
     "hlo", "compiler", "features", "chips", "compiled", "target", "datasets/feature_columns",

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import digest_files, read_json, remove_stale_temporaries, write_json
-from costbench.datasets.fusion_generation import FusionParams, FusionTask
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.datasets.fusion.generation import FusionParams, FusionTask
 from costbench.datasets.generation import Backend, Task, generate
-from costbench.datasets.layout_generation import LayoutParams, LayoutTask
-from costbench.datasets.tile_generation import TileParams, TileTask
-from costbench.datasets.tile_kernels import compiled_program_path
+from costbench.datasets.layout.generation import LayoutParams, LayoutTask
+from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.tile.kernels import compiled_program_path
 from costbench.errors import ChoiceError, CostbenchError, DataError, ParamsError, TargetError
 from costbench.experiments.identity import code_digest, identify, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
-from costbench.models.analytical import AnalyticalModel
 from costbench.params import load_section
 from costbench.target import Target, load_target
 from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes

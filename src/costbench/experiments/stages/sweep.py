@@ -13,6 +13,9 @@ from typing import Literal
 
 from costbench.datasets.splits import read_split
 from costbench.errors import ParamsError
+from costbench.execution.workers import Backend, run_each
+from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.training_run import CellTask, Tracking
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -21,21 +24,18 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.spec import Cell
 from costbench.experiments.stages.entry import start_logging
 from costbench.experiments.stages.train import CODE, with_samples
-from costbench.experiments.sweep import sweep, trials_path
-from costbench.experiments.sweep_best import BestTrial, best_path
-from costbench.experiments.sweep_space import Range, Space, resolve
-from costbench.experiments.sweep_storage import StorageSpec, open_storage, storage_url
-from costbench.experiments.sweep_study import PrunerSpec, StudySpec
-from costbench.experiments.sweep_worker import SweepTask
-from costbench.experiments.tracking import Provenance, prepare, tracking_uri
-from costbench.experiments.training_run import CellTask, Tracking
+from costbench.experiments.sweeps.best import BestTrial, best_path
+from costbench.experiments.sweeps.space import Range, Space, resolve
+from costbench.experiments.sweeps.storage import StorageSpec, open_storage, storage_url
+from costbench.experiments.sweeps.study import PrunerSpec, StudySpec
+from costbench.experiments.sweeps.sweep import sweep, trials_path
+from costbench.experiments.sweeps.worker import SweepTask
+from costbench.experiments.tracking.runs import Provenance, prepare, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import load_yaml, merged, parse
 from costbench.training.spec import TrainSpec, monitored
-from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/sweep"

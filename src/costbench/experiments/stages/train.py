@@ -12,8 +12,11 @@ from pathlib import Path
 
 from costbench import rng
 from costbench.datasets.splits import Split, read_split
-from costbench.experiments.experiment import Experiment, load_experiment
-from costbench.experiments.grid_tracking import cell_tracking, nest_cells, tracked_grid
+from costbench.execution.workers import Backend, run_each
+from costbench.experiments.grid.experiment import Experiment, load_experiment
+from costbench.experiments.grid.grid_run import cell_tracking, nest_cells, tracked_grid
+from costbench.experiments.grid.spec import Cell, selected
+from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking, train_cell
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -22,16 +25,13 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.owner import machine
-from costbench.experiments.spec import Cell, selected
 from costbench.experiments.stages.entry import start_logging
-from costbench.experiments.tracking import Provenance, tracking_uri
-from costbench.experiments.training_run import CellResult, CellTask, Tracking, train_cell
+from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.experiments.writer import machine
 from costbench.features.feature_shards import feature_path
 from costbench.params import load_section
 from costbench.training.spec import TrainSpec
-from costbench.workers import Backend, run_each
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"

@@ -1,0 +1,1 @@
+"""The command line: options, progress and output; the work is done by the library."""

@@ -1,0 +1,390 @@
+"""The command line. Every command calls one library function; what is heavy is imported when it is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costbench.cli.tune import tune
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from costbench.experiments.stages.entry import Stage
+    from costbench.hardware.fidelity import FidelityReport
+    from costbench.workloads.manifest import ProgramEntry
+
+app = typer.Typer(
+    name="costbench",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="""
+How well does a cost model predict, rank and steer a compiler's choices for real tensor programs?
+
+**From programs to a table**, in the order of the pipeline (`dvc repro` runs all of it that is out of date):
+
+`collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `autotune` → `report`
+
+**Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`) into `data/programs/user/`; they are
+listed by `costbench programs` and become rows of the table.
+
+**Real measurements**: `costbench fidelity FILE.pb` says how close the simulated chip is to recorded TPU runs.
+""",
+)
+
+app.command()(tune)
+
+Params = Annotated[
+    Path,
+    typer.Option("--params", "-p", help="Parameter file of a profile, such as profiles/smoke/params.yaml."),
+]
+ExperimentName = Annotated[
+    str | None, typer.Option("--experiment", help="Entry of section `experiments`; all of them if left out.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
+_runs = typer.Typer(no_args_is_help=True, help="Trained models, as MLflow has them.")
+app.add_typer(_runs, name="runs")
+_PIPE_WIDTH = 130
+_PIPELINE = "Stages of the pipeline"
+
+
+@app.command()
+def version() -> None:
+    """Print the version of costbench."""
+    from importlib import metadata
+
+    typer.echo(metadata.version("costbench"))
+
+
+@app.command()
+def profile(
+    name: Annotated[
+        str | None, typer.Argument(help="`smoke`, `paper`, or `laptop` to go back; lists them if left out.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Root of the repository.")] = Path(),
+) -> None:
+    """Set the sizes of a profile in `params.yaml`, or list the profiles and their sizes.
+
+    From then on `dvc repro` and the commands below work at these sizes, in the same folders. The numbers that
+    stood in `params.yaml` are kept, and come back with the name that they had.
+
+    `costbench profile paper` sets those of the papers: networks 512 to 1,024 wide, three million steps of
+    training each, up to 500,000 tile sizes a kernel. That asks for GPUs and a cluster.
+
+    To run a profile beside the default one, in folders of its own: `dvc repro profiles/paper/dvc.yaml`.
+    """
+    from costbench.experiments.profiles import profiles, set_profile, sizes, table_of
+
+    before = sizes(folder / "params.yaml")
+    if name is None:
+        _console().print(table_of([before, *map(sizes, profiles(folder).values())]))
+        return
+    params = set_profile(folder, name)
+    after = sizes(params)
+    _console().print(table_of([before, after] if before.name != after.name else [after]))
+    typer.echo(f"{params} has the sizes of {name}. Next: dvc repro. Back: costbench profile {before.name}")
+
+
+@app.command()
+def programs(
+    folder: Annotated[Path, typer.Option(help="The corpus: manifest.json and programs.")] = Path(
+        "data/programs"
+    ),
+    as_json: Json = False,
+) -> None:
+    """List the programs of the corpus, and your own in its folder `user`.
+
+    Example: `costbench programs --json | jq '.[].name'`
+    """
+    from dataclasses import asdict
+
+    from costbench.workloads.manifest import all_programs
+
+    entries = all_programs(folder)
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=1, sort_keys=True))
+    else:
+        _print_programs(entries)
+
+
+@_runs.command()
+def best(  # noqa: PLR0913 - each is an option
+    task: Annotated[str, typer.Option(help="`tile` or `fusion`.")],
+    split: Annotated[str | None, typer.Option(help="`random` or `manual`.")] = None,
+    chip: Annotated[str | None, typer.Option(help="A chip by name.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Entry of section `experiments`.")] = None,
+    profile: Annotated[str | None, typer.Option(help="`run.name` of a parameter file.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Of the experiment.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="`tau`, `ape` or `mape`, if models were chosen by another.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Runs to list.")] = 5,
+    register: Annotated[
+        bool, typer.Option("--register", help="Make the best one the champion in the model registry.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the best trained models by their validation metric, from the store MLFLOW_TRACKING_URI.
+
+    Validation metrics compare within a split, chip and profile. With `--register`, the best becomes version
+    `champion` of `costbench-tile` or `costbench-fusion`, and can be served (docs/serving.md):
+
+    `mlflow models serve -m models:/costbench-tile@champion --env-manager local -p 5001`
+
+    Example: `costbench runs best --task tile --split random --chip tpu_v2 --json | jq -r '.[0].run_id'`
+    """
+    from costbench.experiments.tracking.champion import register_champion
+    from costbench.experiments.tracking.queries import Wanted, best_runs, runs_table
+    from costbench.experiments.tracking.runs import tracking_uri
+
+    found = best_runs(tracking_uri(), Wanted(task, split, chip, experiment, profile, variant, metric))
+    if as_json:
+        typer.echo(json.dumps([run.to_dict() for run in found[:limit]], indent=1, sort_keys=True))
+    else:
+        _console().print(runs_table(found[:limit]))
+    if register:
+        made = register_champion(tracking_uri(), found[0])
+        typer.echo(f"{made.uri}: version {made.version}{'' if made.is_new else ', as before'}", err=True)
+
+
+@app.command()
+def fidelity(
+    file: Annotated[Path, typer.Argument(help="Raw TpuGraphs tile-tuning file (TuningData protobuf).")],
+    chip: Annotated[str, typer.Option(help="A chip by name, or a YAML file of your own.")] = "tpu_v3",
+    as_json: Json = False,
+) -> None:
+    """Compare the simulated chip with recorded runs of a real one.
+
+    Prices every recorded (kernel, tile size) of FILE and reports, per kernel and overall: Kendall's tau,
+    the slowdown of the tile that the simulator thinks best, MAPE, and tau within the fastest quarter.
+    A kernel that cannot be priced is named on stderr, and the exit code is 1.
+
+    Example: `costbench fidelity tile_calibration.pb --chip tpu_v3 --json`
+    """
+    from costbench.experiments.evaluation.recorded_runs import evaluate_file
+    from costbench.target import load_target
+
+    report = evaluate_file(file, load_target(chip))
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=1, sort_keys=True))
+    else:
+        _print_fidelity(report)
+    for kernel in report.unpriced:
+        typer.echo(f"costbench: error: {file}: not priced: {kernel.reason}", err=True)
+    if report.unpriced:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def collect(
+    names: Annotated[list[str] | None, typer.Argument(help="Programs to build; all when left out.")] = None,
+    folder: Annotated[Path, typer.Option(help="Where the corpus is written.")] = Path("data/programs"),
+    jobs: Annotated[int, typer.Option(min=1, help="Programs built side by side.")] = 2,
+    force: Annotated[bool, typer.Option(help="Build also what is there and current.")] = False,
+) -> None:
+    """Build the programs of the corpus from the model zoo (needs the extra `corpus`: jax and keras).
+
+    The same versions of jax and keras give the same bytes. The corpus is in git, so this is only needed
+    after a change to the zoo.
+    """
+    from costbench.workloads.collector import collect as build
+
+    def progress(done: int, total: int, name: str) -> None:
+        typer.echo(f"[{done}/{total}] {name}", err=True)
+
+    result = build(folder, names or None, jobs, progress, force)
+    typer.echo(f"{len(result.built)} built, {len(result.kept)} kept, {len(result.removed)} removed")
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def generate(
+    params: Params = Path("params.yaml"),
+    backend: Annotated[
+        str | None, typer.Option(help="`loky`: processes of this machine; `dask`: workers of a cluster.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Dask's scheduler: tcp://HOST:PORT, or its scheduler file (.json).")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes of this machine, one thread each.")] = None,
+) -> None:
+    """Compile the programs and measure their kernels' decisions on the simulated chips.
+
+    One shard per program and chip. Finished shards are kept: after a kill, the next run goes on where it
+    stopped, and any number of processes or machines leaves the same bytes. What is not given here is
+    taken from the section `run` of the parameter file.
+
+    **On several machines** (needs the extra `scale` everywhere, and a folder that all of them see):
+
+    `dask scheduler` on one, `dask worker tcp://HOST:8786 --nthreads 1 --nworkers 8` on each, then
+
+    `costbench generate --params profiles/paper/params.yaml --scheduler tcp://HOST:8786`
+    """
+    from costbench.experiments.stages.entry import start_logging
+    from costbench.experiments.stages.generate import BackendFlags, run
+
+    start_logging()
+    run(params, BackendFlags(backend, scheduler, jobs))
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def split(params: Params = Path("params.yaml")) -> None:
+    """Divide the programs into training, validation and test sets, and audit them for leaks."""
+    from costbench.experiments.stages.split import run
+
+    _stage(run, params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def features(params: Params = Path("params.yaml")) -> None:
+    """Compute the features of the measured kernels, once for all training runs.
+
+    One shard per task, chip and program; finished shards of the same samples are kept.
+    """
+    from costbench.experiments.stages.features import run
+
+    _stage(run, params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def sweep(
+    params: Params = Path("params.yaml"),
+    task: Annotated[str | None, typer.Option(help="Sweep this task only: `tile` or `fusion`.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials to finish, of all workers together.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes of this machine on one study.")] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Database of the study; otherwise OPTUNA_STORAGE, or a SQLite file.")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Name of the study; otherwise one made from all that it depends on.")
+    ] = None,
+) -> None:
+    """Search for the learned cost model's best hyper-parameters with Optuna, one study per task.
+
+    A study that is there is continued; a trial whose worker died is begun again. With one worker the same
+    parameters give the same trials. What is not given here is taken from the section `sweep`.
+
+    **On several machines**: the same command on each, with the same data and PostgreSQL (needs the extra
+    `sweep-postgres`):
+
+    `costbench sweep --task tile --workers 8 --storage postgresql+psycopg://USER@HOST/DATABASE`
+
+    Optuna's own tools read the same study: `optuna studies`, `optuna trials`, `optuna-dashboard`.
+    """
+    from costbench.experiments.stages.entry import start_logging
+    from costbench.experiments.stages.sweep import SweepFlags, run
+
+    start_logging()
+    run(params, SweepFlags(task, trials, workers, storage, study))
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def train(params: Params = Path("params.yaml"), experiment: ExperimentName = None) -> None:
+    """Train the learned cost models of experiments, one cell per split, chip, variant and seed.
+
+    Finished cells are kept: after a kill, the next run trains what is missing.
+    """
+    from costbench.experiments.stages.train import run
+
+    _stage(lambda path: run(path, experiment), params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def evaluate(params: Params = Path("params.yaml"), experiment: ExperimentName = None) -> None:
+    """Let the cost models of experiments rank tile sizes or predict runtimes, on the test programs."""
+    from costbench.experiments.stages.evaluate import run
+
+    _stage(lambda path: run(path, experiment), params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def autotune(params: Params = Path("params.yaml")) -> None:
+    """Put cost models into compiler and autotuners, and see what programs gain. Finished pieces are kept."""
+    from costbench.experiments.stages.autotune import run
+
+    _stage(run, params)
+
+
+@app.command(rich_help_panel=_PIPELINE)
+def report(params: Params = Path("params.yaml")) -> None:
+    """Render tables (Markdown, CSV, LaTeX), figures, `summary.json` and the page `index.html`."""
+    from costbench.reports.stage import run
+
+    _stage(run, params)
+
+
+def _stage(run: Stage, params: Path) -> None:
+    from costbench.experiments.stages.entry import start_logging
+
+    start_logging()
+    run(params)
+
+
+def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{len(entries)} programs of {len({e.application for e in entries})} applications")
+    for header, justify in (
+        ("application", "left"),
+        ("program", "left"),
+        ("step", "left"),
+        ("batch", "right"),
+    ):
+        table.add_column(
+            header, justify="right" if justify == "right" else "left", no_wrap=header == "program"
+        )
+    for header in ("dtype", "source"):
+        table.add_column(header)
+    table.add_column("instructions", justify="right")
+    for entry in sorted(entries, key=lambda e: (e.application, e.name)):
+        batch, count = str(entry.batch or ""), f"{entry.instructions:,}" if entry.instructions else ""
+        table.add_row(entry.application, entry.name, entry.step, batch, entry.dtype, entry.source, count)
+    _console().print(table)
+
+
+def _print_fidelity(report: FidelityReport) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"Simulated {report.chip} against recorded runs", show_footer=True)
+    runs = sum(kernel.num_runs for kernel in report.kernels)
+    table.add_column("kernel", footer="overall", no_wrap=True)
+    table.add_column("runs", footer=str(runs), justify="right")
+    table.add_column("Kendall's τ", footer=_number(report.kendall_tau), justify="right")
+    table.add_column("top-1 slowdown", footer=f"{100 * report.top1_slowdown:.1f}%", justify="right")
+    table.add_column("MAPE", footer=f"{report.mape:.1f}%", justify="right")
+    table.add_column("τ, fastest quarter", footer=_number(report.tau_fastest_quartile), justify="right")
+    for kernel in report.kernels:
+        table.add_row(
+            kernel.name,
+            str(kernel.num_runs),
+            _number(kernel.kendall_tau),
+            f"{100 * kernel.top1_slowdown:.1f}%",
+            f"{kernel.mape:.1f}%",
+            _number(kernel.tau_fastest_quartile),
+        )
+    _console().print(table)
+
+
+def _console() -> Console:
+    """A terminal is as wide as it is; a file or pipe is as wide as the table needs."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_PIPE_WIDTH)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def main() -> None:
+    """Entry point: what the user can mend is one line on stderr and exit code 1, never a traceback."""
+    from costbench.experiments.stages.entry import guarded
+
+    code = guarded(app, "costbench")
+    if code:
+        raise SystemExit(code)

@@ -1,0 +1,272 @@
+"""`costbench tune`: options, progress and what is printed; the work is in `costbench.experiments`."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from costbench.autotuning.search import Progress
+    from costbench.experiments.tuning.program import Session, Step, Tell, Tuned, TuneOptions
+
+_INTERRUPTED = 130
+_LISTED = 10
+_NS_PER_MS, _NS_PER_US = 1e6, 1e3
+_PIPE_WIDTH = 130
+_LINE_EVERY_S = 5.0
+
+
+def tune(  # noqa: PLR0913 (a command has its options)
+    file: Annotated[Path, typer.Argument(help="An HLO module: .hlo.pb, .pb, .hlo.pb.zst, or HLO text.")],
+    task: Annotated[str, typer.Option(help="`tile`: the tile size of every kernel; `fusion`.")] = "tile",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Who ranks: `analytical`, which needs no training; the folder of a trained model; or `none`,"
+            " to search on hardware alone."
+        ),
+    ] = "analytical",
+    budget: Annotated[float, typer.Option(help="Minutes of hardware, compiling included.")] = 10.0,
+    model_budget: Annotated[float, typer.Option(help="Minutes of predicting (fusion).")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Tile sizes measured per kernel (tile).")] = 10,
+    compile_s: Annotated[
+        float, typer.Option(help="Seconds of hardware charged for compiling a program (fusion).")
+    ] = 101.5,
+    chip: Annotated[str, typer.Option(help="A chip by name, or a YAML file of your own.")] = "tpu_v3",
+    seed: Annotated[int, typer.Option(help="Of the searches and of the machine's noise.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; `out/tune/FILE-TASK` if left out.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
+) -> None:
+    """Find faster tile sizes or fusions for a program of your own, on the simulated chip.
+
+    The model ranks, the machine measures what it ranks best. Writes the chosen decisions (`decisions.json`),
+    predicted and measured costs (`costs.csv`), a plot of the search (`search.png`, `search.svg`) and its
+    traces. **Ctrl-C** keeps the best found so far; the same command with `--resume` goes on and ends as if it
+    had not been stopped.
+
+    **Your program**, from JAX:
+
+    `hlo = jax.jit(step).lower(*arguments).compiler_ir("hlo")`
+
+    `Path("step.hlo.pb").write_bytes(hlo.as_serialized_hlo_module_proto())`
+
+    **A trained model**: the default works without one. After `make repro` (or `make demo`, in minutes),
+    `costbench runs best --task fusion` lists those there are, best first, with their folders.
+
+    Examples:
+
+    `costbench tune step.hlo.pb`
+
+    `costbench tune step.hlo.pb --task fusion --model
+    out/laptop/train/main-fusion/fusion-random-tpu_v3-main-s0 --budget 20`
+    """
+    from costbench.errors import choose
+    from costbench.experiments.tuning.program import Session, TuneOptions, write_results
+    from costbench.target import load_target
+
+    tasks: dict[str, Literal["tile", "fusion"]] = {"tile": "tile", "fusion": "fusion"}
+    options = TuneOptions(
+        file=file,
+        task=choose(tasks, task, "task"),
+        model=model,
+        minutes=budget,
+        model_minutes=model_budget,
+        top_k=top_k,
+        compile_s=compile_s,
+        seed=seed,
+    )
+    folder = out or Path("out") / "tune" / f"{_stem(file)}-{task}"
+    console = _console()
+    try:
+        with _stopping() as stop, _telling(console, file) as tell:
+            target = load_target(chip)
+            session = Session(folder, options, target, resume=resume, tell=stop.before(tell))
+            tuned = _tuned(session)
+    except KeyboardInterrupt:
+        typer.echo("costbench: stopped; no results written", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    write_results(folder, options, session.target.name, tuned)
+    _draw(tuned, options, folder)
+    _print(console, tuned, options, folder)
+    if session.interrupted:
+        typer.echo("costbench: stopped; --resume goes on", err=True)
+        raise typer.Exit(_INTERRUPTED)
+
+
+class _Stop:
+    """Ctrl-C: at once while nothing is searched, after the batch in work later, at once when pressed twice.
+
+    So no search is lost while it is put away, or between two of them.
+    """
+
+    def __init__(self) -> None:
+        self._searching = self._pressed = False
+
+    def pressed(self, _signal: int, _frame: FrameType | None) -> None:
+        """Handles the signal."""
+        if self._pressed or not self._searching:
+            raise KeyboardInterrupt
+        self._pressed = True
+
+    def before(self, tell: Tell) -> Tell:
+        """Looks for it before something is told."""
+
+        def checked(step: Step, progress: Progress) -> None:
+            self._searching = True
+            if self._pressed:
+                raise KeyboardInterrupt
+            tell(step, progress)
+
+        return checked
+
+
+@contextmanager
+def _stopping() -> Iterator[_Stop]:
+    stop = _Stop()
+    # A shell that starts it in the background has it ignore the signal: `kill -INT` should stop it as well.
+    before = signal.signal(signal.SIGINT, stop.pressed)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _tuned(session: Session) -> Tuned:
+    from costbench.experiments.tuning.model import tuned
+
+    return tuned(session, _stem(session.options.file))
+
+
+def _stem(file: Path) -> str:
+    name = file.name
+    for suffix in (".zst", ".pb", ".txt", ".hlo"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _draw(tuned: Tuned, options: TuneOptions, folder: Path) -> None:
+    from costbench.reports.search.convergence import SearchCurve, draw_search
+
+    measured = [row.measured_ns for row in tuned.rows] if options.task == "fusion" else []
+    curve = SearchCurve(
+        title=f"{tuned.program}, {options.task}",
+        default_ns=tuned.default_ns,
+        seconds=[second for second, _ in tuned.curve],
+        best_ns=[ns for _, ns in tuned.curve],
+        measured_ns=[math.nan if ns is None else ns for ns in measured],
+    )
+    draw_search(curve, folder / "search")
+
+
+@contextmanager
+def _telling(console: Console, file: Path) -> Iterator[Tell]:
+    """A bar on a terminal, a line every few seconds elsewhere."""
+    if not console.is_terminal:
+        yield _lines(time.monotonic)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[found]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        yield _bar(bar, bar.add_task(f"reading {file.name}", total=None, found=""))
+
+
+def _bar(bar: Bar, task: TaskID) -> Tell:
+    def tell(step: Step, progress: Progress) -> None:
+        part, whole = _part(step, progress)
+        bar.update(task, description=step.label, total=whole, completed=part, found=_found(step, progress))
+
+    return tell
+
+
+def _lines(clock: Callable[[], float]) -> Tell:
+    last: list[float] = []
+
+    def tell(step: Step, progress: Progress) -> None:
+        if not last or clock() - last[-1] >= _LINE_EVERY_S:
+            last[:] = [clock()]
+            part, whole = _part(step, progress)
+            percent = f" ({100 * part / whole:.0f}%)" if whole else ""
+            typer.echo(f"costbench: {step.label}{percent}: {_found(step, progress)}", err=True)
+
+    return tell
+
+
+def _part(step: Step, progress: Progress) -> tuple[float, float | None]:
+    """What is done, of how much: steps where there are many, otherwise of the budget."""
+    number, count = step.place
+    return (number, count) if count > 1 else (progress.budget.spent_seconds, progress.budget.seconds)
+
+
+def _found(step: Step, progress: Progress) -> str:
+    ns = progress.best_score if step.program_ns is None else step.program_ns
+    best = f"{ns / _NS_PER_MS:,.3f} ms" if math.isfinite(ns) else "none yet"
+    return f"{progress.num_decisions:,} tried, best {best}"
+
+
+def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path) -> None:
+    from rich.table import Table
+
+    gained = sorted((gain for gain in tuned.gains if gain.saved_ns > 0), key=lambda gain: -gain.saved_ns)
+    if gained:
+        table = Table(title=f"{tuned.program}, {options.task}: what was gained")
+        # A trained model of tile sizes predicts scores without unit.
+        in_ns = options.task == "fusion" or options.model == "analytical"
+        predicted = ["predicted (µs)" if in_ns else "predicted score"] if tuned.num_predicted else []
+        for name in ("what", "runs", "default (µs)", "now (µs)", "saved (µs)", *predicted):
+            table.add_column(name, justify="left" if name == "what" else "right")
+        for gain in gained[:_LISTED]:
+            times = [f"{ns / _NS_PER_US:,.3f}" for ns in (gain.default_ns, gain.measured_ns, gain.saved_ns)]
+            if gain.predicted_cost is not None:
+                times.append(f"{gain.predicted_cost / (_NS_PER_US if in_ns else 1):,.3f}")
+            table.add_row(gain.what, f"{gain.runs:,}", *times)
+        if len(gained) > _LISTED:
+            rest = sum(gain.saved_ns for gain in gained[_LISTED:]) / _NS_PER_US
+            table.add_row(f"{len(gained) - _LISTED:,} more", "", "", "", f"{rest:,.3f}")
+        console.print(table)
+    console.print(summary(tuned, options, folder), highlight=False, soft_wrap=True)
+
+
+def summary(tuned: Tuned, options: TuneOptions, folder: Path) -> str:
+    """What came out, in words."""
+    default, best = (f"{ns / _NS_PER_MS:.3f} ms" for ns in (tuned.default_ns, tuned.best_ns))
+    chosen = "tile sizes" if options.task == "tile" else "fusions"
+    if tuned.unmeasured is not None:
+        chosen_ns, default_ns = (f"{ns / _NS_PER_MS:.3f} ms" for ns in tuned.unmeasured)
+        gain = f"the best fusions found are predicted to take {chosen_ns}, the default ones {default_ns}"
+        lines = [f"{tuned.program}: nothing was measured; {gain}"]
+    elif tuned.speedup > 1.0:
+        gain = f"{100 * (tuned.speedup - 1):.1f}% faster than with the compiler's default {chosen}"
+        lines = [f"{tuned.program}: {gain} ({default} → {best}, {tuned.speedup:.3f} times as fast)"]
+    else:
+        lines = [f"{tuned.program}: nothing faster found than the compiler's default {chosen} ({default})"]
+    if tuned.num_predicted:
+        lines.append(f"{tuned.num_predicted:,} {chosen} predicted by {options.model}")
+    lines.append(f"{tuned.num_measured:,} measured in {tuned.hardware_seconds:,.4g} s of hardware time")
+    if not tuned.num_measured and options.task == "fusion" and options.compile_s > 60 * options.minutes:
+        lines.append(
+            f"{options.compile_s:g} s for compiling a program do not fit in {options.minutes:g} minutes: "
+            "give a larger --budget, or a smaller --compile-s"
+        )
+    return "\n".join([*lines, f"decisions.json, costs.csv, search.png and search.svg are in {folder}"])
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_PIPE_WIDTH)

@@ -1,0 +1,1 @@
+"""The compiler's own hand-written cost model of tile sizes."""

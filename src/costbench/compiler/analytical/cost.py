@@ -1,0 +1,280 @@
+"""What the compiler's hand-written model says that a tile size costs: transfers against compute, the larger
+of the two per iteration.
+
+The model is the baseline of lpm2021 (section 2.3 and appendix A), rebuilt from what such a model may know
+before code is generated: how often a tile is fetched again, window halos, nominal bandwidth and peak with
+padding to the matrix unit, some 100 ns of control per iteration, and that small transfers reach less of the
+bandwidth. It takes only a chip's public `Architecture`; the rest of the machine is for learned models to
+find out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.loop_nest import LoopNest
+from costbench.compiler.lowering.packed import (
+    BOX,
+    ELEMENT_BYTES,
+    FIRST_AXIS,
+    IS_UNMAPPED,
+    MASK,
+    NATIVE,
+    NUM_COPIED_BOXES,
+    NUM_OUTPUT_LOOPS,
+    UNIT,
+    UNITS,
+    PackedNest,
+    pack,
+    unpacked,
+)
+from costbench.compiler.lowering.work import (
+    EVERY_ITERATION,
+    EVERY_RESULT,
+    WorkTable,
+    work_per_box,
+    work_table,
+)
+from costbench.compiler.tiling.footprint import (
+    Tile,
+    mean_extent,
+    new_tile,
+    set_tile,
+)
+from costbench.execution.compiled import compiled, compiled_step
+from costbench.hlo.opcode import Opcode
+from costbench.target import Architecture
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+ITERATION_NS = 100.0
+"""Control and latency of one iteration."""
+HALF_EFFICIENCY_BYTES = 16 * 1024
+"""Size at which a transfer reaches half of the nominal bandwidth."""
+OPERATIONS_PER_CYCLE = 2.0
+"""Vector registers that the vector unit is taken to process per cycle."""
+
+_WITHOUT_WORK = frozenset(
+    {
+        Opcode.PARAMETER,
+        Opcode.CONSTANT,
+        Opcode.TUPLE,
+        Opcode.GET_TUPLE_ELEMENT,
+        Opcode.BITCAST,
+        Opcode.RESHAPE,
+        Opcode.BROADCAST,
+        Opcode.CONVOLUTION,
+        Opcode.DOT,
+    }
+)
+_WORKS_ON_OPERAND = {Opcode.REDUCE: 0, Opcode.DYNAMIC_UPDATE_SLICE: 1, Opcode.SCATTER: -1}
+_EXPENSIVE = {
+    Opcode.EXPONENTIAL: 6.0,
+    Opcode.LOG: 6.0,
+    Opcode.TANH: 6.0,
+    Opcode.LOGISTIC: 8.0,
+    Opcode.RSQRT: 6.0,
+    Opcode.SQRT: 6.0,
+    Opcode.DIVIDE: 6.0,
+    Opcode.POWER: 12.0,
+    Opcode.SINE: 12.0,
+    Opcode.COSINE: 12.0,
+    Opcode.ERF: 12.0,
+    Opcode.SORT: 64.0,
+}
+
+
+_BANDWIDTH, _CYCLE_NS, _MXU_SIZE, _NUM_MXUS = range(4)
+_DILATION, _HAS_GROUPS, _FIRST_ROLE = range(3)
+_OTHER, _COLUMNS, _DEPTH = range(3)
+_NO_CONTRACTION = np.zeros(0)
+
+
+class Estimate(NamedTuple):
+    """What the cost of a kernel's tile sizes depends on.
+
+    Attributes:
+        ints: of the packed nest.
+        floats: of the packed nest.
+        weights: operations per 1,024 elements of each box, [2, num_boxes]: every iteration, every result.
+        contraction: dilation, whether it has groups, then the role of each loop; empty without one.
+        chip: bandwidth, cycle, size and number of matrix units.
+    """
+
+    ints: IntArray
+    floats: FloatArray
+    weights: FloatArray
+    contraction: FloatArray
+    chip: FloatArray
+
+
+class CostRoom(NamedTuple):
+    """What is worked out anew for each tile size.
+
+    Attributes:
+        nest: the lowered kernel; the same for all tile sizes.
+        tile: the tile size.
+        elements: [num_loops], averaged over the tiles, whole native tiles.
+        padded: [num_boxes], elements of a tile padded to native tiles.
+    """
+
+    nest: PackedNest
+    tile: Tile
+    elements: FloatArray
+    padded: FloatArray
+
+
+def chip_numbers(chip: Architecture) -> FloatArray:
+    """What the cost depends on of a chip."""
+    return np.array((chip.hbm_gb_per_s, chip.cycle_ns, chip.mxu_size, chip.num_mxus), dtype=np.float64)
+
+
+def estimate_of(nest: LoopNest, chip: FloatArray) -> Estimate:
+    """The inputs of compiled code, for `chip_numbers`."""
+    packed = pack(nest)
+    table = cost_table(nest.kernel)
+    return Estimate(
+        packed.ints,
+        packed.floats,
+        work_per_box(packed, nest.kernel, table).reshape(2, -1),
+        contraction_numbers(nest),
+        chip,
+    )
+
+
+def cost_table(kernel: Kernel) -> WorkTable:
+    """Operations of the instructions of a kernel's computation, as far as they are known."""
+    return work_table(kernel, "analytical", 1, _describe)
+
+
+def _describe(kernel: Kernel, position: int) -> list[tuple[int, tuple[float]]]:
+    """The value that an instruction works on, and its operations per element."""
+    inst = kernel.instruction(position)
+    if inst.opcode in _WITHOUT_WORK:
+        return []
+    # A reduction works on what it reads, an update in place on what it writes.
+    place = _WORKS_ON_OPERAND.get(inst.opcode)
+    subject = position if place is None else inst.operands[place]
+    window = math.prod(w.size for w in inst.window)
+    return [(subject, (window * _EXPENSIVE.get(inst.opcode, 1.0),))]
+
+
+def contraction_numbers(nest: LoopNest) -> FloatArray:
+    """What `Estimate` says of a nest's contraction."""
+    if nest.contraction is None or not nest.is_tiled:
+        return _NO_CONTRACTION
+    left, right = nest.operand_accesses
+    inst = nest.kernel.instruction(nest.contraction)
+    in_left = {loop for axis in left for loop in axis.loops}
+    in_right = {loop for axis in right for loop in axis.loops}
+    windows = {axis.window_loop for axis in left}
+    roles = []
+    for loop in range(len(nest.loops)):
+        if loop in in_right and loop not in in_left:
+            roles.append(_COLUMNS)
+        elif loop in in_left and loop in in_right and loop >= nest.num_output_loops and loop not in windows:
+            roles.append(_DEPTH)
+        else:
+            roles.append(_OTHER)
+    dilation = math.prod(w.base_dilation for w in inst.window)
+    groups = max(inst.feature_group_count, inst.batch_group_count)
+    return np.array([dilation, groups > 1, *roles], dtype=np.float64)
+
+
+@compiled
+def new_cost_room(estimate: Estimate) -> CostRoom:
+    """Room to work out costs."""
+    nest = unpacked(estimate.ints, estimate.floats)
+    return CostRoom(nest, new_tile(nest), np.empty(len(nest.loops)), np.zeros(len(nest.boxes) - 1))
+
+
+@compiled
+def tile_costs(estimate: Estimate, extents: IntArray) -> FloatArray:
+    """Nanoseconds for loop extents [n, num_loops]."""
+    result = np.empty(len(extents))
+    room = new_cost_room(estimate)
+    for i in range(len(extents)):
+        set_tile(room.nest, extents[i], room.tile)
+        result[i] = tile_cost(estimate, room)
+    return result
+
+
+@compiled_step
+def tile_cost(estimate: Estimate, room: CostRoom) -> float:
+    """Nanoseconds of the tile size in the room."""
+    nest, trips, chip = room.nest, room.tile.trips, estimate.chip
+    iterations, results = 1.0, 1.0
+    for loop in range(len(trips)):
+        room.elements[loop] = nest.loops[loop, UNITS] * nest.loops[loop, UNIT] / trips[loop]
+        iterations *= trips[loop]
+        if loop < nest.head[NUM_OUTPUT_LOOPS]:
+            results *= trips[loop]
+    vector = 0.0
+    for box in range(len(room.padded)):
+        every, after = estimate.weights[EVERY_ITERATION, box], estimate.weights[EVERY_RESULT, box]
+        works = (every > 0.0 or after > 0.0) and not nest.boxes[box, IS_UNMAPPED]
+        if works or box < nest.head[NUM_COPIED_BOXES]:
+            room.padded[box] = _padded(nest, box, room.elements)
+        if works:
+            vector += (every * iterations + after * results) * room.padded[box] / 1024.0
+    transfer = 0.0
+    for item in range(len(nest.transfers)):
+        box = int(nest.transfers[item, BOX])
+        num_bytes = room.padded[box] * nest.transfers[item, ELEMENT_BYTES]
+        # bytes / (bandwidth * bytes / (bytes + half)) = (bytes + half) / bandwidth
+        fetches = _fetches(nest, nest.boxes[box, MASK], trips)
+        transfer += fetches * (num_bytes + HALF_EFFICIENCY_BYTES) / chip[_BANDWIDTH]
+    # Matrix and vector work of the whole kernel, perfectly scheduled side by side.
+    matrix = iterations * _matrix_cycles(estimate, room)
+    compute = max(vector / OPERATIONS_PER_CYCLE, matrix) * chip[_CYCLE_NS]
+    return float(max(transfer, compute) + iterations * ITERATION_NS)
+
+
+@compiled_step
+def _padded(nest: PackedNest, box: int, elements: FloatArray) -> float:
+    """Elements of a tile padded to 8 sublanes and 128 lanes."""
+    first, end = nest.boxes[box, FIRST_AXIS], nest.boxes[box + 1, FIRST_AXIS]
+    total = 1.0
+    for axis in range(first, end):
+        unit = nest.axes[axis, NATIVE] if end > first + 1 else 1.0
+        total *= np.ceil(mean_extent(nest.axes[axis], elements) / unit) * unit
+    return total
+
+
+@compiled_step
+def _fetches(nest: PackedNest, mask: int, trips: FloatArray) -> float:
+    """How often a tile is copied: the trips of every loop down to the innermost one that moves it."""
+    fetches, so_far = 1.0, 1.0
+    for place in range(len(nest.order)):
+        loop = nest.order[place]
+        so_far *= trips[loop]
+        if mask >> loop & 1 and trips[loop] > 1.0:
+            fetches = so_far
+    return fetches
+
+
+@compiled_step
+def _matrix_cycles(estimate: Estimate, room: CostRoom) -> float:
+    """Multiply-adds of one tile over the peak, both sides of the matrix unit padded to its size."""
+    contraction, size = estimate.contraction, estimate.chip[_MXU_SIZE]
+    if len(contraction) == 0:
+        return 0.0
+    work, depth = 1.0, 1.0
+    for loop in range(len(room.elements)):
+        role = contraction[_FIRST_ROLE + loop]
+        if role == _COLUMNS:
+            work *= np.ceil(room.elements[loop] / size) * size
+        elif role == _DEPTH:
+            depth *= room.elements[loop]
+        else:
+            work *= room.elements[loop]
+    if contraction[_HAS_GROUPS]:
+        # Groups leave the matrix unit nearly empty, so their products run on the vector unit.
+        return float(work * depth / contraction[_DILATION] * 2.0 / 1024.0 / OPERATIONS_PER_CYCLE)
+    peak = estimate.chip[_NUM_MXUS] * size * size
+    return float(work * np.ceil(depth / size) * size / contraction[_DILATION] / peak)

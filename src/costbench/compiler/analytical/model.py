@@ -1,0 +1,291 @@
+"""The compiler's hand-written tile-size model, and the tile size that it chooses.
+
+It is the baseline of lpm2021 (section 2.3 and appendix A); `analytical_cost` holds its formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.analytical.cost import (
+    CostRoom,
+    Estimate,
+    chip_numbers,
+    contraction_numbers,
+    cost_table,
+    estimate_of,
+    new_cost_room,
+    tile_cost,
+    tile_costs,
+)
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.batch import Nests
+from costbench.compiler.lowering.kernel_batches import (
+    KernelBatch,
+    Ragged,
+    Walks,
+    candidates_of,
+    needed_limit,
+    nest_of,
+    row_of,
+)
+from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
+from costbench.compiler.lowering.packed import NUM_COPIED_BOXES, num_boxes_of
+from costbench.compiler.lowering.work import add_up
+from costbench.compiler.tiling.footprint import needed_bytes, scratchpad_bytes, set_sizes, set_tile
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import Candidates, TileSpace
+from costbench.errors import UnsupportedKernelError
+from costbench.execution.compiled import compiled, compiled_step
+from costbench.target import Architecture
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AnalyticalModel:
+    """A `CostModel` of tile sizes.
+
+    Attributes:
+        architecture: public figures of the chip.
+    """
+
+    architecture: Architecture
+
+    @cached_property
+    def _chip(self) -> FloatArray:
+        return chip_numbers(self.architecture)
+
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+        """Estimated nanoseconds, float64 [n]:
+
+        iterations * (max(transfer, compute) + 100 ns), with transfer and compute averaged per iteration.
+        """
+        return self.predict_nest(loop_nest(kernel), decisions)
+
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+        """The same for a lowered kernel."""
+        return tile_costs(estimate_of(nest, self._chip), nest.extents(decisions))
+
+    def choose(self, space: TileSpace) -> IntArray:
+        """The compiler's tile size as loop extents, int64 [num_loops].
+
+        A coarse grid over the candidates of all loops, then steepest descent: one loop moves by 1, 2, 4, ...
+        candidates, or where that does not help, one loop grows and another shrinks. Legal tiles only.
+
+        Raises:
+            UnsupportedKernelError: if no tile size fits the scratchpad.
+        """
+        nest = space.nest
+        found = _search(estimate_of(nest, self._chip), space.packed, space.limit_bytes)
+        if found.min(initial=1) < 1:
+            needed = scratchpad_bytes(nest, np.ones((1, len(found)), dtype=np.int64))[0]
+            raise UnsupportedKernelError(
+                f"no tile of kernel {nest.kernel.fingerprint} fits, the smallest takes {needed:.0f} bytes",
+                where=nest.kernel.module.name,
+                field="tile size",
+                expected=f"at most {space.architecture.scratchpad_bytes} bytes of scratchpad",
+            )
+        return found
+
+    def choose_each(self, batch: KernelBatch, chosen: IntArray) -> IntArray:
+        """The same for m kernels of a batch whose smallest tiles fit: loop extents, int64 [m, most_loops]."""
+        table = cost_table(batch.everything)
+        table.complete(batch.everything)
+        return _search_each(
+            batch.nests,
+            batch.walks,
+            chosen,
+            (table.subjects, table.amounts),
+            (batch.source.of_contractions("analytical", contraction_numbers), self._chip),
+            (batch.most_loops, float(self.architecture.scratchpad_bytes)),
+        )
+
+
+_GRID_POINTS = 64
+_DISTANCES = 7
+"""Powers of two that one loop moves by, up to 64 candidates: hardly any loop has more than 200."""
+_PAIR_DISTANCES = 2
+_GRID, _ONE_LOOP, _TWO_LOOPS = range(3)
+
+
+class _Search(NamedTuple):
+    """A search over the candidates of each loop.
+
+    Attributes:
+        estimate: inputs of the cost.
+        candidates: of each loop.
+        limit_bytes: scratchpad that a tile may take.
+        room: to work out costs.
+        picks: [num_loops], points of the grid along each loop.
+        best: [num_loops], places of the best candidates so far.
+        tried: [num_loops], those of the tile that is looked at.
+        extents: [num_loops], of that tile.
+    """
+
+    estimate: Estimate
+    candidates: Candidates
+    limit_bytes: float
+    room: CostRoom
+    picks: IntArray
+    best: IntArray
+    tried: IntArray
+    extents: IntArray
+
+
+@compiled
+def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> IntArray:
+    """Extents of the tile that is found; zeros if no tile is legal."""
+    num_loops = len(candidates.offsets) - 1
+    places = np.zeros((4, num_loops), dtype=np.int64)
+    room, following = new_cost_room(estimate), np.zeros(num_loops, dtype=np.int64)
+    s = _Search(estimate, candidates, limit_bytes, room, places[0], places[1], places[2], places[3])
+    points = _lay_grid(s)
+    cost, phase = np.inf, int(_GRID)  # not a literal: `_propose` is compiled once
+    while True:
+        moves = points + 1
+        if phase != _GRID:
+            moves = 2 * _DISTANCES * num_loops if phase == _ONE_LOOP else num_loops**2 * _PAIR_DISTANCES**2
+        lowest = cost
+        for move in range(moves):
+            if not _propose(s, phase, move):
+                continue
+            found = _cost_of_tried(s)
+            if found < lowest:
+                lowest = found
+                _assign(following, s.tried)
+        if lowest < cost:
+            cost, phase = lowest, int(_ONE_LOOP)
+            _assign(s.best, following)
+        elif phase == _TWO_LOOPS or cost == np.inf:
+            break
+        else:
+            phase = int(_TWO_LOOPS)
+    for loop in range(num_loops):
+        place = s.candidates.offsets[loop] + s.best[loop]
+        s.extents[loop] = s.candidates.values[place] if cost < np.inf else 0
+    return s.extents.copy()
+
+
+@compiled
+def _search_each(
+    nests: Nests,
+    walks: Walks,
+    chosen: IntArray,
+    work: tuple[IntArray, FloatArray],
+    inputs: tuple[Ragged, FloatArray],
+    limits: tuple[int, float],
+) -> IntArray:
+    """Searches for m kernels.
+
+    Args:
+        nests: of all kernels of a batch.
+        walks: their loops.
+        chosen: which kernels, [m].
+        work: subjects and amounts of the table.
+        inputs: numbers of contractions, and of the chip.
+        limits: most loops, and bytes of the scratchpad.
+    """
+    subjects, amounts = work
+    contractions, chip = inputs
+    most_loops, available = limits
+    result = np.zeros((len(chosen), most_loops), dtype=np.int64)
+    for i in range(len(chosen)):
+        walk = nests.walks[chosen[i]]
+        ints, floats = nest_of(nests, chosen[i])
+        candidates = candidates_of(walks, walk)
+        weights = np.zeros((2, num_boxes_of(ints), 1))
+        add_up(ints, floats, subjects, amounts, weights)
+        estimate = Estimate(ints, floats, weights.reshape(2, -1), row_of(contractions, walk), chip)
+        found = _search(estimate, candidates, needed_limit(floats, candidates, available))
+        for loop in range(len(found)):
+            result[i, loop] = found[loop]
+    return result
+
+
+@compiled_step
+def _assign(places: IntArray, others: IntArray) -> None:
+    for loop in range(len(places)):
+        places[loop] = others[loop]
+
+
+@compiled_step
+def _radix(s: _Search, loop: int) -> int:
+    return int(s.candidates.offsets[loop + 1] - s.candidates.offsets[loop])
+
+
+@compiled_step
+def _lay_grid(s: _Search) -> int:
+    """Spreads the points of the grid over the loops, and counts them."""
+    points, grows = 1, True
+    for loop in range(len(s.picks)):
+        s.picks[loop] = 1
+    while grows:
+        grows = False
+        for loop in range(len(s.picks)):
+            more = points // s.picks[loop] * (s.picks[loop] + 1)
+            if s.picks[loop] < _radix(s, loop) and more <= _GRID_POINTS:
+                points, grows = more, True
+                s.picks[loop] += 1
+    return points
+
+
+@compiled_step
+def _propose(s: _Search, phase: int, move: int) -> bool:
+    """Sets the tile to look at; False if there is no such move."""
+    _assign(s.tried, s.best)
+    if phase == _GRID:
+        _propose_grid_point(s, move)
+        return True
+    if phase == _ONE_LOOP:
+        loop, rest = move // (2 * _DISTANCES), move % (2 * _DISTANCES)
+        distance = 1 << (rest // 2)
+        return _moved(s, loop, distance if rest % 2 else -distance)
+    pair, rest = move // _PAIR_DISTANCES**2, move % _PAIR_DISTANCES**2
+    grows, shrinks = pair // len(s.best), pair % len(s.best)
+    if grows == shrinks:
+        return False
+    if not _moved(s, grows, 1 + rest // _PAIR_DISTANCES):
+        return False
+    return _moved(s, shrinks, -1 - rest % _PAIR_DISTANCES)
+
+
+@compiled_step
+def _propose_grid_point(s: _Search, point: int) -> None:
+    """The points end with the smallest tile: if that is not legal, none is."""
+    for loop in range(len(s.tried)):
+        picks, last = s.picks[loop], _radix(s, loop) - 1
+        s.tried[loop] = (point % picks) * last // (picks - 1) if picks > 1 else last
+        point //= picks
+    if point > 0:
+        for loop in range(len(s.tried)):
+            s.tried[loop] = 0
+
+
+@compiled_step
+def _moved(s: _Search, loop: int, distance: int) -> bool:
+    place = s.tried[loop] + distance
+    if place < 0 or place >= _radix(s, loop):
+        return False
+    s.tried[loop] = place
+    return True
+
+
+@compiled_step
+def _cost_of_tried(s: _Search) -> float:
+    """Nanoseconds; infinite for a tile that does not fit."""
+    nest, tile = s.room.nest, s.room.tile
+    for loop in range(len(s.tried)):
+        s.extents[loop] = s.candidates.values[s.candidates.offsets[loop] + s.tried[loop]]
+    moving = set_tile(nest, s.extents, tile)
+    if s.limit_bytes < np.inf:
+        set_sizes(nest, tile, nest.head[NUM_COPIED_BOXES])
+        if needed_bytes(nest, tile, moving) > s.limit_bytes:
+            return np.inf
+    return tile_cost(s.estimate, s.room)

@@ -1,0 +1,1 @@
+"""Fusion: which instructions of a program run as one kernel, by default and as a space of decisions."""

@@ -1,0 +1,175 @@
+"""Cutting many fusion configs of one program: only groups not met before are made into kernels.
+
+A step of a search changes a few groups. Which groups a config gives has to be worked out as a whole, since
+whether two may be merged can depend on any other; but what a kernel is follows from its group, so a group
+that was met before is known by its hash (`kernel_hashes.group_hashes`) and nothing is made of it. Kernels of
+equal hash cost the same and share a number.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.fusion.space import ComputationEdges, CutKernels, FusionSpace
+from costbench.compiler.fusion.views import cut_groups, groups_that_run
+from costbench.compiler.identity.hashes import HashArray, group_hashes, kernel_hashes
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.spaces import ChoiceArray, IntArray
+from costbench.execution.compiled import compiled
+
+NO_KERNEL = 0
+"""The number of groups for which no kernel is made: arguments, scalars and the like."""
+UNKNOWN = -1
+"""Of a hash that has no number."""
+_REMEMBERED = 256
+_FEWEST_SLOTS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class CutConfig:
+    """A config as numbers of kernels.
+
+    Attributes:
+        kernels: one array per computation that runs, a number for every group, int64 [g].
+        trip_counts: how often each computation runs.
+    """
+
+    kernels: tuple[IntArray, ...]
+    trip_counts: tuple[int, ...]
+
+    @property
+    def key(self) -> bytes:
+        """Equal for configs that give the same kernels, in the same computations."""
+        return b"/".join(np.sort(numbers[numbers != NO_KERNEL]).tobytes() for numbers in self.kernels)
+
+
+class FusionCuts:
+    """Kernels of a program's fusion configs, numbered from 1 in the order in which they are met.
+
+    Args:
+        space: the fusion configs.
+    """
+
+    def __init__(self, space: FusionSpace) -> None:
+        self.space = space
+        self._of_groups = HashNumbers()
+        self._number_of_hash: dict[int, int] = {}
+        self._hashes: list[int] = [0]
+        self._waiting: dict[int, Kernel] = {}
+        self._parts: OrderedDict[tuple[int, bytes], IntArray] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Kernels met, and one for `NO_KERNEL`."""
+        return len(self._hashes)
+
+    @property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """Of the kernels by number, [len(self)]; the same in every run."""
+        return np.array(self._hashes, dtype=np.uint64)
+
+    def take(self, number: int) -> Kernel:
+        """A kernel, which can be taken once.
+
+        Raises:
+            KeyError: for a kernel that was taken before.
+        """
+        return self._waiting.pop(number)
+
+    def cut(self, config: ChoiceArray) -> CutConfig:
+        """The kernels of a config [m]."""
+        kernels, trip_counts = [], []
+        for part, fused in self.space.by_computation(config):
+            kernels.append(self._part(part, fused))
+            trip_counts.append(part.trip_count)
+        return CutConfig(tuple(kernels), tuple(trip_counts))
+
+    def _part(self, part: ComputationEdges, fused: npt.NDArray[np.bool_]) -> IntArray:
+        key = part.computation, fused.tobytes()
+        if key not in self._parts:
+            self._parts[key] = self._cut(part, fused)
+            if len(self._parts) > _REMEMBERED:
+                self._parts.popitem(last=False)
+        self._parts.move_to_end(key)
+        return self._parts[key]
+
+    def _cut(self, part: ComputationEdges, fused: npt.NDArray[np.bool_]) -> IntArray:
+        groups = part.cut(fused)
+        chosen = groups_that_run(groups.groups, part.body)
+        names = group_hashes(groups.groups, chosen, part.computation)
+        numbers = self._of_groups.find(names)
+        new = np.flatnonzero(numbers == UNKNOWN)
+        if len(new):
+            arrays = cut_groups(groups.groups, groups.reads, part.body, chosen[new])
+            hashes = kernel_hashes(arrays, part.body, part.labels)
+            cut = CutKernels(part.computation, part.trip_count, arrays, hashes)
+            # Whatever a kernel repeats of others, its outputs are its own group's.
+            owners = groups.groups.group[arrays.outputs[arrays.outputs_offsets[:-1]]]
+            made = {owner: self._number(cut, place) for place, owner in enumerate(owners.tolist())}
+            numbers[new] = [made.get(group, NO_KERNEL) for group in chosen[new].tolist()]
+            self._of_groups.add(names[new], numbers[new])
+        return numbers
+
+    def _number(self, cut: CutKernels, place: int) -> int:
+        quick_hash = int(cut.hashes[place])
+        number = self._number_of_hash.get(quick_hash)
+        if number is None:
+            number = self._number_of_hash[quick_hash] = len(self._hashes)
+            self._hashes.append(quick_hash)
+            self._waiting[number] = self.space.kernel(cut, place)
+        return number
+
+
+class HashNumbers:
+    """Numbers by hash: a dictionary for arrays, since a config has a thousand groups."""
+
+    def __init__(self) -> None:
+        self._slots = np.zeros(_FEWEST_SLOTS, dtype=np.uint64)
+        self._numbers = np.full(_FEWEST_SLOTS, UNKNOWN, dtype=np.int64)
+        self._count = 0
+
+    def find(self, hashes: HashArray) -> IntArray:
+        """The number of each hash [k], or `UNKNOWN`."""
+        return self._numbers[_slots_of(self._slots, hashes)]
+
+    def add(self, hashes: HashArray, numbers: IntArray) -> None:
+        """Gives numbers [k] to hashes [k]."""
+        self._count += len(hashes)
+        if 2 * self._count > len(self._slots):
+            known = self._slots > 0
+            hashes = np.concatenate([self._slots[known], hashes])
+            numbers = np.concatenate([self._numbers[known], numbers])
+            size = 1 << int(4 * self._count).bit_length()
+            self._slots = np.zeros(size, dtype=np.uint64)
+            self._numbers = np.full(size, UNKNOWN, dtype=np.int64)
+        _enter(self._slots, self._numbers, hashes, numbers)
+
+
+@compiled
+def _slot_of(slots: HashArray, wanted: np.uint64) -> np.uint64:
+    """Where a hash is in an open table, or the empty slot (0) where it would be."""
+    mask = np.uint64(len(slots) - 1)
+    slot = wanted & mask
+    while slots[slot] != 0 and slots[slot] != wanted:
+        slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
+@compiled
+def _slots_of(slots: HashArray, hashes: HashArray) -> IntArray:
+    found = np.empty(len(hashes), dtype=np.int64)
+    for i in range(len(hashes)):
+        found[i] = _slot_of(slots, max(hashes[i], np.uint64(1)))
+    return found
+
+
+@compiled
+def _enter(slots: HashArray, numbers: IntArray, hashes: HashArray, given: IntArray) -> None:
+    for i in range(len(hashes)):
+        value = max(hashes[i], np.uint64(1))
+        slot = _slot_of(slots, value)
+        slots[slot] = value
+        numbers[slot] = given[i]

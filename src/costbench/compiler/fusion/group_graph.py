@@ -1,0 +1,245 @@
+"""Groups of instructions that never depend on each other in a circle, merged one pair at a time.
+
+A kernel can only start when all that it reads is finished, so two groups may be merged only if no path leads
+from one to the other through a third. The groups are kept in a topological order that is repaired after each
+merge (Pearce and Kelly's algorithm for incremental topological sorting), so a search looks no further than
+the stretch between the two groups.
+
+A search over fusion configs merges millions of pairs, so everything here is arrays and compiled functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel_arrays import lists_to_arrays
+from costbench.execution.compiled import compiled, compiled_step
+
+IntArray = npt.NDArray[np.int64]
+_VACANT = np.iinfo(np.int64).min
+
+
+class Groups(NamedTuple):
+    """The state, every array [n] but where said.
+
+    Attributes:
+        group: the group of each position, named by one of its members.
+        rank: of each group, its place in a topological order of all groups.
+        following: the next member of the same group; the last one is followed by the first.
+        size: members of each group.
+        before_offsets: [n + 1], where the positions that each position reads begin in `before`.
+        before: positions read.
+        after_offsets: [n + 1], likewise for its readers in `after`.
+        after: readers.
+        mark: the last search that met each group.
+        searches: [1], how many searches there were.
+        met: room for two lists of groups, [2, n].
+        inside: room for the members of a group.
+        room: for giving out new places, [2, n]; the first is zeros.
+    """
+
+    group: IntArray
+    rank: IntArray
+    following: IntArray
+    size: IntArray
+    before_offsets: IntArray
+    before: IntArray
+    after_offsets: IntArray
+    after: IntArray
+    mark: IntArray
+    searches: IntArray
+    met: IntArray
+    inside: IntArray
+    room: IntArray
+
+
+def new_groups(sources: Sequence[Iterable[int]]) -> Groups:
+    """Positions 0 .. n - 1, each a group of its own.
+
+    Args:
+        sources: for every position the positions it reads, all smaller than itself.
+    """
+    count = len(sources)
+    before = [sorted(set(s)) for s in sources]
+    after: list[list[int]] = [[] for _ in range(count)]
+    for position, read in enumerate(before):
+        for source in read:
+            after[source].append(position)
+    own = np.arange(count, dtype=np.int64)
+    return Groups(
+        own.copy(), own.copy(), own.copy(), np.ones(count, dtype=np.int64),
+        *lists_to_arrays(before), *lists_to_arrays(after),
+        np.zeros(count, dtype=np.int64), np.zeros(1, dtype=np.int64),
+        np.empty((2, count + 1), dtype=np.int64),
+        np.empty(count, dtype=np.int64), np.zeros((2, count), dtype=np.int64),
+    )  # fmt: skip
+
+
+def copy_groups(g: Groups) -> Groups:
+    """The same groups, to be merged further without changing these."""
+    return g._replace(
+        group=g.group.copy(), rank=g.rank.copy(), following=g.following.copy(), size=g.size.copy()
+    )
+
+
+@compiled_step
+def merge(g: Groups, first: int, second: int) -> int:
+    """Merges two groups unless a path through a third joins them: the merged group's name, or -1."""
+    if first == second:
+        return first
+    if g.rank[first] > g.rank[second]:
+        first, second = second, first
+    place = g.rank[first]
+    # Where nothing lies between them, the later one can just as well run where the first one does.
+    if _reads_later_than(g, second, place):
+        num_behind, num_ahead = _between(g, first, second)
+        if num_behind < 0:
+            return -1
+        place = _make_room(g, first, second, num_ahead, num_behind) if num_behind else g.rank[second]
+    merged = _unite(g, first, second)
+    g.rank[merged] = place
+    return merged
+
+
+@compiled_step
+def _reads_later_than(g: Groups, group: int, rank: int) -> bool:
+    """Whether the group reads from one that runs after `rank`."""
+    member = group
+    while True:
+        for i in range(g.before_offsets[member], g.before_offsets[member + 1]):
+            other = g.group[g.before[i]]
+            if other != group and g.rank[other] > rank:
+                return True
+        member = g.following[member]
+        if member == group:
+            return False
+
+
+@compiled_step
+def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
+    """Lists the groups between the two: in met[0] those that `first` leads to, in met[1] those that `second`
+    needs; says how many, or -1 twice if one is both.
+
+    Both searches spread by turns, nearest groups first: a path is mostly short where there is one. If `first`
+    leads to none, the other list is left unfinished.
+    """
+    g.searches[0] += 2
+    behind, ahead, next_behind, next_ahead = 0, 0, -1, -1
+    while next_behind < behind or next_ahead < ahead:
+        if next_behind < behind:
+            behind = _spread(g, (first, second), next_behind, behind, True)
+            next_behind += 1
+        if behind == 0:
+            return 0, 0
+        if next_ahead < ahead:
+            ahead = _spread(g, (second, first), next_ahead, ahead, False)
+            next_ahead += 1
+        if behind < 0 or ahead < 0:
+            return -1, -1
+    return behind, ahead
+
+
+@compiled_step
+def _spread(g: Groups, ends: tuple[int, int], place: int, found: int, forward: bool) -> int:
+    """Adds to met[0] the readers of the group at a place in it (-1: the first end) that run before the second
+    end; backward, to met[1] what is read and runs after that. Says how many there are now, or -1 if a path
+    leads to the second end.
+    """
+    start, end = ends
+    offsets = g.after_offsets if forward else g.before_offsets
+    positions = g.after if forward else g.before
+    row = 0 if forward else 1
+    search, opposite = g.searches[0] + row, g.searches[0] + 1 - row
+    limit = g.rank[end]
+    group = start if place < 0 else g.met[row, place]
+    member = group
+    while True:
+        for i in range(offsets[member], offsets[member + 1]):
+            other = g.group[positions[i]]
+            if other == end:
+                if group != start:
+                    return -1
+            elif other != start and (g.rank[other] < limit) == forward and g.mark[other] != search:
+                if g.mark[other] == opposite:
+                    return -1
+                g.mark[other] = search
+                g.met[row, found] = other
+                found += 1
+        member = g.following[member]
+        if member == group:
+            return found
+
+
+@compiled_step
+def _make_room(g: Groups, first: int, second: int, num_ahead: int, num_behind: int) -> int:
+    """New places: what `second` needs, then the merged group (its place is returned), then what follows."""
+    low, high = g.rank[first], g.rank[second]
+    at, places = g.room[0], g.room[1]
+    # What is at each place that is given anew: 1 more than a group behind, below 0 a group ahead.
+    at[low] = at[high] = _VACANT
+    for i in range(num_ahead):
+        at[g.rank[g.met[1, i]]] = -1 - g.met[1, i]
+    for i in range(num_behind):
+        at[g.rank[g.met[0, i]]] = 1 + g.met[0, i]
+    count, ahead, behind = 0, 0, 0
+    for place in range(low, high + 1):
+        here = at[place]
+        if here == 0:
+            continue
+        at[place] = 0
+        places[count] = place
+        count += 1
+        if here == _VACANT:
+            continue
+        if here < 0:
+            g.met[1, ahead] = -1 - here
+            ahead += 1
+        else:
+            g.met[0, behind] = here - 1
+            behind += 1
+    for i in range(num_ahead):
+        g.rank[g.met[1, i]] = places[i]
+    for i in range(num_behind):
+        g.rank[g.met[0, i]] = places[num_ahead + 1 + i]
+    return int(places[num_ahead])
+
+
+@compiled_step
+def _unite(g: Groups, first: int, second: int) -> int:
+    """One group out of two, under the name of the larger."""
+    kept, gone = (first, second) if g.size[first] >= g.size[second] else (second, first)
+    member = gone
+    while True:
+        g.group[member] = kept
+        member = g.following[member]
+        if member == gone:
+            break
+    g.following[kept], g.following[gone] = g.following[gone], g.following[kept]
+    g.size[kept] += g.size[gone]
+    return kept
+
+
+@compiled_step
+def list_members(g: Groups, group: int) -> int:
+    """Writes the positions in a group into `inside`, in no particular order; says how many."""
+    member = group
+    for i in range(g.size[group]):
+        g.inside[i] = member
+        member = g.following[member]
+    return int(g.size[group])
+
+
+@compiled
+def members_of(g: Groups, group: int) -> IntArray:
+    """Positions in a group, ascending."""
+    found = np.empty(g.size[group], dtype=np.int64)
+    member = group
+    for i in range(g.size[group]):
+        found[i] = member
+        member = g.following[member]
+    found.sort()
+    return found

@@ -1,0 +1,90 @@
+"""What merging needs to know of every read, worked out once per computation: arrays behind `KernelGroups`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.fusion.reads import Extent, Read, ReadGraph, extent_of
+from costbench.compiler.fusion.rules import ANCHORS, Kind, may_fuse
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+NOWHERE = -1
+_PLACES = 1 << 32
+
+
+class GroupReads(NamedTuple):
+    """Reads in order of their source, r of them, and facts about the n positions.
+
+    Attributes:
+        offsets: [n + 1], where the reads of each position's value begin.
+        user: [r], who reads it.
+        repeated: [r], whether a broadcast lies between.
+        takes: [r], whether the reader's kernel may make the value.
+        takes_repeated: [r], the same if the reader's own value is repeated by a broadcast in its kernel.
+        side: [r], number of the contraction's operand that is read, or -1.
+        is_result: [n], whether the computation returns the value.
+        extent: [n], number of what the loops that make a value run over.
+        anchor: [n], the position itself for contractions, gathers and the like, else -1.
+    """
+
+    offsets: IntArray
+    user: IntArray
+    repeated: BoolArray
+    takes: BoolArray
+    takes_repeated: BoolArray
+    side: IntArray
+    is_result: BoolArray
+    extent: IntArray
+    anchor: IntArray
+
+
+def group_reads(graph: ReadGraph) -> tuple[GroupReads, tuple[Extent, ...]]:
+    """The arrays of a computation, and its extents by number."""
+    extents, taken = graph.facts.extents, graph.facts.taken
+    numbers: dict[Extent, int] = {}
+    extent = np.array([numbers.setdefault(e, len(numbers)) for e in extents], dtype=np.int64)
+    reads = [read for readers in graph.readers for read in readers]
+    for read in reads:
+        if read not in taken:
+            taken[read] = _takes(graph, read)
+    takes = np.array([taken[read] for read in reads], dtype=bool).reshape(-1, 2)
+    offsets = np.zeros(len(extents) + 1, dtype=np.int64)
+    np.cumsum([len(readers) for readers in graph.readers], out=offsets[1:])
+    is_result = np.zeros(len(extents), dtype=bool)
+    is_result[list(graph.results)] = True
+    anchored = np.array([kind in ANCHORS for kind in graph.kinds], dtype=bool)
+    arrays = GroupReads(
+        offsets=offsets,
+        user=np.array([read.user for read in reads], dtype=np.int64),
+        repeated=np.array([read.repeated for read in reads], dtype=bool),
+        takes=np.ascontiguousarray(takes[:, 0]),
+        takes_repeated=np.ascontiguousarray(takes[:, 1]),
+        side=np.array([_side(graph, read) for read in reads], dtype=np.int64),
+        is_result=is_result,
+        extent=extent,
+        anchor=np.where(anchored, np.arange(len(extents)), NOWHERE),
+    )
+    return arrays, tuple(numbers)
+
+
+def _side(graph: ReadGraph, read: Read) -> int:
+    return read.user * _PLACES + read.place if graph.kinds[read.user] in ANCHORS else NOWHERE
+
+
+def _takes(graph: ReadGraph, read: Read) -> tuple[bool, bool]:
+    """Whether the reader's kernel may make the value: as it is, and if its own value is repeated."""
+    source, user = graph.instruction(read.source), graph.instruction(read.user)
+    kind = graph.kinds[read.source]
+    if kind not in (Kind.CONTRACTION, Kind.GATHER):
+        plain = may_fuse(source, user, read.place, repeated=read.repeated)
+        return plain, plain and may_fuse(source, user, read.place, repeated=True)
+    if read.source in graph.carried or source.shape.is_tuple or read.repeated:
+        return False, False
+    wanted = (Kind.ELEMENTWISE, Kind.REDUCE) if kind is Kind.CONTRACTION else (Kind.ELEMENTWISE,)
+    taken = graph.kinds[read.user] in wanted and graph.facts.extents[read.user] == extent_of(source.shape)
+    return taken, taken

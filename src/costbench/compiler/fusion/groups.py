@@ -1,0 +1,321 @@
+"""Growing kernels: which groups of instructions may run as one, whatever heuristic or search proposes it.
+
+`KernelGroups.fuse` merges what makes a value with what reads it, `KernelGroups.join` two groups that read the
+same value. Both refuse what no kernel can be: two contractions, an instruction that the reader does not take,
+a circle of kernels that wait for each other, outputs that do not follow the kernel's loops, too many
+instructions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.fusion.group_graph import (
+    Groups,
+    copy_groups,
+    list_members,
+    members_of,
+    merge,
+    new_groups,
+)
+from costbench.compiler.fusion.group_reads import NOWHERE, GroupReads, group_reads
+from costbench.compiler.fusion.reads import Extent, ReadGraph
+from costbench.execution.compiled import compiled, compiled_step
+
+MAX_INSTRUCTIONS = 500
+"""Of a kernel, without what it duplicates; with that, the papers' reach about a thousand (lpm2021)."""
+MAX_OUTPUTS = 16
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Shaping(NamedTuple):
+    """What merging changes besides the groups, every array [n].
+
+    Attributes:
+        anchor: of each group, its contraction, gather and so on, or -1.
+        extent: of each group, number of what its loops run over.
+        side: of each position, the operand of a contraction that it helps to make, or -1.
+        repeated: of each position, whether a broadcast in the same kernel repeats its value.
+    """
+
+    anchor: IntArray
+    extent: IntArray
+    side: IntArray
+    repeated: npt.NDArray[np.bool_]
+
+
+class KernelGroups:
+    """The kernels of one computation while they are being put together.
+
+    Args:
+        graph: reads of the computation.
+        start: groups of the same graph to set out from; every node on its own if there are none.
+
+    Attributes:
+        graph: reads of the computation.
+        reads: the same as arrays.
+        extents: what loops may run over, by number.
+        groups: who is together with whom.
+        shaping: what the groups are like.
+        start: the groups that they set out from, if any.
+    """
+
+    def __init__(self, graph: ReadGraph, start: KernelGroups | None = None) -> None:
+        self.graph = graph
+        self.reads: GroupReads
+        self.extents: tuple[Extent, ...]
+        self.groups: Groups
+        self.shaping: Shaping
+        self.start = start
+        if start is not None:
+            self.reads, self.extents = start.reads, start.extents
+            self.groups = copy_groups(start.groups)
+            self.shaping = Shaping._make(array.copy() for array in start.shaping)
+            return
+        self.reads, self.extents = group_reads(graph)
+        self.groups = new_groups([{read.source for read in reads} for reads in graph.reads])
+        count = len(graph.kinds)
+        self.shaping = Shaping(
+            self.reads.anchor.copy(),
+            self.reads.extent.copy(),
+            np.full(count, NOWHERE, dtype=np.int64),
+            np.zeros(count, dtype=bool),
+        )
+        for element, source in graph.carried.items():
+            owner = self.find(source)
+            merged = merge(self.groups, owner, element)
+            settle(self.shaping, merged, owner, owner)
+
+    def find(self, position: int) -> int:
+        """The group of a position."""
+        return int(self.groups.group[position])
+
+    def members(self, group: int) -> list[int]:
+        """Positions in a group, ascending."""
+        return list(members_of(self.groups, group).tolist())
+
+    def size(self, group: int) -> int:
+        """Positions in a group."""
+        return int(self.groups.size[group])
+
+    def anchor(self, group: int) -> int:
+        """The contraction, gather, update and so on of a group, or -1."""
+        return int(self.shaping.anchor[group])
+
+    def extent(self, group: int) -> Extent:
+        """What the group's loops run over."""
+        return self.extents[int(self.shaping.extent[group])]
+
+    def rank(self, group: int) -> int:
+        """Place in an order in which all kernels can run."""
+        return int(self.groups.rank[group])
+
+    def outputs(self, group: int) -> list[int]:
+        """Members of a group whose values something outside it needs, ascending."""
+        return list(leaving(self.groups, self.reads, group, group).tolist())
+
+    def fuse(self, source: int, user: int) -> bool:
+        """Merges the group that makes values with one that reads them; says whether it did."""
+        return fuse(self.groups, self.reads, self.shaping, source, user)
+
+    def join(self, first: int, second: int) -> bool:
+        """Merges two groups of equal extent that do not read each other; says whether it did."""
+        return join(self.groups, self.reads, self.shaping, first, second)
+
+    def merge_along(self, sources: IntArray, users: IntArray) -> None:
+        """Merges the two ends of every edge as far as kernels allow.
+
+        Edges are tried in turn, again and again while that merges anything; what is left over is not fused.
+        """
+        merge_along(self.groups, self.reads, self.shaping, sources, users)
+
+
+@compiled_step
+def settle(shaping: Shaping, merged: int, source: int, user: int) -> None:
+    """The merged group has the loops of its contraction, or else of the reader."""
+    anchored = source if shaping.anchor[source] != NOWHERE else user
+    shaping.extent[merged], shaping.anchor[merged] = shaping.extent[anchored], shaping.anchor[anchored]
+
+
+@compiled
+def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> IntArray:
+    """Members of `group` whose values something outside of it and of `also` needs, ascending."""
+    found = np.empty(g.size[group], dtype=np.int64)
+    count = 0
+    member = group
+    for _ in range(g.size[group]):
+        needed = reads.is_result[member]
+        for i in range(reads.offsets[member], reads.offsets[member + 1]):
+            reader = g.group[reads.user[i]]
+            needed |= reader != group and reader != also
+        if needed:
+            found[count] = member
+            count += 1
+        member = g.following[member]
+    found = found[:count].copy()
+    found.sort()
+    return found
+
+
+@compiled_step
+def _num_leaving(g: Groups, reads: GroupReads, group: int, also: int, extent: int) -> int:
+    """How many `leaving` finds; -1 if one of them is not made by loops over `extent`, NOWHERE for any."""
+    count, member = 0, group
+    for _ in range(g.size[group]):
+        needed = reads.is_result[member]
+        for i in range(reads.offsets[member], reads.offsets[member + 1]):
+            reader = g.group[reads.user[i]]
+            needed |= reader != group and reader != also
+        if needed:
+            if extent != NOWHERE and reads.extent[member] != extent:
+                return -1
+            count += 1
+        member = g.following[member]
+    return count
+
+
+@compiled_step
+def _reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
+    """Whether a group reads values of another."""
+    member = source
+    while True:
+        for i in range(reads.offsets[member], reads.offsets[member + 1]):
+            if g.group[reads.user[i]] == user:
+                return True
+        member = g.following[member]
+        if member == source:
+            return False
+
+
+@compiled_step
+def _reads(reads: GroupReads, source: int, user: int) -> bool:
+    """Whether an instruction reads the value of another."""
+    found = False
+    for i in range(reads.offsets[source], reads.offsets[source + 1]):
+        found |= reads.user[i] == user
+    return found
+
+
+@compiled_step
+def _fits(g: Groups, shaping: Shaping, first: int, second: int) -> bool:
+    if shaping.anchor[first] != NOWHERE and shaping.anchor[second] != NOWHERE:
+        return False
+    return bool(g.size[first] + g.size[second] <= MAX_INSTRUCTIONS)
+
+
+@compiled_step
+def _way_in(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> tuple[bool, int, bool]:
+    """Whether `user` takes all that it reads of `source`, and at one side; which side; if any is repeated."""
+    some, side, repeats = False, NOWHERE, False
+    member = source
+    while True:
+        for i in range(reads.offsets[member], reads.offsets[member + 1]):
+            reader = reads.user[i]
+            if g.group[reader] != user:
+                continue
+            again = shaping.repeated[reader]
+            if not (reads.takes_repeated[i] if again else reads.takes[i]):
+                return False, NOWHERE, False
+            here = reads.side[i] if reads.side[i] != NOWHERE else shaping.side[reader]
+            if some and here != side:
+                return False, NOWHERE, False
+            some, side = True, here
+            repeats |= again or reads.repeated[i]
+        member = g.following[member]
+        if member == source:
+            return some, side, repeats
+
+
+@compiled_step
+def _aligned(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> bool:
+    """Whether all values that leave the merged group are made by its loops."""
+    extent = shaping.extent[user]
+    if shaping.anchor[source] != NOWHERE and shaping.extent[source] != extent:
+        return False
+    count = _num_leaving(g, reads, source, user, extent)
+    return count == 0 or (count > 0 and count + _num_leaving(g, reads, user, user, NOWHERE) <= MAX_OUTPUTS)
+
+
+@compiled_step
+def fuse(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> bool:
+    """Merges the group that makes values with one that reads them; says whether it did."""
+    if source == user or not _fits(g, shaping, source, user):
+        return False
+    taken, side, repeats = _way_in(g, reads, shaping, source, user)
+    if not taken:
+        return False
+    if side != NOWHERE:
+        if shaping.anchor[source] != NOWHERE or _num_leaving(g, reads, source, user, NOWHERE):
+            return False
+    elif not _aligned(g, reads, shaping, source, user):
+        return False
+    number = list_members(g, source) if side != NOWHERE or repeats else 0
+    merged = merge(g, source, user)
+    if merged < 0:
+        return False
+    settle(shaping, merged, source, user)
+    for i in range(number):
+        if side != NOWHERE:
+            shaping.side[g.inside[i]] = side
+        shaping.repeated[g.inside[i]] |= repeats
+    return True
+
+
+@compiled_step
+def join(g: Groups, reads: GroupReads, shaping: Shaping, first: int, second: int) -> bool:
+    """Merges two groups of equal extent that do not read each other; says whether it did."""
+    if first == second or shaping.extent[first] != shaping.extent[second]:
+        return False
+    if shaping.anchor[first] != NOWHERE or shaping.anchor[second] != NOWHERE:
+        return False
+    if not _fits(g, shaping, first, second):
+        return False
+    outputs = _num_leaving(g, reads, first, first, NOWHERE)
+    if outputs + _num_leaving(g, reads, second, second, NOWHERE) > MAX_OUTPUTS:
+        return False
+    if _reads_any(g, reads, first, second) or _reads_any(g, reads, second, first):
+        return False
+    merged = merge(g, first, second)
+    if merged < 0:
+        return False
+    settle(shaping, merged, first, second)
+    return True
+
+
+@compiled
+def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: IntArray, users: IntArray) -> None:
+    """Merges the two ends of every edge as far as kernels allow, until that merges nothing more."""
+    waiting = np.arange(len(sources))
+    # A pair that was refused is refused again unless one of the two has grown:
+    # nothing else can take away what stood between them.
+    version = np.zeros(len(g.group), dtype=np.int64)
+    tried = np.full(len(sources), -1, dtype=np.int64)
+    merges = 0
+    while True:
+        count = 0
+        for edge in waiting:
+            first, second = g.group[sources[edge]], g.group[users[edge]]
+            if first == second:
+                continue
+            done = False
+            if tried[edge] < max(version[first], version[second]) and _fits(g, shaping, first, second):
+                if _reads(reads, sources[edge], users[edge]) or _reads_any(g, reads, first, second):
+                    done = fuse(g, reads, shaping, first, second)
+                elif _reads_any(g, reads, second, first):
+                    done = fuse(g, reads, shaping, second, first)
+                else:
+                    done = join(g, reads, shaping, first, second)
+                tried[edge] = merges
+            if done:
+                merges += 1
+                version[g.group[sources[edge]]] = merges
+            else:
+                waiting[count] = edge
+                count += 1
+        if count == len(waiting):
+            return
+        waiting = waiting[:count]

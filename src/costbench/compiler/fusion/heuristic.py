@@ -1,0 +1,274 @@
+"""The default fusion heuristic: what XLA for TPU would fuse, as a set of fused edges, and the cut along them.
+
+In order: contractions and gathers take what follows their result (`kOutput` fusions, with reductions of
+the result as further outputs); every instruction whose readers all run in one kernel moves there, from the
+last to the first, so chains end in a root, a reduction or an operand of a contraction; values read by several
+kernels of equal extent pull these together (multi-output fusion), and so do reductions of one value
+(statistics of a batch normalisation). What is duplicated is settled before (`fusion_rules.is_duplicated`).
+
+A value that is cheap to make out of one other that is in memory anyway is not stored either: its readers make
+it anew (the centred activations of a normalisation, say). The whole is repeated once these are known.
+
+An edge is a pair (maker or sibling, reader) of instructions that are not duplicated. `default_fusion`
+proposes edges, `cut` makes kernels from any set of them, leaving out edges that no kernel allows, so a search
+over boolean fusion configs drives the same cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.fusion.group_graph import Groups
+from costbench.compiler.fusion.group_reads import NOWHERE, GroupReads
+from costbench.compiler.fusion.groups import KernelGroups, Shaping, fuse, join, leaving
+from costbench.compiler.fusion.reads import ReadGraph, extent_of
+from costbench.compiler.fusion.rules import Kind, is_cheap, takes_clones
+from costbench.execution.compiled import compiled
+from costbench.hlo.module import HloComputation
+
+BoolArray = npt.NDArray[np.bool_]
+Edge = tuple[int, int]
+_LOOP = (Kind.ELEMENTWISE, Kind.PICKING)
+_LOOK_AHEAD = 8
+_ROUNDS = 2
+_REMAKING_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Fused edges, and the reads they are edges of (which fix what is duplicated)."""
+
+    graph: ReadGraph
+    edges: frozenset[Edge]
+
+
+def default_fusion(body: HloComputation) -> Fusion:
+    """What the heuristic fuses in a computation, layouts assigned."""
+    groups = default_groups(body)
+    return Fusion(groups.graph, fused_edges(groups))
+
+
+def default_groups(body: HloComputation) -> KernelGroups:
+    """The kernels that the heuristic ends with."""
+    groups = _grouped(ReadGraph(body))
+    for _ in range(_REMAKING_ROUNDS):
+        remade = _better_remade(groups)
+        if not remade:
+            break
+        groups = _grouped(groups.graph.with_remade(remade))
+    return groups
+
+
+def _grouped(graph: ReadGraph) -> KernelGroups:
+    groups = KernelGroups(graph, KernelGroups(graph))
+    for position, kind in enumerate(graph.kinds):
+        if kind in (Kind.CONTRACTION, Kind.GATHER):
+            _grow_from(groups, position)
+    state = groups.groups, groups.reads, groups.shaping
+    loops = np.array([kind in _LOOP and graph.is_node(p) for p, kind in enumerate(graph.kinds)], dtype=bool)
+    for _ in range(_ROUNDS):
+        _fuse_into_only_reader(*state, loops)
+        _fuse_with_several_readers(*state, loops)
+    _join_siblings(*state, np.array([kind is Kind.REDUCE for kind in graph.kinds], dtype=bool))
+    return groups
+
+
+def _better_remade(groups: KernelGroups) -> frozenset[int]:
+    """Stored values that are cheap to make out of one value that is stored anyway and is no larger."""
+    graph = groups.graph
+    return frozenset(
+        position
+        for position, kind in enumerate(graph.kinds)
+        if kind is Kind.ELEMENTWISE
+        and graph.is_node(position)
+        and not graph.duplicated[position]
+        and is_cheap(graph.instruction(position))
+        and _only_clones_read(groups, position)
+        and _has_stored_origin(groups, position)
+    )
+
+
+def _only_clones_read(groups: KernelGroups, position: int) -> bool:
+    """Whether the value is stored, but only for readers that could make it themselves."""
+    graph = groups.graph
+    readers = graph.readers[position]
+    if position in graph.results or len({groups.find(read.user) for read in readers}) < 2:
+        return False
+    return all(takes_clones(graph.instruction(read.user), read.place) for read in readers)
+
+
+def _has_stored_origin(groups: KernelGroups, position: int) -> bool:
+    graph = groups.graph
+    origins = graph.origins(position)
+    if len(origins) != 1:
+        return False
+    (origin,) = origins
+    shape, source = graph.instruction(position).shape, graph.instruction(origin).shape
+    if source.is_tuple or shape.rank == 0 or source.num_bytes > shape.num_bytes:
+        return False
+    home = groups.find(origin)
+    return graph.kinds[origin] is Kind.CONTROL or any(
+        groups.find(read.user) != home for read in graph.readers[origin] if read.user != position
+    )
+
+
+def fused_edges(groups: KernelGroups) -> frozenset[Edge]:
+    """Edges inside groups: all reads, and a chain through the reductions that share a group without any."""
+    edges: set[Edge] = set()
+    find = groups.find
+    for reads in groups.graph.readers:
+        edges.update((r.source, r.user) for r in reads if find(r.source) == find(r.user))
+    edges.update(_sibling_edges(groups))
+    return frozenset(edges)
+
+
+def _sibling_edges(groups: KernelGroups) -> Iterable[Edge]:
+    roots: dict[int, list[int]] = {}
+    for position, kind in enumerate(groups.graph.kinds):
+        if kind is Kind.REDUCE:
+            roots.setdefault(groups.find(position), []).append(position)
+    for reductions in roots.values():
+        yield from pairwise(reductions)
+
+
+def cut(graph: ReadGraph, edges: Iterable[Edge]) -> KernelGroups:
+    """Groups in which the two ends of every edge are one kernel, as far as kernels allow.
+
+    Edges are tried from the last maker to the first, again and again while that merges anything; what is left
+    over is not fused.
+    """
+    groups = KernelGroups(graph)
+    ordered = sorted(edges, key=lambda edge: (-edge[0], edge[1]))
+    ends = np.array(ordered, dtype=np.int64).reshape(-1, 2)
+    groups.merge_along(np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1]))
+    return groups
+
+
+# ---- contractions and what follows them ------------------------------------------------------------------
+
+
+def _grow_from(groups: KernelGroups, anchor: int) -> None:
+    """Takes elementwise users and reductions of the result into the kernel of a contraction or gather."""
+    frontier = [anchor]
+    for value in frontier:
+        readers = sorted({read.user for read in groups.graph.readers[value]})
+        follow = [user for user in readers if _may_follow(groups, value, user)]
+        everything = len(follow) == len(readers) and value not in groups.graph.results
+        for user in follow:
+            reduces = groups.graph.kinds[user] is Kind.REDUCE
+            if not (everything or reduces or _worth_making_early(groups, value, user)):
+                continue
+            if groups.fuse(groups.find(value), groups.find(user)) and not reduces:
+                frontier.append(user)
+
+
+def _may_follow(groups: KernelGroups, value: int, user: int) -> bool:
+    graph = groups.graph
+    if graph.kinds[user] not in (Kind.ELEMENTWISE, Kind.REDUCE) or not graph.is_node(user):
+        return False
+    if groups.size(groups.find(user)) > 1:
+        return False
+    return groups.extent(groups.find(user)) == extent_of(graph.instruction(value).shape)
+
+
+def _worth_making_early(groups: KernelGroups, value: int, user: int) -> bool:
+    """Whether `user` is better made beside `value`, which has to be stored anyway.
+
+    It is if it would be stored itself: because it is dear to compute, smaller than what it is made from, or
+    read by several or by a contraction. A cheap step whose only reader comes later is left to that reader.
+    """
+    graph = groups.graph
+    size = graph.instruction(value).shape.num_bytes
+    for _ in range(_LOOK_AHEAD):
+        inst = graph.instruction(user)
+        readers = {read.user for read in graph.readers[user]}
+        if not is_cheap(inst) or inst.shape.num_bytes < size or len(readers) != 1 or user in graph.results:
+            return True
+        (reader,) = readers
+        if graph.kinds[reader] in (Kind.CONTRACTION, Kind.REDUCE, Kind.CONTROL):
+            return True
+        if not _may_follow(groups, user, reader) or _waits(graph, reader, user):
+            return False
+        user = reader
+    return False
+
+
+def _waits(graph: ReadGraph, user: int, value: int) -> bool:
+    """Whether an instruction reads anything but `value` and what is there from the start."""
+    sources = {read.source for read in graph.reads[user]} - {value}
+    return any(graph.kinds[source] is not Kind.CONTROL for source in sources)
+
+
+# ---- loops -----------------------------------------------------------------------------------------------
+
+
+@compiled
+def _fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+    for position in range(len(loops) - 1, -1, -1):
+        group = g.group[position]
+        if not loops[position] or shaping.anchor[group] >= 0 or reads.is_result[position]:
+            continue
+        reader, readers = NOWHERE, 0
+        for i in range(reads.offsets[position], reads.offsets[position + 1]):
+            other = g.group[reads.user[i]]
+            if other not in (group, reader):
+                reader = other
+                readers += 1
+        if readers == 1 and _leaves_alone(g, reads, group, position):
+            fuse(g, reads, shaping, group, reader)
+
+
+@compiled
+def _leaves_alone(g: Groups, reads: GroupReads, group: int, position: int) -> bool:
+    """Whether no value but that of `position` leaves a group."""
+    alone = True
+    for output in leaving(g, reads, group, group):
+        alone &= output == position
+    return alone
+
+
+@compiled
+def _fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+    """Multi-output fusion of a stored value with those readers whose loops run over the same extent."""
+    for position in range(len(loops)):
+        if not loops[position]:
+            continue
+        for i in range(reads.offsets[position], reads.offsets[position + 1]):
+            group, reader = g.group[position], g.group[reads.user[i]]
+            if group == reader or shaping.anchor[group] >= 0 or shaping.anchor[reader] >= 0:
+                continue
+            if shaping.extent[group] == shaping.extent[reader] == reads.extent[position]:
+                fuse(g, reads, shaping, group, reader)
+
+
+@compiled
+def _join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolArray) -> None:
+    """Kernels that end in reductions of one value become one."""
+    count = len(reduces)
+    met = np.full(count, NOWHERE, dtype=np.int64)
+    ending = np.empty(count, dtype=np.int64)
+    for position in range(count):
+        number = 0
+        for i in range(reads.offsets[position], reads.offsets[position + 1]):
+            group = g.group[reads.user[i]]
+            if met[group] != position:
+                met[group] = position
+                if _reduces_only(g, reads, group, reduces):
+                    ending[number] = group
+                    number += 1
+        for i in range(number - 1):
+            # What was joined before goes by another name.
+            join(g, reads, shaping, g.group[ending[i]], g.group[ending[i + 1]])
+
+
+@compiled
+def _reduces_only(g: Groups, reads: GroupReads, group: int, reduces: BoolArray) -> bool:
+    only = True
+    for output in leaving(g, reads, group, group):
+        only &= reduces[output]
+    return only

@@ -1,0 +1,246 @@
+"""Fusion configs: one bool per fusible edge of a program, and the kernels that they cut it into.
+
+A config says which edges the compiler should fuse; `cut` fuses them as far as kernels allow (one contraction
+a kernel, no kernels that wait for each other, no fusion across loops and calls, which are computations of
+their own), so every config can be compiled. Whether every kernel finds a tile that fits the scratchpad is
+known when it is priced.
+
+Drawing configs at random follows the papers' search (lpm2021, section 4), which does not say how an edge is
+drawn. Half of the configs here fuse every edge with a probability drawn for the config, so that kernels of
+all sizes occur; the other half change the default along a share of its edges, drawn log-uniformly, because
+that is where a search spends its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.fusion.edges import fusible_edges
+from costbench.compiler.fusion.groups import KernelGroups
+from costbench.compiler.fusion.views import BodyArrays, body_arrays, cut_groups, groups_that_run
+from costbench.compiler.identity.fingerprints import KernelFingerprints
+from costbench.compiler.identity.hashes import (
+    HashArray,
+    Labels,
+    MetHashes,
+    group_hashes,
+    kernel_hashes,
+    labels_of,
+)
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.program import CompiledProgram, PreparedProgram, assemble
+from costbench.compiler.spaces import ChoiceArray, IntArray
+from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
+from costbench.hlo.fingerprint import ModuleFingerprints
+from costbench.hlo.module import HloModule
+
+_FEWEST_CHANGES = 0.05
+_MOST_CHANGES = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class ComputationEdges:
+    """One computation of a program whose kernels are to be chosen.
+
+    Attributes:
+        computation: its position.
+        trip_count: how often it runs in one run of the program.
+        start: every node on its own.
+        body: its instructions.
+        labels: their hashes.
+        sources: of the edges, [e], last maker first.
+        users: of the edges, [e].
+    """
+
+    computation: int
+    trip_count: int
+    start: KernelGroups
+    body: BodyArrays
+    labels: Labels
+    sources: IntArray
+    users: IntArray
+
+    def cut(self, fused: npt.NDArray[np.bool_]) -> KernelGroups:
+        """The groups that fusing some of the edges gives."""
+        groups = KernelGroups(self.start.graph, self.start)
+        groups.merge_along(self.sources[fused], self.users[fused])
+        return groups
+
+
+@dataclass(frozen=True, eq=False)
+class CutKernels:
+    """Kernels of one computation under some config.
+
+    Attributes:
+        computation: its position.
+        trip_count: how often each of them runs in one run of the program.
+        arrays: positions.
+        hashes: equal for kernels that cost the same, [k].
+    """
+
+    computation: int
+    trip_count: int
+    arrays: KernelArrays
+    hashes: HashArray
+
+
+class FusionSpace:
+    """The fusion configs of one program; a `VectorSpace`.
+
+    Args:
+        program: compiled as far as its default fusions.
+
+    Attributes:
+        module: the program.
+        name: of the program.
+        fingerprints: of the program's kernels.
+    """
+
+    def __init__(self, program: PreparedProgram) -> None:
+        self.module = program.module
+        self.name = program.name
+        self._counts, defaults = program.counts, program.fusions
+        self.fingerprints = program.fingerprints
+        self._parts = [
+            _computation_edges(index, self._counts[index], groups, self.fingerprints)
+            for index, groups in sorted(defaults.items())
+        ]
+        self._names = {
+            p.computation: KernelFingerprints(self.fingerprints, p.computation, p.body, p.labels)
+            for p in self._parts
+        }
+        sizes = [len(part.sources) for part in self._parts]
+        self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+        self._default = np.concatenate(
+            [np.zeros(0, np.int16), *(_fused_in(defaults[p.computation], p) for p in self._parts)]
+        )
+
+    @property
+    def num_choices(self) -> IntArray:
+        """Two for every edge, int64 [m]."""
+        return np.full(self._starts[-1], 2, dtype=np.int64)
+
+    @property
+    def default(self) -> ChoiceArray:
+        """What the heuristic fuses, int16 [m]."""
+        return self._default.copy()
+
+    def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
+        """Whether each of [n, m] is a config of this program, bool [n]; all of them can be cut."""
+        configs = np.asarray(configs)
+        if configs.ndim != 2 or configs.shape[1] != len(self._default):
+            return np.zeros(len(configs), dtype=bool)
+        result: npt.NDArray[np.bool_] = ((configs == 0) | (configs == 1)).all(axis=1)
+        return result
+
+    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+        """Configs drawn at random, int16 [count, m]."""
+        drawn = [self._draw(rng) for _ in range(count)]
+        return np.array(drawn, dtype=np.int16).reshape(count, len(self._default))
+
+    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+        """Up to `count` different configs that differ from [m] in one edge, int16 [count, m]."""
+        edges = rng.permutation(len(config))[:count]
+        result = np.repeat(config[None].astype(np.int16), len(edges), axis=0)
+        result[np.arange(len(edges)), edges] ^= 1
+        return result
+
+    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+        """A stretch of edges from one parent, the others from the other, int16 [m]."""
+        start, end = np.sort(rng.integers(0, len(first) + 1, size=2))
+        child = first.astype(np.int16)
+        child[start:end] = second[start:end]
+        return child
+
+    def cut(self, config: ChoiceArray, met: MetHashes | None = None) -> list[CutKernels]:
+        """The kernels that a config gives, by computation.
+
+        Args:
+            config: fused edges, [m].
+            met: hashes of groups that were cut before, which are left out, and to which these are added.
+        """
+        cuts = []
+        for part, fused in self.by_computation(config):
+            groups = part.cut(fused)
+            chosen = groups_that_run(groups.groups, part.body)
+            if met is not None:
+                chosen = chosen[met.add(group_hashes(groups.groups, chosen, part.computation))]
+            arrays = cut_groups(groups.groups, groups.reads, part.body, chosen)
+            hashes = kernel_hashes(arrays, part.body, part.labels)
+            cuts.append(CutKernels(part.computation, part.trip_count, arrays, hashes))
+        return cuts
+
+    def names(self, computation: int, kernels: KernelArrays) -> list[bytes]:
+        """Fingerprints of kernels of a computation, 16 bytes each."""
+        return self._names[computation].of(kernels)
+
+    def by_computation(self, config: ChoiceArray) -> Iterator[tuple[ComputationEdges, npt.NDArray[np.bool_]]]:
+        """The edges of every computation that runs, and which of them a config [m] fuses."""
+        if np.shape(config) != self._default.shape:
+            raise ValueError(f"config of shape {np.shape(config)}, {self.name} has {self._default.shape}")
+        for part, start, end in zip(self._parts, self._starts[:-1], self._starts[1:], strict=True):
+            yield part, np.asarray(config[start:end], dtype=bool)
+
+    def kernel(self, cut: CutKernels, number: int) -> Kernel:
+        """One of the kernels of a cut."""
+        instructions, inputs, outputs = (
+            tuple(positions[offsets[number] : offsets[number + 1]].tolist())
+            for offsets, positions in zip(cut.arrays[::2], cut.arrays[1::2], strict=True)
+        )
+        return Kernel(self.module, cut.computation, instructions, inputs, outputs, cut.trip_count)
+
+    def compile(self, config: ChoiceArray) -> CompiledProgram:
+        """The program that a config gives.
+
+        Raises:
+            HloError: if kernels would wait for each other, which no config can bring about.
+        """
+        fusions = {part.computation: part.cut(fused) for part, fused in self.by_computation(config)}
+        return assemble(self.module, self.name, fusions, self._counts)
+
+    def _draw(self, rng: np.random.Generator) -> ChoiceArray:
+        number = len(self._default)
+        if rng.random() < 0.5:
+            return (rng.random(number) < rng.random()).astype(np.int16)
+        share = np.exp(rng.uniform(np.log(_FEWEST_CHANGES), np.log(_MOST_CHANGES)))
+        return np.where(rng.random(number) < share, 1 - self._default, self._default).astype(np.int16)
+
+
+def fusion_space(
+    module: HloModule, name: str, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
+) -> FusionSpace:
+    """The fusion configs of a canonical program (no fusions, layouts ignored).
+
+    Args:
+        module: the program.
+        name: under which it is known.
+        unknown_trip_count: iterations of a loop about which nothing is known.
+    """
+    return FusionSpace(PreparedProgram(module, name, unknown_trip_count=unknown_trip_count))
+
+
+def _computation_edges(
+    index: int, trip_count: int, default: KernelGroups, fingerprints: ModuleFingerprints
+) -> ComputationEdges:
+    edges = np.array(fusible_edges(default), dtype=np.int64).reshape(-1, 2)
+    return ComputationEdges(
+        computation=index,
+        trip_count=trip_count,
+        start=default.start or KernelGroups(default.graph),
+        body=body_arrays(default.graph),
+        labels=labels_of(fingerprints, index),
+        sources=np.ascontiguousarray(edges[:, 0]),
+        users=np.ascontiguousarray(edges[:, 1]),
+    )
+
+
+def _fused_in(groups: KernelGroups, part: ComputationEdges) -> ChoiceArray:
+    """Which edges lie inside a group, int16 [e]."""
+    group = groups.groups.group
+    fused: ChoiceArray = (group[part.sources] == group[part.users]).astype(np.int16)
+    return fused

@@ -1,0 +1,1 @@
+"""Identities of kernels: fingerprints and hashes by which equal kernels are found."""

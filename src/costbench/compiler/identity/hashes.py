@@ -1,0 +1,165 @@
+"""A quick hash of kernels: equal for kernels of equal fingerprint, different for others but for chance.
+
+It repeats the two passes of `costbench.hlo.fingerprint` with 64-bit numbers: from operands to users what a
+value is made of, then from users back to operands what becomes of it. A search over fusion configs meets most
+kernels many times, in many places of its program; the hash drops those before anything is made of them.
+A kernel met again in the same place is a group of the same instructions, which `group_hashes` tell before it
+is cut out. Among n kernels two different ones share a hash with probability n^2 / 2^65: 1e-7 for two million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.fusion.group_graph import Groups
+from costbench.compiler.fusion.views import BodyArrays
+from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.execution.compiled import compiled, compiled_step
+from costbench.hlo.fingerprint import ModuleFingerprints
+
+HashArray = npt.NDArray[np.uint64]
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_OUT = np.uint64(0xD6E8FEB86659FD93)
+_FEWEST_SLOTS = 1024
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+class Labels(NamedTuple):
+    """Hashes of the n instructions of a computation, on their own.
+
+    Attributes:
+        instruction: [n], opcode, shape with layout, attributes and callees.
+        shape: [n], shape with layout alone: what counts of a value that is read from memory.
+    """
+
+    instruction: HashArray
+    shape: HashArray
+
+
+def labels_of(fingerprints: ModuleFingerprints, computation: int) -> Labels:
+    """The hashes of a computation's instructions."""
+    instructions, shapes = fingerprints.label_digests(computation)
+    return Labels(_numbers(instructions), _numbers(shapes))
+
+
+def _numbers(digests: Sequence[bytes]) -> HashArray:
+    return np.frombuffer(b"".join(digest[:8] for digest in digests), dtype="<u8").astype(np.uint64)
+
+
+@compiled_step
+def _mixed(value: np.uint64) -> np.uint64:
+    """SplitMix64's finaliser."""
+    value = value + _STEP
+    value = (value ^ (value >> _30)) * _FIRST
+    value = (value ^ (value >> _27)) * _SECOND
+    return value ^ (value >> _31)
+
+
+@compiled
+def group_hashes(g: Groups, chosen: npt.NDArray[np.int64], computation: int) -> HashArray:
+    """Equal for groups of the same instructions of a computation, [k]: what a kernel is follows from them."""
+    sums = np.zeros(len(g.group), dtype=np.uint64)
+    first = _mixed(np.uint64(computation))
+    for position in range(len(g.group)):
+        sums[g.group[position]] += _mixed(first + np.uint64(position))
+    result = np.empty(len(chosen), dtype=np.uint64)
+    for i in range(len(chosen)):
+        result[i] = _mixed(sums[chosen[i]])
+    return result
+
+
+class MetHashes:
+    """The hashes that were met so far.
+
+    Args:
+        most: hashes to hold; once there are more, all are forgotten. 0 for no limit.
+    """
+
+    def __init__(self, most: int = 0) -> None:
+        self._most = most
+        self._slots = np.zeros(_FEWEST_SLOTS, dtype=np.uint64)
+        self._count = 0
+
+    def add(self, hashes: HashArray) -> npt.NDArray[np.int64]:
+        """Places in [k] of hashes that were not met before, ascending; now they are."""
+        if 0 < self._most < self._count:
+            self._slots, self._count = np.zeros(_FEWEST_SLOTS, dtype=np.uint64), 0
+        wanted = 2 * (self._count + len(hashes))
+        if wanted > len(self._slots):
+            slots = np.zeros(1 << int(2 * wanted - 1).bit_length(), dtype=np.uint64)
+            _enter(slots, self._slots[self._slots > 0])
+            self._slots = slots
+        new = _enter(self._slots, hashes)
+        self._count += len(new)
+        return new
+
+
+@compiled
+def _enter(slots: HashArray, hashes: HashArray) -> npt.NDArray[np.int64]:
+    """Enters hashes into an open table, in which 0 is an empty slot; the places of those that it lacked."""
+    new = np.empty(len(hashes), dtype=np.int64)
+    count, mask = 0, np.uint64(len(slots) - 1)
+    for i in range(len(hashes)):
+        value = max(hashes[i], np.uint64(1))
+        slot = value & mask
+        while slots[slot] != 0 and slots[slot] != value:
+            slot = (slot + np.uint64(1)) & mask
+        if slots[slot] == 0:
+            slots[slot] = value
+            new[count] = i
+            count += 1
+    return new[:count].copy()
+
+
+@compiled
+def made_of(body: BodyArrays, labels: Labels, made: HashArray, position: int, is_input: bool) -> np.uint64:
+    """The hash of what a value is made of, given `made` of its operands; of its shape for an input."""
+    if is_input:
+        return _mixed(labels.shape[position] ^ _SECOND)
+    value = labels.instruction[position]
+    for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
+        value = _mixed(value) ^ made[body.operands[i]]
+    return _mixed(value)
+
+
+@compiled
+def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> HashArray:
+    """One hash per kernel, [k]."""
+    count = len(kernels.instructions_offsets) - 1
+    made = np.zeros(len(labels.shape), dtype=np.uint64)
+    becomes = np.zeros(len(labels.shape), dtype=np.uint64)
+    leaves = np.zeros(len(labels.shape), dtype=np.bool_)
+    result = np.zeros(count, dtype=np.uint64)
+    for k in range(count):
+        inside = kernels.instructions[kernels.instructions_offsets[k] : kernels.instructions_offsets[k + 1]]
+        inputs = kernels.inputs[kernels.inputs_offsets[k] : kernels.inputs_offsets[k + 1]]
+        outputs = kernels.outputs[kernels.outputs_offsets[k] : kernels.outputs_offsets[k + 1]]
+        for position in inputs:
+            made[position] = made_of(body, labels, made, position, True)
+            becomes[position] = np.uint64(0)
+        for position in inside:
+            made[position] = made_of(body, labels, made, position, False)
+            becomes[position] = np.uint64(0)
+        for position in outputs:
+            leaves[position] = True
+        total = np.uint64(0)
+        for position in inside[::-1]:
+            own = _mixed(made[position] ^ (_OUT if leaves[position] else _FIRST)) + becomes[position]
+            own = _mixed(own)
+            total += _mixed(own ^ _STEP)
+            place = own
+            for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
+                place = place + _OUT
+                becomes[body.operands[i]] += _mixed(place)
+        for position in inputs:
+            total += _mixed(_mixed(_mixed(made[position] ^ _FIRST) + becomes[position]) ^ _STEP)
+        for position in outputs:
+            leaves[position] = False
+        result[k] = _mixed(total)
+    return result

@@ -1,0 +1,284 @@
+"""Memory orders for a whole program, as a TPU compiler assigns them.
+
+Arguments of the program come in their compact order, convolutions and dots have wishes, and orders spread
+from there through every instruction that keeps them, forwards and backwards. Values that one buffer holds
+(loop state, tuple members) have one order. Where at the end an instruction needs another order than its
+operand has, a `copy` is put between them (`layout_copies`), as XLA does; transposes never move data
+themselves: they become free, and a copy moves what has to move. The program's results stay in the order they
+are made in.
+
+The search spreads breadth-first from one seed after another: arguments, then convolutions, then dots and the
+operands of batched ones, then what reads by index, then reshapes that have to move data (in row-major order,
+as the recorded ones do), then whatever is left, in program order. Nothing else decides, so equal programs get
+equal orders.
+
+A layout config takes part through `Choices`: a class of values that is pinned gets the pinned order whenever
+its turn comes, and everything that follows from it follows from that. With the default's own orders as pins
+the search therefore takes the same course as without any.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from costbench.compiler.layout.choices import NO_CHOICES, Choices, NodeLayouts
+from costbench.compiler.layout.copies import PlacedComputation, Requirements, place_computation
+from costbench.compiler.layout.rules import (
+    backward,
+    fills_lanes,
+    forward,
+    preferred_dot_operand,
+    preferred_layout,
+)
+from costbench.compiler.layout.value_classes import ALIASES, ValueClasses
+from costbench.compiler.tiled_memory import (
+    MinorToMajor,
+    compact_layout,
+    is_bitcast,
+    native_tile,
+    packed_row_major,
+    padded_bytes,
+    padded_elements,
+)
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
+
+__all__ = ["LayoutAssigner", "assign_layouts", "is_bitcast", "native_tile", "padded_bytes", "padded_elements"]
+
+_SEEDS = (
+    (Opcode.CONVOLUTION,),
+    (Opcode.DOT,),
+    (Opcode.GATHER, Opcode.SCATTER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT),
+    (Opcode.RESHAPE,),
+)
+
+
+def assign_layouts(module: HloModule) -> HloModule:
+    """The program with an order on every array and copies where orders meet; other layouts are discarded.
+
+    Computations keep their positions; instructions move by the copies before them.
+    """
+    assigner = LayoutAssigner(module)
+    return assigner.place(assigner.orders()).verify()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seed:
+    """A leaf from which orders spread, and the instruction that makes it."""
+
+    computation: int
+    position: int
+    inst: Instruction
+    leaf: int
+
+
+class LayoutAssigner:
+    """Assigns orders to one program, again and again: what does not depend on choices is found once.
+
+    Attributes:
+        module: the program.
+        classes: its values that share buffers.
+        requirements: what its instructions need of their operands.
+    """
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.classes = ValueClasses(module)
+        self.requirements = Requirements(self.classes)
+        self.members = self.classes.members()
+        self.arguments = {
+            leaf: compact_layout(self.classes.shapes[leaf].dimensions)
+            for position in module.entry_computation.parameters
+            for leaf in self.classes.leaves(module.entry, position)
+            if self.classes.shapes[leaf].rank > 1
+        }
+        self._stages = [(opcodes, list(self._seeds(opcodes))) for opcodes in _SEEDS]
+        self._left = [
+            (leaf, compact_layout(shape.dimensions))
+            for leaf, shape in enumerate(self.classes.shapes)
+            if shape.rank > 1
+        ]
+        self._following: dict[int, tuple[_Step, ...]] = {}
+
+    def orders(self, choices: Choices = NO_CHOICES) -> dict[int, MinorToMajor]:
+        """The order of every class of arrays of rank two or more."""
+        found = _Orders(self, choices)
+        found.seed_together(self.arguments)
+        for opcodes, seeds in self._stages:
+            for seed in seeds:
+                found.seed_wishes(seed)
+            if choices.changed:
+                for seed in seeds:
+                    found.seed_chosen_operands(seed)
+            if Opcode.DOT in opcodes:
+                for seed in seeds:
+                    found.seed_operands(seed)
+        for leaf, order in self._left:
+            found.seed(leaf, order)
+        return found.order
+
+    def place(self, orders: Mapping[int, MinorToMajor], choices: Choices = NO_CHOICES) -> HloModule:
+        """The program in these orders, copies between what does not fit."""
+        computations = tuple(
+            self.place_computation(c, orders, choices).computation
+            for c in range(len(self.module.computations))
+        )
+        return replace(self.module, computations=computations)
+
+    def place_computation(
+        self, computation: int, orders: Mapping[int, MinorToMajor], choices: Choices = NO_CHOICES
+    ) -> PlacedComputation:
+        """One computation of it."""
+        return place_computation(self.requirements, computation, orders, choices)
+
+    def following(self, leaf: int) -> tuple[_Step, ...]:
+        """Where an order may go from a leaf: first to operands, then to users."""
+        steps = self._following.get(leaf)
+        if steps is None:
+            steps = self._following[leaf] = tuple(self._steps(leaf))
+        return steps
+
+    def _seeds(self, opcodes: tuple[Opcode, ...]) -> Iterator[_Seed]:
+        for c, computation in enumerate(self.module.computations):
+            for p, inst in enumerate(computation.instructions):
+                if inst.opcode in opcodes:
+                    for leaf in self.classes.leaves(c, p):
+                        if self.classes.shapes[leaf].rank > 1:
+                            yield _Seed(c, p, inst, leaf)
+
+    def _steps(self, leaf: int) -> Iterator[_Step]:
+        classes = self.classes
+        c, p = classes.owner[leaf]
+        computation = self.module.computations[c]
+        inst = computation.instructions[p]
+        if inst.opcode not in ALIASES:
+            for place, operand in enumerate(inst.operands):
+                target = classes.leaf(c, operand)
+                if classes.shapes[target].rank > 1:
+                    yield _Step(classes, leaf, target, inst, place, goes_back=True)
+        if inst.shape.is_tuple:
+            return
+        for user in computation.users[p]:
+            follower = computation.instructions[user]
+            if follower.opcode in ALIASES:
+                continue
+            target = classes.leaf(c, user)
+            if classes.shapes[target].rank > 1:
+                place = follower.operands.index(p)
+                yield _Step(classes, leaf, target, follower, place, goes_back=False)
+
+
+class _Step:
+    """One way that an order can go, and what becomes of each order on it."""
+
+    __slots__ = ("_known", "_own", "_place", "_result", "_rule", "inst", "target_class")
+
+    def __init__(
+        self,
+        classes: ValueClasses,
+        leaf: int,
+        target: int,
+        inst: Instruction,
+        place: int,
+        *,
+        goes_back: bool,
+    ) -> None:
+        self.inst = inst
+        self.target_class = classes.find(target)
+        self._own, self._result = classes.shapes[leaf], classes.shapes[target]
+        self._place = place
+        self._rule = self._backward if goes_back else self._forward
+        self._known: dict[MinorToMajor, MinorToMajor | None] = {}
+
+    def order(self, own: MinorToMajor) -> MinorToMajor | None:
+        """The target's order, if it follows from the leaf's."""
+        if own not in self._known:
+            self._known[own] = self._rule(self._own.with_layout(own))
+        return self._known[own]
+
+    def _backward(self, own: Shape) -> MinorToMajor | None:
+        return backward(self.inst, self._place, self._result, own)
+
+    def _forward(self, own: Shape) -> MinorToMajor | None:
+        return forward(self.inst, self._place, own, self._result)
+
+
+class _Orders:
+    """The memory order of every class, filled by spreading from seeds."""
+
+    def __init__(self, assigner: LayoutAssigner, choices: Choices) -> None:
+        self._assigner = assigner
+        self._classes = assigner.classes
+        self._choices = choices
+        self.order: dict[int, MinorToMajor] = {}
+
+    def seed(self, leaf: int, order: MinorToMajor) -> None:
+        """Gives a leaf's class an order, unless it has one, and all that follows from it."""
+        if self._unset(leaf):
+            self.seed_together({leaf: order})
+
+    def seed_together(self, wishes: Mapping[int, MinorToMajor]) -> None:
+        """Seeds of which none may follow from another."""
+        queue: deque[int] = deque()
+        for leaf, order in wishes.items():
+            self._set(self._classes.find(leaf), order, queue)
+        order_of, following = self.order, self._assigner.following
+        while queue:
+            root = queue.popleft()
+            own = order_of[root]
+            for member in self._assigner.members[root]:
+                for step in following(member):
+                    if step.target_class not in order_of:
+                        follows = step.order(own)
+                        if follows is not None:
+                            self._set(step.target_class, follows, queue)
+
+    def seed_wishes(self, seed: _Seed) -> None:
+        """Gives the result of an instruction, and of a reshape its operand, the order it would choose."""
+        shapes = self._classes.shapes
+        operands = [self._classes.leaf(seed.computation, operand) for operand in seed.inst.operands]
+        wish = preferred_layout(seed.inst, [shapes[o] for o in operands], shapes[seed.leaf])
+        chosen = self._changed(seed)
+        if chosen is not None:
+            wish = chosen.output
+        if wish is None:
+            return
+        self.seed(seed.leaf, wish)
+        if seed.inst.opcode is Opcode.RESHAPE and shapes[operands[0]].rank > 1 and chosen is None:
+            self.seed(operands[0], packed_row_major(shapes[operands[0]].dimensions))
+
+    def seed_chosen_operands(self, seed: _Seed) -> None:
+        """Gives operands that nothing has decided on yet the order chosen for them."""
+        chosen = self._changed(seed)
+        if chosen is None:
+            return
+        for operand, order in zip(seed.inst.operands, chosen.operands, strict=True):
+            leaf = self._classes.leaf(seed.computation, operand)
+            shape = self._classes.shapes[leaf]
+            if shape.rank > 1 and fills_lanes(shape, order):
+                self.seed(leaf, order)
+
+    def seed_operands(self, seed: _Seed) -> None:
+        """Gives operands of a batched dot the order that it wants, so that loop state is kept in it."""
+        if seed.inst.dot is None or not seed.inst.dot.lhs_batch:
+            return
+        for place, operand in enumerate(seed.inst.operands):
+            leaf = self._classes.leaf(seed.computation, operand)
+            if self._unset(leaf):
+                self.seed(leaf, preferred_dot_operand(seed.inst, place, self._classes.shapes[leaf]))
+
+    def _changed(self, seed: _Seed) -> NodeLayouts | None:
+        node = seed.computation, seed.position
+        return self._choices.layouts[node] if node in self._choices.changed else None
+
+    def _set(self, root: int, order: MinorToMajor, queue: deque[int]) -> None:
+        if root not in self.order:
+            self.order[root] = self._choices.pins.get(root, order)
+            queue.append(root)
+
+    def _unset(self, leaf: int) -> bool:
+        return self._classes.shapes[leaf].rank > 1 and self._classes.find(leaf) not in self.order

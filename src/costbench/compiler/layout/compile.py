@@ -1,0 +1,173 @@
+"""Compiling a program under layout configs: layouts, copies, default fusion, kernels.
+
+`compile_with_layouts` makes one program as `compile_program` would. A `LayoutCompiler` is for many configs of
+one program: it gives kernels as hashes with numbers of runs, keeps computations by the orders that matter in
+them, and labels instructions once, so that a config costs what differs from the configs before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costbench.compiler.fusion.heuristic import default_groups
+from costbench.compiler.fusion.views import body_arrays, cut_out
+from costbench.compiler.identity.hashes import HashArray, Labels, kernel_hashes
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.layout.choices import Choices, Node
+from costbench.compiler.layout.copies import PlacedComputation
+from costbench.compiler.layout.space import LayoutSpace
+from costbench.compiler.program import CompiledProgram, assemble, default_fusions
+from costbench.compiler.spaces import ChoiceArray
+from costbench.compiler.tiled_memory import MinorToMajor
+from costbench.hlo.fingerprint import ModuleFingerprints
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation, HloModule
+from costbench.hlo.shape import Shape
+
+_KEPT = 4
+"""Configs whose computations are kept."""
+_Key = tuple[object, ...]
+
+
+def compile_with_layouts(space: LayoutSpace, config: ChoiceArray, name: str) -> CompiledProgram:
+    """The program that a layout config gives; with the default config, what `compile_program` gives.
+
+    Args:
+        space: of the program.
+        config: an option for every configurable node, [m].
+        name: under which it is known.
+
+    Raises:
+        ValueError: if it is no config of this program.
+    """
+    choices = space.choices(config)
+    module = space.assigner.place(space.assigner.orders(choices), choices).verify()
+    return assemble(module, name, default_fusions(module, space.counts), space.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class LaidOutComputation:
+    """One computation under some config.
+
+    Attributes:
+        computation: its position in the program.
+        trip_count: how often it runs in one run of the program.
+        body: with layouts and copies.
+        arrays: positions of its kernels.
+        hashes: equal for kernels that cost the same, [k].
+    """
+
+    computation: int
+    trip_count: int
+    body: HloComputation
+    arrays: KernelArrays
+    hashes: HashArray
+
+    def kernel(self, number: int, module: HloModule) -> Kernel:
+        """One of its kernels; `module` is the program whose computation this becomes."""
+        computations = list(module.computations)
+        computations[self.computation] = self.body
+        instructions, inputs, outputs = (
+            tuple(positions[offsets[number] : offsets[number + 1]].tolist())
+            for offsets, positions in zip(self.arrays[::2], self.arrays[1::2], strict=True)
+        )
+        program = replace(module, computations=tuple(computations))
+        return Kernel(program, self.computation, instructions, inputs, outputs, self.trip_count)
+
+
+class LayoutCompiler:
+    """Compiles one program under many configs.
+
+    Args:
+        space: of the program.
+    """
+
+    def __init__(self, space: LayoutSpace) -> None:
+        self.space = space
+        self._kept: OrderedDict[tuple[int, _Key], LaidOutComputation] = OrderedDict()
+        self._labels: dict[tuple[int, int, Shape], tuple[int, int]] = {}
+        assigner = space.assigner
+        self._roots = [
+            tuple(
+                sorted(
+                    {
+                        assigner.classes.find(leaf)
+                        for p in range(len(body.instructions))
+                        for leaf in assigner.classes.leaves(c, p)
+                        if assigner.classes.shapes[leaf].rank > 1
+                    }
+                )
+            )
+            for c, body in enumerate(space.module.computations)
+        ]
+        self._nodes: list[list[Node]] = [[] for _ in space.module.computations]
+        for node in space.nodes:
+            self._nodes[node.computation].append((node.computation, node.position))
+
+    def compile(self, config: ChoiceArray) -> tuple[LaidOutComputation, ...]:
+        """The kernels of every computation that runs."""
+        return self.compile_key(*self.assign(config))
+
+    def assign(self, config: ChoiceArray) -> tuple[dict[int, MinorToMajor], Choices]:
+        """Orders of all values under a config, and the choices that gave them."""
+        choices = self.space.choices(config)
+        return self.space.assigner.orders(choices), choices
+
+    def key(self, orders: Mapping[int, MinorToMajor], choices: Choices) -> _Key:
+        """Equal for configs that give the same program."""
+        return tuple(self._key(c, orders, choices) for c, count in enumerate(self.space.counts) if count)
+
+    def compile_key(
+        self, orders: Mapping[int, MinorToMajor], choices: Choices
+    ) -> tuple[LaidOutComputation, ...]:
+        """As `compile`, orders assigned."""
+        return tuple(
+            self._computation(c, orders, choices) for c, count in enumerate(self.space.counts) if count
+        )
+
+    def _key(self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices) -> _Key:
+        """All that decides how a computation is laid out: its values' orders, its nodes' needs."""
+        of = self.space.assigner.requirements.of
+        needs = tuple(of(node, orders, choices.layouts[node]) for node in self._nodes[c])
+        return (tuple(orders[root] for root in self._roots[c]), needs)
+
+    def _computation(
+        self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices
+    ) -> LaidOutComputation:
+        key = (c, self._key(c, orders, choices))
+        known = self._kept.get(key)
+        if known is None:
+            known = self._kept[key] = self._lay_out(c, orders, choices)
+            if len(self._kept) > _KEPT * sum(count > 0 for count in self.space.counts):
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return known
+
+    def _lay_out(self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices) -> LaidOutComputation:
+        placed = self.space.assigner.place_computation(c, orders, choices)
+        groups = default_groups(placed.computation)
+        body = body_arrays(groups.graph)
+        arrays = cut_out(groups.groups, groups.reads, body)
+        hashes = kernel_hashes(arrays, body, self._labels_of(c, placed))
+        return LaidOutComputation(c, self.space.counts[c], placed.computation, arrays, hashes)
+
+    def _labels_of(self, c: int, placed: PlacedComputation) -> Labels:
+        """Labels of all instructions; only those that never occurred before are digested."""
+        instructions = placed.computation.instructions
+        keys = [(c, o, i.shape) for o, i in zip(placed.origins, instructions, strict=True)]
+        new: dict[tuple[int, int, Shape], Instruction] = {
+            key: inst for key, inst in zip(keys, instructions, strict=True) if key not in self._labels
+        }
+        if new:
+            computations = list(self.space.module.computations)
+            computations[c] = HloComputation("", tuple(new.values()), 0)
+            digests = ModuleFingerprints(replace(self.space.module, computations=tuple(computations)))
+            for key, label, shape in zip(new, *digests.label_digests(c), strict=True):
+                self._labels[key] = int.from_bytes(label[:8], "little"), int.from_bytes(shape[:8], "little")
+        table = np.array([self._labels[key] for key in keys], dtype=np.uint64).reshape(-1, 2)
+        return Labels(np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1]))

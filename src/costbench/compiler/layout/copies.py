@@ -1,0 +1,162 @@
+"""Putting assigned memory orders into a computation: shapes with layouts, copies between what does not fit.
+
+Constants and broadcasts are made again in the other order instead of being copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from costbench.compiler.layout.choices import Choices, Node, NodeLayouts
+from costbench.compiler.layout.rules import required_layouts
+from costbench.compiler.layout.value_classes import ALIASES, ValueClasses
+from costbench.compiler.tiled_memory import MinorToMajor
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
+
+_REMADE = frozenset({Opcode.CONSTANT, Opcode.IOTA, Opcode.BROADCAST})
+Needs = tuple[tuple[MinorToMajor, ...], MinorToMajor]
+"""The order each operand must have, and the order in which the result then comes."""
+
+
+@dataclass(frozen=True)
+class PlacedComputation:
+    """A computation in its orders.
+
+    Attributes:
+        computation: with layouts and copies.
+        origins: for each instruction the position it had before; of the value it copies, less the
+            number of instructions, for a copy.
+    """
+
+    computation: HloComputation
+    origins: tuple[int, ...]
+
+
+class Requirements:
+    """What instructions need of their operands, kept by the orders that these have.
+
+    Attributes:
+        classes: of the program's values.
+    """
+
+    def __init__(self, classes: ValueClasses) -> None:
+        self.classes = classes
+        self._needs: dict[tuple[Node, tuple[MinorToMajor, ...], NodeLayouts | None], Needs] = {}
+        self._shapes: dict[tuple[int, MinorToMajor], Shape] = {}
+
+    def shape(self, leaf: int, orders: Mapping[int, MinorToMajor]) -> Shape:
+        """A leaf's shape in its order (scalars and vectors have only one)."""
+        shape = self.classes.shapes[leaf]
+        order = orders[self.classes.find(leaf)] if shape.rank > 1 else (0,) * shape.rank
+        known = self._shapes.get((leaf, order))
+        if known is None:
+            known = self._shapes[leaf, order] = shape.with_layout(order)
+        return known
+
+    def of(self, node: Node, orders: Mapping[int, MinorToMajor], chosen: NodeLayouts | None) -> Needs:
+        """What a node needs once all values have their orders; for nodes that are no alias of operands."""
+        c, p = node
+        body = self.classes.module.computations[c].instructions
+        inst = body[p]
+        shapes = [
+            body[o].shape if body[o].shape.is_tuple else self.shape(self.classes.leaf(c, o), orders)
+            for o in inst.operands
+        ]
+        result = self.shape(self.classes.leaf(c, p), orders)
+        key = (node, (result.layout, *(shape.layout for shape in shapes)), chosen)
+        needs = self._needs.get(key)
+        if needs is None:
+            operands, natural = required_layouts(inst, shapes, result, chosen)
+            needs = self._needs[key] = (tuple(operands), natural)
+        return needs
+
+
+def place_computation(
+    requirements: Requirements, computation: int, orders: Mapping[int, MinorToMajor], choices: Choices
+) -> PlacedComputation:
+    """One computation of a program in the orders of its values."""
+    return _Emitter(requirements, computation, orders, choices).emit()
+
+
+class _Emitter:
+    """Rewrites one computation."""
+
+    def __init__(
+        self, requirements: Requirements, c: int, orders: Mapping[int, MinorToMajor], choices: Choices
+    ) -> None:
+        self._requirements = requirements
+        self._classes = requirements.classes
+        self._computation = self._classes.module.computations[c]
+        self._c = c
+        self._orders = orders
+        self._layouts = choices.layouts
+        self._flat: list[Instruction] = []
+        self._origins: list[int] = []
+        self._place: list[int] = []
+        self._copies: dict[tuple[int, MinorToMajor], int] = {}
+
+    def emit(self) -> PlacedComputation:
+        """The computation with layouts and copies."""
+        for position, inst in enumerate(self._computation.instructions):
+            self._place.append(self._emit_instruction(position, inst))
+        computation = HloComputation(
+            self._computation.name, tuple(self._flat), self._place[self._computation.root]
+        )
+        return PlacedComputation(computation, tuple(self._origins))
+
+    def _ordered(self, shape: Shape, leaves: Iterator[int]) -> Shape:
+        if not shape.is_tuple:
+            return self._requirements.shape(next(leaves), self._orders)
+        return replace(shape, tuple_shapes=tuple(self._ordered(m, leaves) for m in shape.tuple_shapes))
+
+    def _emit_instruction(self, position: int, inst: Instruction) -> int:
+        shape = self._ordered(inst.shape, iter(self._classes.leaves(self._c, position)))
+        operands = [self._place[operand] for operand in inst.operands]
+        natural = shape
+        if inst.opcode not in ALIASES and operands:
+            node = (self._c, position)
+            needs, order = self._requirements.of(node, self._orders, self._layouts.get(node))
+            operands = [self._in_order(o, need) for o, need in zip(operands, needs, strict=True)]
+            if not shape.is_tuple and shape.layout != order:
+                natural = shape.with_layout(order)
+        controls = tuple(self._place[c] for c in inst.control_predecessors)
+        self._append(_moved(inst, natural, tuple(operands), controls), position)
+        return self._in_order(len(self._flat) - 1, shape.minor_to_major)
+
+    def _append(self, inst: Instruction, origin: int) -> None:
+        self._flat.append(inst)
+        self._origins.append(origin)
+
+    def _in_order(self, value: int, order: MinorToMajor) -> int:
+        """The value in another memory order: itself, the same broadcast made anew, or a copy."""
+        shape = self._flat[value].shape
+        if shape.is_tuple or shape.rank < 2 or shape.layout == order:
+            return value
+        copy = self._copies.get((value, order))
+        if copy is None:
+            self._turn(value, shape.with_layout(order))
+            copy = self._copies[value, order] = len(self._flat) - 1
+        return copy
+
+    def _turn(self, value: int, shape: Shape) -> None:
+        inst = self._flat[value]
+        name = f"{inst.name}.copy{len(self._flat)}"
+        origin = self._origins[value]
+        remade = inst.opcode in _REMADE and all(self._flat[o].shape.rank < 2 for o in inst.operands)
+        if remade:
+            self._append(replace(inst, name=name, shape=shape), origin)
+        else:
+            copy = Instruction(name=name, opcode=Opcode.COPY, shape=shape, operands=(value,))
+            self._append(copy, origin - len(self._computation.instructions))
+
+
+def _moved(
+    inst: Instruction, shape: Shape, operands: tuple[int, ...], controls: tuple[int, ...]
+) -> Instruction:
+    if (inst.operands, inst.control_predecessors, inst.shape) == (operands, controls, shape):
+        return inst
+    return inst.placed(shape, operands, controls)

@@ -1,0 +1,319 @@
+"""How memory orders pass through instructions, and which orders convolutions and dots want.
+
+`forward` and `backward` say which order a result takes from an operand and the other way round, where an
+instruction keeps an order for free; None where it does not tie the two. `preferred_layout` is what an
+instruction would choose by itself, `required_layouts` what its operands must have once every value has its
+order. Convolutions keep features in lanes and, from 8 images on, the batch in sublanes: {3,0,2,1} for NHWC,
+as in the recorded programs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from costbench.compiler.layout.choices import NodeLayouts
+from costbench.compiler.tiled_memory import (
+    MinorToMajor,
+    bitcast_layout,
+    compact_layout,
+    is_row_major,
+    packed_row_major,
+    padded_size,
+    reshape_is_free,
+)
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
+
+MIN_BATCH_IN_SUBLANES = 8
+MIN_IN_LANES = 3
+"""Elements of an axis that may be chosen for the lanes."""
+LEAVE_LANES_GAIN = 4
+"""Features leave the lanes where that makes an activation this many times smaller (3 channels, say)."""
+ACCEPTED_WASTE = 4
+"""A contraction takes an operand as it is unless that is padded this many times more than need be."""
+
+_UNTIED = frozenset(
+    {
+        Opcode.CONVOLUTION,
+        Opcode.DOT,
+        Opcode.GATHER,
+        Opcode.CUSTOM_CALL,
+        Opcode.RNG_BIT_GENERATOR,
+        Opcode.CONSTANT,
+        Opcode.IOTA,
+        Opcode.PARAMETER,
+    }
+)
+_FIRST_OPERAND_TIED = frozenset({Opcode.SCATTER, Opcode.DYNAMIC_SLICE, Opcode.REDUCE_WINDOW, Opcode.PAD})
+_REDUCING = frozenset({Opcode.REDUCE})
+
+
+def ties(inst: Instruction, place: int, operand: Shape, result: Shape) -> bool:
+    """Whether operand `place` and the result have corresponding axes, and so one memory order."""
+    if inst.opcode in _UNTIED or operand.rank != result.rank or operand.rank < 2:
+        return False
+    if inst.opcode in _FIRST_OPERAND_TIED:
+        return place == 0
+    return inst.opcode not in (Opcode.BROADCAST, Opcode.REDUCE, Opcode.TRANSPOSE, Opcode.RESHAPE)
+
+
+def fills_lanes(shape: Shape, order: MinorToMajor) -> bool:
+    """Whether an order has more than one or two elements in the lanes."""
+    return shape.rank < 2 or shape.dimensions[order[0]] >= MIN_IN_LANES
+
+
+def forward(inst: Instruction, place: int, operand: Shape, result: Shape) -> MinorToMajor | None:
+    """The order that the result takes from the operand's, if it follows."""
+    if inst.opcode is Opcode.TRANSPOSE:
+        inverse = {axis: place for place, axis in enumerate(inst.dimensions)}
+        return tuple(inverse[axis] for axis in operand.layout)
+    if inst.opcode is Opcode.RESHAPE:
+        return bitcast_layout(operand, result.dimensions)
+    if inst.opcode in _REDUCING:
+        return reduced_layout(operand.layout, inst.dimensions) if operand.rank > 1 else None
+    return operand.layout if ties(inst, place, operand, result) else None
+
+
+def backward(inst: Instruction, place: int, operand: Shape, result: Shape) -> MinorToMajor | None:
+    """The order that an operand takes from the result's, if it follows."""
+    if inst.opcode is Opcode.TRANSPOSE:
+        return tuple(inst.dimensions[axis] for axis in result.layout)
+    if inst.opcode is Opcode.RESHAPE:
+        return bitcast_layout(result, operand.dimensions)
+    if inst.opcode is Opcode.BROADCAST:
+        return broadcast_operand_layout(result.layout, inst.dimensions)
+    return result.layout if ties(inst, place, operand, result) else None
+
+
+def reduced_layout(layout: MinorToMajor, reduced: Sequence[int]) -> MinorToMajor:
+    """The order of the axes that a reduction leaves."""
+    left = [axis for axis in range(len(layout)) if axis not in reduced]
+    number = {axis: place for place, axis in enumerate(left)}
+    return tuple(number[axis] for axis in layout if axis in number)
+
+
+def broadcast_operand_layout(layout: MinorToMajor, dimensions: Sequence[int]) -> MinorToMajor:
+    """The order in which a broadcast's operand lies like its result."""
+    place = {out: axis for axis, out in enumerate(dimensions)}
+    return tuple(place[axis] for axis in layout if axis in place)
+
+
+# ---- what contractions want ------------------------------------------------------------------------------
+
+
+def preferred_layout(inst: Instruction, operands: Sequence[Shape], result: Shape) -> MinorToMajor | None:
+    """The order that an instruction gives its result where nothing else decides; None if it has no wish.
+
+    Args:
+        inst: the instruction.
+        operands: first leaf of every operand, orders unknown.
+        result: the result, or a member of it.
+    """
+    if inst.opcode is Opcode.CONVOLUTION and inst.convolution is not None:
+        c = inst.convolution
+        return _activation_layout(result, c.output_feature, c.output_batch, c.output_spatial)
+    if inst.opcode is Opcode.RESHAPE:
+        packed = [s.with_layout(packed_row_major(s.dimensions)) for s in (operands[0], result)]
+        return None if reshape_is_free(packed[0], packed[1]) else packed[1].minor_to_major
+    if inst.opcode is Opcode.GATHER:
+        return _rows_in_lanes(result, indexed_window(inst, len(operands) - 1))
+    if inst.opcode is Opcode.SCATTER:
+        return _rows_in_lanes(result, indexed_window(inst, 0))
+    if inst.opcode is Opcode.DOT:
+        return _matrix_layout(result)
+    if inst.opcode in (Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT):
+        return compact_layout(result.dimensions)
+    return None
+
+
+def _matrix_layout(shape: Shape) -> MinorToMajor:
+    """Row-major, transposed only where the last axis is so small that it would leave the lanes empty."""
+    order, compact = packed_row_major(shape.dimensions), compact_layout(shape.dimensions)
+    gain = padded_size(shape.dimensions, order) / max(1, padded_size(shape.dimensions, compact))
+    return compact if gain >= LEAVE_LANES_GAIN else order
+
+
+def indexed_window(inst: Instruction, place: int) -> tuple[int, ...]:
+    """Axes that a gather or scatter moves as a whole at each index.
+
+    Args:
+        inst: the gather or scatter.
+        place: 0 for the array that is indexed, anything else for what is moved.
+    """
+    if inst.gather is not None:
+        g = inst.gather
+        if place:
+            return g.offset_dims
+        return tuple(a for a in range(len(g.slice_sizes)) if a not in g.collapsed_slice_dims)
+    assert inst.scatter is not None
+    s = inst.scatter
+    if place:
+        return s.update_window_dims
+    rank = len(s.update_window_dims) + len(s.inserted_window_dims)
+    return tuple(a for a in range(rank) if a not in s.inserted_window_dims)
+
+
+def _rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
+    """The last axis of a window in lanes, the rest as small as it gets; compact where windows are points."""
+    wide = [axis for axis in window if shape.dimensions[axis] > 1]
+    if not wide:
+        return compact_layout(shape.dimensions)
+    lanes = wide[-1]
+    return (lanes, *(axis for axis in packed_row_major(shape.dimensions) if axis != lanes))
+
+
+def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence[int]) -> MinorToMajor:
+    """Features in lanes, the batch in sublanes if it fills them; other axes in lanes if features are few.
+
+    The recorded runs say why: a small axis in the lanes (3 channels, a batch of 32) makes all the difference,
+    other orders next to none.
+    """
+    sizes, windows = shape.dimensions, tuple(reversed(spatial))
+    if sizes[batch] >= MIN_BATCH_IN_SUBLANES or not windows:
+        best: MinorToMajor = (feature, batch, *windows)
+    else:
+        best = (feature, *windows, batch)
+    others: list[MinorToMajor] = [(batch, feature, *windows)]
+    if windows:
+        others.append((windows[0], batch, *windows[1:], feature))
+    for order in others:
+        if padded_size(sizes, best) >= LEAVE_LANES_GAIN * padded_size(sizes, order):
+            best = order
+    return best
+
+
+def _convolution_operand(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+    assert inst.convolution is not None
+    c = inst.convolution
+    if place == 0:
+        lanes, windows = (c.input_feature, c.input_batch), c.input_spatial
+    else:
+        lanes, windows = (c.kernel_output_feature, c.kernel_input_feature), c.kernel_spatial
+    if _is_weight_gradient(inst):
+        # Both operands are activations; the first has its batch where others have their features.
+        lanes = (lanes[1], lanes[0]) if place == 0 else lanes
+        wish = _activation_layout(operand, lanes[0], lanes[1], windows)
+    elif place == 0:
+        wish = _activation_layout(operand, lanes[0], lanes[1], windows)
+    else:
+        wish = (*lanes, *reversed(windows))
+        # Weights with one input feature, as of a depthwise convolution, have another axis in the sublanes.
+        lanes = lanes if operand.dimensions[lanes[1]] > 1 else (lanes[0], operand.layout[1])
+    fits = set(operand.layout[:2]) == set(lanes) or operand.layout[0] == wish[0] not in lanes
+    return operand.layout if fits and _tight(operand, wish) else wish
+
+
+def _is_weight_gradient(inst: Instruction) -> bool:
+    """Whether the window is the larger image: an activation convolved with an activation's gradient."""
+    assert inst.convolution is not None
+    window = math.prod(w.size for w in inst.window)
+    return window > math.prod(inst.shape.dimensions[axis] for axis in inst.convolution.output_spatial)
+
+
+def dot_operand_layout(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+    """Matrix axes in the two minor-most places, in either order; batch axes and those of extent 1 outside."""
+    assert inst.dot is not None
+    batch = inst.dot.lhs_batch if place == 0 else inst.dot.rhs_batch
+    long = [axis for axis in operand.layout if operand.dimensions[axis] > 1]
+    matrix = [axis for axis in long if axis not in batch]
+    if not batch or not any(axis in batch for axis in long[: min(2, len(matrix))]):
+        return operand.layout
+    outside = [axis for axis in long if axis in batch]
+    return (*matrix, *outside, *(axis for axis in operand.layout if operand.dimensions[axis] == 1))
+
+
+def preferred_dot_operand(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+    """The order that pads an operand of a dot least, of those in which the dot takes it as it is."""
+    packed = operand.with_layout(packed_row_major(operand.dimensions))
+    order = dot_operand_layout(inst, place, packed)
+    turned = (order[1], order[0], *order[2:])
+    takes_turned = dot_operand_layout(inst, place, operand.with_layout(turned)) == turned
+    less = padded_size(operand.dimensions, turned) < padded_size(operand.dimensions, order)
+    return turned if takes_turned and less else order
+
+
+def _tight(operand: Shape, wish: MinorToMajor) -> bool:
+    has = padded_size(operand.dimensions, operand.layout)
+    return has <= ACCEPTED_WASTE * padded_size(operand.dimensions, wish)
+
+
+# ---- what an instruction needs once every value has its order ---------------------------------------------
+
+
+def required_layouts(
+    inst: Instruction, operands: Sequence[Shape], result: Shape, chosen: NodeLayouts | None = None
+) -> tuple[list[MinorToMajor], MinorToMajor]:
+    """The order each operand must have, and the order in which the result then comes.
+
+    Where the latter differs from the result's assigned order, a copy must follow. Orders `chosen` for a
+    reshape are its orders. A convolution or dot makes its result in the chosen one, but takes an operand
+    as it comes if it can: on the real machine operands' orders make no difference.
+    """
+    if chosen is not None and inst.opcode is Opcode.RESHAPE:
+        return list(chosen.operands), chosen.output
+    if chosen is not None:
+        needs, _ = required_layouts(inst, operands, result)
+        taken = [
+            wish if operand.layout != need and fills_lanes(operand, wish) else need
+            for operand, need, wish in zip(operands, needs, chosen.operands, strict=True)
+        ]
+        return taken, chosen.output
+    if inst.opcode is Opcode.RESHAPE:
+        return _reshape_layouts(operands[0], result)
+    if inst.opcode is Opcode.TRANSPOSE:
+        natural = forward(inst, 0, operands[0], result)
+        assert natural is not None
+        return [operands[0].layout], natural
+    needs = [operand.layout for operand in operands]
+    if inst.opcode is Opcode.CONVOLUTION:
+        return [_convolution_operand(inst, k, operand) for k, operand in enumerate(operands)], result.layout
+    if inst.opcode is Opcode.DOT:
+        return [dot_operand_layout(inst, k, operand) for k, operand in enumerate(operands)], result.layout
+    if inst.opcode in (Opcode.GATHER, Opcode.SCATTER):
+        return _indexed_layouts(inst, operands, result)
+    if inst.opcode is Opcode.BROADCAST:
+        return [broadcast_operand_layout(result.layout, inst.dimensions)], result.layout
+    if inst.opcode in _REDUCING:
+        natural = reduced_layout(operands[0].layout, inst.dimensions)
+        inputs = len(operands) // 2
+        return [operands[0].layout if k < inputs else need for k, need in enumerate(needs)], natural
+    for k, operand in enumerate(operands):
+        if ties(inst, k, operand, result):
+            needs[k] = result.layout
+    return needs, result.layout
+
+
+def _indexed_layouts(
+    inst: Instruction, operands: Sequence[Shape], result: Shape
+) -> tuple[list[MinorToMajor], MinorToMajor]:
+    """Rows are moved whole, so they must lie in lanes wherever they are read or written."""
+    needs = [operand.layout for operand in operands]
+    needs[0] = _with_rows_in_lanes(operands[0], indexed_window(inst, 0))
+    if inst.opcode is Opcode.GATHER:
+        return needs, _with_rows_in_lanes(result, indexed_window(inst, 1))
+    natural = _with_rows_in_lanes(result, indexed_window(inst, 0))
+    needs[0] = natural
+    if len(operands) == 3:
+        needs[2] = _with_rows_in_lanes(operands[2], indexed_window(inst, 2))
+    return needs, natural
+
+
+def _with_rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
+    wide = [axis for axis in window if shape.dimensions[axis] > 1]
+    return shape.layout if not wide or shape.layout[0] in wide else _rows_in_lanes(shape, window)
+
+
+def _reshape_layouts(operand: Shape, result: Shape) -> tuple[list[MinorToMajor], MinorToMajor]:
+    """A free reshape if there is one, before or after a copy; else one that runs in row-major order."""
+    if reshape_is_free(operand, result):
+        return [operand.layout], result.layout
+    free = bitcast_layout(operand, result.dimensions)
+    if free is not None:
+        return [operand.layout], free
+    turned = bitcast_layout(result, operand.dimensions)
+    if turned is not None:
+        return [turned], result.layout
+    packed = [s.layout if is_row_major(s) else packed_row_major(s.dimensions) for s in (operand, result)]
+    return [packed[0]], packed[1]

@@ -1,0 +1,229 @@
+"""Layout configs: an option for every configurable node of a program (tpugraphs2023, section 2.1).
+
+Nodes are convolutions, dots and reshapes of the computations that run, in the order of the program that
+layouts are assigned to; those with one option are left out. Every combination of options can be compiled:
+copies make up for whatever does not fit.
+
+Drawing configs at random follows the recorded runs, whose 62 nodes change in 8 groups of alike ones: a share
+of the groups, drawn for the config, get an option each; in half of the configs up to three nodes get one of
+their own. Alike are nodes with one opcode and the same options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.convolution_folding import fold_reversals
+from costbench.compiler.layout.assign import LayoutAssigner
+from costbench.compiler.layout.choices import Choices, Node, NodeLayouts
+from costbench.compiler.layout.options import CONFIGURABLE, node_options
+from costbench.compiler.spaces import ChoiceArray, IntArray
+from costbench.compiler.tiled_memory import MinorToMajor
+from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
+
+MAX_RANK = 6
+NUM_FEATURES = 3 * MAX_RANK
+NO_AXIS = -1
+_CONVOLUTION_PLACES = 2
+_ALONE = 3
+Int8Array = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurableNode:
+    """A node with several options.
+
+    Attributes:
+        computation: position of its computation.
+        position: inside that.
+        opcode: convolution, dot or reshape.
+        options: the compiler's default first.
+    """
+
+    computation: int
+    position: int
+    opcode: Opcode
+    options: tuple[NodeLayouts, ...]
+
+
+class LayoutSpace:
+    """The layout configs of one program; a `VectorSpace`.
+
+    Args:
+        module: the program, reversals folded; its own layouts do not count.
+        unknown_trip_count: iterations of a loop about which nothing is known.
+
+    Attributes:
+        module: the same.
+        assigner: of its layouts.
+        counts: runs of every computation per run of the program.
+        nodes: what can be configured, in program order.
+        ties: number of the group of alike nodes, int64 [m].
+    """
+
+    def __init__(self, module: HloModule, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT) -> None:
+        self.module = module
+        self.assigner = LayoutAssigner(module)
+        self.counts = execution_counts(module, unknown_trip_count=unknown_trip_count)
+        self._default_orders = self.assigner.orders()
+        self.nodes = tuple(self._configurable())
+        self.ties = _ties(module, self.nodes)
+
+    def _configurable(self) -> list[ConfigurableNode]:
+        found = []
+        for c, body in enumerate(self.module.computations):
+            for p, inst in enumerate(body.instructions if self.counts[c] else ()):
+                if inst.opcode not in CONFIGURABLE:
+                    continue
+                needs, natural = self.assigner.requirements.of((c, p), self._default_orders, None)
+                operands = [body.instructions[o].shape for o in inst.operands]
+                options = node_options(inst, operands, inst.shape, NodeLayouts(natural, needs))
+                if len(options) > 1:
+                    found.append(ConfigurableNode(c, p, inst.opcode, options))
+        return found
+
+    @cached_property
+    def num_choices(self) -> IntArray:
+        """Options of each node, int64 [m]."""
+        return np.array([len(node.options) for node in self.nodes], dtype=np.int64)
+
+    @property
+    def default(self) -> ChoiceArray:
+        """The compiler's own layouts, int16 [m]: zeros."""
+        return np.zeros(len(self.nodes), dtype=np.int16)
+
+    def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
+        """Whether each of [n, m] is a config of this program, bool [n]; all of them can be compiled."""
+        configs = np.asarray(configs)
+        if configs.ndim != 2 or configs.shape[1] != len(self.nodes):
+            return np.zeros(len(configs), dtype=bool)
+        inside = (configs >= 0) & (configs < self.num_choices)
+        return np.asarray(inside.all(axis=1), dtype=np.bool_)
+
+    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+        """Configs drawn at random, int16 [count, m]."""
+        drawn = [self._draw(rng) for _ in range(count)]
+        return np.array(drawn, dtype=np.int16).reshape(count, len(self.nodes))
+
+    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+        """Configs in which one node, or one group of alike ones, has another option, int16 [count, m]."""
+        config = np.asarray(config, dtype=np.int16)
+        result = np.repeat(config[None], count if len(config) else 0, axis=0)
+        for row in result:
+            node = int(rng.integers(len(row)))
+            step = int(rng.integers(1, self.num_choices[node]))
+            option = (int(row[node]) + step) % int(self.num_choices[node])
+            if rng.random() < 0.5:
+                row[self.ties == self.ties[node]] = option
+            else:
+                row[node] = option
+        return result
+
+    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+        """Every node's option from one of two parents [m], int16 [m]."""
+        mine = rng.random(len(self.nodes)) < 0.5
+        return np.where(mine, first, second).astype(np.int16)
+
+    def decode(self, config: ChoiceArray) -> tuple[NodeLayouts, ...]:
+        """The orders of every node.
+
+        Raises:
+            ValueError: if it is no config of this program.
+        """
+        config = np.asarray(config)
+        if config.ndim != 1 or not self.legal(config[None]).all():
+            raise ValueError(f"{config} is no layout config, expected [{len(self.nodes)}] numbers of options")
+        return tuple(node.options[option] for node, option in zip(self.nodes, config.tolist(), strict=True))
+
+    def choices(self, config: ChoiceArray) -> Choices:
+        """The config as the layout assignment takes it.
+
+        Where several nodes make one class of values (loop state), the first one that is changed decides. The
+        program's arguments stay as they come.
+        """
+        layouts: dict[Node, NodeLayouts] = {}
+        pins: dict[int, MinorToMajor] = {}
+        changed: dict[Node, None] = {}
+        find, leaf = self.assigner.classes.find, self.assigner.classes.leaf
+        fixed = self._argument_classes
+        for node, option, chosen in zip(
+            self.nodes, np.asarray(config).tolist(), self.decode(config), strict=True
+        ):
+            place = node.computation, node.position
+            layouts[place] = chosen
+            root = find(leaf(*place))
+            if option:
+                changed[place] = None
+            if root in fixed or root not in self._default_orders:
+                continue
+            if not option:
+                pins.setdefault(root, self._default_orders[root])
+            elif root not in pins or pins[root] == self._default_orders[root]:
+                pins[root] = chosen.output
+        return Choices(layouts, pins, frozenset(changed))
+
+    @cached_property
+    def _argument_classes(self) -> frozenset[int]:
+        return frozenset(self.assigner.classes.find(leaf) for leaf in self.assigner.arguments)
+
+    def _draw(self, rng: np.random.Generator) -> ChoiceArray:
+        groups = int(self.ties.max(initial=-1)) + 1
+        chosen = (rng.random(groups) < rng.random())[self.ties]
+        wish = np.floor(rng.random(groups)[self.ties] * self.num_choices)
+        row = np.where(chosen, wish, self.default).astype(np.int16)
+        if len(row) and rng.random() < 0.5:
+            alone = rng.integers(len(row), size=rng.integers(1, _ALONE + 1))
+            row[alone] = rng.integers(self.num_choices[alone])
+        return row
+
+
+def layout_space(module: HloModule, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT) -> LayoutSpace:
+    """The layout configs of a canonical program (no fusions, layouts ignored)."""
+    return LayoutSpace(fold_reversals(module), unknown_trip_count)
+
+
+def _ties(module: HloModule, nodes: Sequence[ConfigurableNode]) -> IntArray:
+    numbers: dict[object, int] = {}
+    found = []
+    for node in nodes:
+        inst = module.computations[node.computation].instructions[node.position]
+        key = (node.opcode, _roles(inst, node.options))
+        found.append(numbers.setdefault(key, len(numbers)))
+    return np.array(found, dtype=np.int64)
+
+
+def _roles(inst: Instruction, options: Sequence[NodeLayouts]) -> tuple[object, ...]:
+    """What the options do to the axes, whatever these are numbered."""
+    return (str(inst.convolution), options) if inst.convolution is not None else (options,)
+
+
+def layout_features(space: LayoutSpace, configs: ChoiceArray) -> Int8Array:
+    """TpuGraphs' 18 features of every configurable node, int8 [n, m, 18]; see `option_features`."""
+    configs = np.asarray(configs)
+    features = np.full((*configs.shape, NUM_FEATURES), NO_AXIS, dtype=np.int8)
+    for k, node in enumerate(space.nodes):
+        features[:, k] = option_features(node)[configs[:, k]]
+    return features
+
+
+def option_features(node: ConfigurableNode) -> Int8Array:
+    """TpuGraphs' 18 features of every option of a node, int8 [o, 18].
+
+    Output, input and kernel (a dot's right-hand side), six places each, fastest axis first, -1 where absent.
+    Convolutions name the two axes that are chosen, as in the recorded runs.
+    """
+    places = _CONVOLUTION_PLACES if node.opcode is Opcode.CONVOLUTION else MAX_RANK
+    table = np.full((len(node.options), 3, MAX_RANK), NO_AXIS, dtype=np.int8)
+    for row, option in zip(table, node.options, strict=True):
+        for tensor, order in enumerate((option.output, *option.operands)):
+            kept = order[:places]
+            row[tensor, : len(kept)] = kept
+    return table.reshape(len(table), NUM_FEATURES)

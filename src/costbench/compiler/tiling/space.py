@@ -1,0 +1,300 @@
+"""The tile sizes of a kernel: balanced splits of every loop, less what overflows the scratchpad.
+
+A loop of D native tiles may be cut into n = 1..D parts of ceil(D/n); only such balanced extents are tried
+(tpugraphs2023, section 3, and the recorded runs of the real machine). The space is the full cross product
+over the loops, numbered in C order with the first loop most significant, so a tile size is one integer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
+from costbench.compiler.lowering.packed import pack, unpacked
+from costbench.compiler.tiling.footprint import new_tile, row_bytes
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.errors import UnsupportedKernelError
+from costbench.execution.compiled import compiled, compiled_step
+from costbench.target import Architecture
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+_CHUNK = 1 << 18
+MAX_SIZE = 1 << 62
+"""Tile sizes that no kernel may have, since they are numbered."""
+_MAX_LISTED = 1 << 22
+_FEW_DRAWS, _MANY_DRAWS = (2, 16), 64
+"""Draws for each sample that is wanted, before giving up."""
+_EMPTY = np.int64(-1)
+
+
+@lru_cache(maxsize=4096)
+def balanced_splits(units: int) -> IntArray:
+    """Distinct values of ceil(units / n) for n = 1..units, ascending; not to be changed.
+
+    >>> balanced_splits(26).tolist()
+    [1, 2, 3, 4, 5, 6, 7, 9, 13, 26]
+    """
+    splits = np.unique(-(-units // np.arange(1, units + 1, dtype=np.int64)))
+    splits.flags.writeable = False
+    return splits
+
+
+class Candidates(NamedTuple):
+    """Extents that each loop may take, loops end to end.
+
+    Attributes:
+        values: int64, ascending for each loop.
+        offsets: int64 [num_loops + 1], where each loop's begin.
+    """
+
+    values: IntArray
+    offsets: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class TileSpace:
+    """The tile sizes of one kernel on one chip; a `DecisionSpace` of `TileSizes`.
+
+    Attributes:
+        nest: the lowered kernel.
+        candidates: extents in native tiles that each loop may take, ascending, one array per loop.
+        architecture: the chip, whose scratchpad limits what is legal.
+    """
+
+    nest: LoopNest
+    candidates: tuple[IntArray, ...]
+    architecture: Architecture
+
+    @cached_property
+    def radices(self) -> tuple[int, ...]:
+        """Candidates per loop."""
+        return tuple(len(c) for c in self.candidates)
+
+    @cached_property
+    def size(self) -> int:
+        """Tile sizes before the scratchpad is looked at; 1 for a kernel without loops."""
+        return math.prod(self.radices)
+
+    @cached_property
+    def packed(self) -> Candidates:
+        """The candidates as compiled code reads them."""
+        offsets = [0]
+        for radix in self.radices:
+            offsets.append(offsets[-1] + radix)
+        values = np.concatenate(self.candidates) if self.candidates else np.zeros(0, dtype=np.int64)
+        return Candidates(values, np.array(offsets, dtype=np.int64))
+
+    @property
+    def limit_bytes(self) -> float:
+        """Scratchpad that a tile may take; infinite where all tiles fit, so that nothing need be checked."""
+        available = float(self.architecture.scratchpad_bytes)
+        everything_fits = not self.candidates or pack(self.nest).bound_bytes <= available
+        return math.inf if everything_fits else available
+
+    def extents(self, ids: IntArray) -> IntArray:
+        """Loop extents of numbered tile sizes, int64 [n, num_loops]."""
+        return _extents(self.packed, np.ascontiguousarray(ids))
+
+    def decode(self, ids: IntArray) -> TileSizes:
+        """Numbered tile sizes as the bounds a compiler records."""
+        return self.nest.tile_sizes(self.extents(ids))
+
+    def encode(self, tile_sizes: TileSizes) -> IntArray:
+        """Numbers of tile sizes: the inverse of `decode`.
+
+        Raises:
+            UnsupportedKernelError: for an extent that is no balanced split.
+        """
+        extents = self.nest.extents(tile_sizes)
+        if not self.candidates:
+            return np.zeros(len(extents), dtype=np.int64)
+        digits = []
+        for loop, candidates in enumerate(self.candidates):
+            digit = np.minimum(np.searchsorted(candidates, extents[:, loop]), len(candidates) - 1)
+            wrong = candidates[digit] != extents[:, loop]
+            if wrong.any():
+                raise UnsupportedKernelError(
+                    f"extent {int(extents[wrong, loop][0])} of loop {loop}",
+                    where=self.nest.kernel.module.name,
+                    field="tile size",
+                    expected=f"one of {candidates.tolist()}",
+                )
+            digits.append(digit)
+        return np.ravel_multi_index(tuple(digits), self.radices).astype(np.int64)
+
+    def legal(self, ids: IntArray) -> BoolArray:
+        """Whether the tiles fit the scratchpad; the one tile of a kernel without loops always does."""
+        limit = self.limit_bytes
+        if limit == math.inf:
+            return np.ones(len(ids), dtype=bool)
+        packed = pack(self.nest)
+        return _legal(packed.ints, packed.floats, self.packed, np.ascontiguousarray(ids), limit)
+
+    def number(self, extents: IntArray) -> int:
+        """Number of the tile size with these loop extents, [num_loops], each one of its loop's candidates."""
+        identifier = 0
+        for candidates, extent in zip(self.candidates, extents, strict=True):
+            identifier = identifier * len(candidates) + int(np.searchsorted(candidates, extent))
+        return identifier
+
+    @property
+    def has_legal_tile(self) -> bool:
+        """Whether any tile size fits the scratchpad."""
+        smallest = np.zeros(1, dtype=np.int64)
+        # Smaller tiles need less but for corner cases, in which all are looked at.
+        return bool(self.legal(smallest)[0]) or len(self.sample(np.random.default_rng(0), 1)) > 0
+
+    def legal_ids(self) -> IntArray:
+        """Numbers of all legal tile sizes, ascending; for spaces that are to be enumerated."""
+        found = [
+            ids[self.legal(ids)]
+            for start in range(0, self.size, _CHUNK)
+            for ids in [np.arange(start, min(start + _CHUNK, self.size), dtype=np.int64)]
+        ]
+        return np.concatenate(found)
+
+    def sample(self, rng: np.random.Generator, count: int) -> IntArray:
+        """Up to `count` distinct legal numbers, ascending, drawn uniformly."""
+        if self.size <= count:
+            return self.legal_ids()
+        nest, candidates, limit = pack(self.nest), self.packed, self.limit_bytes
+        # Where hardly anything is legal, listing is cheaper than drawing on.
+        tries = _FEW_DRAWS if self.size <= _MAX_LISTED else (*_FEW_DRAWS, _MANY_DRAWS)
+        for per_sample in tries:
+            draws = min(self.size, per_sample * count)
+            raw = rng.integers(2**64, size=draws, dtype=np.uint64)
+            found = np.sort(_drawn(nest.ints, nest.floats, candidates, raw, limit, count))
+            if len(found) == count or draws == self.size or per_sample == _MANY_DRAWS:
+                return found
+        ids = self.legal_ids()
+        return ids if len(ids) <= count else np.sort(rng.choice(ids, count, replace=False))
+
+    def neighbours(self, identifier: int) -> IntArray:
+        """Legal tile sizes in which one loop takes the next smaller or larger candidate."""
+        digits = np.array(np.unravel_index(identifier, self.radices)) if self.candidates else np.zeros(0, int)
+        found = []
+        for loop, radix in enumerate(self.radices):
+            for step in (-1, 1):
+                if 0 <= digits[loop] + step < radix:
+                    other = digits.copy()
+                    other[loop] += step
+                    found.append(int(np.ravel_multi_index(tuple(other), self.radices)))
+        ids = np.array(sorted(found), dtype=np.int64)
+        return ids[self.legal(ids)]
+
+
+def tile_space(kernel: Kernel, architecture: Architecture) -> TileSpace:
+    """Lowers a kernel and lists the candidates of its loops.
+
+    Raises:
+        UnsupportedKernelError: if the kernel cannot be lowered.
+    """
+    return nest_tile_space(loop_nest(kernel), architecture)
+
+
+def nest_tile_space(nest: LoopNest, architecture: Architecture) -> TileSpace:
+    """The same for a lowered kernel.
+
+    Raises:
+        UnsupportedKernelError: if there are too many tile sizes to number.
+    """
+    candidates = tuple(
+        np.array([loop.units], dtype=np.int64) if loop.fixed else balanced_splits(loop.units)
+        for loop in nest.loops
+    )
+    space = TileSpace(nest, candidates, architecture)
+    if space.size >= MAX_SIZE:
+        raise UnsupportedKernelError(
+            f"{space.size} tile sizes", where=nest.kernel.module.name, expected=f"fewer than {MAX_SIZE}"
+        )
+    return space
+
+
+@compiled_step
+def set_extents(candidates: Candidates, number: int, extents: IntArray) -> None:
+    """Fills in the loop extents [num_loops] of a numbered tile size."""
+    for loop in range(len(extents) - 1, -1, -1):
+        radix = candidates.offsets[loop + 1] - candidates.offsets[loop]
+        rest = number // radix
+        extents[loop] = candidates.values[candidates.offsets[loop] + number - rest * radix]
+        number = rest
+
+
+@compiled
+def _extents(candidates: Candidates, ids: IntArray) -> IntArray:
+    result = np.empty((len(ids), len(candidates.offsets) - 1), dtype=np.int64)
+    for i in range(len(ids)):
+        set_extents(candidates, ids[i], result[i])
+    return result
+
+
+@compiled
+def _legal(
+    ints: IntArray, floats: FloatArray, candidates: Candidates, ids: IntArray, limit_bytes: float
+) -> BoolArray:
+    nest = unpacked(ints, floats)
+    result = np.empty(len(ids), dtype=np.bool_)
+    extents, tile = np.empty(len(nest.loops), dtype=np.int64), new_tile(nest)
+    for i in range(len(ids)):
+        set_extents(candidates, ids[i], extents)
+        result[i] = row_bytes(nest, extents, tile) <= limit_bytes
+    return result
+
+
+@compiled
+def _drawn(
+    ints: IntArray,
+    floats: FloatArray,
+    candidates: Candidates,
+    raw: npt.NDArray[np.uint64],
+    limit_bytes: float,
+    count: int,
+) -> IntArray:
+    """Up to `count` legal numbers from as many draws without replacement as there are raw bits.
+
+    The first places of a random permutation (Fisher and Yates), of which only the numbers that have moved are
+    kept, in a hash table. Numbers of a space of N are equally likely to N / 2^64.
+    """
+    nest = unpacked(ints, floats)
+    size = 1
+    for loop in range(len(nest.loops)):
+        size *= candidates.offsets[loop + 1] - candidates.offsets[loop]
+    slots = 4
+    while slots < 4 * len(raw):
+        slots *= 2
+    places, moved = np.full(slots, _EMPTY), np.empty(slots, dtype=np.int64)
+    extents, tile = np.empty(len(nest.loops), dtype=np.int64), new_tile(nest)
+    found = np.empty(count, dtype=np.int64)
+    num_found = 0
+    for i in range(len(raw)):
+        place = i + int(raw[i] % np.uint64(size - i))
+        at_place, at_front = _slot(places, place), _slot(places, i)
+        number = int(moved[at_place]) if places[at_place] == place else place
+        places[at_place] = place
+        moved[at_place] = moved[at_front] if places[at_front] == i else i
+        set_extents(candidates, number, extents)
+        if limit_bytes == np.inf or row_bytes(nest, extents, tile) <= limit_bytes:
+            found[num_found] = number
+            num_found += 1
+            if num_found == count:
+                break
+    return found[:num_found].copy()
+
+
+@compiled_step
+def _slot(places: IntArray, place: int) -> int:
+    """Where a place is kept in an open table, or would be."""
+    mask = len(places) - 1
+    slot = (place * 0x9E3779B1) & mask
+    while places[slot] != _EMPTY and places[slot] != place:
+        slot = (slot + 1) & mask
+    return slot

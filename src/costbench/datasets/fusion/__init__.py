@@ -1,0 +1,1 @@
+"""The fusion task: fused kernels with measured runtimes."""

@@ -1,0 +1,257 @@
+"""Making fusion shards: a program fused in thousands of ways, every kernel that comes of it measured once.
+
+Configs are drawn at random (lpm2021, section 4), the default first. Each cuts the program into kernels; those
+not met before are run at the tile size that the compiler's own model likes best. A config's draw depends on
+its number alone, and parts of the data set end between two configs, so a run that was killed goes on after
+the last part that is whole and ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.artifacts import digest_bytes
+from costbench.compiler.fusion.space import CutKernels, FusionSpace
+from costbench.compiler.identity.hashes import MetHashes
+from costbench.compiler.kernel_arrays import taken
+from costbench.compiler.program import PreparedProgram
+from costbench.datasets.fusion.pricing import FoundKernels, FusionPricing, PricedKernels
+from costbench.datasets.fusion.shards import (
+    finished_parts,
+    fusion_part_path,
+    progress_of,
+    write_part,
+)
+from costbench.datasets.generation import ShardSummary, SharedProgram
+from costbench.datasets.record_types import FUSION_GENERATOR_VERSION
+from costbench.datasets.tile.kernels import compiled_program_path
+from costbench.datasets.tile.model import TileModelOn
+from costbench.params import digest
+from costbench.rng import stream
+from costbench.target import Target
+
+KERNELS_PER_PART = 100_000
+_GROUPS_REMEMBERED = 4_000_000
+
+
+@dataclass(frozen=True)
+class FusionParams:
+    """How many configs of a program are tried.
+
+    Attributes:
+        max_configs: fusion configs per program, the default among them (the papers: 50,000).
+        max_kernels_per_program: once so many different kernels are found, no further config is tried; 0 for
+            no limit.
+        max_seconds_per_program: the same for time; 0 for no limit. A limit in seconds makes the data depend
+            on the speed of the machine; shards say how many configs were tried.
+        max_instructions: larger programs are left out; 0 for none.
+        seed: of the draws and of the device's noise.
+    """
+
+    max_configs: int = 1000
+    max_kernels_per_program: int = 0
+    max_seconds_per_program: float = 0.0
+    max_instructions: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_configs < 1:
+            raise ValueError("max_configs: at least 1, the default")
+        if min(self.max_kernels_per_program, self.max_seconds_per_program, self.max_instructions) < 0:
+            raise ValueError("max_kernels_per_program, max_seconds_per_program, max_instructions: at least 0")
+
+
+@dataclass(frozen=True)
+class FusionTask:
+    """The fusion shards of one program; a `Task` of `costbench.datasets.generation`.
+
+    Attributes:
+        name: of the program.
+        application: that the program belongs to.
+        program: bytes of its HLO module, plain or zstd.
+        targets: the chips, which share the kernels and differ in their prices.
+        params: of the fusion task.
+        folder: that the data set is written to.
+        model_on: the compiler's tile model for a chip; kernels run at the tile size that it chooses.
+    """
+
+    name: str
+    application: str
+    program: bytes
+    targets: tuple[Target, ...]
+    params: FusionParams
+    folder: Path
+    model_on: TileModelOn
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The parts that are there, or the first ones to come."""
+        found = []
+        for target in self.targets:
+            parts = finished_parts(self.folder, target.name, self.name, self.key)
+            for part in range(max(1, len(parts))):
+                found.append(fusion_part_path(self.folder, target.name, self.name, part))
+        return tuple(found)
+
+    @property
+    def group(self) -> str:
+        """The compiled program, which other tasks of the data set start from, too."""
+        return str(compiled_program_path(self.folder, self.name))
+
+    @property
+    def weight(self) -> int:
+        """Larger programs take longer."""
+        return len(self.program)
+
+    @property
+    def key(self) -> str:
+        """Digest of all inputs: shards that carry it need not be made again."""
+        parts = (
+            digest_bytes(self.program),
+            *(digest(target) for target in self.targets),
+            digest(self.params),
+            FUSION_GENERATOR_VERSION,
+        )
+        return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
+
+    def is_done(self) -> bool:
+        """Whether all parts are there, whole, and of the same inputs."""
+        compiled = compiled_program_path(self.folder, self.name)
+        return compiled.exists() and all(
+            (parts := finished_parts(self.folder, target.name, self.name, self.key))
+            and parts[-1].metadata["last"]
+            for target in self.targets
+        )
+
+    def make(self, shared: SharedProgram | None = None) -> None:
+        """Draws configs, cuts, drops what is known, prices and writes, part by part.
+
+        Raises:
+            HloError: if the program cannot be read.
+            UnsupportedKernelError: for a kernel that cannot be lowered or priced; none is skipped silently.
+            DataError: if a file cannot be written.
+        """
+        path = compiled_program_path(self.folder, self.name)
+        program = (shared or SharedProgram()).prepared(self.program, self.name, path)
+        search = _Search(self, program)
+        while not search.complete:
+            search.make_part()
+
+    def summaries(self) -> tuple[ShardSummary, ...]:
+        """What each finished part holds."""
+        return tuple(
+            ShardSummary(
+                task="fusion",
+                name=self.name,
+                chip=target.name,
+                num_kernels=part.num_kernels,
+                num_samples=part.num_configs,
+                num_failed=int(part.metadata["num_failed"]),
+                device_seconds=float(part.metadata["device_seconds"]),
+            )
+            for target in self.targets
+            for part in finished_parts(self.folder, target.name, self.name, self.key)
+        )
+
+
+class _Search:
+    """The configs of one program, tried in turn from where the parts on disk end.
+
+    Attributes:
+        complete: whether the last part is written.
+    """
+
+    def __init__(self, task: FusionTask, program: PreparedProgram) -> None:
+        self._task, self._program, self._space = task, program, FusionSpace(program)
+        chips = [target.name for target in task.targets]
+        before = progress_of(task.folder, chips, task.name, task.key)
+        self._part, self._config = before.parts, before.num_configs
+        self.complete = before.complete
+        self._known = set(before.fingerprints)
+        # Hashes are quick to compare but not stored: after a restart, what is met again is known by name.
+        self._met, self._met_groups = MetHashes(), MetHashes(_GROUPS_REMEMBERED)
+        self._deadline = time.monotonic() + (task.params.max_seconds_per_program or float("inf"))
+
+    def make_part(self) -> None:
+        """Tries configs until a part is full or the search ends, and writes it."""
+        task = self._task
+        pricing = FusionPricing(self._program.lowering, task.targets, task.model_on, task.params.seed)
+        while not self._is_over() and pricing.num_kernels < KERNELS_PER_PART:
+            self._try(self._config, pricing)
+            self._config += 1
+        self.complete = self._is_over()
+        for target, priced in zip(task.targets, pricing.finish(), strict=True):
+            path = fusion_part_path(task.folder, target.name, task.name, self._part)
+            write_part(path, priced.batches, self._metadata(target, priced))
+        self._part += 1
+
+    def _is_over(self) -> bool:
+        params = self._task.params
+        return (
+            self._config >= params.max_configs
+            or 0 < params.max_kernels_per_program <= len(self._known)
+            or time.monotonic() > self._deadline
+        )
+
+    def _try(self, number: int, pricing: FusionPricing) -> None:
+        rng = stream(self._task.params.seed, "fusion", self._task.name, number)
+        config = self._space.sample(rng, 1)[0] if number else self._space.default
+        # Of the default all kernels are cut, since they are counted.
+        cuts = self._space.cut(config, self._met_groups if number else None)
+        runs = executions(cuts) if number == 0 else {}
+        for cut in cuts:
+            fresh = self._met.add(cut.hashes)
+            if len(fresh):
+                self._add(cut, fresh, runs, pricing)
+
+    def _add(
+        self, cut: CutKernels, fresh: npt.NDArray[np.int64], runs: dict[int, int], pricing: FusionPricing
+    ) -> None:
+        """Has kernels priced that are not known by name."""
+        kernels = taken(cut.arrays, fresh)
+        names, new = [], []
+        for number, stored in enumerate(self._space.names(cut.computation, kernels)):
+            if stored not in self._known:
+                self._known.add(stored)
+                names.append(stored.hex())
+                new.append(number)
+        if len(new) < len(fresh):
+            kernels, fresh = taken(kernels, np.array(new, dtype=np.int64)), fresh[new]
+        default_runs = [runs.get(quick_hash, 0) for quick_hash in cut.hashes[fresh].tolist()]
+        pricing.add(FoundKernels(cut.computation, kernels, tuple(names), tuple(default_runs)))
+
+    def _metadata(self, target: Target, priced: PricedKernels) -> dict[str, object]:
+        task = self._task
+        return {
+            "key": task.key,
+            "task": "fusion",
+            "program": task.name,
+            "application": task.application,
+            "program_sha256": digest_bytes(task.program),
+            "chip": target.name,
+            "generator_version": FUSION_GENERATOR_VERSION,
+            "params": asdict(task.params),
+            "part": self._part,
+            "last": self.complete,
+            "num_configs": self._config,
+            "num_failed": priced.num_failed,
+            "num_too_large": priced.num_too_large,
+            "device_seconds": round(priced.device_seconds, 9),
+        }
+
+
+def executions(cuts: Sequence[CutKernels]) -> dict[int, int]:
+    """How often kernels of each hash run in one run of the program."""
+    runs: Counter[int] = Counter()
+    for cut in cuts:
+        for quick_hash in cut.hashes.tolist():
+            runs[quick_hash] += cut.trip_count
+    return dict(runs)

@@ -1,0 +1,190 @@
+"""Running fused kernels: each at the tile size that the compiler of the chip chooses, many in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, taken
+from costbench.compiler.lowering.kernel_batches import BatchLowering, KernelBatch
+from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
+from costbench.compiler.tiling.space import nest_tile_space
+from costbench.datasets.kernel_columns import array_columns, digests_of
+from costbench.datasets.records import AnyArray
+from costbench.datasets.tile.model import TileModel, TileModelOn
+from costbench.hardware.batches import measure_batch
+from costbench.hardware.device import Device
+from costbench.hlo.memo import Memo
+from costbench.target import Target
+
+_BATCH = 512
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class PricedKernels:
+    """Kernels that ran on one chip.
+
+    Attributes:
+        batches: columns of the record type FUSION, in the order in which kernels came.
+        num_failed: compiles that failed.
+        num_too_large: kernels of which no tile fits the scratchpad, which the compiler would not fuse.
+        device_seconds: accelerator time charged.
+    """
+
+    batches: list[dict[str, AnyArray]] = field(default_factory=list)
+    num_failed: int = 0
+    num_too_large: int = 0
+    device_seconds: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class FoundKernels:
+    """k kernels of one computation that are to be priced.
+
+    Attributes:
+        computation: its position.
+        kernels: positions.
+        names: fingerprints, 32 hexadecimal digits each.
+        default_runs: how often each runs in one run of the program under the default config.
+    """
+
+    computation: int
+    kernels: KernelArrays
+    names: tuple[str, ...]
+    default_runs: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def part(self, start: int, end: int) -> FoundKernels:
+        """Some of them that follow one another."""
+        kernels = taken(self.kernels, np.arange(start, end))
+        return FoundKernels(self.computation, kernels, self.names[start:end], self.default_runs[start:end])
+
+
+class _Outcome:
+    """What became of n kernels on a chip, every array [n].
+
+    Attributes:
+        fits: whether any tile fits; nothing else is known of those of which none does.
+        tile: number of the tile that the compiler chose.
+        space_size: tile sizes to choose from.
+        runtime_ns: of the fastest run, 0 where the compile failed.
+        run_seconds: of all runs.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.fits = np.zeros(count, dtype=bool)
+        self.tile, self.space_size, self.runtime_ns = np.zeros((3, count), dtype=np.int64)
+        self.run_seconds = np.zeros(count)
+
+
+class FusionPricing:
+    """Prices kernels as they come, holding no more than a batch of them.
+
+    Args:
+        lowering: of the program that the kernels are views of.
+        targets: the chips.
+        model_on: the compiler's tile model for a chip, which chooses.
+        seed: of the devices' noise.
+
+    Attributes:
+        num_kernels: kernels that were added.
+    """
+
+    def __init__(
+        self, lowering: Lowering, targets: Sequence[Target], model_on: TileModelOn, seed: int
+    ) -> None:
+        self._lowering = lowering
+        self._batches: Memo[int, BatchLowering] = Memo(partial(BatchLowering, lowering))
+        self._devices = [Device(target, seed) for target in targets]
+        self._models = [model_on(target.architecture) for target in targets]
+        self._priced = [PricedKernels() for _ in targets]
+        self._waiting: list[FoundKernels] = []
+        self._num_waiting = 0
+        self.num_kernels = 0
+
+    def add(self, found: FoundKernels) -> None:
+        """Takes further kernels."""
+        self.num_kernels += len(found)
+        start = 0
+        while start < len(found):
+            part = found.part(start, min(len(found), start + _BATCH - self._num_waiting))
+            self._waiting.append(part)
+            self._num_waiting += len(part)
+            start += len(part)
+            if self._num_waiting >= _BATCH:
+                self._flush()
+
+    def finish(self) -> list[PricedKernels]:
+        """What ran on each chip."""
+        self._flush()
+        return self._priced
+
+    def _flush(self) -> None:
+        waiting, self._waiting, self._num_waiting = self._waiting, [], 0
+        computations = np.repeat([found.computation for found in waiting], [len(found) for found in waiting])
+        kernels = end_to_end([found.kernels for found in waiting])
+        names = [name for found in waiting for name in found.names]
+        runs = np.array([run for found in waiting for run in found.default_runs], dtype=np.int64)
+        outcomes = [_Outcome(len(names)) for _ in self._devices]
+        for computation in np.unique(computations).tolist():
+            places = np.flatnonzero(computations == computation)
+            batch = self._batches[computation].lower(taken(kernels, places))
+            self._run(batch, places, names, outcomes)
+        for outcome, priced in zip(outcomes, self._priced, strict=True):
+            ran = outcome.fits & (outcome.runtime_ns > 0)
+            kept, dropped = np.flatnonzero(ran), np.flatnonzero(~ran)
+            priced.num_too_large += int(np.count_nonzero(~outcome.fits))
+            priced.num_failed += int(np.count_nonzero(outcome.fits & ~ran))
+            priced.device_seconds += float(outcome.run_seconds[outcome.fits].sum())
+            columns = array_columns(taken(kernels, kept), computations[kept], [names[p] for p in kept])
+            priced.batches.append(
+                {
+                    **columns,
+                    "kernel_default_runs": runs[kept],
+                    "kernel_space_size": outcome.space_size[kept],
+                    "kernel_tile": outcome.tile[kept],
+                    "kernel_runtime_ns": outcome.runtime_ns[kept],
+                    "dropped_fingerprint": digests_of([names[p] for p in dropped]),
+                }
+            )
+
+    def _run(
+        self, batch: KernelBatch, places: IntArray, names: Sequence[str], outcomes: Sequence[_Outcome]
+    ) -> None:
+        """Runs the kernels of a batch, which stand at these places among all."""
+        nests: Memo[int, LoopNest] = Memo(
+            lambda number: self._lowering.loop_nest(batch.source.kernel(batch.kernels, number))
+        )
+        for device, model, outcome in zip(self._devices, self._models, outcomes, strict=True):
+            fits = batch.smallest_fits(device.target.architecture.scratchpad_bytes)
+            chosen = np.flatnonzero(fits)
+            if len(chosen):
+                extents, at = model.choose_each(batch, chosen), places[chosen]
+                measured = measure_batch(device, batch, chosen, extents, [names[p] for p in at])
+                outcome.fits[at] = True
+                outcome.tile[at], outcome.space_size[at] = batch.numbered(chosen, extents)
+                outcome.runtime_ns[at], outcome.run_seconds[at] = measured.runtime_ns, measured.run_seconds
+            for number in np.flatnonzero(~fits).tolist():
+                _run_alone(nests[number], names[places[number]], (device, model), (outcome, places[number]))
+
+
+def _run_alone(
+    nest: LoopNest, name: str, machine: tuple[Device, TileModel], to: tuple[_Outcome, int]
+) -> None:
+    """Runs a kernel that no batch can: lowered on its own, or of which hardly any tile fits."""
+    (device, model), (outcome, place) = machine, to
+    space = nest_tile_space(nest, device.target.architecture)
+    if not space.has_legal_tile:
+        return
+    extents = model.choose(space)
+    measured = device.measure_kernels([nest], [extents], [name])
+    outcome.fits[place] = True
+    outcome.tile[place], outcome.space_size[place] = space.number(extents), space.size
+    outcome.runtime_ns[place], outcome.run_seconds[place] = measured.runtime_ns[0], measured.run_seconds[0]

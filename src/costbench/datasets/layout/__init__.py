@@ -1,0 +1,1 @@
+"""The layout task: programs with measured layout configs."""

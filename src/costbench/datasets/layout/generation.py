@@ -1,0 +1,216 @@
+"""Making layout shards: a program compiled under many layout configs, each measured as a whole.
+
+A shard is one program on one chip. It depends on nothing but the program, the chip and the parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import zstandard
+
+from costbench.artifacts import digest_bytes
+from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
+from costbench.datasets.generation import ShardSummary, SharedProgram
+from costbench.datasets.layout.columns import LAYOUT, LAYOUT_GENERATOR_VERSION
+from costbench.datasets.layout.pricing import ProgramPricer
+from costbench.datasets.layout.search import GeneticParams, Trials, search_genetically, search_randomly
+from costbench.datasets.records import AnyArray
+from costbench.datasets.storage import Shard, write_shard
+from costbench.datasets.tile.model import TileModelOn
+from costbench.errors import DataError
+from costbench.hardware.device import NUM_RUNS, Device
+from costbench.hlo.module import HloModule
+from costbench.hlo.reader import module_from_bytes
+from costbench.hlo.writer import module_to_bytes
+from costbench.params import digest
+from costbench.rng import stream
+from costbench.target import Target
+
+_ZSTD_LEVEL = 10
+
+
+@dataclass(frozen=True)
+class LayoutParams:
+    """How many configs of a program are measured, and how they are found.
+
+    Attributes:
+        max_configs: per program, the default and failed ones among them.
+        strategy: `random`, `genetic`, or `both`, half each.
+        genetic: the genetic search.
+        max_instructions: larger programs are left out; 0 for none.
+        memory_gib: main memory of a core; configs that need more fail, unless the default does, too.
+        seed: of the search and of the device's noise.
+    """
+
+    max_configs: int = 1000
+    strategy: Literal["random", "genetic", "both"] = "both"
+    genetic: GeneticParams = field(default_factory=GeneticParams)
+    max_instructions: int = 0
+    memory_gib: float = 16.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_configs < 2:
+            raise ValueError("max_configs: at least 2 are needed to compare")
+        if self.strategy not in ("random", "genetic", "both"):
+            raise ValueError(f"strategy is {self.strategy!r}, must be random, genetic or both")
+        if self.max_instructions < 0:
+            raise ValueError("max_instructions: at least 0")
+        if self.memory_gib <= 0:
+            raise ValueError("memory_gib: more than 0")
+
+
+def layout_shard_path(folder: Path, chip: str, program: str) -> Path:
+    """Where the layout shard of a program on a chip lies inside a data set."""
+    return folder / "layout" / chip / f"{program}.shard"
+
+
+@dataclass(frozen=True)
+class LayoutTask:
+    """One layout shard to make; a `Task` of `costbench.datasets.generation`.
+
+    Attributes:
+        name: of the program.
+        application: that the program belongs to.
+        program: bytes of its HLO module, plain or zstd.
+        target: the chip.
+        params: of the layout task.
+        folder: that the data set is written to.
+        model_on: the compiler's tile model for a chip; kernels run at the tile sizes that it chooses.
+    """
+
+    name: str
+    application: str
+    program: bytes
+    target: Target
+    params: LayoutParams
+    folder: Path
+    model_on: TileModelOn
+
+    @property
+    def path(self) -> Path:
+        """Where the shard is written."""
+        return layout_shard_path(self.folder, self.target.name, self.name)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The one shard."""
+        return (self.path,)
+
+    @property
+    def group(self) -> str:
+        """Its own: layouts are what is decided, so it compiles for itself."""
+        return str(self.path)
+
+    @property
+    def weight(self) -> int:
+        """Larger programs take longer."""
+        return len(self.program)
+
+    @property
+    def key(self) -> str:
+        """Digest of all inputs: a shard that carries it need not be made again."""
+        parts = (
+            digest_bytes(self.program),
+            digest(self.target),
+            digest(self.params),
+            LAYOUT_GENERATOR_VERSION,
+        )
+        return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
+
+    def is_done(self) -> bool:
+        """Whether the shard is there, whole, and of the same inputs."""
+        try:
+            return Shard.open(self.path).metadata.get("key") == self.key
+        except DataError:
+            return False
+
+    def make(self, shared: SharedProgram | None = None) -> None:
+        """Searches, measures and writes the shard; a program without choices gets one with its default alone.
+
+        Raises:
+            HloError: if the program cannot be read.
+            UnsupportedKernelError: for a kernel of the default program that cannot be lowered or priced.
+            DataError: if the file cannot be written.
+        """
+        space = layout_space(module_from_bytes(self.program, where=self.name))
+        device = Device(self.target, self.params.seed)
+        model = self.model_on(self.target.architecture)
+        pricer = ProgramPricer(space, device, model.choose, self.params.memory_gib)
+        trials = _search(space, pricer, self.params, self.name)
+        columns = {**_space_columns(space), **trials.columns()}
+        write_shard(self.path, columns, _metadata(self, pricer, trials, columns), LAYOUT)
+
+    def summaries(self) -> tuple[ShardSummary, ...]:
+        """What the finished shard holds."""
+        shard = Shard.open(self.path)
+        return (
+            ShardSummary(
+                task="layout",
+                name=self.name,
+                chip=self.target.name,
+                num_kernels=int(str(shard.metadata["num_kernels"])),
+                num_samples=len(shard["config_runtime_ns"]),
+                num_failed=int(str(shard.metadata["num_failed"])),
+                device_seconds=float(str(shard.metadata["device_seconds"])),
+            ),
+        )
+
+
+def _search(space: LayoutSpace, pricer: ProgramPricer, params: LayoutParams, name: str) -> Trials:
+    trials = Trials(space, pricer.measure)
+    if not len(space.nodes):
+        return trials
+    # Streams do not depend on the chip: chips are compared on the same random configs.
+    if params.strategy != "genetic":
+        share = params.max_configs // 2 if params.strategy == "both" else params.max_configs
+        search_randomly(space, trials, stream(params.seed, "layout random", name), share)
+    if params.strategy != "random":
+        rng = stream(params.seed, "layout genetic", name)
+        search_genetically(space, trials, rng, params.max_configs, params.genetic)
+    return trials
+
+
+def _space_columns(space: LayoutSpace) -> dict[str, AnyArray]:
+    nodes = space.nodes
+    return {
+        "program": np.frombuffer(_compressed(space.module), dtype=np.uint8),
+        "node_computation": np.array([node.computation for node in nodes], dtype=np.int32),
+        "node_position": np.array([node.position for node in nodes], dtype=np.int32),
+        "node_opcode": np.array([int(node.opcode) for node in nodes], dtype=np.int16),
+        "option_offsets": np.concatenate([[0], np.cumsum(space.num_choices)]).astype(np.int64),
+        "option_layout": np.concatenate(
+            [np.zeros((0, 18), np.int8), *(option_features(node) for node in nodes)]
+        ),
+    }
+
+
+def _compressed(module: HloModule) -> bytes:
+    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(module_to_bytes(module))
+
+
+def _metadata(
+    task: LayoutTask, pricer: ProgramPricer, trials: Trials, columns: Mapping[str, AnyArray]
+) -> dict[str, object]:
+    runtime = columns["config_runtime_ns"].astype(np.float64)
+    return {
+        "key": task.key,
+        "task": "layout",
+        "program": task.name,
+        "application": task.application,
+        "program_sha256": digest_bytes(task.program),
+        "chip": task.target.name,
+        "generator_version": LAYOUT_GENERATOR_VERSION,
+        "params": asdict(task.params),
+        "default_runtime_ns": int(runtime[0]),
+        "num_failed": trials.num_failed,
+        "num_kernels": pricer.num_kernels,
+        "num_programs": pricer.num_programs,
+        "device_seconds": round(NUM_RUNS * float(runtime.sum()) * 1e-9, 9),
+    }

@@ -1,0 +1,1 @@
+"""The tile-size task: kernels with measured tile sizes."""

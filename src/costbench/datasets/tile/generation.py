@@ -1,0 +1,232 @@
+"""Making tile shards: a program compiled, its kernels' tiles enumerated, sampled and measured.
+
+A shard is one program on one chip. It depends on nothing but the program, the chip and the parameters; a
+program is compiled once for all chips.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.artifacts import digest_bytes
+from costbench.compiler.lowering.loop_nest import LoopNest
+from costbench.compiler.program import UniqueKernel
+from costbench.compiler.tiling.space import nest_tile_space
+from costbench.datasets.generation import ShardSummary, SharedProgram
+from costbench.datasets.kernel_columns import kernel_columns, offsets_of
+from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
+from costbench.datasets.storage import Shard, write_shard
+from costbench.datasets.tile.kernels import compiled_program_path, shard_path
+from costbench.datasets.tile.model import TileModel, TileModelOn
+from costbench.errors import DataError
+from costbench.hardware.device import Device
+from costbench.params import digest
+from costbench.rng import stream
+from costbench.target import Target
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TileParams:
+    """How many tiles of how many kernels are measured.
+
+    Attributes:
+        max_tiles_per_kernel: tile sizes sampled per kernel, the compiler's default among them.
+        max_kernels_per_program: unique kernels kept per program, largest share of runtime first; 0 for all.
+        seed: of sampling and of the device's noise.
+    """
+
+    max_tiles_per_kernel: int = 1000
+    max_kernels_per_program: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_tiles_per_kernel < 2:
+            raise ValueError("max_tiles_per_kernel: at least 2 are needed to compare")
+        if self.max_kernels_per_program < 0:
+            raise ValueError("max_kernels_per_program: at least 0")
+
+
+@dataclass(frozen=True)
+class TileTask:
+    """The tile shards of one program; a `Task` of `costbench.datasets.generation`.
+
+    Attributes:
+        name: of the program.
+        application: that the program belongs to.
+        program: bytes of its HLO module, plain or zstd.
+        targets: the chips, one shard each.
+        params: of the tile task.
+        folder: that the data set is written to.
+        model_on: the compiler's tile model for a chip; its choice is the default decision.
+    """
+
+    name: str
+    application: str
+    program: bytes
+    targets: tuple[Target, ...]
+    params: TileParams
+    folder: Path
+    model_on: TileModelOn
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Where the shards are written, by chip."""
+        return tuple(shard_path(self.folder, target.name, self.name) for target in self.targets)
+
+    @property
+    def group(self) -> str:
+        """The compiled program, which other tasks of the data set start from, too."""
+        return str(compiled_program_path(self.folder, self.name))
+
+    @property
+    def weight(self) -> int:
+        """Larger programs take longer."""
+        return len(self.program)
+
+    def key(self, target: Target) -> str:
+        """Digest of all inputs: a shard that carries it need not be made again."""
+        parts = (digest_bytes(self.program), digest(target), digest(self.params), TILE_GENERATOR_VERSION)
+        return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
+
+    def is_done(self) -> bool:
+        """Whether the shards are there, whole, and of the same inputs."""
+        compiled = compiled_program_path(self.folder, self.name)
+        return compiled.exists() and all(map(self._is_made, self.targets))
+
+    def _is_made(self, target: Target) -> bool:
+        try:
+            shard = Shard.open(shard_path(self.folder, target.name, self.name))
+        except DataError:
+            return False
+        return bool(shard.metadata.get("key") == self.key(target))
+
+    def make(self, shared: SharedProgram | None = None) -> None:
+        """Compiles once; enumerates, samples, measures and writes for every chip.
+
+        Raises:
+            HloError: if the program cannot be read.
+            UnsupportedKernelError: for a kernel that cannot be lowered or priced, or of which no tile fits
+                the scratchpad; none is skipped silently.
+            DataError: if a file cannot be written.
+        """
+        path = compiled_program_path(self.folder, self.name)
+        program = (shared or SharedProgram()).prepared(self.program, self.name, path)
+        kernels = [(u, program.lowering.loop_nest(u.kernel)) for u in program.unique_kernels]
+        for target in self.targets:
+            if not self._is_made(target):
+                self._make_shard(target, kernels)
+
+    def _make_shard(self, target: Target, kernels: Sequence[tuple[UniqueKernel, LoopNest]]) -> None:
+        device, model = Device(target, self.params.seed), self.model_on(target.architecture)
+        found = (_sample_kernel(unique, nest, device, model, self.params) for unique, nest in kernels)
+        samples = [sample for sample in found if sample is not None]
+        samples = _most_important(samples, self.params.max_kernels_per_program)
+        path = shard_path(self.folder, target.name, self.name)
+        write_shard(path, _columns(samples), _metadata(self, target, samples), TILE)
+
+    def summaries(self) -> tuple[ShardSummary, ...]:
+        """What the finished shards hold."""
+        return tuple(_summary(Shard.open(path)) for path in self.paths)
+
+
+def _summary(shard: Shard) -> ShardSummary:
+    return ShardSummary(
+        task="tile",
+        name=str(shard.metadata["program"]),
+        chip=str(shard.metadata["chip"]),
+        num_kernels=shard.num_kernels,
+        num_samples=shard.num_configs,
+        num_failed=int(str(shard.metadata["num_failed"])),
+        device_seconds=float(str(shard.metadata["device_seconds"])),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _KernelSample:
+    unique: UniqueKernel
+    space_size: int
+    default_ns: int
+    ids: IntArray
+    runtime_ns: IntArray
+    num_failed: int
+    seconds: float
+
+
+def _sample_kernel(
+    unique: UniqueKernel, nest: LoopNest, device: Device, model: TileModel, params: TileParams
+) -> _KernelSample | None:
+    """Measured tiles of a kernel, the default among them; None where there is nothing to choose."""
+    space = nest_tile_space(nest, device.target.architecture)
+    if space.size < 2:
+        return None
+    default = space.number(model.choose(space))
+    rng = stream(params.seed, "tiles", unique.fingerprint)
+    ids = _with_default(space.sample(rng, params.max_tiles_per_kernel), default, rng, params)
+    measured = device.measure_nest(space.nest, space.extents(ids))
+    kept = ~measured.failed
+    if kept.sum() < 2:
+        return None
+    ids, runtime = ids[kept], measured.runtime_ns[kept]
+    at_default = np.flatnonzero(ids == default)
+    if len(at_default) == 0:
+        # Where the default fails, the compiler falls back to its next choice among what runs.
+        at_default = np.argmin(model.predict(unique.kernel, space.decode(ids)), keepdims=True)
+    default_ns = int(runtime[at_default[0]])
+    return _KernelSample(
+        unique, space.size, default_ns, ids, runtime, int(measured.failed.sum()), measured.seconds
+    )
+
+
+def _with_default(ids: IntArray, default: int, rng: np.random.Generator, params: TileParams) -> IntArray:
+    """The default among what was drawn, in place of another tile where there are enough."""
+    if len(ids) >= params.max_tiles_per_kernel and default not in ids:
+        ids = np.delete(ids, rng.integers(len(ids)))
+    return np.union1d(ids, np.array([default], dtype=np.int64))
+
+
+def _most_important(samples: list[_KernelSample], limit: int) -> list[_KernelSample]:
+    if not limit or len(samples) <= limit:
+        return samples
+    weight = [-s.default_ns * s.unique.runs_per_program for s in samples]
+    kept = sorted(np.argsort(weight, kind="stable")[:limit].tolist())
+    return [samples[i] for i in kept]
+
+
+def _columns(samples: Sequence[_KernelSample]) -> Mapping[str, npt.NDArray[np.generic]]:
+    kernels = [s.unique.kernel for s in samples]
+    return {
+        **kernel_columns(kernels, [s.unique.fingerprint for s in samples]),
+        "kernel_runs": np.array([s.unique.runs_per_program for s in samples], dtype=np.int64),
+        "kernel_space_size": np.array([s.space_size for s in samples], dtype=np.int64),
+        "kernel_default_ns": np.array([s.default_ns for s in samples], dtype=np.int64),
+        "config_offsets": offsets_of(len(s.ids) for s in samples),
+        "config_tile": _joined([s.ids for s in samples]),
+        "config_runtime_ns": _joined([s.runtime_ns for s in samples]),
+    }
+
+
+def _joined(arrays: Sequence[IntArray]) -> IntArray:
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
+
+
+def _metadata(task: TileTask, target: Target, samples: Sequence[_KernelSample]) -> dict[str, object]:
+    return {
+        "key": task.key(target),
+        "task": "tile",
+        "program": task.name,
+        "application": task.application,
+        "program_sha256": digest_bytes(task.program),
+        "chip": target.name,
+        "generator_version": TILE_GENERATOR_VERSION,
+        "params": asdict(task.params),
+        "num_failed": sum(s.num_failed for s in samples),
+        "device_seconds": round(sum(s.seconds for s in samples), 9),
+    }

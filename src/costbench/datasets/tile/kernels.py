@@ -1,0 +1,189 @@
+"""Kernels of a tile data set, read back: views of compiled programs with their measured tiles.
+
+Shards hold references only. This module joins them with the compiled programs again, keeping the programs
+used last, so that memory does not grow with the data set.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.datasets.storage import Shard
+from costbench.errors import DataError
+from costbench.hlo.module import HloModule
+from costbench.hlo.reader import read_module
+from costbench.target import Architecture
+
+IntArray = npt.NDArray[np.int64]
+
+
+def shard_path(folder: Path, chip: str, program: str) -> Path:
+    """Where the tile shard of a program on a chip lies inside a data set."""
+    return folder / "tile" / chip / f"{program}.shard"
+
+
+def compiled_program_path(folder: Path, program: str) -> Path:
+    """Where the compiled program that shards refer to lies inside a data set."""
+    return folder / "programs" / f"{program}.hlo.pb.zst"
+
+
+class CompiledPrograms:
+    """Compiled programs of a data set by name, the last used kept in memory.
+
+    Args:
+        folder: of the data set.
+        capacity: programs kept.
+    """
+
+    def __init__(self, folder: Path, capacity: int = 8) -> None:
+        self._folder = folder
+        self._capacity = max(1, capacity)
+        self._programs: OrderedDict[str, tuple[HloModule, Lowering]] = OrderedDict()
+
+    def module(self, program: str) -> HloModule:
+        """The compiled program; read unless it is kept.
+
+        Raises:
+            HloError: if its file is missing or broken.
+        """
+        return self._program(program)[0]
+
+    def lowering(self, program: str) -> Lowering:
+        """What lowers its kernels, with what these share."""
+        return self._program(program)[1]
+
+    def _program(self, program: str) -> tuple[HloModule, Lowering]:
+        if program not in self._programs:
+            module = read_module(compiled_program_path(self._folder, program))
+            self._programs[program] = (module, Lowering(module))
+            if len(self._programs) > self._capacity:
+                self._programs.popitem(last=False)
+        self._programs.move_to_end(program)
+        return self._programs[program]
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredKernel:
+    """One kernel of a shard with all its measured tiles.
+
+    Attributes:
+        kernel: view of the compiled program.
+        fingerprint: 32 hexadecimal digits.
+        runs: executions in one run of the program.
+        space: its tile space.
+        default_ns: measured runtime of the compiler's default tile.
+        tile_ids: int64 [n], numbers in the kernel's tile space.
+        tile_sizes: the same as bounds.
+        runtime_ns: int64 [n].
+    """
+
+    kernel: Kernel
+    fingerprint: str
+    runs: int
+    space: TileSpace
+    default_ns: int
+    tile_ids: IntArray
+    tile_sizes: TileSizes
+    runtime_ns: IntArray
+
+
+class TileShard:
+    """The kernels of one shard, by position.
+
+    Args:
+        path: of the shard.
+        programs: of the same data set.
+        architecture: of the shard's chip.
+    """
+
+    def __init__(self, path: Path, programs: CompiledPrograms, architecture: Architecture) -> None:
+        self._shard = Shard.open(path)
+        self._programs = programs
+        self._architecture = architecture
+        self.path = path
+        self.program = str(self._shard.metadata["program"])
+        self.application = str(self._shard.metadata["application"])
+
+    def __len__(self) -> int:
+        return len(self._shard["kernel_runs"])
+
+    def num_configs(self) -> IntArray:
+        """Measured tiles of each kernel, int64 [k]."""
+        return np.diff(self._shard["config_offsets"])
+
+    def fingerprints(self) -> tuple[str, ...]:
+        """Fingerprint of each kernel."""
+        return tuple(bytes(row).hex() for row in self._shard["kernel_fingerprint"])
+
+    def kernel(self, index: int) -> MeasuredKernel:
+        """Reads one kernel.
+
+        Raises:
+            DataError: if the stored tiles do not fit the kernel's tile space.
+        """
+        shard = self._shard
+        view = kernel_view(shard, index, self._programs.module(self.program))
+        first, last = (int(o) for o in shard["config_offsets"][index : index + 2])
+        ids = np.asarray(shard["config_tile"][first:last])
+        space = checked_space(
+            shard, index, self._programs.lowering(self.program).loop_nest(view), self._architecture
+        )
+        return MeasuredKernel(
+            kernel=view,
+            fingerprint=bytes(shard["kernel_fingerprint"][index]).hex(),
+            runs=int(shard["kernel_runs"][index]),
+            space=space,
+            default_ns=int(shard["kernel_default_ns"][index]),
+            tile_ids=ids,
+            tile_sizes=space.decode(ids),
+            runtime_ns=np.asarray(shard["config_runtime_ns"][first:last]),
+        )
+
+
+def kernel_view(shard: Shard, index: int, module: HloModule) -> Kernel:
+    """The kernel that a tile or fusion shard refers to.
+
+    Args:
+        shard: the shard.
+        index: of the kernel in it.
+        module: the shard's compiled program.
+    """
+
+    def positions(part: str) -> tuple[int, ...]:
+        first, last = shard[f"kernel_{part}_offsets"][index : index + 2]
+        return tuple(shard[f"kernel_{part}"][int(first) : int(last)].tolist())
+
+    return Kernel(
+        module=module,
+        computation=int(shard["kernel_computation"][index]),
+        instructions=positions("instructions"),
+        inputs=positions("inputs"),
+        outputs=positions("outputs"),
+    )
+
+
+def checked_space(shard: Shard, index: int, nest: LoopNest, architecture: Architecture) -> TileSpace:
+    """The tile space of a lowered kernel of a shard.
+
+    Raises:
+        DataError: if it is not of the size that it had when the kernel was measured.
+    """
+    space = nest_tile_space(nest, architecture)
+    measured = int(shard["kernel_space_size"][index])
+    if space.size != measured:
+        raise DataError(
+            f"kernel {index} has {space.size} tile sizes",
+            where=shard.path,
+            field="kernel_space_size",
+            expected=f"{measured}, as when it was measured; generate again",
+        )
+    return space

@@ -1,0 +1,1 @@
+"""TpuGraphs' public formats: raw tuning files and npz files, read and written."""

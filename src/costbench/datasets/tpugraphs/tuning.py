@@ -1,0 +1,117 @@
+"""Measured tuning runs in memory: a kernel with its tile sizes, a program with its layouts.
+
+This is what raw TpuGraphs files hold (`tpugraphs` reads and writes them): frozen records of arrays with one
+row per run that counts; everything about the other runs is their number. Source: tpugraphs2023, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.errors import DataError
+from costbench.hlo.module import HloModule
+
+MAX_RANK = 6
+"""Places of a layout in TpuGraphs' features; longer ones are cut."""
+NUM_TENSORS = 3
+"""Tensors of a configurable node: output, input, kernel."""
+NO_AXIS = -1
+"""Fills the places of a layout that are absent; 0 is a real axis."""
+
+
+_SPLITTING_NAMES = ("cluster", "while", "cond")
+
+
+@dataclass(frozen=True, eq=False)
+class TuningKernel:
+    """A kernel and its `n` measured tile sizes; a tile size may occur more than once.
+
+    Attributes:
+        module: the kernel as stored, fusions nested (what TpuGraphs' node features are taken from).
+        kernel: the same with fusions flattened (what models and machines take).
+        tile_sizes: `n` tile sizes, native tiles.
+        input_bounds: int64 [n, rank], or [n, 0] where the compiler derives them (nearly always).
+        runtime_ns: int64 [n].
+        is_default: bool [n], the compiler's own choice.
+        num_failed: runs that do not count: failed, or timed at 1 ns or less.
+        fingerprint: the data set's identity of the kernel, 64 bits.
+    """
+
+    module: HloModule
+    kernel: Kernel
+    tile_sizes: TileSizes
+    input_bounds: npt.NDArray[np.int64]
+    runtime_ns: npt.NDArray[np.int64]
+    is_default: npt.NDArray[np.bool_]
+    num_failed: int
+    fingerprint: int
+
+    @property
+    def name(self) -> str:
+        """Name of the kernel's module."""
+        return self.module.name
+
+    @property
+    def normalizer_ns(self) -> int:
+        """Runtime of the first default run, by which TpuGraphs divides.
+
+        Raises:
+            DataError: if no default run counts.
+        """
+        return _default_runtime(self.runtime_ns, self.is_default, self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class TuningProgram:
+    """A program and its `c` measured layout configurations.
+
+    Attributes:
+        module: the program.
+        node_config_ids: int64 [nc], the configurable nodes, ascending; all computations numbered end to end.
+        minor_to_major: int64 [c, nc, 3, 6]: layouts of output, input and kernel, fastest axis first, absent
+            places -1 (convolutions name their two fastest axes only). Six times -1: no such tensor, or the
+            compiler's choice.
+        runtime_ns: int64 [c].
+        is_default: bool [c].
+        num_failed: runs that do not count.
+        fingerprint: the data set's identity of the program, 64 bits.
+    """
+
+    module: HloModule
+    node_config_ids: npt.NDArray[np.int64]
+    minor_to_major: npt.NDArray[np.int64]
+    runtime_ns: npt.NDArray[np.int64]
+    is_default: npt.NDArray[np.bool_]
+    num_failed: int
+    fingerprint: int
+
+    @property
+    def normalizer_ns(self) -> int:
+        """Runtime of the first default run. Raises DataError if no default run counts."""
+        return _default_runtime(self.runtime_ns, self.is_default, self.module.name)
+
+
+def _default_runtime(runtime_ns: npt.NDArray[np.int64], is_default: npt.NDArray[np.bool_], name: str) -> int:
+    found = np.flatnonzero(is_default)
+    if not len(found):
+        raise DataError("no default run", where=name, expected="at least one that did not fail")
+    return int(runtime_ns[found[0]])
+
+
+def node_splits(module: HloModule) -> npt.NDArray[np.int64]:
+    """Where the major parts of a program start, in nodes: int64 [s], from 0 to the number of nodes.
+
+    A part ends after each computation whose name contains `cluster`, `while` or `cond`.
+    """
+    ends = [
+        end
+        for computation, end in zip(module.computations, module.offsets[1:], strict=True)
+        if any(part in computation.name for part in _SPLITTING_NAMES)
+    ]
+    last = [] if ends and ends[-1] == module.num_instructions else [module.num_instructions]
+    return np.array([0, *ends, *last], dtype=np.int64)

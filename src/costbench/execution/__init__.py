@@ -1,0 +1,1 @@
+"""How code runs here: processes, work items on several of them, functions compiled to machine code."""

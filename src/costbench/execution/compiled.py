@@ -1,0 +1,117 @@
+"""Functions compiled to machine code: the same arithmetic as Python's, without its overhead.
+
+Compiled code is kept on disk, so only the first run after a change compiles. No fast-math (but see
+`compiled_fused`) and no threads: results depend neither on the load of the machine nor on how many processes
+run.
+
+Numba looks for changes in the file of a function alone, but code compiled from it holds the functions and
+constants of other files too. So the folder it is kept in is named after all of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numba import njit
+from numba.core import config
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PACKAGE = Path(__file__).parents[1]
+_STALE_S = 7 * 24 * 3600
+_IMPORTED = re.compile(rb"^from costbench\.([\w.]+) import", re.MULTILINE)
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function over arrays, numbers and named tuples of these, on its first call."""
+    return cast(Function, njit(cache=True)(function))
+
+
+def compiled_step(function: Function) -> Function:
+    """Compile a step of a compiled loop: a part of it that makes no arrays and divides as NumPy does.
+
+    Arrays that only pass through need no reference counts, which would cost more than the arithmetic.
+    """
+    options: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "_nrt": False}
+    return cast(Function, njit(cache=True, **options)(function))
+
+
+def compiled_fused(function: Function) -> Function:
+    """A `compiled_step` for networks: a * b + c is rounded once where the processor can, in half the time.
+
+    Its last bits therefore differ between processors, which those of a simulated machine must not.
+    """
+    options: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "_nrt": False}
+    return cast(Function, njit(cache=True, fastmath={"contract"}, **options)(function))
+
+
+def compiled_inline(function: Function) -> Function:
+    """A part of compiled functions, written into each: constants that it is given stay constants."""
+    return cast(Function, njit(inline="always")(function))
+
+
+def source_digest(package: Path) -> str:
+    """16 digits over the modules that compile functions and those that they import from."""
+    sources: dict[Path, bytes] = {}
+    for file in sorted(package.rglob("*.py")):
+        text = file.read_bytes()
+        if b"from costbench.execution.compiled import" in text:
+            sources[file] = text
+    for text in list(sources.values()):
+        for name in _IMPORTED.findall(text):
+            file = package.joinpath(*name.decode().split(".")).with_suffix(".py")
+            if file.exists():
+                sources[file] = file.read_bytes()
+    digest = hashlib.sha256()
+    for file, text in sorted(sources.items()):
+        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + text + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def cache_folder(places: list[Path], name: str) -> Path:
+    """A folder of that name in the first place that can be written to.
+
+    Where it is new, those of older sources go that no process has added to for a week.
+    """
+    for place in places:
+        folder = place / name
+        try:
+            is_new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            if is_new:
+                _remove_stale(place, name.split("-")[0])
+            return folder
+    return Path(tempfile.mkdtemp(prefix=name))
+
+
+def _remove_stale(place: Path, prefix: str) -> None:
+    for folder in place.glob(f"{prefix}-{'[0-9a-f]' * 16}"):
+        # Another process may be removing it, too.
+        with suppress(OSError):
+            newest = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
+            if newest < time.time() - _STALE_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _places() -> list[Path]:
+    chosen = config.CACHE_DIR  # type: ignore[attr-defined]
+    users = [os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME")]
+    return [Path(place) for place in (chosen, _PACKAGE / "__pycache__", *users) if place]
+
+
+# Numba asks for the folder when it decorates a function: it has to be set before the first one is.
+config.CACHE_DIR = str(  # type: ignore[attr-defined]
+    cache_folder(_places(), f".costbench-{source_digest(_PACKAGE)}")
+)

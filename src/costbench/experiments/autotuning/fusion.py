@@ -1,0 +1,279 @@
+"""The fusion autotuner of lpm2021 (section 7.3, figure 5) and lpm2020 (section 6.3, figure 4) on one program.
+
+Simulated annealing from the compiler's default or from a random config, several times over:
+
+- on hardware alone, for some minutes of hardware; the best of a much longer run is 'best known';
+- on a model first, for some minutes of a CPU, then the best on hardware in the order of their predictions.
+
+A search does not know its budget, so a shorter one is the first part of a longer one and all times are read
+off one trace. Speed-up is runtime of the default config over that of the best config that was measured. It
+needs the default's runtime, so searches from there end with it if they find nothing faster; one from a random
+config for which the budget measured nothing ends where it began.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.autotuning.charging import Charging, minutes
+from costbench.autotuning.fusion import (
+    FusionDeviceEvaluator,
+    FusionModelEvaluator,
+    ProgramPricer,
+    SharedCuts,
+    default_number,
+    fusion_problem,
+)
+from costbench.autotuning.kernel_costs import KernelCosts
+from costbench.autotuning.search import TuningProblem
+from costbench.autotuning.trace import SearchTrace
+from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
+from costbench.compiler.fusion.space import FusionSpace
+from costbench.compiler.spaces import ChoiceArray
+from costbench.rng import stream
+from costbench.search.space import Vectors
+from costbench.target import Target
+
+Start = Literal["default", "random"]
+FloatArray = npt.NDArray[np.float64]
+HARDWARE, BEST_KNOWN = "hardware", "best known"
+_Found = tuple[SearchTrace | None, SearchTrace]
+"""Predictions of a search that was helped by a model, and measurements."""
+
+
+@dataclass(frozen=True)
+class AutotuneFusionParams:
+    """How fusion autotuners are compared.
+
+    Attributes:
+        starts: where searches set out from.
+        hardware_minutes: budgets of hardware time.
+        best_known_minutes: of the search on hardware alone that says what is possible.
+        model_minutes: CPU time of the search on the model.
+        repeats: searches of each kind, with seeds 0, 1, 2, ...
+        model_strategy: that searches on the model.
+        hardware_strategy: that searches on hardware.
+        charging: seconds of each step.
+        curve_points: at which best-so-far curves are read off, evenly over the longest budget of hardware.
+    """
+
+    starts: tuple[Start, ...] = ("default", "random")
+    hardware_minutes: tuple[float, ...] = (1.0, 10.0)
+    best_known_minutes: float = 240.0
+    model_minutes: float = 60.0
+    repeats: int = 10
+    model_strategy: str = "annealing-1"
+    hardware_strategy: str = "annealing-1"
+    charging: Charging = field(default_factory=Charging)
+    curve_points: int = 40
+
+    def __post_init__(self) -> None:
+        if not self.starts or not self.hardware_minutes or self.repeats < 1 or self.curve_points < 1:
+            raise ValueError("starts, hardware_minutes, repeats, curve_points: at least one")
+        if min(*self.hardware_minutes, self.best_known_minutes, self.model_minutes, math.inf) <= 0.0:
+            raise ValueError("hardware_minutes, best_known_minutes, model_minutes: above 0")
+
+
+@dataclass(frozen=True)
+class FusionBar:
+    """One bar of figure 5.
+
+    Attributes:
+        program: by name.
+        chip: by name.
+        start: where the searches set out from.
+        arm: what they had: `hardware`, `best known`, or a model `and hardware`.
+        hardware_minutes: of budget.
+        speedups: over the default config, one per repeat.
+        num_measured: programs that were measured, likewise.
+        hardware_seconds: charged, likewise.
+        num_predicted: configs that the model scored, likewise.
+    """
+
+    program: str
+    chip: str
+    start: Start
+    arm: str
+    hardware_minutes: float
+    speedups: tuple[float, ...]
+    num_measured: tuple[int, ...]
+    hardware_seconds: tuple[float, ...]
+    num_predicted: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FusionCurve:
+    """How far the searches of a kind were after how much hardware.
+
+    Attributes:
+        start: where they set out from.
+        arm: what they had.
+        seconds: of hardware charged, from 0 to the longest budget.
+        median: speed-up over the default config of the best so far, of the repeats.
+        lowest: likewise.
+        highest: likewise.
+    """
+
+    start: Start
+    arm: str
+    seconds: tuple[float, ...]
+    median: tuple[float, ...]
+    lowest: tuple[float, ...]
+    highest: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class FusionResult:
+    """All that the searches of a program found.
+
+    Attributes:
+        bars: by start, hardware alone, then with each model; then best known.
+        curves: in the same order.
+    """
+
+    bars: tuple[FusionBar, ...]
+    curves: tuple[FusionCurve, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FusionTuner:
+    """A program, a machine and models.
+
+    Attributes:
+        space: fusion configs of the program.
+        target: the chip.
+        machine: measures kernels.
+        models: predict their costs; their names name the arms, as in `model and hardware`.
+        params: how to search.
+    """
+
+    space: FusionSpace
+    target: Target
+    machine: KernelCosts
+    models: Mapping[str, KernelCosts]
+    params: AutotuneFusionParams
+
+    def search(self) -> FusionResult:
+        """All searches of the program."""
+        arms = _Arms(self)
+        bars, curves = [], []
+        for start, arm, budgets, searches in arms.all():
+            bars += [arms.bar(start, arm, number, searches) for number in budgets]
+            curves.append(arms.curve(start, arm, max(budgets), searches))
+        return FusionResult(tuple(bars), tuple(curves))
+
+
+class _Arms:
+    """The searches of one program; prices of kernels are shared by all of them."""
+
+    def __init__(self, tuner: FusionTuner) -> None:
+        self._tuner = tuner
+        self._problem: TuningProblem[ChoiceArray] = fusion_problem(tuner.space, tuner.target.name)
+        cuts = SharedCuts(tuner.space)
+        self._measured = ProgramPricer(tuner.space, tuner.machine, cuts=cuts)
+        self._predicted = {
+            name: ProgramPricer(tuner.space, costs, cuts=cuts) for name, costs in tuner.models.items()
+        }
+        self._random_starts: dict[int, tuple[int, float]] = {}
+        self._default_ns = self._runtime_ns(default_number(tuner.space))
+
+    def all(self) -> Iterator[tuple[Start, str, tuple[float, ...], list[_Found]]]:
+        """Start, arm, budgets in minutes of hardware, and the searches of each repeat."""
+        params = self._tuner.params
+        repeats, budgets = range(params.repeats), params.hardware_minutes
+        for start in params.starts:
+            yield start, HARDWARE, budgets, [(None, self.on_hardware(start, seed)) for seed in repeats]
+            for name in self._tuner.models:
+                yield start, f"{name} and hardware", budgets, [self.by(name, start, seed) for seed in repeats]
+        longest = self.on_hardware("default", params.repeats, params.best_known_minutes)
+        yield "default", BEST_KNOWN, (params.best_known_minutes,), [(None, longest)]
+
+    def on_hardware(self, start: Start, seed: int, number: float = 0.0) -> SearchTrace:
+        """Hardware alone, for the longest of the budgets or the minutes given."""
+        params = self._tuner.params
+        budget = minutes(number or max(params.hardware_minutes))
+        plan = Plan(params.hardware_strategy, budget, seed, (self._start(start, seed),))
+        return tune(self._problem, self._device(), plan)
+
+    def by(self, name: str, start: Start, seed: int) -> tuple[SearchTrace, SearchTrace]:
+        """A search on a model, and measurements of its best for the longest of the budgets."""
+        params, tuner = self._tuner.params, self._tuner
+        plan = Plan(params.model_strategy, minutes(params.model_minutes), seed, (self._start(start, seed),))
+        seconds = params.charging.predicting_s(tuner.space.module.num_instructions)
+        predicted = tune(self._problem, FusionModelEvaluator(self._predicted[name], name, seconds), plan)
+        shortlist = Shortlist(None, distinct=True, budget=minutes(max(params.hardware_minutes)))
+        return predicted, measure_best(self._problem, predicted, self._device(), shortlist)
+
+    def bar(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionBar:
+        """What the searches had found after some minutes of hardware."""
+        seconds = np.array([60.0 * number])
+        counts = [measured.affordable(60.0 * number) for _, measured in searches]
+        return FusionBar(
+            program=self._tuner.space.name,
+            chip=self._tuner.target.name,
+            start=start,
+            arm=arm,
+            hardware_minutes=number,
+            speedups=tuple(self._speedups(start, seconds, searches)[:, 0].tolist()),
+            num_measured=tuple(counts),
+            hardware_seconds=tuple(
+                float(np.sum(measured.seconds[:count]))
+                for count, (_, measured) in zip(counts, searches, strict=True)
+            ),
+            num_predicted=tuple(0 if predicted is None else len(predicted) for predicted, _ in searches),
+        )
+
+    def curve(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionCurve:
+        """What the searches had found at some times within some minutes of hardware."""
+        seconds = np.linspace(0.0, 60.0 * number, self._tuner.params.curve_points + 1)
+        speedups = self._speedups(start, seconds, searches)
+        columns = (np.median(speedups, axis=0), speedups.min(axis=0), speedups.max(axis=0))
+        return FusionCurve(start, arm, *(tuple(one.tolist()) for one in (seconds, *columns)))
+
+    def _speedups(self, start: Start, seconds: FloatArray, searches: Sequence[_Found]) -> FloatArray:
+        """Of the best so far over the default, float64 [searches, times]."""
+        rows = []
+        for seed, (_, measured) in enumerate(searches):
+            first_ns = self._start_and_ns(start, seed)[1]
+            counts = np.searchsorted(measured.spent_seconds, seconds, side="right")
+            best_ns = np.concatenate([[np.inf], measured.best_so_far])[counts]
+            if start == "default":
+                best_ns = np.minimum(best_ns, first_ns)
+            rows.append(self._default_ns / np.where(np.isfinite(best_ns), best_ns, first_ns))
+        return np.array(rows)
+
+    def _device(self) -> FusionDeviceEvaluator:
+        size = self._tuner.space.module.num_instructions
+        charge = self._tuner.params.charging.measuring(size)
+        return FusionDeviceEvaluator(self._measured, self._tuner.target.name, charge)
+
+    def _start(self, start: Start, seed: int) -> int:
+        return self._start_and_ns(start, seed)[0]
+
+    def _start_and_ns(self, start: Start, seed: int) -> tuple[int, float]:
+        """Where a search sets out from, and the runtime there."""
+        if start == "default":
+            return default_number(self._tuner.space), self._default_ns
+        if seed not in self._random_starts:
+            self._random_starts[seed] = self._random_start(seed)
+        return self._random_starts[seed]
+
+    def _random_start(self, seed: int) -> tuple[int, float]:
+        """Every edge is fused or not with equal chance, the same in all searches of a repeat; it compiles."""
+        space = self._tuner.space
+        rng = stream(seed, "autotuning", "random start", space.name)
+        while True:
+            config = rng.integers(2, size=(1, len(space.default))).astype(np.int16)
+            runtime_ns = float(self._measured.total_ns(self._measured.cut(config))[0])
+            if np.isfinite(runtime_ns):
+                return Vectors(space).numbers(config)[0], runtime_ns
+
+    def _runtime_ns(self, number: int) -> float:
+        rows = Vectors(self._tuner.space).rows([number])
+        return float(self._measured.total_ns(self._measured.cut(rows.astype(np.int16)))[0])

@@ -1,0 +1,204 @@
+"""Autotuning one test program with trained models, as numbers that tables and claims read.
+
+Results are keyed as those of evaluation, so rows of both are of one kind: the `model` is the arm of the
+experiment, the `variant` says how much it was given, and the `seed` is the repeat.
+
+| task | model | variant |
+|---|---|---|
+| tile | a model's name, `alternating`, `random` | `compiler`: its choice as it is; `top10`: of 10 measured |
+| tile | `exhaustive` | `all` |
+| fusion | `hardware`, `model and hardware`, `best known` | `default-1m`: start, and minutes of hardware |
+| both | `best` | `main`: what depends on no arm |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from costbench.autotuning.kernel_costs import MeasuredKernels, TiledKernels
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.fusion.space import FusionSpace
+from costbench.compiler.program import PreparedProgram
+from costbench.errors import choose
+from costbench.experiments.autotuning.fusion import (
+    AutotuneFusionParams,
+    FusionBar,
+    FusionCurve,
+    FusionTuner,
+)
+from costbench.experiments.autotuning.tile import (
+    EXHAUSTIVE,
+    AutotuneTileParams,
+    TilePoint,
+    TriedKernel,
+    tile_points,
+    tried_kernels,
+)
+from costbench.experiments.evaluation.scoring import BEST
+from costbench.experiments.grid.spec import LEARNED, MAIN
+from costbench.hardware.device import Device
+from costbench.hlo.reader import read_module
+from costbench.models.cost_model import CostModel
+from costbench.target import load_target
+
+ModelKey = tuple[str, str, int]
+Metrics = dict[ModelKey, dict[str, float]]
+COMPILER, ALL = "compiler", "all"
+_KEPT_KERNELS = 4096
+"""Machine and models price the same kernels, one soon after the other."""
+_P = TypeVar("_P", AutotuneTileParams, AutotuneFusionParams)
+
+
+SearchParams = AutotuneTileParams | AutotuneFusionParams
+
+
+@dataclass(frozen=True)
+class AutotuneTask:
+    """A program on a chip, and the models that help.
+
+    Attributes:
+        decision: `tile` or `fusion`.
+        file: of the program.
+        program: by name.
+        chip: by name or file.
+        checkpoints: folders of models trained for that decision, by the name under which they are listed.
+        params: how to search, for that decision.
+        seed: of the machine's noise.
+    """
+
+    decision: str
+    file: Path
+    program: str
+    chip: str
+    checkpoints: Mapping[str, Path]
+    params: SearchParams
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Autotuned:
+    """What was found for a program.
+
+    Attributes:
+        metrics: by arm, variant and seed, then by name.
+        curves: of the fusion searches.
+    """
+
+    metrics: Metrics
+    curves: tuple[FusionCurve, ...] = ()
+
+
+def autotune(task: AutotuneTask) -> Autotuned:
+    """Tunes a program in all ways.
+
+    Raises:
+        ChoiceError: for an unknown decision.
+        HloError: if the program cannot be read.
+        DataError: if a model cannot be read, or is of the other decision.
+        UnsupportedKernelError: for a kernel that cannot be lowered.
+    """
+    return choose(_AUTOTUNE, task.decision, "decision")(task)
+
+
+def _tiles(task: AutotuneTask) -> Autotuned:
+    # torch takes a second to import.
+    from costbench.models.checkpoint import load_checkpoint
+
+    params = _of_kind(task.params, AutotuneTileParams)
+    target = load_target(task.chip)
+    analytical = AnalyticalModel(target.architecture)
+    models: dict[str, CostModel] = {
+        name: load_checkpoint(folder, analytical=analytical) for name, folder in task.checkpoints.items()
+    }
+    models["analytical"] = analytical
+    device = Device(target, task.seed)
+    kernels = list(tried_kernels(_program(task), device, analytical, models, params))
+    metrics = tile_metrics(tile_points(kernels, params))
+    return Autotuned(metrics | tile_facts(kernels, metrics[EXHAUSTIVE, ALL, 0]))
+
+
+def _fusions(task: AutotuneTask) -> Autotuned:
+    from costbench.autotuning.learned_kernels import LearnedKernels
+    from costbench.models.checkpoint import load_checkpoint
+
+    params = _of_kind(task.params, AutotuneFusionParams)
+    target, program = load_target(task.chip), _program(task)
+    analytical = AnalyticalModel(target.architecture)
+    tiled = TiledKernels(program.lowering, target.architecture, analytical, capacity=_KEPT_KERNELS)
+    space = FusionSpace(program)
+    tuner = FusionTuner(
+        space=space,
+        target=target,
+        machine=MeasuredKernels(tiled, Device(target, task.seed), program.fingerprints),
+        models={
+            _ARMS.get(name, name): LearnedKernels(tiled, load_checkpoint(folder, analytical=analytical))
+            for name, folder in task.checkpoints.items()
+        },
+        params=params,
+    )
+    found = tuner.search()
+    facts = {"num_instructions": float(space.module.num_instructions), "num_edges": float(len(space.default))}
+    return Autotuned(fusion_metrics(found.bars) | {(BEST, MAIN, 0): facts}, found.curves)
+
+
+_ARMS: Mapping[str, str] = {LEARNED: "model"}
+"""Models whose arms are called otherwise: as in lpm2021, `model and hardware`."""
+_AUTOTUNE: Mapping[str, Callable[[AutotuneTask], Autotuned]] = {"fusion": _fusions, "tile": _tiles}
+
+
+def _of_kind(params: SearchParams, kind: type[_P]) -> _P:
+    if not isinstance(params, kind):
+        raise TypeError(f"params are {type(params).__name__}, expected {kind.__name__}")
+    return params
+
+
+def _program(task: AutotuneTask) -> PreparedProgram:
+    return PreparedProgram(read_module(task.file), task.program)
+
+
+def tile_metrics(points: Iterable[TilePoint]) -> Metrics:
+    """`speedup` over the default, `slowdown` over exhaustive, `num_measured`, `hardware_seconds`."""
+    found: Metrics = {}
+    for point in points:
+        budget = f"top{point.top_k}" if point.top_k else ALL
+        found[point.arm, budget if point.measured else COMPILER, 0] = {
+            "speedup": point.speedup,
+            "slowdown": point.slowdown,
+            "num_measured": point.num_measured,
+            "hardware_seconds": point.hardware_seconds,
+        }
+    return found
+
+
+def tile_facts(kernels: Sequence[TriedKernel], exhaustive: Mapping[str, float]) -> Metrics:
+    """What depends on no arm.
+
+    `num_kernels`, and of these `num_kernels_with_choice` of tile size; `num_tiles` that were looked at;
+    `gain_exhaustive`, the speed-up of exhaustive search.
+    """
+    sizes = [len(kernel.runtime_ns) for kernel in kernels]
+    return {
+        (BEST, MAIN, 0): {
+            "num_kernels": float(len(sizes)),
+            "num_kernels_with_choice": float(sum(size > 1 for size in sizes)),
+            "num_tiles": float(sum(sizes)),
+            "gain_exhaustive": exhaustive["speedup"],
+        }
+    }
+
+
+def fusion_metrics(bars: Iterable[FusionBar]) -> Metrics:
+    """`speedup` over the default, `num_measured`, `hardware_seconds`, `num_predicted`, of each repeat."""
+    return {
+        (bar.arm, f"{bar.start}-{bar.hardware_minutes:g}m", seed): {
+            "speedup": speedup,
+            "num_measured": float(bar.num_measured[seed]),
+            "hardware_seconds": bar.hardware_seconds[seed],
+            "num_predicted": float(bar.num_predicted[seed]),
+        }
+        for bar in bars
+        for seed, speedup in enumerate(bar.speedups)
+    }

@@ -1,0 +1,266 @@
+"""Tile sizes in the compiler and in the autotuner, on one program (lpm2021, sections 7.1 and 7.2, figure 4).
+
+All legal tile sizes of every kernel are measured and priced by all models once; what each way of choosing
+would have measured, found and been charged follows from that. The default is the tile size that the
+compiler's own model chooses; speed-ups are over a program of defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.autotuning.kernel_costs import TileChoice
+from costbench.compiler.program import PreparedProgram, UniqueKernel
+from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.errors import DataError
+from costbench.hardware.device import Device
+from costbench.models.cost_model import CostModel
+from costbench.rng import stream
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+EXHAUSTIVE, ALTERNATING, RANDOM = "exhaustive", "alternating", "random"
+
+
+@dataclass(frozen=True)
+class AutotuneTileParams:
+    """How tile autotuners are compared.
+
+    Attributes:
+        top_k: tile sizes measured per kernel.
+        max_tiles_per_kernel: legal tile sizes that are looked at, drawn at random; 0 for all.
+        alternating: the two models whose favourites the arm of that name takes in turn.
+        random_seeds: random choices to average over.
+        compile_s: seconds charged per tile size besides its runs.
+        seed: of drawing and of the machine's noise.
+    """
+
+    top_k: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100)
+    max_tiles_per_kernel: int = 0
+    alternating: tuple[str, str] = ("learned", "analytical")
+    random_seeds: tuple[int, ...] = (0, 1, 2)
+    compile_s: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.top_k or min(self.top_k) < 1:
+            raise ValueError("top_k: one or more numbers of at least 1")
+        if not self.random_seeds:
+            raise ValueError("random_seeds: at least one")
+        if self.max_tiles_per_kernel < 0 or self.compile_s < 0.0:
+            raise ValueError("max_tiles_per_kernel, compile_s: at least 0")
+
+
+@dataclass(frozen=True, eq=False)
+class TriedKernel:
+    """A kernel of which `n` tile sizes were measured.
+
+    Attributes:
+        runs: executions in a run of the program.
+        runtime_ns: float64 [n], infinite where the compile failed.
+        seconds: float64 [n], charged for measuring each.
+        costs: by model, float64 [n].
+        default: place of the compiler's own choice; where that does not compile, of what it likes next.
+    """
+
+    runs: int
+    runtime_ns: FloatArray
+    seconds: FloatArray
+    costs: Mapping[str, FloatArray]
+    default: int
+
+    @property
+    def default_ns(self) -> float:
+        """Runtime of the compiler's choice."""
+        return float(self.runtime_ns[self.default])
+
+
+@dataclass(frozen=True)
+class TilePoint:
+    """A way of choosing the tile sizes of a program.
+
+    Attributes:
+        arm: name of a model, or `alternating`, `random`, `exhaustive`.
+        top_k: tile sizes measured per kernel; 0 for all, or for none: the model's choice as it is.
+        measured: whether the machine has the last word.
+        runtime_ns: of the program.
+        speedup: over the default.
+        slowdown: over exhaustive, 0 if as fast.
+        num_measured: tile sizes.
+        hardware_seconds: charged for them.
+    """
+
+    arm: str
+    top_k: int
+    measured: bool
+    runtime_ns: float
+    speedup: float
+    slowdown: float
+    num_measured: float
+    hardware_seconds: float
+
+
+def tried_kernels(
+    program: PreparedProgram,
+    device: Device,
+    tiles: TileChoice,
+    models: Mapping[str, CostModel],
+    params: AutotuneTileParams,
+) -> Iterator[TriedKernel]:
+    """Measures and prices the tile sizes of every kernel of a program.
+
+    Raises:
+        UnsupportedKernelError: for a kernel of which no tile fits the scratchpad.
+        DataError: for one of which none that is looked at compiles.
+    """
+    for unique in program.unique_kernels:
+        space = nest_tile_space(program.lowering.loop_nest(unique.kernel), device.target.architecture)
+        yield _tried(unique, space, device, tiles, models, params)
+
+
+def _tried(
+    unique: UniqueKernel,
+    space: TileSpace,
+    device: Device,
+    tiles: TileChoice,
+    models: Mapping[str, CostModel],
+    params: AutotuneTileParams,
+) -> TriedKernel:
+    rng = stream(params.seed, "autotuning", "tiles", unique.fingerprint)
+    default = int(space.number(tiles.choose(space)))
+    most = params.max_tiles_per_kernel or space.size
+    ids = np.union1d(space.sample(rng, most), [default]).astype(np.int64)
+    sizes = space.decode(ids)
+    measured = device.measure_nest(space.nest, space.extents(ids))
+    runtime_ns = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
+    place = int(np.searchsorted(ids, default))
+    costs = {name: model.predict(unique.kernel, sizes) for name, model in models.items()}
+    compilers: object = tiles
+    for name, model in models.items():
+        if model is compilers:
+            # The compiler does not look at every tile size: what it finds is its choice.
+            costs[name][place] = np.nextafter(costs[name].min(), -np.inf)
+    if not np.isfinite(runtime_ns[place]):
+        place = next_best(tiles.predict_nest(space.nest, sizes), runtime_ns, unique.fingerprint)
+    return TriedKernel(
+        runs=unique.runs_per_program,
+        runtime_ns=runtime_ns,
+        seconds=measured.run_seconds + params.compile_s,
+        costs=costs,
+        default=place,
+    )
+
+
+def next_best(estimates: FloatArray, runtime_ns: FloatArray, kernel: str) -> int:
+    """Of those that compile, what the compiler estimates lowest."""
+    compiles = np.isfinite(runtime_ns)
+    if not compiles.any():
+        raise DataError(f"none of {len(runtime_ns)} tile sizes compiles", where=f"kernel {kernel}")
+    return int(np.argmin(np.where(compiles, estimates, np.inf)))
+
+
+def tile_points(kernels: Sequence[TriedKernel], params: AutotuneTileParams) -> list[TilePoint]:
+    """All ways of choosing: every model in the compiler, exhaustive, then every arm at every k."""
+    models = list(kernels[0].costs) if kernels else []
+    arms = _arms(kernels, models, params)
+    everything = [np.arange(len(k.runtime_ns)) for k in kernels]
+    best = _measured(kernels, everything, None)
+    scale = _Scale(sum(k.runs * k.default_ns for k in kernels), best.runtime_ns)
+    points = [
+        replace(scale.point(name, 0, [_first_that_compiles(kernels, arms[name][0])]), measured=False)
+        for name in models
+    ]
+    points.append(scale.point(EXHAUSTIVE, 0, [best]))
+    for arm, orders in arms.items():
+        points += [scale.point(arm, k, [_measured(kernels, one, k) for one in orders]) for k in params.top_k]
+    return points
+
+
+Orders = list[IntArray]
+"""For every kernel its tile sizes in the order in which they are measured."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    runtime_ns: float
+    num_measured: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """What runtimes of the program are compared with."""
+
+    default_ns: float
+    best_ns: float
+
+    def point(self, arm: str, top_k: int, found: Sequence[_Found]) -> TilePoint:
+        """The mean of what was found."""
+        runtime = float(np.mean([one.runtime_ns for one in found]))
+        return TilePoint(
+            arm=arm,
+            top_k=top_k,
+            measured=True,
+            runtime_ns=runtime,
+            speedup=self.default_ns / runtime,
+            slowdown=runtime / self.best_ns - 1.0,
+            num_measured=float(np.mean([one.num_measured for one in found])),
+            hardware_seconds=float(np.mean([one.seconds for one in found])),
+        )
+
+
+def _arms(
+    kernels: Sequence[TriedKernel], models: Sequence[str], params: AutotuneTileParams
+) -> dict[str, list[Orders]]:
+    arms: dict[str, list[Orders]] = {
+        name: [[np.argsort(k.costs[name], kind="stable") for k in kernels]] for name in models
+    }
+    if set(params.alternating) <= set(models):
+        first, second = (arms[name][0] for name in params.alternating)
+        arms[ALTERNATING] = [[alternating(a, b) for a, b in zip(first, second, strict=True)]]
+    arms[RANDOM] = [_shuffled(kernels, seed) for seed in params.random_seeds]
+    return arms
+
+
+def alternating(first: IntArray, second: IntArray) -> IntArray:
+    """Two orders of the same things taken in turn, each thing once: 2n down to n."""
+    both = np.stack([first, second], axis=1).ravel()
+    _, places = np.unique(both, return_index=True)
+    result: IntArray = both[np.sort(places)]
+    return result
+
+
+def _shuffled(kernels: Sequence[TriedKernel], seed: int) -> Orders:
+    return [
+        stream(seed, "autotuning", "random tiles", number).permutation(len(kernel.runtime_ns))
+        for number, kernel in enumerate(kernels)
+    ]
+
+
+def _measured(kernels: Sequence[TriedKernel], orders: Orders, top_k: int | None) -> _Found:
+    """The fastest of the first k tile sizes of each kernel; the default where none of them compiles.
+
+    A kernel with one tile size has nothing to measure.
+    """
+    runtime, count, seconds = 0.0, 0, 0.0
+    for kernel, order in zip(kernels, orders, strict=True):
+        chosen = order[:top_k]
+        fastest = float(kernel.runtime_ns[chosen].min())
+        runtime += kernel.runs * (fastest if np.isfinite(fastest) else kernel.default_ns)
+        if len(order) > 1:
+            count += len(chosen)
+            seconds += float(kernel.seconds[chosen].sum())
+    return _Found(runtime, count, seconds)
+
+
+def _first_that_compiles(kernels: Sequence[TriedKernel], orders: Orders) -> _Found:
+    """What a compiler takes that follows the order and measures nothing."""
+    runtime = 0.0
+    for kernel, order in zip(kernels, orders, strict=True):
+        timed = kernel.runtime_ns[order]
+        runtime += kernel.runs * float(timed[np.argmax(np.isfinite(timed))])
+    return _Found(runtime, 0, 0.0)

@@ -1,0 +1,243 @@
+"""What the stage `autotune` does: which programs are tuned, and with which models.
+
+A piece is a decision, a split, a chip and a program. Tile sizes are also tuned for the programs that gain
+most from exhaustive search and are not held out (lpm2021, figure 4, shows four such programs beside the test
+set); those are found in the measured samples, and come under the split `gains`. Their kernels were in
+training.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.datasets.splits import read_split
+from costbench.errors import DataError
+from costbench.experiments.autotuning.fusion import AutotuneFusionParams
+from costbench.experiments.autotuning.programs import AutotuneTask
+from costbench.experiments.autotuning.tile import AutotuneTileParams
+from costbench.experiments.grid.experiment import Experiment, load_experiment
+from costbench.experiments.grid.spec import listed_as
+from costbench.experiments.workspace import Workspace
+from costbench.features.feature_shards import FeatureShard, feature_path
+from costbench.workloads.manifest import ProgramEntry, all_programs
+
+_log = logging.getLogger(__name__)
+GAINS = "gains"
+SplitName = Literal["random", "manual"]
+
+
+@dataclass(frozen=True)
+class ChosenPrograms:
+    """Whose decisions are tuned.
+
+    Attributes:
+        splits: whose test programs.
+        chips: by name.
+        max_programs: of each split, the first in order of name; 0 for all.
+        max_instructions: of a program; larger ones are left out. 0 for any.
+        gains: how many programs beside the test set: those that gain most from exhaustive search.
+    """
+
+    splits: tuple[SplitName, ...]
+    chips: tuple[str, ...]
+    max_programs: int = 0
+    max_instructions: int = 0
+    gains: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("splits", "chips"):
+            values = getattr(self, name)
+            if len(set(values)) != len(values):
+                raise ValueError(f"{name} are {list(values)}, must be different ones")
+        if min(self.max_programs, self.max_instructions, self.gains) < 0:
+            raise ValueError("max_programs, max_instructions, gains: at least 0")
+
+
+@dataclass(frozen=True)
+class TileTuning:
+    """Tile sizes.
+
+    Attributes:
+        programs: whose.
+        models: experiments; the first seed of each is a model, named as evaluation names it.
+        search: how.
+    """
+
+    programs: ChosenPrograms
+    models: tuple[str, ...]
+    search: AutotuneTileParams = field(default_factory=AutotuneTileParams)
+
+
+@dataclass(frozen=True)
+class FusionTuning:
+    """Fusion configs; as `TileTuning`."""
+
+    programs: ChosenPrograms
+    models: tuple[str, ...]
+    search: AutotuneFusionParams = field(default_factory=AutotuneFusionParams)
+
+    def __post_init__(self) -> None:
+        if self.programs.gains:
+            raise ValueError("programs.gains: only for tile sizes")
+
+
+@dataclass(frozen=True)
+class AutotuneParams:
+    """Section `autotune`.
+
+    Attributes:
+        tile: the tile autotuner.
+        fusion: the fusion autotuner.
+        seed: of the machine's noise.
+    """
+
+    tile: TileTuning
+    fusion: FusionTuning
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One program to tune.
+
+    Attributes:
+        split: as in the rows.
+        application: of the program.
+        instructions: of the program.
+        task: what is done.
+    """
+
+    split: str
+    application: str
+    instructions: int
+    task: AutotuneTask
+
+    @property
+    def name(self) -> str:
+        """Names its file, and lines of progress."""
+        task = self.task
+        return f"{task.decision}-{self.split}-{task.chip}-{task.program}"
+
+
+@dataclass(frozen=True)
+class PieceFinder:
+    """Finds the pieces of a profile.
+
+    Attributes:
+        workspace: its folders.
+        seed: of the machine's noise.
+    """
+
+    workspace: Workspace
+    seed: int
+
+    @cached_property
+    def _entries(self) -> dict[str, ProgramEntry]:
+        return {entry.name: entry for entry in all_programs(self.workspace.programs)}
+
+    def _entry(self, name: str) -> ProgramEntry:
+        if name not in self._entries:
+            expected = "a program that the stage `generate` measured"
+            raise DataError(f"no program {name!r}", where=self.workspace.programs, expected=expected)
+        return self._entries[name]
+
+    def pieces(self, decision: str, tuning: TileTuning | FusionTuning) -> Iterator[Piece]:
+        """Pieces of a decision; the log says which programs are too large.
+
+        Raises:
+            DataError: for a program that is not there, or a stage that has not finished.
+            ParamsError: for an experiment that is not there.
+        """
+        chosen = tuning.programs
+        experiments = [load_experiment(self.workspace.params, name) for name in tuning.models]
+        for chip in chosen.chips:
+            listed: list[tuple[str, str, list[str]]] = [
+                (split, split, self._test_programs(decision, split, chip)) for split in chosen.splits
+            ]
+            if chosen.gains:
+                listed.append((GAINS, "random", self._gaining(chip, chosen.max_instructions)))
+            for name, trained, programs in listed:
+                limit = chosen.gains if name == GAINS else chosen.max_programs
+                models = self._checkpoints(decision, experiments, trained, chip)
+                for entry in self._small(programs, chosen.max_instructions)[: limit or None]:
+                    file = self.workspace.programs / entry.file
+                    task = AutotuneTask(decision, file, entry.name, chip, models, tuning.search, self.seed)
+                    yield Piece(name, entry.application, entry.instructions, task)
+
+    def _small(self, programs: Sequence[str], most: int) -> list[ProgramEntry]:
+        found = []
+        for entry in map(self._entry, programs):
+            if 0 < most < entry.instructions:
+                _log.info("%s is left out: %d instructions, at most %d", entry.name, entry.instructions, most)
+            else:
+                found.append(entry)
+        return found
+
+    def _test_programs(self, decision: str, split: str, chip: str) -> list[str]:
+        """Those of a split with samples of the decision: those that are evaluated as well."""
+        features = self.workspace.stage("features")
+        names = sorted(read_split(self.workspace.stage("split") / f"{split}.json").test)
+        return [name for name in names if feature_path(features, decision, chip, name).exists()]
+
+    def _gaining(self, chip: str, most: int) -> list[str]:
+        """Programs outside of the test set of the random split, the largest gain first."""
+        split = read_split(self.workspace.stage("split") / "random.json")
+        gains: dict[str, float] = {}
+        for name in (*split.train, *split.validation):
+            path = feature_path(self.workspace.stage("features"), "tile", chip, name)
+            if path.exists() and not 0 < most < self._entry(name).instructions:
+                gains[name] = exhaustive_gain(FeatureShard(path))
+        return sorted(gains, key=lambda name: (-gains[name], name))
+
+    def _checkpoints(
+        self, decision: str, experiments: Sequence[Experiment], split: str, chip: str
+    ) -> dict[str, Path]:
+        """Models trained for a split and a chip, of the experiments that have them, first seeds."""
+        found = {}
+        for experiment in experiments:
+            wanted = decision, split, chip
+            cells = [cell for cell in experiment.cells if (cell.task, cell.split, cell.chip) == wanted]
+            if cells:
+                first = min(cells, key=lambda cell: cell.seed)
+                model, _ = listed_as(first, chip)
+                found[model] = self.workspace.stage("train") / experiment.name / first.name
+        return found
+
+
+class TileSamples(Protocol):
+    """Measured tile sizes of a program's kernels, as `FeatureShard` has them."""
+
+    def runs(self) -> npt.NDArray[np.int64]:
+        """Executions of each kernel in a run of the program."""
+        ...
+
+    def runtime_ns(self, index: int) -> npt.NDArray[np.int64]:
+        """Of the tile sizes of a kernel."""
+        ...
+
+    def analytical_ns(self, index: int) -> npt.NDArray[np.float64]:
+        """What the analytical model predicts of them."""
+        ...
+
+
+def exhaustive_gain(shard: TileSamples) -> float:
+    """Runtime with the tile sizes that the analytical model chooses over that with the best, of those
+    that were measured.
+
+    (sum over kernels of runs x runtime of the lowest estimate) / (sum of runs x lowest runtime)
+    """
+    chosen = best = 0.0
+    runs: Sequence[int] = shard.runs().tolist()
+    for index, count in enumerate(runs):
+        runtime_ns = shard.runtime_ns(index)
+        chosen += count * float(runtime_ns[np.argmin(shard.analytical_ns(index))])
+        best += count * float(runtime_ns.min())
+    return chosen / best if best else 1.0

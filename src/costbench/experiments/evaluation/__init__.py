@@ -1,0 +1,1 @@
+"""Evaluation: cost models against measured runtimes, on programs that training never saw."""

@@ -1,0 +1,46 @@
+"""The cost models that are not trained, by name: each gives one prediction function a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.experiments.evaluation.baselines import IterationModel, RandomModel
+from costbench.experiments.evaluation.scoring import Predict
+from costbench.target import Architecture
+
+
+@dataclass(frozen=True)
+class ModelSources:
+    """What models are made from.
+
+    Attributes:
+        architecture: public figures of the chip.
+        random_seeds: of the random rankings.
+    """
+
+    architecture: Architecture
+    random_seeds: tuple[int, ...]
+
+
+BySeed = dict[int, Predict]
+
+
+def _analytical(sources: ModelSources) -> BySeed:
+    return {0: AnalyticalModel(sources.architecture).predict}
+
+
+def _iterations(sources: ModelSources) -> BySeed:
+    return {0: IterationModel().predict}
+
+
+def _random(sources: ModelSources) -> BySeed:
+    return {seed: RandomModel(seed).predict for seed in sources.random_seeds}
+
+
+COST_MODELS: Mapping[str, Callable[[ModelSources], BySeed]] = {
+    "analytical": _analytical,
+    "iterations": _iterations,
+    "random": _random,
+}

@@ -1,0 +1,136 @@
+"""Evaluation of a program on the fusion task: absolute runtimes of the kernels of its fusion configs.
+
+The analytical model knows no absolute scale, so its estimates are scaled by a coefficient for each kind of
+kernel: measured over estimated runtime of that kind's kernels in a run of the program with the default fusion
+config. Kernels without a choice of tile size are left out, since the analytical model was not made for them,
+and so are kinds that the default config has none of (lpm2021, section 5.2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.experiments.evaluation.kernel_kinds import kind_of
+from costbench.experiments.evaluation.program import (
+    UNSEEN,
+    Checkpoint,
+    ModelKey,
+    ProgramResult,
+    ProgramTask,
+    Scatter,
+)
+from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
+from costbench.experiments.grid.spec import MAIN
+from costbench.features.feature_shards import FeatureShard, feature_path
+from costbench.metrics.ranking import count_pairs, tau_of
+from costbench.metrics.regression import mape
+
+SHORT_NS = 5_000.0
+"""Kernels that take less have little weight in a program, and are reported apart (lpm2021, section 5.2)."""
+_MAX_POINTS = 300
+_CHUNK = 256
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def evaluate_fusions(task: ProgramTask) -> ProgramResult:
+    """All models on one program.
+
+    Raises:
+        DataError: for a damaged shard or checkpoint, or a model that returns nonsense.
+    """
+    shard = FeatureShard(feature_path(task.features, "fusion", task.chip, task.program))
+    count = len(shard)
+    measured = np.array([float(shard.runtime_ns(i)[0]) for i in range(count)])
+    estimated = np.array([float(shard.analytical_ns(i)[0]) for i in range(count)])
+    kinds = [kind_of(shard.own_opcodes(i).tolist()) for i in range(count)]
+    scaled = scaled_estimates(estimated, measured, shard.runs() * (shard.space_sizes() > 1), kinds)
+    comparable = (shard.space_sizes() > 1) & np.isfinite(scaled)
+    unseen = np.array([one not in task.seen for one in shard.fingerprints()], dtype=bool)
+    groups = {ALL_KERNELS: comparable, UNSEEN: comparable & unseen}
+    predicted: dict[ModelKey, FloatArray] = {}
+    if "analytical" in task.models:
+        predicted["analytical", MAIN, 0] = scaled
+    for one in task.checkpoints:
+        predicted[one.model, one.variant, one.seed] = _learned(shard, one)
+    metrics = {group: _by_model(predicted, measured, kept) for group, kept in groups.items() if kept.any()}
+    return ProgramResult(shard.application, metrics, _scatter(predicted, measured, comparable))
+
+
+def scaled_estimates(
+    estimated_ns: FloatArray, measured_ns: FloatArray, runs: npt.NDArray[np.int64], kinds: Sequence[str]
+) -> FloatArray:
+    """Estimates times (sum of runs x measured) / (sum of runs x estimated), summed over each kind's kernels.
+
+    Args:
+        estimated_ns: float64 [k], in a scale of its own.
+        measured_ns: float64 [k].
+        runs: int64 [k], executions under the default fusion config.
+        kinds: of each kernel.
+
+    Returns:
+        float64 [k]; NaN for kinds that never run under the default config.
+    """
+    scaled = np.full(len(estimated_ns), np.nan)
+    names = np.array(kinds, dtype=object)
+    for kind in sorted(set(kinds)):
+        own = names == kind
+        # Exact sums: the last bit of a matrix library's product decides ties, and differs by processor.
+        total = math.fsum(runs[own] * estimated_ns[own])
+        if total > 0.0:
+            scaled[own] = estimated_ns[own] * (math.fsum(runs[own] * measured_ns[own]) / total)
+    return scaled
+
+
+def fusion_metrics(predicted_ns: FloatArray, measured_ns: FloatArray) -> dict[str, float]:
+    """`mape` (percent) and `kendall_tau` over the kernels of a program, also over those of 5 us and more
+    (`_ge5us`) and of less (`_lt5us`). Both arrays float64 [k]; a metric that is not defined is left out.
+    """
+    parts = {"": np.ones(len(measured_ns), dtype=bool)}
+    parts |= {"_ge5us": measured_ns >= SHORT_NS, "_lt5us": measured_ns < SHORT_NS}
+    values: dict[str, float] = {}
+    for suffix, kept in parts.items():
+        if kept.any():
+            values[f"mape{suffix}"] = mape(predicted_ns[kept], measured_ns[kept])
+            tau = tau_of(count_pairs(predicted_ns[kept], measured_ns[kept]))
+            if np.isfinite(tau):
+                values[f"kendall_tau{suffix}"] = tau
+    return values
+
+
+def _by_model(
+    predicted: dict[ModelKey, FloatArray], measured: FloatArray, kept: BoolArray
+) -> dict[ModelKey, dict[str, float]]:
+    found = {key: fusion_metrics(values[kept], measured[kept]) for key, values in predicted.items()}
+    short = int((measured[kept] < SHORT_NS).sum())
+    counts = {"kernels": int(kept.sum()), "kernels_lt5us": short, "kernels_ge5us": int(kept.sum()) - short}
+    return found | {(BEST, MAIN, 0): {name: float(count) for name, count in counts.items()}}
+
+
+def _learned(shard: FeatureShard, checkpoint: Checkpoint) -> FloatArray:
+    from costbench.models.checkpoint import load_checkpoint
+    from costbench.training.kernel_source import KernelSource
+
+    model = load_checkpoint(checkpoint.folder)
+    source = KernelSource([shard.path], cache_bytes=0)
+    first = np.zeros(1, np.int64)
+    chunks = [range(start, min(start + _CHUNK, len(shard))) for start in range(0, len(shard), _CHUNK)]
+    costs = [model.predict_packed(source.pack(chunk, [first] * len(chunk))) for chunk in chunks]
+    return np.concatenate([np.empty(0), *costs])
+
+
+def _scatter(
+    predicted: dict[ModelKey, FloatArray], measured: FloatArray, kept: BoolArray
+) -> tuple[Scatter, ...]:
+    """Some kernels of the models whose results are main ones, evenly over the order in the shard."""
+    places = np.flatnonzero(kept)
+    places = places[:: max(1, -(-len(places) // _MAX_POINTS))]
+    return tuple(
+        Scatter(model, tuple(values[places].tolist()), tuple(measured[places].tolist()))
+        for (model, variant, seed), values in predicted.items()
+        if variant == MAIN and seed == 0
+    )

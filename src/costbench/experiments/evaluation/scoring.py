@@ -1,0 +1,159 @@
+"""Cost models against measured runtimes: a program's kernels go by one at a time, every model prices each.
+
+Memory holds one kernel with its tiles. What is kept of it is a handful of numbers per model, from which
+the program's metrics are made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.errors import DataError
+from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.ranking import count_pairs, ordered_pair_accuracy_of, tau_of
+from costbench.metrics.selection import tile_size_ape, top_k_score
+
+Predict = Callable[[Kernel, TileSizes], npt.NDArray[np.float64]]
+
+
+ALL_KERNELS = "all"
+BEST = "best"
+"""Name under which stands what does not depend on a model."""
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluatedKernel:
+    """What evaluation needs of a kernel.
+
+    Attributes:
+        kernel: the view.
+        tile_sizes: those that were measured.
+        runtime_ns: their runtimes, int64 [n].
+        runs: how often the kernel runs in the program.
+        groups: names of groups of kernels that it belongs to, beside that of all.
+    """
+
+    kernel: Kernel
+    tile_sizes: TileSizes
+    runtime_ns: npt.NDArray[np.int64]
+    runs: int
+    groups: tuple[str, ...] = ()
+
+
+@dataclass
+class _Tally:
+    """One number a kernel, of one model."""
+
+    tau: list[float] = field(default_factory=list)
+    accuracy: list[float] = field(default_factory=list)
+    best_of_k: dict[int, list[float]] = field(default_factory=dict)
+
+
+ByModel = dict[str, dict[str, float]]
+"""Model -> metric -> value."""
+
+
+def evaluate_program(
+    kernels: Iterable[EvaluatedKernel], models: Mapping[str, Predict], top_k: Sequence[int], where: str
+) -> dict[str, ByModel]:
+    """Metrics of each model on one program, over all its kernels and over each group of them.
+
+    - `tile_size_ape` (percent) of the tile predicted fastest, kernels weighted by executions;
+    - `kendall_tau` and `ordered_pair_accuracy`, means over kernels that have different runtimes;
+    - `slowdown_at_<k>`, mean over kernels of (best of the k predicted fastest / best of all - 1);
+    - `top_<k>_score`, best runtime of the program / its runtime with the best of the k predicted fastest;
+    - under the model `best`: `kernels`, how many there are, and `runtime_ns`, executions counted, of the
+      best tile sizes.
+
+    Args:
+        kernels: of one program.
+        models: name -> prediction, lower is faster.
+        top_k: the values of k.
+        where: names the program in errors.
+
+    Returns:
+        group of kernels (`all` and those that kernels name) -> model -> metric -> value; a metric that is not
+        defined (no kernel ranks anything) is left out.
+
+    Raises:
+        DataError: if there are no kernels, a runtime is not positive, or a model returns another number of
+            costs than decisions, or one that is NaN or infinite.
+    """
+    best: list[float] = []
+    runs: list[float] = []
+    members: dict[str, list[int]] = {ALL_KERNELS: []}
+    tallies = {name: _Tally(best_of_k={k: [] for k in {1, *top_k}}) for name in models}
+    for index, item in enumerate(kernels):
+        place = f"{where}, kernel {index}"
+        runtime = _runtimes(item.runtime_ns, place)
+        best.append(float(runtime.min()))
+        runs.append(float(item.runs))
+        for group in (ALL_KERNELS, *item.groups):
+            members.setdefault(group, []).append(index)
+        for name, predict in models.items():
+            cost = _costs(predict(item.kernel, item.tile_sizes), len(runtime), f"{place}, model {name}")
+            _add(tallies[name], cost, runtime)
+    if not best:
+        raise DataError("no kernels to evaluate", where=where, expected="kernels with two or more tile sizes")
+    return {
+        group: _by_model(tallies, np.array(best), np.array(runs), np.array(indices))
+        for group, indices in sorted(members.items())
+    }
+
+
+def _by_model(
+    tallies: Mapping[str, _Tally],
+    best: npt.NDArray[np.float64],
+    runs: npt.NDArray[np.float64],
+    indices: npt.NDArray[np.int64],
+) -> ByModel:
+    best, runs = best[indices], runs[indices]
+    found = {name: _metrics(tally, best, runs, indices) for name, tally in tallies.items()}
+    return found | {BEST: {"kernels": float(len(indices)), "runtime_ns": float(best @ runs)}}
+
+
+def _runtimes(runtime_ns: npt.NDArray[np.int64], where: str) -> npt.NDArray[np.float64]:
+    runtime = np.asarray(runtime_ns, dtype=np.float64)
+    if not len(runtime) or not (runtime > 0).all() or not np.isfinite(runtime).all():
+        raise DataError("a runtime is not a positive number", where=where, field="runtime_ns")
+    return runtime
+
+
+def _costs(cost: npt.NDArray[np.float64], count: int, where: str) -> npt.NDArray[np.float64]:
+    if cost.shape != (count,) or not np.isfinite(cost).all():
+        raise DataError(f"costs of shape {cost.shape}", where=where, expected=f"{count} finite numbers")
+    return cost
+
+
+def _add(tally: _Tally, cost: npt.NDArray[np.float64], runtime: npt.NDArray[np.float64]) -> None:
+    pairs = count_pairs(cost, runtime)
+    tally.tau.append(tau_of(pairs))
+    tally.accuracy.append(ordered_pair_accuracy_of(pairs))
+    order = np.argsort(cost, kind="stable")
+    for k, found in tally.best_of_k.items():
+        found.append(float(runtime[order[:k]].min()))
+
+
+def _metrics(
+    tally: _Tally,
+    best: npt.NDArray[np.float64],
+    runs: npt.NDArray[np.float64],
+    indices: npt.NDArray[np.int64],
+) -> dict[str, float]:
+    chosen = {k: np.array(found)[indices] for k, found in tally.best_of_k.items()}
+    values = {
+        "tile_size_ape": tile_size_ape(chosen[1], best, runs),
+        "kendall_tau": mean_without_nan(np.array(tally.tau)[indices]),
+        "ordered_pair_accuracy": mean_without_nan(np.array(tally.accuracy)[indices]),
+    }
+    for k, found in chosen.items():
+        values[f"slowdown_at_{k}"] = float(np.mean(found / best - 1.0))
+        values[f"top_{k}_score"] = top_k_score(found, best, runs)
+    return {name: value for name, value in sorted(values.items()) if not math.isnan(value)}

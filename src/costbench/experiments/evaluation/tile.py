@@ -1,0 +1,56 @@
+"""Evaluation of a program on the tile-size task: its kernels are read one at a time, every model ranks."""
+
+from __future__ import annotations
+
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
+from costbench.errors import choose
+from costbench.experiments.evaluation.cost_models import COST_MODELS, ModelSources
+from costbench.experiments.evaluation.kernel_kinds import kernel_kind
+from costbench.experiments.evaluation.program import UNSEEN, ModelKey, ProgramResult, ProgramTask
+from costbench.experiments.evaluation.scoring import BEST, EvaluatedKernel, Predict, evaluate_program
+from costbench.experiments.grid.spec import MAIN
+from costbench.target import Architecture, load_target
+
+
+def evaluate_tiles(task: ProgramTask) -> ProgramResult:
+    """All models on one program.
+
+    Raises:
+        DataError: for a damaged shard or checkpoint, or a model that returns nonsense.
+    """
+    target = load_target(task.chip)
+    path = shard_path(task.data, task.chip, task.program)
+    shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
+    models = _models(task, target.architecture)
+    kernels = (_evaluated(shard, index, task.seen) for index in range(len(shard)))
+    named = {"/".join(map(str, key)): predict for key, predict in models.items()}
+    found = evaluate_program(kernels, named, task.params.top_k, f"{task.program} on {task.chip}")
+    keys = {"/".join(map(str, key)): key for key in models} | {BEST: (BEST, MAIN, 0)}
+    return ProgramResult(
+        shard.application,
+        {group: {keys[name]: value for name, value in by.items()} for group, by in found.items()},
+    )
+
+
+def _evaluated(shard: TileShard, index: int, seen: frozenset[str]) -> EvaluatedKernel:
+    measured = shard.kernel(index)
+    groups = (kernel_kind(measured.kernel), *([UNSEEN] if measured.fingerprint not in seen else []))
+    return EvaluatedKernel(measured.kernel, measured.tile_sizes, measured.runtime_ns, measured.runs, groups)
+
+
+def _models(task: ProgramTask, architecture: Architecture) -> dict[ModelKey, Predict]:
+    sources = ModelSources(architecture, task.params.random_seeds)
+    found: dict[ModelKey, Predict] = {}
+    if task.checkpoints:
+        # torch takes a second to import.
+        from costbench.models.checkpoint import load_checkpoint
+
+        analytical = AnalyticalModel(architecture)
+        for one in task.checkpoints:
+            model = load_checkpoint(one.folder, analytical=analytical)
+            found[one.model, one.variant, one.seed] = model.predict
+    for name in task.models:
+        for seed, predict in choose(COST_MODELS, name, "cost model")(sources).items():
+            found[name, MAIN, seed] = predict
+    return found

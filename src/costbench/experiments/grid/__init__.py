@@ -1,0 +1,1 @@
+"""Training cells: the grid of an experiment, one training run for each of its cells."""

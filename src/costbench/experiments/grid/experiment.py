@@ -1,0 +1,145 @@
+"""Experiments: entries of the section of that name, each a grid of cells.
+
+An experiment has a stage `train@NAME` and a stage `evaluate@NAME` of its own, so a change of one reruns that
+one alone. Its settings are those of its task in section `train`; what a sweep found best takes their place if
+it follows the sweep; then come the experiment's own changes (`settings`, such as a smaller budget), and last
+those of the variant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from costbench.errors import ParamsError
+from costbench.experiments.grid.spec import MAIN, SECTION, Cell
+from costbench.experiments.sweeps.best import best_path, read_best
+from costbench.params import load_yaml, merged, parse
+from costbench.training.spec import TrainSpec
+
+_VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_SHARE = "share"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What an experiment's entry says beside its variants.
+
+    Attributes:
+        task: the compiler's decision, of the stage `features`.
+        splits: of the stage `split`.
+        chips: of the stage `features`, by name.
+        seeds: one training run each.
+        baselines: whether the models that are not trained are evaluated as well.
+        transfer: whether models are also tested on the chips that they were not trained for.
+        follows: the stage whose results training follows from: `features`, or `sweep`, whose best values then
+            take the place of those in section `train`.
+    """
+
+    task: Literal["tile", "fusion"]
+    splits: tuple[Literal["random", "manual"], ...]
+    chips: tuple[str, ...]
+    seeds: tuple[int, ...]
+    baselines: bool = False
+    transfer: bool = False
+    follows: Literal["features", "sweep"] = "features"
+
+    def __post_init__(self) -> None:
+        for name in ("splits", "chips", "seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Settings of some cells.
+
+    Attributes:
+        spec: what to train and how.
+        share: of the training programs of each application, in order of a seeded draw.
+    """
+
+    spec: TrainSpec
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.share <= 1.0:
+            raise ValueError(f"share is {self.share}, must be above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One entry of section `experiments`, its variants made out.
+
+    Attributes:
+        name: of the entry.
+        grid: task, splits, chips and seeds.
+        variants: settings by name.
+    """
+
+    name: str
+    grid: Grid
+    variants: Mapping[str, Variant]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All training runs, sorted."""
+        grid = self.grid
+        combinations = product([grid.task], grid.splits, grid.chips, self.variants, grid.seeds)
+        return tuple(sorted(Cell(*values) for values in combinations))
+
+
+def load_experiment(params: Path, name: str, swept: Path | None = None) -> Experiment:
+    """The experiment called `name`.
+
+    Args:
+        params: the parameter file.
+        name: of the entry.
+        swept: folder of the sweep, if the experiment follows it; None where only its cells are asked for.
+
+    Raises:
+        ParamsError: naming the key, if there is none, or what it says is unknown, missing or impossible.
+    """
+    sections = load_yaml(params)
+    entries = _mapping(sections.get(SECTION), params, SECTION, "experiments by name")
+    if name not in entries:
+        known = ", ".join(map(str, entries)) or "none"
+        raise ParamsError(f"no experiment {name!r}", where=params, field=SECTION, expected=known)
+    field = f"{SECTION}.{name}"
+    entry = dict(_mapping(entries[name], params, field, "task, splits, chips, seeds, variants"))
+    changes = _mapping(entry.pop("variants", {MAIN: {}}), params, f"{field}.variants", "variants by name")
+    own = _mapping(entry.pop("settings", {}), params, f"{field}.settings", "changes, or {} for none")
+    grid = parse(Grid, entry, where=params, field=field)
+    train = _mapping(sections.get("train"), params, "train", "settings by task")
+    base = _mapping(train.get(grid.task), params, f"train.{grid.task}", "settings of the task")
+    if swept is not None and grid.follows == "sweep":
+        base = merged(base, read_best(best_path(swept, grid.task)))
+    base = merged(base, own)
+    variants = {
+        str(variant): _variant(str(variant), change, base, (params, f"{field}.variants.{variant}"))
+        for variant, change in changes.items()
+    }
+    if not variants:
+        raise ParamsError("no variants", where=params, field=f"{field}.variants", expected="one or more")
+    return Experiment(name, grid, variants)
+
+
+def _variant(name: str, change: object, base: Mapping[str, object], place: tuple[Path, str]) -> Variant:
+    where, field = place
+    if not _VARIANT.fullmatch(name):
+        expected = "lower-case letters, digits, - and _"
+        raise ParamsError("is no name", where=where, field=field, expected=expected)
+    own = dict(_mapping(change, where, field, "changes, or {} for none"))
+    extra = {_SHARE: own.pop(_SHARE)} if _SHARE in own else {}
+    return parse(Variant, {"spec": merged(base, own), **extra}, where=where, field=field)
+
+
+def _mapping(value: object, where: Path, field: str, expected: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ParamsError("is no mapping", where=where, field=field, expected=expected)
+    return value

@@ -1,0 +1,257 @@
+"""What a sweep varies: a range for each hyper-parameter, given as data and checked against the model's.
+
+A hyper-parameter is named as in `train.TASK`, with dots (`net.hidden`, `optimizer.learning_rate`), so a new
+one can be swept without a line of code. lpm2021 prints the values that its own search ended with (tables 6
+and 7); their extremes are the ranges of the profiles. Optuna 5 calls a range a distribution.
+"""
+
+from __future__ import annotations
+
+import logging
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from costbench.errors import ParamsError
+from costbench.experiments.sweeps.best import Value, with_values
+from costbench.models.networks.encoders import ENCODERS
+from costbench.models.networks.reductions import REDUCTIONS
+from costbench.training.spec import TrainSpec
+
+if TYPE_CHECKING:
+    from optuna.trial import BaseTrial
+
+_log = logging.getLogger(__name__)
+_TABLES: Mapping[str, Mapping[str, object]] = {"net.encoder": ENCODERS, "net.reduction": REDUCTIONS}
+# Of lpm2021. One that is asked for and not built yet is left out; any other unknown name is an error.
+_PAPER = {
+    "net.encoder": ("none", "graphsage", "gat"),
+    "net.reduction": ("per-node", "column-wise", "lstm", "transformer"),
+}
+Stored = bool | int | float | str | None
+"""A value as Optuna keeps it."""
+# Trials could not be compared if these differed between them.
+_SAME_FOR_ALL = ("monitor", "validation")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values of one hyper-parameter.
+
+    Attributes:
+        choices: any of these; a single one sets the hyper-parameter for all trials.
+        low: or a number from here,
+        high: to here, both included.
+        step: only `low` plus multiples of it.
+        log: evenly over the logarithm.
+        when: only for trials in which other hyper-parameters have one of the values listed; others keep
+            what the model has.
+    """
+
+    choices: tuple[bool | int | float | str | tuple[str, ...] | None, ...] | None = None
+    low: int | float | None = None
+    high: int | float | None = None
+    step: int | float | None = None
+    log: bool = False
+    when: Mapping[str, tuple[bool | int | float | str | None, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.choices is not None:
+            if any(value is not None for value in (self.low, self.high, self.step)) or self.log:
+                raise ValueError("has choices, and must have no low, high, step or log beside them")
+            if not self.choices or len({repr(choice) for choice in self.choices}) != len(self.choices):
+                raise ValueError(f"choices are {list(self.choices)}, must be one or more different ones")
+        elif self.low is None or self.high is None:
+            raise ValueError("must have choices, or low and high")
+        elif self.low > self.high:
+            raise ValueError(f"low is {self.low}, must be at most high, {self.high}")
+        elif self.step is not None and (self.log or self.step <= 0):
+            raise ValueError(f"step is {self.step}, must be above zero, and not beside log")
+        elif self.log and self.low <= 0:
+            raise ValueError(f"low is {self.low}, must be above zero where log is true")
+
+    @property
+    def only(self) -> bool:
+        """Whether there is nothing to choose."""
+        return len(self.choices) == 1 if self.choices is not None else self.low == self.high
+
+    @property
+    def examples(self) -> tuple[Value, ...]:
+        """Values that must all be possible: every choice, or both ends."""
+        return (self.low, self.high) if self.choices is None else self.choices
+
+    def has(self, value: Value) -> bool:
+        """Whether `value` is one of its values; of a range with `step`, whether it is between its ends."""
+        if self.choices is not None:
+            # True is no 1.
+            return any(
+                choice == value and isinstance(choice, bool) == isinstance(value, bool)
+                for choice in self.choices
+            )
+        assert self.low is not None
+        assert self.high is not None
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Space:
+    """Ranges that fit a model; see `resolve`.
+
+    Attributes:
+        base: the model, with the values that are the same for all trials.
+        fixed: those values.
+        ranges: of the others, unconditional ones first.
+    """
+
+    base: TrainSpec
+    fixed: Mapping[str, Value]
+    ranges: Mapping[str, Range]
+
+    def suggest(self, trial: BaseTrial) -> dict[str, Value]:
+        """Values of all hyper-parameters that a trial has, by dotted name.
+
+        They are drawn in one order whatever the order of the file, so equal spaces give equal trials.
+        """
+        values: dict[str, Value] = dict(self.fixed)
+        for name, values_of in self.ranges.items():
+            if all(values.get(other) in allowed for other, allowed in values_of.when.items()):
+                values[name] = _draw(trial, name, values_of, _hint(name))
+        return values
+
+    def of_the_model(self) -> dict[str, Stored]:
+        """What the model itself has for the hyper-parameters that a trial of it has, as Optuna stores values.
+
+        Empty where the model is no point of the space.
+        """
+        values: dict[str, Value] = dict(self.fixed)
+        stored: dict[str, Stored] = {}
+        for name, values_of in self.ranges.items():
+            if all(values.get(other) in allowed for other, allowed in values_of.when.items()):
+                values[name] = _value(self.base, name)
+                if not values_of.has(values[name]):
+                    return {}
+                stored[name] = _label(values[name])
+        return stored
+
+
+def resolve(ranges: Mapping[str, Range], model: TrainSpec, where: str | PathLike[str], name: str) -> Space:
+    """Check ranges against a model.
+
+    Args:
+        ranges: by dotted name of the hyper-parameter.
+        model: the rest of it.
+        where: parameter file, for errors.
+        name: dotted name of `ranges` in the file, for errors.
+
+    Raises:
+        ParamsError: for a hyper-parameter that there is not, a value that it cannot have, or a condition on
+            one that is not in the space or has a condition itself.
+    """
+    ranges = {key: _known(key, one, where, f"{name}.{key}") for key, one in ranges.items()}
+    if not ranges:
+        raise ParamsError("empty", where=where, field=name, expected="one or more hyper-parameters")
+    for key, one in ranges.items():
+        _check(key, one, model, where, f"{name}.{key}")
+        _check_conditions(one, ranges, where, f"{name}.{key}.when")
+    fixed = {key: one.examples[0] for key, one in ranges.items() if one.only and not one.when}
+    order = sorted(ranges, key=lambda key: (bool(ranges[key].when), key))
+    base = with_values(model, fixed, where=where, field=name)
+    return Space(base, fixed, {key: ranges[key] for key in order if key not in fixed})
+
+
+def _known(key: str, one: Range, where: str | PathLike[str], name: str) -> Range:
+    """Without encoders and reductions of the paper that are not there."""
+    table = _TABLES.get(key)
+    if table is None or one.choices is None:
+        return one
+    for choice in one.choices:
+        if choice not in table and choice not in _PAPER[key]:
+            names = ", ".join(sorted(table))
+            raise ParamsError(
+                f"unknown choice {choice!r}", where=where, field=name, expected=f"some of {names}"
+            )
+    left_out = [choice for choice in one.choices if choice not in table]
+    if left_out:
+        _log.warning("%s: %s: there is no %s yet; left out", where, name, ", ".join(map(str, left_out)))
+    kept = tuple(choice for choice in one.choices if choice in table)
+    if not kept:
+        raise ParamsError("no choice left", where=where, field=name, expected=f"some of {', '.join(table)}")
+    return Range(choices=kept, when=one.when)
+
+
+def _check(key: str, one: Range, model: TrainSpec, where: str | PathLike[str], name: str) -> None:
+    names = tuple(_names())
+    if key not in names:
+        near = _nearest(key, names)
+        raise ParamsError(f"no hyper-parameter{near}", where=where, field=name, expected=", ".join(names))
+    if key == "seed" or (key.split(".")[0] in _SAME_FOR_ALL and not one.only):
+        raise ParamsError("cannot be swept", where=where, field=name, expected="one value for all trials")
+    for value in one.examples:
+        try:
+            with_values(model, {key: value}, where=where)
+        except ParamsError as error:
+            raise ParamsError(error.problem, where=where, field=name, expected=error.expected) from error
+    if one.choices is None and _hint(key) not in (int, float):
+        raise ParamsError("has low and high", where=where, field=name, expected="choices")
+
+
+def _check_conditions(one: Range, ranges: Mapping[str, Range], where: str | PathLike[str], name: str) -> None:
+    for other, allowed in one.when.items():
+        if other not in ranges or ranges[other].when:
+            free = ", ".join(sorted(key for key in ranges if not ranges[key].when))
+            raise ParamsError(f"depends on {other!r}", where=where, field=name, expected=f"some of {free}")
+        if not allowed:
+            raise ParamsError("lists no value", where=where, field=f"{name}.{other}")
+
+
+def _draw(trial: BaseTrial, name: str, one: Range, hint: object) -> Value:
+    if one.choices is not None:
+        labels = {_label(choice): choice for choice in one.choices}
+        return labels[trial.suggest_categorical(name, list(labels))]
+    assert one.low is not None
+    assert one.high is not None
+    if hint is int:
+        return trial.suggest_int(name, int(one.low), int(one.high), step=int(one.step or 1), log=one.log)
+    return trial.suggest_float(name, float(one.low), float(one.high), step=one.step, log=one.log)
+
+
+def _value(model: TrainSpec, name: str) -> Value:
+    found: Any = model
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def _label(choice: Value) -> Stored:
+    """Optuna stores no lists."""
+    return "+".join(choice) if isinstance(choice, tuple) else choice
+
+
+def _names(cls: type = TrainSpec, prefix: str = "") -> Iterator[str]:
+    hints = typing.get_type_hints(cls)
+    for declared in fields(cls):
+        hint, name = hints[declared.name], f"{prefix}{declared.name}"
+        if isinstance(hint, type) and is_dataclass(hint):
+            yield from _names(hint, f"{name}.")
+        else:
+            yield name
+
+
+def _hint(name: str) -> Any:
+    """Annotation of a hyper-parameter, without `| None`."""
+    cls: Any = TrainSpec
+    for part in name.split("."):
+        cls = typing.get_type_hints(cls)[part]
+    members = [member for member in typing.get_args(cls) if member is not types.NoneType]
+    is_optional = typing.get_origin(cls) in (typing.Union, types.UnionType) and len(members) == 1
+    return members[0] if is_optional else cls
+
+
+def _nearest(key: str, names: tuple[str, ...]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(key, names, n=1)
+    return f", did you mean {close[0]!r}?" if close else ""

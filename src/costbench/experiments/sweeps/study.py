@@ -1,0 +1,228 @@
+"""A study: which trials there are, who may begin one, and with which random numbers.
+
+A trial goes by its *ordinal*, its place among those of the study that are no retries of another. Sampler and
+training draw from streams named after it, so a sweep that is killed and goes on ends as one that was not, and
+workers that join later draw other values than those already there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState
+
+from costbench.errors import DataError
+from costbench.experiments.sweeps.space import Stored
+from costbench.experiments.sweeps.storage import StorageSpec, open_storage, reachable, retry
+from costbench.experiments.writer import is_gone, this_process
+from costbench.rng import stream_key
+
+_IDENTITY = "costbench.identity"
+_OWNER = "costbench.owner"
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+_RETRY_OF = "failed_trial"
+"""Optuna's own mark of a trial that repeats another."""
+
+
+@dataclass(frozen=True)
+class PrunerSpec:
+    """Which trials end early: after an epoch, those worse than most finished ones were after it.
+
+    Attributes:
+        keep_percent: the best so many percent go on; 50 is Optuna's median pruner, 100 prunes none.
+        startup_trials: none is pruned before so many have finished.
+        warmup_epochs: that every trial trains.
+    """
+
+    keep_percent: float = 50.0
+    startup_trials: int = 4
+    warmup_epochs: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.keep_percent <= 100.0:
+            raise ValueError(f"keep_percent is {self.keep_percent}, must be in (0, 100]")
+        for name, least in (("startup_trials", 1), ("warmup_epochs", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least {least}")
+
+    def build(self) -> optuna.pruners.BasePruner:
+        """Optuna's pruner; it counts the epochs that a trial has trained."""
+        if self.keep_percent == 100.0:
+            return optuna.pruners.NopPruner()
+        return optuna.pruners.PercentilePruner(
+            self.keep_percent, n_startup_trials=self.startup_trials, n_warmup_steps=self.warmup_epochs
+        )
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """A study and how it goes.
+
+    Attributes:
+        name: of the study.
+        storage: where it lies.
+        larger_is_better: of the metric.
+        identity: what its trials follow from, each part by name: a study of another is not continued.
+        trials: to finish, pruned ones included.
+        seed: of sampler and trials.
+        startup_trials: drawn at random before the sampler learns from them.
+        pruner: which end early.
+        first: values of the first trial; all are drawn where it is empty.
+    """
+
+    name: str
+    storage: StorageSpec
+    larger_is_better: bool
+    identity: Mapping[str, str]
+    trials: int
+    seed: int
+    startup_trials: int
+    pruner: PrunerSpec
+    first: Mapping[str, Stored] = field(default_factory=dict)
+
+
+def open_study(spec: StudySpec) -> optuna.Study:
+    """Create the study, or join it.
+
+    Raises:
+        ParamsError, DataError: as `open_storage`, or where a study of this name has another identity.
+    """
+    storage = open_storage(spec.storage)
+    with reachable(spec.storage):
+        study = optuna.create_study(
+            study_name=spec.name,
+            storage=storage,
+            sampler=OrdinalSampler(spec.seed, spec.startup_trials),
+            pruner=spec.pruner.build(),
+            direction="maximize" if spec.larger_is_better else "minimize",
+            load_if_exists=True,
+        )
+        found = study.user_attrs.get(_IDENTITY)
+        empty = not study.get_trials(deepcopy=False)
+        if found is None and empty:
+            found = dict(spec.identity)
+            study.set_user_attr(_IDENTITY, found)
+        if found == dict(spec.identity):
+            if empty and spec.first:
+                study.enqueue_trial(dict(spec.first), skip_if_exists=True)
+            return study
+    before: Mapping[str, str] = found or {}
+    names = sorted({*before, *spec.identity})
+    other = [name for name in names if before.get(name) != spec.identity.get(name)]
+    raise DataError(
+        f"there is a study of this name made from another {', '.join(other)}",
+        where=spec.storage.name,
+        field=spec.name,
+        expected="another name (--study), or `optuna delete-study` first",
+    )
+
+
+class OrdinalSampler(BaseSampler):
+    """A tree-structured Parzen estimator (TPE) whose random numbers follow from the trial's ordinal alone."""
+
+    def __init__(self, seed: int, startup_trials: int) -> None:
+        self._seed = seed
+        self._startup_trials = startup_trials
+        self._sampler: BaseSampler = TPESampler(n_startup_trials=startup_trials)
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        number = ordinal(trial, study.get_trials(deepcopy=False))
+        seed = stream_key(self._seed, "sampler", number) % 2**32
+        self._sampler = TPESampler(n_startup_trials=self._startup_trials, seed=seed)
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._sampler.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return self._sampler.sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        self._sampler.after_trial(study, trial, state, values)
+
+
+def ordinal(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> int:
+    """A trial's place among those that repeat no other; a retry has that of the trial it repeats."""
+    first = trial.system_attrs.get(_RETRY_OF, trial.number)
+    return sum(1 for other in trials if other.number < first and _RETRY_OF not in other.system_attrs)
+
+
+def finished_trials(study: optuna.Study) -> dict[int, FrozenTrial]:
+    """Complete and pruned trials by ordinal."""
+    trials = study.get_trials(deepcopy=False)
+    return {ordinal(trial, trials): trial for trial in trials if trial.state in _FINISHED}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How many trials there are by state."""
+
+    finished: int
+    running: int
+    waiting: int
+
+    def may_begin(self, wanted: int) -> bool:
+        """Whether another trial is to be begun: one that waits, or a new one."""
+        return self.waiting > 0 or self.finished + self.running < wanted
+
+
+def progress(study: optuna.Study) -> Progress:
+    """The study's trials, counted now."""
+    states = [trial.state for trial in study.get_trials(deepcopy=False)]
+    finished = sum(state in _FINISHED for state in states)
+    return Progress(finished, states.count(TrialState.RUNNING), states.count(TrialState.WAITING))
+
+
+def own(trial: optuna.Trial) -> None:
+    """Leave this process's name on a trial."""
+    trial.set_user_attr(f"{_OWNER}.{trial.number}", this_process())
+
+
+def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
+    """Queue trials of dead workers again: of this machine at once, of others once their heartbeat stops."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        optuna.storages.fail_stale_trials(study)
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        if is_gone(str(trial.user_attrs.get(f"{_OWNER}.{trial.number}", ""))):
+            # Another process may have seen it as well.
+            with suppress(ValueError, UpdateFinishedTrialError):
+                study.tell(trial.number, state=TrialState.FAIL)
+                requeue(study, trial.number, storage)
+
+
+def requeue(study: optuna.Study, number: int, storage: StorageSpec) -> None:
+    """Queue a failed trial again, unless that was done too often."""
+    retry(storage)(study, study.get_trials()[number])
+
+
+def given_away(study: optuna.Study, number: int) -> bool:
+    """Whether a trial was failed and queued again."""
+    histories = [trial.system_attrs.get("retry_history", []) for trial in study.get_trials(deepcopy=False)]
+    return any(number in history for history in histories)

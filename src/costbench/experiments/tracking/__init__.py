@@ -1,0 +1,1 @@
+"""Runs in MLflow: what is logged, how runs are found again, which model is the champion."""

@@ -1,0 +1,223 @@
+"""The best trained model of a task in MLflow's model registry, under the alias `champion`.
+
+`mlflow models serve -m models:/costbench-tile@champion` then answers with it (docs/serving.md). A model is
+its checkpoint's two files and the text of `costbench.serving.mlflow_model`; nothing is pickled, and costbench
+itself comes from the environment. Only models that are registered are logged this way: it takes seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from costbench.artifacts import digest_bytes, read_bytes
+from costbench.errors import DataError, choose
+from costbench.experiments.tracking.queries import TrainedRun, Wanted, find_runs
+from costbench.experiments.tracking.record import client_of
+from costbench.experiments.tracking.runs import KEY, store_errors
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+    from mlflow.models import ModelSignature
+
+_log = logging.getLogger(__name__)
+CHAMPION = "champion"
+MODELS: Mapping[str, str] = {"tile": "costbench-tile", "fusion": "costbench-fusion"}
+"""Names in the registry, by task."""
+_SERVED = Path(__file__).parents[2] / "serving" / "mlflow_model.py"
+_SERVED_DIGEST = "costbench.served_digest"
+_FILES = ("model.json", "weights.pt")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A version of a registered model.
+
+    Attributes:
+        name: of the model.
+        version: number.
+        is_new: whether it was made now; False where the champion is this model already.
+    """
+
+    name: str
+    version: str
+    is_new: bool
+
+    @property
+    def uri(self) -> str:
+        """For `mlflow models serve -m`."""
+        return f"models:/{self.name}@{CHAMPION}"
+
+
+def crown(uri: str, wanted: Wanted) -> Registered | None:
+    """Make the best model that is still where it was left the champion of its task; None if there is none.
+
+    Of models that were validated on different numbers of kernels, those with the most are compared: a short
+    training's few say little.
+
+    Raises:
+        DataError: if the store cannot be used.
+    """
+    there = [run for run in find_runs(uri, wanted) if run.is_there]
+    if not there:
+        return None
+    most = max(run.validated_on for run in there)
+    return register_champion(uri, next(run for run in there if run.validated_on == most))
+
+
+def register_champion(uri: str, best: TrainedRun) -> Registered:
+    """Make a trained model the champion of its task; a version that is this very model is used again.
+
+    Raises:
+        DataError: if the store cannot be used, or the folder no longer holds the model.
+    """
+    if not best.is_there:
+        expected = "the model of this run; `costbench train` makes it again"
+        raise DataError("no longer there", where=best.folder, field=best.name, expected=expected)
+    name = choose(MODELS, best.tags["task"], "task")
+    served = digest_bytes(read_bytes(_SERVED))[:16]
+    tags = {KEY: best.key, _SERVED_DIGEST: served, **best.tags}
+    with store_errors(uri):
+        client = client_of(uri)
+        same = [one for one in _versions(client, name) if tags.items() >= _identity(one)]
+        if same:
+            version = str(max(same, key=lambda one: int(one.version)).version)
+        else:
+            version = _new_version(client, uri, name, best, tags)
+        if _champion(client, name) != version:
+            client.set_registered_model_alias(name, CHAMPION, version)
+            _log.info("%s: version %s is the %s: %s", name, version, CHAMPION, best.name)
+    return Registered(name, version, not same)
+
+
+def _versions(client: MlflowClient, name: str) -> list[ModelVersion]:
+    return list(client.search_model_versions(f"name = '{name}'"))
+
+
+def _identity(version: ModelVersion) -> set[tuple[str, str]]:
+    return {(tag, version.tags.get(tag, "")) for tag in (KEY, _SERVED_DIGEST)}
+
+
+def _champion(client: MlflowClient, name: str) -> str | None:
+    version = client.get_registered_model(name).aliases.get(CHAMPION)
+    return None if version is None else str(version)
+
+
+def _new_version(client: MlflowClient, uri: str, name: str, best: TrainedRun, tags: Mapping[str, str]) -> str:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.get_registered_model(name)
+    except MlflowException:
+        task = best.tags["task"]
+        client.create_registered_model(name, {"task": task}, f"Learned cost models of the task {task}.")
+    with _addressed(uri), _quiet(), tempfile.TemporaryDirectory() as folder:
+        import mlflow.pyfunc
+        from mlflow.models import Model
+
+        for file in _FILES:
+            shutil.copy(best.folder / file, folder)
+        logged = Model.log(
+            None,
+            mlflow.pyfunc,
+            name=name,
+            run_id=best.run_id,
+            params={"best_metric": best.metric},
+            tags={key: value for key, value in tags.items() if value},
+            python_model=str(_SERVED),
+            artifacts={"checkpoint": folder},
+            model_config={"task": best.tags["task"], "chip": best.tags["chip"]},
+            signature=_signature(best.tags["task"]),
+            input_example=example(best.tags["task"]),
+            pip_requirements=[f"costbench=={metadata.version('costbench')}"],
+        )
+        made = client.create_model_version(
+            name,
+            logged.model_uri,
+            run_id=best.run_id,
+            model_id=logged.model_id,
+            tags=dict(tags),
+            description=f"{best.name}: {best.monitor} {best.metric:.4f} on the validation set.",
+        )
+    return str(made.version)
+
+
+@contextmanager
+def _addressed(uri: str) -> Iterator[None]:
+    """What logs models knows no address but the process's own, and leaves it in the environment."""
+    import mlflow
+
+    before, named = mlflow.get_tracking_uri(), os.environ.get("MLFLOW_TRACKING_URI")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before)
+        if named is None:
+            os.environ.pop("MLFLOW_TRACKING_URI", None)
+        else:
+            os.environ["MLFLOW_TRACKING_URI"] = named
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without MLflow's advice on requirements and integer columns: none of them can be missing."""
+    chatty = logging.getLogger("mlflow")
+    before = chatty.level
+    chatty.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        chatty.setLevel(before)
+
+
+def _signature(task: str) -> ModelSignature:
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+    from mlflow.types.schema import AnyType, Array, Object, Property
+
+    # Lists of whole numbers; costbench says more clearly than MLflow what is wrong with one.
+    bounds = AnyType()  # type: ignore[no-untyped-call]
+    tile = Object([Property("output_bounds", bounds), Property("kernel_bounds", bounds, required=False)])
+    inputs: list[ColSpec | TensorSpec] = [ColSpec(DataType.string, "kernel")]
+    if task == "tile":
+        inputs.append(ColSpec(Array(tile), "tiles"))
+    inputs.append(ColSpec(DataType.string, "chip", required=False))
+    output = ColSpec(Array(DataType.double), "costs") if task == "tile" else ColSpec("double", "runtime_ns")
+    return ModelSignature(Schema(inputs), Schema([output]))
+
+
+_KERNEL = """HloModule example
+
+ENTRY %main (a: f32[256,512], b: f32[512,256]) -> f32[256,256] {
+  %a = f32[256,512]{1,0} parameter(0)
+  %b = f32[512,256]{1,0} parameter(1)
+  %product = f32[256,256]{1,0} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %out = f32[256,256]{1,0} tanh(%product)
+}
+"""
+
+
+def example(task: str) -> pd.DataFrame:
+    """A request: a matrix product with tanh behind it, and for the task `tile` three tile sizes of it."""
+    import pandas as pd
+
+    row: dict[str, Any] = {"kernel": _KERNEL}
+    if task == "tile":
+        bounds = (([32, 2], [64, 2]), ([16, 1], [64, 1]), ([8, 2], [32, 2]))
+        row["tiles"] = [{"output_bounds": output, "kernel_bounds": right} for output, right in bounds]
+    return pd.DataFrame([row])

@@ -1,0 +1,185 @@
+"""Runs in MLflow: one experiment a stage, one run a cell; those of a grid or a sweep lie below a run of it.
+
+Tracking is a record beside the results, never a source of them: no run identifier, time or address of the
+tracking server goes into a result file, so equal parameters still give equal bytes. The store is
+`sqlite:///mlflow.db` in the working folder, or what `MLFLOW_TRACKING_URI` names; there is none with
+`COSTBENCH_TRACKING=off`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from costbench.artifacts import digest_bytes
+from costbench.errors import DataError
+from costbench.execution.process import load
+from costbench.experiments.tracking.record import OFF, TrackedRun, client_of, modules_of
+from costbench.experiments.writer import is_gone, this_process
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+DEFAULT_URI = "sqlite:///mlflow.db"
+PARENT = "mlflow.parentRunId"
+"""Tag: the run that a run lies below."""
+KIND = "costbench.kind"
+"""Tag: `cell`, `grid` (of cells), `trial`, `sweep` (of trials), `report`; `replaced`: a cell trained anew."""
+WORK = "costbench.work"
+"""Tag: what a run is a try of, as `work_of` names it."""
+KEY = "costbench.key"
+"""Tag: all that a trained cell follows from, as in its `done.json`."""
+FOLDER = "costbench.folder"
+"""Tag: where the checkpoint lies."""
+_OWNER = "costbench.owner"
+_TAG_REVISION = "git_revision"
+_TAG_PARAMS = "costbench.params_digest"
+_TAG_DATA = "costbench.data_digest"
+
+
+class RunStopped(Exception):  # noqa: N818 - no error, as StopIteration is none
+    """Raised inside a tracked run that is ended early on purpose: it is marked as killed, not as failed."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What numbers follow from.
+
+    Attributes:
+        params_digest: of the parameters.
+        data_digest: of the samples.
+        git_revision: of the code.
+    """
+
+    params_digest: str
+    data_digest: str
+    git_revision: str
+
+
+def work_of(*parts: str) -> str:
+    """A name for what a run is a try of, the same in every process and on every machine."""
+    return digest_bytes("\0".join(parts).encode())[:32]
+
+
+def tracking_uri() -> str:
+    """`MLFLOW_TRACKING_URI`, or the SQLite file of the working folder; `OFF` where tracking is off."""
+    if os.environ.get("COSTBENCH_TRACKING") == "off":
+        return OFF
+    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+
+
+def prepare(uri: str, experiment: str) -> None:
+    """Create database, tables and experiment, so that worker processes do not race to do it.
+
+    Raises:
+        DataError: if the store cannot be used, naming it.
+    """
+    if uri == OFF:
+        return
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    for chatty in ("mlflow.store.db.utils", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    load(modules_of(uri))
+    with store_errors(uri):
+        if client_of(uri).get_experiment_by_name(experiment) is None:
+            client_of(uri).create_experiment(experiment)
+
+
+@contextmanager
+def store_errors(uri: str) -> Iterator[None]:
+    """Errors of MLflow as one of ours. Raises: DataError, naming the store."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        raise DataError(f"cannot be used for tracking: {error.message}", where=uri) from error
+
+
+@contextmanager
+def tracked_run(
+    uri: str,
+    experiment: str,
+    name: str,
+    provenance: Provenance,
+    more_tags: Mapping[str, str] | None = None,
+    *,
+    goes_on: bool = False,
+) -> Iterator[TrackedRun]:
+    """A run that is finished when the block ends, and marked as failed when it raises.
+
+    Runs of the same experiment that nobody works on any more are marked as killed: those whose process is
+    gone from this machine, and those with the same tag `WORK`.
+
+    Args:
+        uri: where to track.
+        experiment: its name; created if need be.
+        name: of the run, such as `laptop/main-tile/tile-random-tpu_v2-main-s0`.
+        provenance: becomes tags to search by.
+        more_tags: others; `PARENT` nests the run below another.
+        goes_on: whether to go on with the run of the same tag `WORK`, if there is one.
+
+    Raises:
+        DataError: if the store cannot be used.
+    """
+    if uri == OFF:
+        yield TrackedRun(OFF, experiment, "")
+        return
+    prepare(uri, experiment)
+    tags = {
+        _TAG_REVISION: provenance.git_revision,
+        _TAG_PARAMS: provenance.params_digest,
+        _TAG_DATA: provenance.data_digest,
+        "mlflow.source.git.commit": provenance.git_revision.split("+")[0],
+        _OWNER: this_process(),
+        **(more_tags or {}),
+    }
+    with store_errors(uri):
+        run_id = _begin(client_of(uri), experiment, name, tags, goes_on)
+    run, status = TrackedRun(uri, experiment, run_id), "FAILED"
+    try:
+        yield run
+        status = "FINISHED"
+    except RunStopped:
+        status = "KILLED"
+        raise
+    finally:
+        run.end(status)
+
+
+def _begin(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str], goes_on: bool) -> str:
+    """Identifier of a new run, or of the one that is gone on with."""
+    found = client.get_experiment_by_name(experiment)
+    if found is None:
+        raise DataError("vanished", where=experiment, expected="an experiment of the tracking server")
+    place, work = found.experiment_id, tags.get(WORK)
+    first = _first_of(client, place, work) if goes_on and work else None
+    _end_lost(client, place, None if goes_on else work)
+    if first is None:
+        own: str = client.create_run(place, run_name=name, tags=dict(tags)).info.run_id
+        # Of two that begin at the same time, on two machines, both keep the earlier.
+        first = (_first_of(client, place, work) or own) if goes_on and work else own
+        if first == own:
+            return own
+        client.delete_run(own)
+    client.update_run(first, status="RUNNING")
+    for key, value in tags.items():
+        client.set_tag(first, key, value)
+    return first
+
+
+def _first_of(client: MlflowClient, place: str, work: str) -> str | None:
+    runs = client.search_runs([place], f"tags.`{WORK}` = '{work}'", max_results=100)
+    return min(((run.info.start_time, run.info.run_id) for run in runs), default=(0, None))[1]
+
+
+def _end_lost(client: MlflowClient, place: str, work: str | None) -> None:
+    """Mark running runs as killed whose process is gone, and those that were tries of the same `work`."""
+    for run in client.search_runs([place], "attributes.status = 'RUNNING'"):
+        tags = run.data.tags
+        if is_gone(tags.get(_OWNER, "")) or (work is not None and tags.get(WORK) == work):
+            client.set_terminated(run.info.run_id, "KILLED")

@@ -1,0 +1,1 @@
+"""Tuning one program of a user's, as `costbench tune` runs it."""

@@ -1,0 +1,124 @@
+"""Tuning the fusions of a program: a search on a model, then its best on hardware; or hardware alone."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from costbench.autotuning.charging import Charging, minutes
+from costbench.autotuning.fusion import (
+    FusionDeviceEvaluator,
+    FusionModelEvaluator,
+    ProgramPricer,
+    default_number,
+    fusion_problem,
+)
+from costbench.autotuning.kernel_costs import KernelCosts, MeasuredKernels, TiledKernels
+from costbench.autotuning.search import TuningProblem, Watch
+from costbench.autotuning.trace import SearchTrace
+from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
+from costbench.compiler.fusion.space import FusionSpace
+from costbench.compiler.program import PreparedProgram
+from costbench.compiler.spaces import ChoiceArray
+from costbench.experiments.tuning.program import Gain, Session, Step, Tuned, rows_of
+from costbench.hardware.device import Device
+
+STRATEGY = "annealing-1"
+PREDICTING, MEASURING = Step("predicted", "predicting"), Step("measured", "measuring")
+
+
+def tune_fusion(
+    program: PreparedProgram, session: Session, tiled: TiledKernels, model: KernelCosts | None
+) -> Tuned:
+    """Looks for a fusion config from the compiler's default; without a model, on hardware alone.
+
+    Raises:
+        UnsupportedKernelError: for a kernel that cannot be lowered.
+        DataError: if the traces to resume are of another search.
+    """
+    options, space = session.options, FusionSpace(program)
+    machine = MeasuredKernels(tiled, Device(session.target, options.seed), program.fingerprints)
+    pricer = ProgramPricer(space, machine)
+    charging = Charging(compile_s=options.compile_s)
+    size = space.module.num_instructions
+    problem = fusion_problem(space, session.target.name)
+    device = FusionDeviceEvaluator(pricer, session.target.name, charging.measuring(size))
+    start = (default_number(space),)
+    predicted = None
+    if model is None:
+        plan = Plan(STRATEGY, minutes(options.minutes), options.seed, start)
+        measured = session.search(MEASURING, partial(tune, problem, device, plan))
+    else:
+        costs = ProgramPricer(space, model, session.known_costs())
+        evaluator = FusionModelEvaluator(costs, options.model, charging.predicting_s(size))
+        plan = Plan(STRATEGY, minutes(options.model_minutes), options.seed, start)
+        predicted = session.search(PREDICTING, partial(tune, problem, evaluator, plan))
+        session.keep_costs(costs.known)
+        assert predicted is not None  # nothing came before that could have been interrupted
+        shortlist = Shortlist(None, distinct=True, budget=minutes(options.minutes))
+        search = partial(_measure, problem, predicted, device, shortlist)
+        measured = session.search(MEASURING, search)
+    default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
+    return _tuned(space, problem, default_ns, predicted, measured)
+
+
+def _measure(
+    problem: TuningProblem[ChoiceArray],
+    predicted: SearchTrace,
+    device: FusionDeviceEvaluator,
+    shortlist: Shortlist,
+    recorded: SearchTrace | None,
+    watch: Watch,
+) -> SearchTrace:
+    return measure_best(problem, predicted, device, shortlist, recorded, watch)
+
+
+def _tuned(
+    space: FusionSpace,
+    problem: TuningProblem[ChoiceArray],
+    default_ns: float,
+    predicted: SearchTrace | None,
+    measured: SearchTrace | None,
+) -> Tuned:
+    best, best_ns, curve = default_number(space), default_ns, []
+    if measured is not None and len(measured):
+        best_so_far = np.minimum(measured.best_so_far, default_ns)
+        curve = list(zip(measured.spent_seconds.tolist(), best_so_far.tolist(), strict=True))
+        if min(measured.scores) < default_ns:
+            best, best_ns = measured.best_decision, measured.best_score
+    known = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
+    unmeasured = None
+    if predicted is not None and len(predicted) and not (measured is not None and len(measured)):
+        unmeasured, best = (predicted.best_score, predicted.scores[0]), predicted.best_decision
+    return Tuned(
+        program=space.name,
+        default_ns=default_ns,
+        best_ns=best_ns,
+        num_predicted=0 if predicted is None else len(predicted),
+        num_measured=0 if measured is None else len(measured),
+        hardware_seconds=curve[-1][0] if curve else 0.0,
+        decisions=_described(space, problem.decode(best)[0]),
+        gains=(Gain("the program", 1, default_ns, known.get(best), best_ns),),
+        rows=() if measured is None else tuple(rows_of(measured, predicted)),
+        curve=tuple(curve),
+        unmeasured=unmeasured,
+    )
+
+
+def _described(space: FusionSpace, config: ChoiceArray) -> dict[str, object]:
+    """The fused edges, and the kernels that they make, by names of instructions."""
+    edges = []
+    for part, fused in space.by_computation(config):
+        body = space.module.computations[part.computation]
+        names = [inst.name for inst in body.instructions]
+        pairs = zip(part.sources[fused].tolist(), part.users[fused].tolist(), strict=True)
+        edges.append({"computation": body.name, "fused": [[names[a], names[b]] for a, b in pairs]})
+    kernels = [
+        {
+            "computation": kernel.body.name,
+            "instructions": [kernel.instruction(position).name for position in kernel.instructions],
+        }
+        for kernel in space.compile(config).kernels
+    ]
+    return {"edges": edges, "kernels": kernels}

@@ -1,0 +1,106 @@
+"""From a file and a model's name to a tuned program."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, TiledKernels
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.program import PreparedProgram
+from costbench.errors import DataError, HloError
+from costbench.experiments.grid.spec import cell_from_name
+from costbench.experiments.tuning.fusion import tune_fusion
+from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Task, Tuned
+from costbench.experiments.tuning.tiles import tune_tiles
+from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.reader import read_module
+from costbench.hlo.text.reader import looks_like_text, module_from_text
+from costbench.models.cost_model import CostModel
+
+if TYPE_CHECKING:
+    from costbench.models.learned import LearnedCostModel
+
+
+def tuned(session: Session, name: str) -> Tuned:
+    """Tunes the program of a session, under a name.
+
+    Raises:
+        HloError: if the file is no HLO module.
+        UnsupportedKernelError: for a kernel that cannot be priced.
+        DataError: for a model that cannot be read or is of the other task.
+    """
+    program = PreparedProgram(unfused(program_in(session.options.file)), name)
+    model, architecture = session.options.model, session.target.architecture
+    analytical = AnalyticalModel(architecture)
+    if session.options.task == "tile":
+        return tune_tiles(program, session, _tile_model(model, analytical))
+    tiled = TiledKernels(program.lowering, architecture, analytical)
+    return tune_fusion(program, session, tiled, _fusion_model(model, tiled, analytical))
+
+
+def program_in(path: Path) -> HloModule:
+    """The program in a file: a binary message, plain or compressed, or HLO text.
+
+    Raises:
+        HloError: if it is missing or no HLO module.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    if looks_like_text(text):
+        return module_from_text(text, where=str(path))
+    try:
+        return read_module(path)
+    except HloError as error:
+        if not text:
+            raise
+        expected = "text that begins with HloModule, or a binary HloModuleProto"
+        raise HloError("no HLO module", where=path, expected=expected) from error
+
+
+def unfused(module: HloModule) -> HloModule:
+    """The program as it was before it was fused, where it was."""
+    fused = any(inst.opcode is Opcode.FUSION for inst in module.entry_computation.instructions)
+    return inline_fusions(module) if fused else module
+
+
+def _tile_model(name: str, analytical: AnalyticalModel) -> CostModel | None:
+    if name == NO_MODEL:
+        return None
+    if name == ANALYTICAL:
+        return analytical
+    return _checkpoint(name, "tile", analytical)
+
+
+def _fusion_model(name: str, tiled: TiledKernels, analytical: AnalyticalModel) -> KernelCosts | None:
+    if name == NO_MODEL:
+        return None
+    if name == ANALYTICAL:
+        return EstimatedKernels(tiled)
+    from costbench.autotuning.learned_kernels import LearnedKernels
+
+    return LearnedKernels(tiled, _checkpoint(name, "fusion", analytical))
+
+
+def _checkpoint(name: str, task: Task, analytical: AnalyticalModel) -> LearnedCostModel:
+    """The model in a folder; of folders called after a cell, only those of the task."""
+    from costbench.models.checkpoint import load_checkpoint
+
+    folder = Path(name)
+    if not folder.is_dir():
+        expected = f"the folder of a trained model, {ANALYTICAL} or {NO_MODEL}"
+        raise DataError("no such folder", where=folder, field="--model", expected=expected)
+    if (trained_for := _task_of(folder) or task) != task:
+        raise DataError(f"trained for the task {trained_for}", where=folder, expected=f"a model for {task}")
+    return load_checkpoint(folder, analytical=analytical)
+
+
+def _task_of(folder: Path) -> str | None:
+    with suppress(DataError):
+        return cell_from_name(folder.resolve().name).task
+    return None

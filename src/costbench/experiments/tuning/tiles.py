@@ -1,0 +1,213 @@
+"""Tuning the tile sizes of a program, its most expensive kernels first, from one budget of hardware time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from costbench.autotuning.budget import MeasurementBudget
+from costbench.autotuning.charging import minutes
+from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
+from costbench.autotuning.kernel_costs import smaller_tile
+from costbench.autotuning.search import TuningProblem, Watch
+from costbench.autotuning.trace import SearchTrace, Subject
+from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.program import PreparedProgram, UniqueKernel
+from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.experiments.tuning.program import CostRow, Gain, Session, Step, Tuned, TuneOptions, rows_of
+from costbench.hardware.device import Device
+from costbench.models.cost_model import CostModel
+from costbench.search.space import Numbered
+
+
+@dataclass(frozen=True, eq=False)
+class _Kernel:
+    """A kernel with the compiler's own choice."""
+
+    unique: UniqueKernel
+    space: TileSpace
+    default: int
+    default_ns: float
+
+    @property
+    def total_ns(self) -> float:
+        """In a run of the program, by default."""
+        return self.unique.runs_per_program * self.default_ns
+
+
+def tune_tiles(program: PreparedProgram, session: Session, model: CostModel | None) -> Tuned:
+    """Looks for the tile sizes of every kernel; without a model, measures tile sizes drawn at random.
+
+    Raises:
+        UnsupportedKernelError: for a kernel that cannot be lowered or of which no tile fits the scratchpad.
+        DataError: if the traces to resume are of another search.
+    """
+    device = Device(session.target, session.options.seed)
+    kernels = sorted(_kernels(program, device), key=lambda kernel: -kernel.total_ns)
+    tuning = _Tuning(program.name, kernels, session, device, model)
+    tuning.tune()
+    return tuning.result()
+
+
+def _kernels(program: PreparedProgram, device: Device) -> list[_Kernel]:
+    architecture = device.target.architecture
+    tiles, found = AnalyticalModel(architecture), []
+    for unique in program.unique_kernels:
+        space = nest_tile_space(program.lowering.loop_nest(unique.kernel), architecture)
+        extents = tiles.choose(space)
+        measured = device.measure_nest(space.nest, extents[None])
+        # The smallest tile always compiles.
+        while measured.failed[0]:
+            extents = smaller_tile(space, extents)
+            measured = device.measure_nest(space.nest, extents[None])
+        found.append(_Kernel(unique, space, space.number(extents), float(measured.runtime_ns[0])))
+    return found
+
+
+class _Tuning:
+    """The searches of a program's kernels, one after another."""
+
+    def __init__(
+        self,
+        program: str,
+        kernels: list[_Kernel],
+        session: Session,
+        device: Device,
+        model: CostModel | None,
+    ) -> None:
+        self._program, self._session, self._device, self._model = program, session, device, model
+        self._kernels = kernels
+        self._program_ns = sum(kernel.total_ns for kernel in kernels)
+        self._left = minutes(session.options.minutes)
+        self._measured: dict[str, SearchTrace] = {}
+        self._rows: list[CostRow] = []
+        self._num_predicted = 0
+        self._predicted: dict[tuple[str, int], float] = {}
+
+    def tune(self) -> None:
+        """Looks for the tile sizes of the kernels, one after another, with what is left of the budget."""
+        count = len(self._kernels)
+        for number, kernel in enumerate(self._kernels):
+            if kernel.space.size > 1:
+                label = f"kernel {number + 1} of {count}"
+                self._tune(Step(f"kernel-{number:04d}", label, (number, count), self._program_ns), kernel)
+
+    def _tune(self, step: Step, kernel: _Kernel) -> None:
+        subject = Subject(
+            "tile", self._session.target.name, self._program, kernel.unique.fingerprint, kernel.space.size
+        )
+        problem = TuningProblem(subject, Numbered(kernel.space, kernel.space.radices))
+        device = DeviceEvaluator(kernel.unique.kernel, self._device, self._session.target.name)
+        options, measuring = self._session.options, replace(step, name=f"{step.name}-measured")
+        if self._model is None:
+            most = self._left.spent_evaluations + options.top_k
+            plan = Plan("random", replace(self._left, evaluations=most), options.seed)
+            self._keep(kernel, None, self._session.search(measuring, partial(tune, problem, device, plan)))
+            return
+        evaluator = ModelEvaluator(kernel.unique.kernel, self._model, options.model)
+        predicting = replace(step, name=f"{step.name}-predicted")
+        predicted = self._session.search(
+            predicting, partial(tune, problem, evaluator, _plan(kernel, options))
+        )
+        measured = None
+        if predicted is not None:
+            shortlist = Shortlist(options.top_k, budget=self._left)
+            search = partial(_measure, problem, predicted, device, shortlist)
+            measured = self._session.search(measuring, search)
+            self._num_predicted += len(predicted)
+        self._keep(kernel, predicted, measured)
+
+    def _keep(self, kernel: _Kernel, predicted: SearchTrace | None, measured: SearchTrace | None) -> None:
+        if measured is not None:
+            self._left = replace(measured.budget_left, evaluations=None)
+            self._measured[kernel.unique.fingerprint] = measured
+            saved_ns = kernel.default_ns - min([kernel.default_ns, *measured.scores])
+            self._program_ns -= kernel.unique.runs_per_program * saved_ns
+            self._rows += rows_of(measured, predicted)
+        if measured is not None and predicted is not None:
+            costs = dict(zip(predicted.decisions, predicted.scores, strict=True))
+            name = kernel.unique.fingerprint
+            self._predicted |= {(name, number): costs[number] for number in measured.decisions}
+
+    def result(self) -> Tuned:
+        """What all searches came to."""
+        default_ns = sum(kernel.total_ns for kernel in self._kernels)
+        best_ns, curve, spent = default_ns, [], 0.0
+        decisions, gains = [], []
+        for kernel in self._kernels:
+            trace = self._measured.get(kernel.unique.fingerprint)
+            number, found_ns = kernel.default, kernel.default_ns
+            before = best_ns
+            for decision, score, second in _tries(trace):
+                spent += second
+                if score < found_ns:
+                    number, found_ns = decision, score
+                gained = kernel.default_ns - found_ns
+                best_ns = before - kernel.unique.runs_per_program * gained
+                curve.append((spent, best_ns))
+            decisions.append(_described(kernel, number, found_ns))
+            predicted = self._predicted.get((kernel.unique.fingerprint, number))
+            runs = kernel.unique.runs_per_program
+            gains.append(Gain(_named(kernel), runs, kernel.default_ns, predicted, found_ns))
+        return Tuned(
+            program=self._program,
+            default_ns=default_ns,
+            best_ns=best_ns,
+            num_predicted=self._num_predicted,
+            num_measured=len(self._rows),
+            hardware_seconds=spent,
+            decisions={"kernels": decisions},
+            gains=tuple(gains),
+            rows=tuple(self._rows),
+            curve=tuple(curve),
+        )
+
+
+def _plan(kernel: _Kernel, options: TuneOptions) -> Plan:
+    if kernel.space.size <= options.max_tiles:
+        return Plan("exhaustive", seed=options.seed)
+    budget = MeasurementBudget(evaluations=options.max_tiles)
+    return Plan("random", budget, options.seed, (kernel.default,))
+
+
+def _measure(
+    problem: TuningProblem[TileSizes],
+    predicted: SearchTrace,
+    device: DeviceEvaluator,
+    shortlist: Shortlist,
+    recorded: SearchTrace | None,
+    watch: Watch,
+) -> SearchTrace:
+    return measure_best(problem, predicted, device, shortlist, recorded, watch)
+
+
+def _tries(trace: SearchTrace | None) -> list[tuple[int, float, float]]:
+    return [] if trace is None else list(zip(trace.decisions, trace.scores, trace.seconds, strict=True))
+
+
+def _named(kernel: _Kernel) -> str:
+    view = kernel.unique.kernel
+    count = len(view.instructions)
+    return f"{view.instruction(view.outputs[0]).name} ({count} instruction{'s' if count > 1 else ''})"
+
+
+def _described(kernel: _Kernel, number: int, found_ns: float) -> dict[str, object]:
+    view = kernel.unique.kernel
+    return {
+        "fingerprint": kernel.unique.fingerprint,
+        "computation": view.body.name,
+        "instructions": [view.instruction(position).name for position in view.instructions],
+        "runs_per_program": kernel.unique.runs_per_program,
+        "default": _tile(kernel.space, kernel.default) | {"runtime_ns": kernel.default_ns},
+        "chosen": _tile(kernel.space, number) | {"runtime_ns": found_ns},
+    }
+
+
+def _tile(space: TileSpace, number: int) -> dict[str, object]:
+    sizes = space.decode(np.array([number], dtype=np.int64))
+    output, kernel = sizes.output_bounds[0].tolist(), sizes.kernel_bounds[0].tolist()
+    return {"output_bounds": output, "kernel_bounds": kernel}

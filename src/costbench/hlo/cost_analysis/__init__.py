@@ -1,0 +1,1 @@
+"""What instructions cost in the abstract: FLOPs, bytes read and written, transcendental operations."""

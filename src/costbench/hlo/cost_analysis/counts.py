@@ -1,0 +1,230 @@
+"""What instructions cost in the abstract: FLOPs, bytes read and written, transcendental operations.
+
+The rules are those of XLA's own cost analysis (`HloCostAnalysis`, which is also where the static performance
+features of lpm2021, section 3, come from), so the numbers can be compared with it. In short:
+
+* Elementwise instructions cost one FLOP per element of the result, whatever the element type; those in
+  `TRANSCENDENTAL` cost one transcendental operation per element instead.
+* dot 2 * |result| * contracted; convolution 2 * multiply-adds at valid positions.
+* reduce applies its function |input| - |result| times, reduce-window (|window| - 1) * |result| times (a
+  window over the whole of an axis is taken as a reduction and a broadcast), scatter |updates| times, map
+  |result| times; select-and-scatter selects (|window| - 1) * |source| times and scatters |source| times.
+* sort |operand 0| * ceil(log2 |operand 0|); Fourier transform 8 * |operand| * product of floor(log2 length).
+* Random numbers cost one transcendental operation each.
+* A while loop costs ONE iteration of body and condition, even where the trip count is known; a call costs
+  its computation, a conditional its dearest branch, measure by measure.
+* Bytes: operands are read and results written once, except that parameters, constants, bitcasts (and
+  transposes that are one) and get-tuple-element cost nothing, (dynamic) slices and gathers read what they
+  return, dynamic-update-slice and scatter touch what they update, and a tuple is a table of 8-byte pointers.
+
+Where the numbers differ from XLA's: custom calls count 0 FLOPs and their operands and results as bytes, where
+XLA answers -1 for unknown; types of less than a byte are packed, where XLA counts a byte for each element;
+sums are exact, where XLA adds 32-bit floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import UnsupportedKernelError
+from costbench.hlo.cost_analysis.bytes import bytes_of, fused_read_bytes, is_large_constant, written_bytes
+from costbench.hlo.cost_analysis.work import (
+    APPLICATIONS,
+    ELEMENTWISE,
+    FLOPS,
+    RANDOM,
+    TRANSCENDENTAL,
+    UNPRICED,
+)
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
+
+_INLINE = frozenset({Opcode.CALL, Opcode.WHILE, Opcode.CONDITIONAL, Opcode.ASYNC_START})
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Abstract cost; adds up.
+
+    Attributes:
+        flops: arithmetic operations; a multiply-add counts two.
+        bytes_read: bytes of operands.
+        bytes_written: bytes of results.
+        transcendentals: operations such as exp and sqrt, counted apart from `flops`.
+    """
+
+    flops: float = 0.0
+    bytes_read: float = 0.0
+    bytes_written: float = 0.0
+    transcendentals: float = 0.0
+
+    @property
+    def bytes_accessed(self) -> float:
+        """Bytes read and written."""
+        return self.bytes_read + self.bytes_written
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.flops + other.flops,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+            self.transcendentals + other.transcendentals,
+        )
+
+    def dearest(self, other: Cost) -> Cost:
+        """The larger of both, measure by measure."""
+        return Cost(
+            max(self.flops, other.flops),
+            max(self.bytes_read, other.bytes_read),
+            max(self.bytes_written, other.bytes_written),
+            max(self.transcendentals, other.transcendentals),
+        )
+
+
+class CostAnalysis:
+    """Costs of the parts of one module; called computations are analysed once.
+
+    Use it where many instructions of a program are priced; the functions below are for single ones.
+    """
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+        self._computations: dict[int, Cost] = {}
+
+    def computation(self, index: int) -> Cost:
+        """Cost of running a computation once."""
+        known = self._computations.get(index)
+        if known is None:
+            known = Cost()
+            for position in range(len(self._module.computations[index].instructions)):
+                known = known + self.instruction(index, position)
+            self._computations[index] = known
+        return known
+
+    def instruction(self, computation: int, position: int) -> Cost:
+        """Cost of one instruction.
+
+        Raises:
+            UnsupportedKernelError: for an opcode without a rule.
+        """
+        body = self._module.computations[computation]
+        inst = body.instructions[position]
+        if inst.opcode in _INLINE:
+            return self._called(inst)
+        operands = [body.instructions[o].shape for o in inst.operands]
+        flops, transcendentals = self._work(inst, operands)
+        if inst.opcode is Opcode.FUSION:
+            read, written = self._fusion_bytes(inst)
+        else:
+            read, written = bytes_of(inst, operands)
+        return Cost(flops, read, written, transcendentals)
+
+    def kernel(
+        self, computation: int, instructions: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
+    ) -> Cost:
+        """Cost of a part of a computation that runs as one unit: only its boundary touches main memory.
+
+        Bytes read are those of the inputs (of an input that is only sliced, the slices, but never more than
+        all of it) and of constants with more than one element; bytes written are those of the outputs.
+        """
+        body = self._module.computations[computation]
+        members = frozenset(instructions)
+        flops = read = transcendentals = 0.0
+        for position in instructions:
+            inst = body.instructions[position]
+            if inst.opcode in _INLINE:
+                called = self._called(inst)
+                work = (called.flops, called.transcendentals)
+            else:
+                work = self._work(inst, [body.instructions[o].shape for o in inst.operands])
+            flops += work[0]
+            transcendentals += work[1]
+            if is_large_constant(inst):
+                read += inst.shape.num_bytes
+        for position in inputs:
+            whole = body.instructions[position].shape.num_bytes
+            read += min(whole, fused_read_bytes(self._module, body, position, members))
+        written = sum(written_bytes(body, position) for position in outputs)
+        return Cost(flops, read, float(written), transcendentals)
+
+    def _called(self, inst: Instruction) -> Cost:
+        costs = [self.computation(callee) for callee in inst.called]
+        total = Cost()
+        for cost in costs:
+            total = total.dearest(cost) if inst.opcode is Opcode.CONDITIONAL else total + cost
+        return total
+
+    def _work(self, inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float]:
+        """FLOPs and transcendental operations."""
+        opcode = inst.opcode
+        if opcode in ELEMENTWISE:
+            return float(inst.shape.num_elements), 0.0
+        if opcode in TRANSCENDENTAL:
+            return 0.0, float(inst.shape.num_elements)
+        applications = APPLICATIONS.get(opcode)
+        if applications is not None:
+            flops = transcendentals = 0.0
+            for callee, times in zip(inst.called, applications(inst, operands), strict=True):
+                cost = self.computation(callee)
+                flops += cost.flops * times
+                transcendentals += cost.transcendentals * times
+            return flops, transcendentals
+        direct = FLOPS.get(opcode)
+        if direct is not None:
+            return float(direct(inst, operands)), 0.0
+        if opcode in RANDOM:
+            return 0.0, float(sum(leaf.num_elements for leaf in inst.shape.leaves()))
+        if opcode in UNPRICED:
+            raise UnsupportedKernelError(
+                f"no cost rule for {opcode.xla_name}", where=self._module.name, field=inst.name
+            )
+        return 0.0, 0.0
+
+    def _fusion_bytes(self, inst: Instruction) -> tuple[float, float]:
+        body = self._module.computations[inst.called[0]]
+        everything = frozenset(range(len(body.instructions)))
+        read = sum(fused_read_bytes(self._module, body, p, everything) for p in body.parameters)
+        read += sum(i.shape.num_bytes for i in body.instructions if is_large_constant(i))
+        root = body.root_instruction
+        outputs = root.operands if root.opcode is Opcode.TUPLE else (body.root,)
+        return float(read), float(sum(written_bytes(body, p) for p in outputs))
+
+
+def instruction_cost(module: HloModule, computation: int, position: int) -> Cost:
+    """Cost of one instruction. Raises: UnsupportedKernelError for an opcode without a rule."""
+    return CostAnalysis(module).instruction(computation, position)
+
+
+def computation_cost(module: HloModule, computation: int) -> Cost:
+    """Cost of running a computation once. Raises: UnsupportedKernelError for an opcode without a rule."""
+    return CostAnalysis(module).computation(computation)
+
+
+def module_cost(module: HloModule) -> Cost:
+    """Cost of a program: of its entry computation, with one iteration of every loop, as XLA counts."""
+    return CostAnalysis(module).computation(module.entry)
+
+
+def kernel_static_features(
+    module: HloModule,
+    computation: int,
+    instructions: Sequence[int],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+) -> npt.NDArray[np.float64]:
+    """The static performance features of a kernel (lpm2021, section 3).
+
+    Returns:
+        float64 [4]: FLOPs, bytes read from inputs, bytes written to outputs, transcendental operations.
+
+    Raises:
+        UnsupportedKernelError: for an opcode without a rule.
+    """
+    cost = CostAnalysis(module).kernel(computation, instructions, inputs, outputs)
+    return np.array([cost.flops, cost.bytes_read, cost.bytes_written, cost.transcendentals])

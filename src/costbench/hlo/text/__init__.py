@@ -1,0 +1,1 @@
+"""HLO in its textual form, as XLA prints it."""

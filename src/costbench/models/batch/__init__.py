@@ -1,0 +1,1 @@
+"""Batches of kernels as one shared graph with many decisions on it."""

@@ -1,0 +1,85 @@
+"""Compiled passes over states in memory, each what plain torch does in several: rectified sums, statistics.
+
+States are float32 [N, C, H], contiguous; kernel k owns nodes starts[k] to starts[k + 1].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.execution.compiled import compiled
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+@compiled
+def join(own: FloatArray, joined: FloatArray, kernel_of_node: IntArray, out: FloatArray) -> None:
+    """out_nc = relu(own_n + joined_kc), k the kernel of n: own [N, H] and joined [K, C, H] to [N, C, H]."""
+    for n in range(len(out)):
+        addend = own[n]
+        of_kernel = joined[kernel_of_node[n]]
+        of_node = out[n]
+        for c in range(out.shape[1]):
+            row, more = of_node[c], of_kernel[c]
+            for h in range(len(row)):
+                value = addend[h] + more[h]
+                row[h] = np.float32(0.0) if value < 0.0 else value
+
+
+@compiled
+def join_gradient(
+    d: FloatArray, out: FloatArray, kernel_of_node: IntArray, d_own: FloatArray, d_joined: FloatArray
+) -> None:
+    """What reaches the two parts of `out` of `join`; `d_own` and `d_joined` start as zeros."""
+    for n in range(len(out)):
+        sums = d_own[n]
+        of_kernel = d_joined[kernel_of_node[n]]
+        of_node, received = out[n], d[n]
+        for c in range(out.shape[1]):
+            seen, came, more = of_node[c], received[c], of_kernel[c]
+            for h in range(len(seen)):
+                value = np.float32(0.0) if seen[h] <= 0.0 else came[h]
+                sums[h] += value
+                more[h] += value
+
+
+@compiled
+def sum_and_max(
+    states: FloatArray, starts: IntArray, total: FloatArray, largest: FloatArray, ties: FloatArray
+) -> None:
+    """Over the nodes of each kernel: sum, maximum, and how many reach it. [N, W] to [K, W] each."""
+    for k in range(len(total)):
+        sums, most, many = total[k], largest[k], ties[k]
+        sums[:] = states[starts[k]]
+        most[:] = states[starts[k]]
+        many[:] = 1.0
+        for n in range(starts[k] + 1, starts[k + 1]):
+            row = states[n]
+            for w in range(len(row)):
+                value, high, count = row[w], most[w], many[w]
+                sums[w] += value
+                # A NaN is the maximum of all, as in torch.
+                most[w] = high if value <= high or high != high else value
+                count = np.float32(1.0) if value > high else count
+                many[w] = count + np.float32(1.0) if value == high else count
+
+
+@compiled
+def sum_and_max_gradient(
+    states: FloatArray,
+    starts: IntArray,
+    largest: FloatArray,
+    evenly: FloatArray,
+    shared: FloatArray,
+    out: FloatArray,
+) -> None:
+    """out_n = evenly_k + (shared_k where states_n = largest_k), k the kernel of n: [K, W] to [N, W]."""
+    for k in range(len(largest)):
+        most, base, extra = largest[k], evenly[k], shared[k]
+        for n in range(starts[k], starts[k + 1]):
+            row, written = states[n], out[n]
+            for w in range(len(row)):
+                more = extra[w] if row[w] == most[w] else np.float32(0.0)
+                written[w] = base[w] + more

@@ -1,0 +1,214 @@
+"""Compiled gradients of graph attention; see `gat_passes`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.execution.compiled import compiled
+from costbench.models.kernels.feed_forward import aligned, mask
+from costbench.models.kernels.gat.forward import NEGATIVE_SLOPE, GatStates, row_places
+from costbench.models.kernels.gat.pairs import Pairs, sizes
+from costbench.models.kernels.gat.sums import Shape, ask_gradients, head_dots, value_gradients
+from costbench.models.kernels.gemm import BLOCK_ROWS, add_gradient, product, product_masked
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+_SLOPE, _ZERO = np.float32(NEGATIVE_SLOPE), np.float32(0.0)
+
+
+@compiled
+def _softmax_gradient(weights: FloatArray, d: FloatArray, total: FloatArray) -> None:
+    """d_p becomes a_p (d_p - sum over q of a_q d_q)."""
+    total[:] = 0.0
+    for p in range(len(weights)):
+        a, came = weights[p], d[p]
+        for w in range(len(total)):
+            total[w] += a[w] * came[w]
+    for p in range(len(weights)):
+        a, came = weights[p], d[p]
+        for w in range(len(total)):
+            came[w] = a[w] * (came[w] - total[w])
+
+
+@compiled
+def _rectifier_gradient(
+    scores: FloatArray, slot: tuple[int, int], senders: IntArray, d: FloatArray, total: FloatArray
+) -> None:
+    """Through the leaky rectifier, d [pairs, W] in place, and their sum: that of the receiver's score."""
+    node, way = slot
+    of_receiver = scores[2 * way + 1, node]
+    total[:] = 0.0
+    for p in range(len(senders)):
+        told, came = scores[2 * way, senders[p]], d[p]
+        for w in range(len(total)):
+            came[w] = came[w] if of_receiver[w] + told[w] > _ZERO else _SLOPE * came[w]
+        for w in range(len(total)):
+            total[w] += came[w]
+
+
+class GatGradients(NamedTuple):
+    """Of states [N C, H], matrices [L, ways H, H], outputs first, and asks [L, 2 ways, H]; the latter two
+    start as zeros.
+    """
+
+    states: FloatArray
+    matrices: FloatArray
+    asks: FloatArray
+
+
+class _Found(NamedTuple):
+    """Of a group of nodes: gradients of the updated states [group C, H], of the scores of its pairs
+    [pairs, W], of its senders and receivers [group, ways, 2, W], and of `told` [group C, ways H].
+    """
+
+    updated: FloatArray
+    pairs: FloatArray
+    scores: FloatArray
+    told: FloatArray
+
+
+@compiled
+def _room(pairs: Pairs, shape: Shape) -> _Found:
+    """For the largest group."""
+    configs, heads, depth = shape
+    ways = sizes(pairs)[1]
+    most_nodes, most_pairs = 0, 0
+    for group in range(len(pairs.groups) - 1):
+        first, end = pairs.groups[group], pairs.groups[group + 1]
+        most_nodes = max(most_nodes, end - first)
+        most_pairs = max(most_pairs, pairs.starts[end * ways] - pairs.starts[first * ways])
+    return _Found(
+        aligned(most_nodes * configs, heads * depth),
+        aligned(most_pairs, configs * heads),
+        aligned(most_nodes * 2 * ways, configs * heads).reshape(most_nodes, ways, 2, configs * heads),
+        aligned(most_nodes * configs, ways * heads * depth),
+    )
+
+
+@compiled
+def _through_receivers(
+    pairs: Pairs, hop: GatStates, row_at: IntArray, nodes: tuple[int, int], shape: Shape, found: _Found
+) -> None:
+    """From the updated states to the scores of pairs and of receivers.
+
+    Args:
+        pairs: who attends to whom.
+        hop: one hop of what `gat_forward` computed.
+        row_at: where a pair's values begin in `told`.
+        nodes: the group's first node, and the one after its last.
+        shape: C, heads, width of a head.
+        found: `pairs` and half of `scores` are written.
+    """
+    configs, heads, width = shape[0], shape[1], shape[1] * shape[2]
+    ways = len(hop.scores) // 2
+    base = pairs.starts[nodes[0] * ways]
+    flat, told, d_flat = found.updated.reshape(-1), hop.told.reshape(-1), found.pairs.reshape(-1)
+    for node in range(nodes[0], nodes[1]):
+        heard = flat, (node - nodes[0]) * configs * width, width
+        for way in range(ways):
+            begin, end = pairs.starts[node * ways + way], pairs.starts[node * ways + way + 1]
+            d, of_receiver = found.pairs[begin - base : end - base], found.scores[node - nodes[0], way, 1]
+            if end == begin + 1:
+                # It has the weight 1 whatever its score is.
+                d[:] = 0.0
+                of_receiver[:] = 0.0
+                continue
+            for pair in range(begin, end):
+                values, out = (told, row_at[pair], ways * width), (d_flat, (pair - base) * configs * heads)
+                head_dots(heard, values, out, shape)
+            _softmax_gradient(hop.weights[begin:end], d, of_receiver)
+            _rectifier_gradient(hop.scores, (node, way), pairs.senders[begin:end], d, of_receiver)
+
+
+@compiled
+def _through_senders(
+    pairs: Pairs,
+    hop: GatStates,
+    asks: tuple[FloatArray, FloatArray],
+    places: tuple[IntArray, IntArray],
+    nodes: tuple[int, int],
+    found: _Found,
+) -> None:
+    """From the scores of pairs to those of senders, and from all to values and to what is asked for.
+
+    Args:
+        pairs: who attends to whom.
+        hop: one hop of what `gat_forward` computed.
+        asks: those of the hop [2 ways, H] and their gradients, which are added to.
+        places: of the entries of `told_pairs`, where their weights begin in all of these, and the rows of
+            their receivers among those of the group.
+        nodes: the group's first node, and the one after its last.
+        found: `told` and the other half of `scores` are written.
+    """
+    ways, width = len(hop.scores) // 2, hop.updated.shape[1]
+    configs = len(hop.updated) // hop.scores.shape[1]
+    heads = hop.scores.shape[2] // configs
+    shape = configs, heads, width // heads
+    base = pairs.starts[nodes[0] * ways]
+    weights, rows, told = hop.weights.reshape(-1), found.updated.reshape(-1), hop.told.reshape(-1)
+    vectors, d_vectors, d_told = asks[0].reshape(-1), asks[1].reshape(-1), found.told.reshape(-1)
+    for node in range(nodes[0], nodes[1]):
+        place = node - nodes[0]
+        for way in range(ways):
+            begin, end = pairs.told_starts[node * ways + way], pairs.told_starts[node * ways + way + 1]
+            d_scores = found.scores[place, way]
+            _sum_of(found.pairs, pairs.told_pairs[begin:end], base, d_scores[0])
+            of_both, terms = d_scores.reshape(-1), (places[0], places[1], begin, end)
+            out = d_told, place * configs * ways * width + way * width, ways * width
+            value_gradients(terms, weights, (rows, width), (of_both, vectors, 2 * way), out, shape)
+            values = told, node * configs * ways * width + way * width, ways * width
+            ask_gradients(of_both, values, (d_vectors, 2 * way * width), shape)
+
+
+@compiled
+def _sum_of(table: FloatArray, rows: IntArray, base: int, out: FloatArray) -> None:
+    """Of some rows of a table that begins at row `base`."""
+    out[:] = table[rows[0] - base]
+    for place in range(1, len(rows)):
+        row = table[rows[place] - base]
+        for w in range(len(out)):
+            out[w] += row[w]
+
+
+@compiled
+def gat_backward(
+    gradient: FloatArray,
+    states: FloatArray,
+    weights: tuple[FloatArray, FloatArray],
+    pairs: Pairs,
+    gat: GatStates,
+    found: GatGradients,
+) -> None:
+    """Gradients of `gat_forward`; `weights` are matrices [L, ways H, H], outputs first, and asks."""
+    hops, rows, width = gat.updated.shape
+    num_nodes, ways = sizes(pairs)
+    configs = rows // num_nodes
+    heads = gat.weights.shape[2] // configs
+    shape = configs, heads, width // heads
+    row_at = row_places(pairs.senders, pairs.starts, ways, (configs * ways * width, width))
+    weight_at, receiver_at = pairs.told_pairs * (configs * heads), np.empty_like(row_at)
+    inner = _room(pairs, shape)
+    for number in range(len(pairs.groups) - 1):
+        first, end = pairs.groups[number], pairs.groups[number + 1]
+        for entry in range(pairs.told_starts[first * ways], pairs.told_starts[end * ways]):
+            receiver_at[entry] = (pairs.receivers[entry] - first) * configs * width
+        begin, count = first * configs, (end - first) * configs
+        mask(gradient, begin, gat.updated[hops - 1], begin, count, inner.updated)
+        for hop in range(hops - 1, -1, -1):
+            one = GatStates(gat.told[hop], gat.scores[hop], gat.weights[hop], gat.updated[hop])
+            asks = weights[1][hop], found.asks[hop]
+            _through_receivers(pairs, one, row_at, (first, end), shape, inner)
+            _through_senders(pairs, one, asks, (weight_at, receiver_at), (first, end), inner)
+            for row in range(0, count, BLOCK_ROWS):
+                block, at, d_told = min(BLOCK_ROWS, count - row), begin + row, inner.told[row:]
+                if hop:
+                    before = gat.updated[hop - 1]
+                    product_masked(d_told, weights[0][hop], inner.updated[row:], block, before, at)
+                    add_gradient(d_told, 0, before, at, block, found.matrices[hop])
+                else:
+                    product(d_told, 0, weights[0][0], found.states, at, block)
+                    add_gradient(d_told, 0, states, at, block, found.matrices[0])

@@ -1,0 +1,217 @@
+"""Compiled passes of graph attention, all hops at a time.
+
+Nodes go through in groups that no edge leaves, a group through all hops, so that what one hop computes the
+next reads from a cache. The values of all ways are one product of a state, scores are dots of these, and
+sums over a node's few neighbours stay in registers. Rows are those of states [N, C, H] as [N C, H].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.execution.compiled import compiled, compiled_inline, compiled_step
+from costbench.models.kernels.feed_forward import aligned
+from costbench.models.kernels.gat.pairs import Pairs, sizes
+from costbench.models.kernels.gat.sums import head_dots, rectified_sums
+from costbench.models.kernels.gemm import BLOCK_ROWS, product
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+NEGATIVE_SLOPE = 0.2
+"""Of the leaky rectifier of scores (Veličković et al., 2018, section 3.3)."""
+
+_SLOPE, _ZERO, _HALF = np.float32(NEGATIVE_SLOPE), np.float32(0.0), np.float32(0.5)
+_LEAST, _LOG2E = np.float32(-87.0), np.float32(1.4426950408889634)
+_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_E2, _E3, _E4, _E5, _E6 = (np.float32(1.0 / factorial) for factorial in (2, 6, 24, 120, 720))
+_ONE, _EXPONENT_OF_ONE = np.float32(1.0), np.int32(127)
+_EXPONENTS = 1024
+
+
+class GatStates(NamedTuple):
+    """What L hops compute; without gradients, all but the last is of one hop, that is, of each in turn.
+
+    Attributes:
+        told: [L, N C, ways H], the values of each way.
+        scores: [L, 2 ways, N, C heads]: those of a sender, of a receiver, of a sender of the second way, ...
+        weights: [L, P, C heads], of the softmax.
+        updated: [L, N C, H].
+    """
+
+    told: FloatArray
+    scores: FloatArray
+    weights: FloatArray
+    updated: FloatArray
+
+
+@compiled
+def gat_states(hops: int, kept: int, rows: int, width: int, heads: int, pairs: Pairs) -> GatStates:
+    """Room for what `gat_forward` computes; `kept` is the number of hops, or 1 without gradients."""
+    num_nodes, ways = sizes(pairs)
+    told, scored = ways * width, rows // num_nodes * heads
+    return GatStates(
+        aligned(kept * rows, told).reshape(kept, rows, told),
+        aligned(kept * num_nodes * 2 * ways, scored).reshape(kept, 2 * ways, num_nodes, scored),
+        aligned(kept * len(pairs.senders), scored).reshape(kept, len(pairs.senders), scored),
+        aligned(hops * rows, width).reshape(hops, rows, width),
+    )
+
+
+@compiled_inline
+def _leaky(score: np.float32) -> np.float32:
+    return score if score > _ZERO else _SLOPE * score
+
+
+@compiled
+def _subtract_largest(
+    scores: FloatArray, slot: tuple[int, int], senders: IntArray, out: FloatArray, largest: FloatArray
+) -> None:
+    """out_p = x_p - largest of these, x_p = leaky(r + s_p): r and s_p [W], of scores [2 ways, N, W].
+
+    Shape: out [pairs, W], largest [W]. The slot is a node and a way.
+    """
+    node, way = slot
+    of_receiver = scores[2 * way + 1, node]
+    largest[:] = -np.inf
+    for p in range(len(senders)):
+        told, score = scores[2 * way, senders[p]], out[p]
+        for w in range(len(largest)):
+            value = _leaky(of_receiver[w] + told[w])
+            score[w] = value
+            # A NaN stays one.
+            largest[w] = largest[w] if value <= largest[w] else value
+    for p in range(len(senders)):
+        score = out[p]
+        for w in range(len(largest)):
+            score[w] -= largest[w]
+
+
+@compiled
+def _exponentials(x: FloatArray, powers: FloatArray) -> None:
+    """exp(x), x at most 0, in place; the scratch is as long or longer."""
+    exponents = powers.view(np.int32)
+    for w in range(len(x)):
+        # exp(x) = 2^n exp(x - n ln 2), n a whole number.
+        y = x[w]
+        y = _LEAST if y < _LEAST else y
+        n = np.int32(y * _LOG2E - _HALF)
+        exponents[w] = (n + _EXPONENT_OF_ONE) << 23
+        r = y - np.float32(n) * _LN2_HIGH - np.float32(n) * _LN2_LOW
+        x[w] = _ONE + r * (_ONE + r * (_E2 + r * (_E3 + r * (_E4 + r * (_E5 + r * _E6)))))
+    for w in range(len(x)):
+        x[w] *= powers[w]
+
+
+@compiled
+def _to_shares(out: FloatArray, total: FloatArray) -> None:
+    """Divide by the sum of all rows."""
+    total[:] = out[0]
+    for p in range(1, len(out)):
+        for w in range(len(total)):
+            total[w] += out[p, w]
+    _divide(out, len(out), total)
+
+
+@compiled_step
+def _divide(out: FloatArray, rows: int, total: FloatArray) -> None:
+    for w in range(total.shape[0]):
+        total[w] = _ONE / total[w]
+    for p in range(rows):
+        for w in range(total.shape[0]):
+            out[p, w] *= total[w]
+
+
+@compiled
+def _softmax(hop: GatStates, pairs: Pairs, nodes: tuple[int, int], scratch: FloatArray) -> None:
+    """Weights of the pairs of nodes from one to another: exp(leaky(r + s)) over the sum of the slot's.
+
+    The exponentials of all pairs are one loop: those of a pair are few where decisions are. Scratch [W].
+    """
+    ways = len(hop.scores) // 2
+    for slot in range(nodes[0] * ways, nodes[1] * ways):
+        begin, end, place = pairs.starts[slot], pairs.starts[slot + 1], (slot // ways, slot % ways)
+        _subtract_largest(hop.scores, place, pairs.senders[begin:end], hop.weights[begin:end], scratch)
+    weights, width = hop.weights.reshape(-1), hop.weights.shape[1]
+    end = pairs.starts[nodes[1] * ways] * width
+    powers = np.empty(_EXPONENTS, np.float32)
+    for begin in range(pairs.starts[nodes[0] * ways] * width, end, _EXPONENTS):
+        _exponentials(weights[begin : min(begin + _EXPONENTS, end)], powers)
+    for slot in range(nodes[0] * ways, nodes[1] * ways):
+        begin, end = pairs.starts[slot], pairs.starts[slot + 1]
+        # A share of one is 1 already, or a NaN.
+        if end > begin + 1:
+            _to_shares(hop.weights[begin:end], scratch)
+
+
+@compiled
+def row_places(nodes: IntArray, starts: IntArray, ways: int, steps: tuple[int, int]) -> IntArray:
+    """Where rows of nodes begin that lie by slot: steps[0] of a node apart and steps[1] of a way."""
+    places = np.empty_like(nodes)
+    for slot in range(len(starts) - 1):
+        for place in range(starts[slot], starts[slot + 1]):
+            places[place] = nodes[place] * steps[0] + (slot % ways) * steps[1]
+    return places
+
+
+@compiled
+def gat_forward(
+    states: FloatArray, matrices: FloatArray, asks: FloatArray, pairs: Pairs, gat: GatStates
+) -> None:
+    """x^(l+1)_i = relu(sum over ways and over senders j of i of a_ij V x^l_j), a_i the softmax of
+    leaky_relu(s . V x_j + r . V x_i) over the senders.
+
+    Args:
+        states: x^0 [N C, H].
+        matrices: V [L, H, ways H], inputs first.
+        asks: s and r [L, 2 ways, H], heads next to each other.
+        pairs: who attends to whom.
+        gat: all of it is written.
+    """
+    hops, rows, width = gat.updated.shape
+    num_nodes, ways = sizes(pairs)
+    configs = rows // num_nodes
+    heads = gat.weights.shape[2] // configs
+    weight_at = np.arange(len(pairs.senders)) * gat.weights.shape[2]
+    row_at = row_places(pairs.senders, pairs.starts, ways, (configs * ways * width, width))
+    scratch = np.empty(configs * heads, np.float32)
+    for group in range(len(pairs.groups) - 1):
+        nodes = pairs.groups[group], pairs.groups[group + 1]
+        for hop in range(hops):
+            before = gat.updated[hop - 1] if hop else states
+            kept = hop % len(gat.told)
+            one = GatStates(gat.told[kept], gat.scores[kept], gat.weights[kept], gat.updated[hop])
+            begin, end = nodes[0] * configs, nodes[1] * configs
+            for row in range(begin, end, BLOCK_ROWS):
+                count = min(BLOCK_ROWS, end - row)
+                product(before, row, matrices[hop], one.told, row, count)
+                _score(one, asks[hop], row, (count, heads, width // heads))
+            _softmax(one, pairs, nodes, scratch)
+            _attend(one, pairs, (weight_at, row_at), nodes)
+
+
+@compiled
+def _score(hop: GatStates, asks: FloatArray, first: int, shape: tuple[int, int, int]) -> None:
+    """Scores as senders and as receivers of so many rows from one on."""
+    width, row, heads = asks.shape[1], hop.told.shape[1], shape[1]
+    told, vectors, scores = hop.told.reshape(-1), asks.reshape(-1), hop.scores.reshape(-1)
+    for part in range(len(asks)):
+        values = told, first * row + part // 2 * width, row
+        out = scores, (part * len(hop.told) + first) * heads
+        head_dots((vectors, part * width, 0), values, out, shape)
+
+
+@compiled
+def _attend(hop: GatStates, pairs: Pairs, places: tuple[IntArray, IntArray], nodes: tuple[int, int]) -> None:
+    """What nodes from one to another hear; `places` are where a pair's weights begin and its values do."""
+    ways, width, row = len(hop.scores) // 2, hop.updated.shape[1], hop.told.shape[1]
+    configs = len(hop.updated) // hop.scores.shape[1]
+    heads = hop.weights.shape[1] // configs
+    weights, told, out = hop.weights.reshape(-1), hop.told.reshape(-1), hop.updated.reshape(-1)
+    for node in range(nodes[0], nodes[1]):
+        terms = places[0], places[1], pairs.starts[node * ways], pairs.starts[node * ways + ways]
+        heard = out, node * configs * width, width
+        rectified_sums(terms, weights, (told, row), heard, (configs, heads, width // heads))

@@ -1,0 +1,89 @@
+"""Hops of graph attention as a compiled pass; see `gat_passes`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from costbench.models.batch.edges import Edges
+from costbench.models.kernels.feed_forward import aligned, aligned_zeros, turned_all
+from costbench.models.kernels.fused import FloatArray, array_of, run_passes
+from costbench.models.kernels.gat.backward import GatGradients, gat_backward
+from costbench.models.kernels.gat.forward import gat_forward, gat_states
+from costbench.models.kernels.gat.pairs import Pairs, pairs_of
+from costbench.models.kernels.gemm import BLOCK_ROWS
+
+
+def attention_pairs(edges: Edges, configs: int, *, directed: bool) -> Pairs:
+    """Attention to producers and to consumers apart (directed), or together, of so many decisions a node."""
+    return pairs_of(
+        edges.receiver.numpy(),
+        edges.sender.numpy(),
+        edges.backwards.numpy(),
+        edges.num_nodes,
+        2 if directed else 1,
+        -(-BLOCK_ROWS // configs),
+    )
+
+
+def attended(states: Tensor, parameters: Sequence[Tensor], hops: int, pairs: Pairs) -> Tensor:
+    """`GatPass` over states [N, C, H]."""
+    return run_passes(states, [GatPass(parameters, hops, pairs)])
+
+
+class GatPass:
+    """Hops one after another: x becomes relu(sum over ways of attention over that way's neighbours).
+
+    Args:
+        parameters: W [H, H] of each way of each hop, then s and r [heads, H / heads] of each (see
+            `gat.GatAttention`).
+        hops: their number.
+        pairs: who attends to whom.
+
+    Shape: [N, C, H] kept.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], hops: int, pairs: Pairs) -> None:
+        self.weights = parameters
+        self._hops = hops
+        self._pairs = pairs
+
+    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+        """See `compiled_passes.Pass`."""
+        width, heads = states.shape[2], len(self.weights[-1])
+        self._rows = states.reshape(-1, width)
+        numbers = [array_of(parameter).reshape(-1) for parameter in self.weights]
+        self._joined = aligned(1, sum(map(len, numbers)))[0]
+        np.concatenate(numbers, out=self._joined)
+        matrices, asks = _split(self._joined, self._hops, width)
+        inputs_first = turned_all(matrices)
+        kept = self._hops if keep else 1
+        self._computed = gat_states(self._hops, kept, len(self._rows), width, heads, self._pairs)
+        gat_forward(self._rows, inputs_first, asks, self._pairs, self._computed)
+        last: FloatArray = self._computed.updated[-1].reshape(states.shape)
+        return last
+
+    def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+        """See `compiled_passes.Pass`."""
+        width = self._rows.shape[1]
+        d_rows, d_joined = aligned(*self._rows.shape), aligned_zeros(1, self._joined.size)[0]
+        gat_backward(
+            gradient.reshape(self._rows.shape),
+            self._rows,
+            _split(self._joined, self._hops, width),
+            self._pairs,
+            self._computed,
+            GatGradients(d_rows, *_split(d_joined, self._hops, width)),
+        )
+        parts = np.split(d_joined, np.cumsum([parameter.numel() for parameter in self.weights])[:-1])
+        found = [part.reshape(parameter.shape) for part, parameter in zip(parts, self.weights, strict=True)]
+        return d_rows.reshape(gradient.shape), found
+
+
+def _split(joined: FloatArray, hops: int, width: int) -> tuple[FloatArray, FloatArray]:
+    """Matrices [L, ways H, H] and asks [L, 2 ways, H], which lie one after another."""
+    ways = len(joined) // (hops * width * (width + 2))
+    matrices, asks = np.split(joined, [hops * ways * width * width])
+    return matrices.reshape(hops, ways * width, width), asks.reshape(hops, 2 * ways, width)

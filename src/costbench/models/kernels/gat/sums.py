@@ -1,0 +1,262 @@
+"""What graph attention adds up for every decision and head of a node, as compiled functions.
+
+Rows [C, H] hold the heads next to each other, H = heads * depth; what there is one of for every decision and
+head lies as [C heads]. A depth that is a multiple of `WIDTH` goes through registers, and that of the default
+network (4 heads of 16) is known to the compiler. Places are elements from the start of an array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.execution.compiled import compiled, compiled_inline
+from costbench.models.kernels.register_tiles import (
+    WIDTH,
+    join_halves,
+    join_pairs,
+    join_quads,
+    join_whole,
+    load,
+    multiply_add,
+    rectified,
+    spread,
+    store,
+    total,
+    zeros,
+)
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+Rows = tuple[FloatArray, int, int]
+"""C rows: an array of one dimension, where in it they begin and how far they are apart."""
+Numbers = tuple[FloatArray, int]
+"""[C heads]: an array of one dimension and where in it they begin."""
+Shape = tuple[int, int, int]
+"""C, the heads, and the width of each."""
+Terms = tuple[IntArray, IntArray, int, int]
+"""Where the weights [C heads] and the rows of each term of a sum begin; from which to which term."""
+
+_ZERO = np.float32(0.0)
+_COLUMNS = 4 * WIDTH
+
+
+@compiled_inline
+def _product(a: Rows, b: Rows, c: int, column: int, depth: int) -> Any:
+    """Of a head of two rows, not yet added up: [WIDTH]."""
+    found = zeros()
+    for more in range(column, column + depth, WIDTH):
+        found = multiply_add(load(a[0], a[1] + c * a[2] + more), load(b[0], b[1] + c * b[2] + more), found)
+    return found
+
+
+@compiled_inline
+def _four_products(a: Rows, b: Rows, first: int, shape: Shape) -> Any:
+    """Of four heads of a row, the first of which is head `first` of all rows: sums in each quarter."""
+    heads, depth = shape[1], shape[2]
+    c, column = first // heads, first % heads * depth
+    return join_quads(
+        join_pairs(_product(a, b, c, column, depth), _product(a, b, c, column + depth, depth)),
+        join_pairs(
+            _product(a, b, c, column + 2 * depth, depth), _product(a, b, c, column + 3 * depth, depth)
+        ),
+    )
+
+
+@compiled_inline
+def _wide_dots(a: Rows, b: Rows, out: Numbers, shape: Shape) -> None:
+    """Of heads that are a multiple of 4."""
+    configs, heads, depth = shape
+    whole = configs * heads // WIDTH * WIDTH
+    for first in range(0, whole, WIDTH):
+        left = join_halves(_four_products(a, b, first, shape), _four_products(a, b, first + 4, shape))
+        right = join_halves(_four_products(a, b, first + 8, shape), _four_products(a, b, first + 12, shape))
+        store(join_whole(left, right), out[0], out[1] + first)
+    for place in range(whole, configs * heads):
+        out[0][out[1] + place] = total(_product(a, b, place // heads, place % heads * depth, depth))
+
+
+@compiled
+def head_dots(a: Rows, b: Rows, out: Numbers, shape: Shape) -> None:
+    """out_ch = sum over k of a_chk b_chk."""
+    configs, heads, depth = shape
+    if heads == 4 and depth == WIDTH:
+        _wide_dots(a, b, out, (configs, 4, 16))
+    elif heads % 4 == 0 and depth % WIDTH == 0:
+        _wide_dots(a, b, out, shape)
+    else:
+        for c in range(configs):
+            for head in range(heads):
+                found = _ZERO
+                for column in range(head * depth, head * depth + depth):
+                    found += a[0][a[1] + c * a[2] + column] * b[0][b[1] + c * b[2] + column]
+                out[0][out[1] + c * heads + head] = found
+
+
+Four = tuple[Any, Any, Any, Any]
+"""Registers next to each other: as many sums as it takes to hide the time of an addition."""
+
+
+@compiled_inline
+def _add_terms(
+    start: Four,
+    terms: Terms,
+    weights: FloatArray,
+    rows: tuple[FloatArray, int],
+    at: tuple[int, int],
+    s: Shape,
+) -> Four:
+    """start + sum over terms of weight_ch row_chk, `at` a decision and from a column on."""
+    one, two, three, four = start
+    weight_at, row_at, begin, end = terms
+    lane, column = at[0] * s[1], at[0] * rows[1] + at[1]
+    heads = _heads_of(at[1], s[2])
+    for term in range(begin, end):
+        weight, row = weight_at[term] + lane, row_at[term] + column
+        one = multiply_add(spread(weights, weight + heads[0]), load(rows[0], row), one)
+        two = multiply_add(spread(weights, weight + heads[1]), load(rows[0], row + WIDTH), two)
+        three = multiply_add(spread(weights, weight + heads[2]), load(rows[0], row + 2 * WIDTH), three)
+        four = multiply_add(spread(weights, weight + heads[3]), load(rows[0], row + 3 * WIDTH), four)
+    return one, two, three, four
+
+
+@compiled_inline
+def _heads_of(column: int, depth: int) -> tuple[int, int, int, int]:
+    return (
+        column // depth,
+        (column + WIDTH) // depth,
+        (column + 2 * WIDTH) // depth,
+        (column + 3 * WIDTH) // depth,
+    )
+
+
+@compiled_inline
+def _load_four(array: FloatArray, at: int) -> Four:
+    return load(array, at), load(array, at + WIDTH), load(array, at + 2 * WIDTH), load(array, at + 3 * WIDTH)
+
+
+@compiled_inline
+def _store_four(values: Four, array: FloatArray, at: int) -> None:
+    store(values[0], array, at)
+    store(values[1], array, at + WIDTH)
+    store(values[2], array, at + 2 * WIDTH)
+    store(values[3], array, at + 3 * WIDTH)
+
+
+@compiled_inline
+def _add_times(start: Four, weights: FloatArray, at: int, heads: tuple[int, ...], row: Four) -> Four:
+    """start + weight_h row_hk."""
+    return (
+        multiply_add(spread(weights, at + heads[0]), row[0], start[0]),
+        multiply_add(spread(weights, at + heads[1]), row[1], start[1]),
+        multiply_add(spread(weights, at + heads[2]), row[2], start[2]),
+        multiply_add(spread(weights, at + heads[3]), row[3], start[3]),
+    )
+
+
+@compiled_inline
+def _wide_sums(terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], out: Rows, s: Shape) -> None:
+    for c in range(s[0]):
+        for column in range(0, s[1] * s[2], _COLUMNS):
+            found = zeros(), zeros(), zeros(), zeros()
+            found = _add_terms(found, terms, weights, rows, (c, column), s)
+            ended = rectified(found[0]), rectified(found[1]), rectified(found[2]), rectified(found[3])
+            _store_four(ended, out[0], out[1] + c * out[2] + column)
+
+
+@compiled
+def rectified_sums(
+    terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], out: Rows, shape: Shape
+) -> None:
+    """out_chk = max(0, sum over terms of weight_ch row_chk); `rows` are so far apart."""
+    configs, heads, depth = shape
+    if heads == 4 and depth == WIDTH:
+        _wide_sums(terms, weights, rows, out, (configs, 4, 16))
+    elif depth % WIDTH == 0 and heads * depth % _COLUMNS == 0:
+        _wide_sums(terms, weights, rows, out, shape)
+    else:
+        for c in range(configs):
+            for column in range(heads * depth):
+                found = _ZERO
+                for term in range(terms[2], terms[3]):
+                    weight = weights[terms[0][term] + c * heads + column // depth]
+                    found += weight * rows[0][terms[1][term] + c * rows[1] + column]
+                out[0][out[1] + c * out[2] + column] = _ZERO if found < _ZERO else found
+
+
+Asks = tuple[FloatArray, FloatArray, int]
+"""Gradients of scores as sender and as receiver, [2, C heads], the vectors that values are multiplied with
+for them, [., H], and which of these is the sender's; the receiver's is the next one. Both arrays of one
+dimension."""
+
+
+@compiled_inline
+def _wide_gradients(
+    terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], asks: Asks, out: Rows, s: Shape
+) -> None:
+    scores, vectors, first = asks
+    width = s[1] * s[2]
+    for column in range(0, width, _COLUMNS):
+        heads = _heads_of(column, s[2])
+        of_sender = _load_four(vectors, first * width + column)
+        of_receiver = _load_four(vectors, (first + 1) * width + column)
+        for c in range(s[0]):
+            found = zeros(), zeros(), zeros(), zeros()
+            found = _add_times(found, scores, c * s[1], heads, of_sender)
+            found = _add_times(found, scores, (s[0] + c) * s[1], heads, of_receiver)
+            found = _add_terms(found, terms, weights, rows, (c, column), s)
+            _store_four(found, out[0], out[1] + c * out[2] + column)
+
+
+@compiled
+def value_gradients(
+    terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], asks: Asks, out: Rows, shape: Shape
+) -> None:
+    """out_chk = sum over terms of weight_ch row_chk, plus d_ch ask_hk of the sender and of the receiver."""
+    configs, heads, depth = shape
+    if heads == 4 and depth == WIDTH:
+        _wide_gradients(terms, weights, rows, asks, out, (configs, 4, 16))
+    elif depth % WIDTH == 0 and heads * depth % _COLUMNS == 0:
+        _wide_gradients(terms, weights, rows, asks, out, shape)
+    else:
+        for c in range(configs):
+            for column in range(heads * depth):
+                lane, at = c * heads + column // depth, asks[2] * heads * depth + column
+                found = asks[0][lane] * asks[1][at]
+                found += asks[0][configs * heads + lane] * asks[1][at + heads * depth]
+                for term in range(terms[2], terms[3]):
+                    found += weights[terms[0][term] + lane] * rows[0][terms[1][term] + c * rows[1] + column]
+                out[0][out[1] + c * out[2] + column] = found
+
+
+@compiled_inline
+def _wide_ask_gradients(scores: FloatArray, rows: Rows, out: Numbers, s: Shape) -> None:
+    width = s[1] * s[2]
+    for column in range(0, width, _COLUMNS):
+        heads, at = _heads_of(column, s[2]), out[1] + column
+        of_sender, of_receiver = _load_four(out[0], at), _load_four(out[0], at + width)
+        for c in range(s[0]):
+            row = _load_four(rows[0], rows[1] + c * rows[2] + column)
+            of_sender = _add_times(of_sender, scores, c * s[1], heads, row)
+            of_receiver = _add_times(of_receiver, scores, (s[0] + c) * s[1], heads, row)
+        _store_four(of_sender, out[0], at)
+        _store_four(of_receiver, out[0], at + width)
+
+
+@compiled
+def ask_gradients(scores: FloatArray, rows: Rows, out: Numbers, shape: Shape) -> None:
+    """out_hk += sum over c of d_ch row_chk: [2, H] from `scores` [2, C heads], of one dimension."""
+    configs, heads, depth = shape
+    if heads == 4 and depth == WIDTH:
+        _wide_ask_gradients(scores, rows, out, (configs, 4, 16))
+    elif depth % WIDTH == 0 and heads * depth % _COLUMNS == 0:
+        _wide_ask_gradients(scores, rows, out, shape)
+    else:
+        for c in range(configs):
+            for column in range(heads * depth):
+                lane, number = c * heads + column // depth, rows[0][rows[1] + c * rows[2] + column]
+                out[0][out[1] + column] += scores[lane] * number
+                out[0][out[1] + heads * depth + column] += scores[configs * heads + lane] * number

@@ -1,0 +1,1 @@
+"""Compiled kernels of the LSTM, forward and backward."""

@@ -1,0 +1,200 @@
+"""Compiled gradients of GraphSAGE; see `sage_passes`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.execution.compiled import compiled, compiled_fused
+from costbench.models.kernels.feed_forward import aligned, aligned_zeros, mask
+from costbench.models.kernels.gemm import (
+    BLOCK_ROWS,
+    MANY_DECISIONS,
+    add_picked_gradient,
+    all_units,
+    pick,
+    picked_product,
+    picked_product_add,
+    piece_end,
+)
+from costbench.models.kernels.sage.forward import (
+    SageMatrices,
+    SageStates,
+    add_up,
+    gather,
+    lie_together,
+    longest,
+)
+from costbench.models.kernels.sage.neighbours import Bags, Listeners, Talkers
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@compiled
+def scatter_add(block: FloatArray, nodes: IntArray, configs: int, out: FloatArray, ahead: int) -> None:
+    """Add to the rows `ahead` of those of `nodes` what lies one node after another in `block`."""
+    for place in range(len(nodes)):
+        for c in range(configs):
+            row, more = out[nodes[place] * configs + c + ahead], block[place * configs + c]
+            for h in range(len(row)):
+                row[h] += more[h]
+
+
+@compiled
+def sage_backward(
+    gradient: FloatArray,
+    states: FloatArray,
+    weights: SageMatrices,
+    listeners: Listeners,
+    computed: SageStates,
+) -> tuple[FloatArray, SageMatrices]:
+    """Gradients of the states and the weights of `sage_forward` where [N C, H] reaches the last `updated`."""
+    (rows, width), hops = gradient.shape, len(weights.forth)
+    configs = rows // listeners.nodes[-1]
+    own, heard_by = _halves(weights.update)
+    d_own, d_heard_by = _zeros(own), _zeros(own)
+    d_forth, d_back = _zeros(own), _zeros(own)
+    d_states, most = aligned(rows, width), longest(listeners.nodes) * configs
+    scratch = aligned(3 * most, width).reshape(3, most, width)
+    for group in range(len(listeners.nodes) - 1):
+        begin = listeners.nodes[group] * configs
+        came, came_at = gradient, begin
+        for hop in range(hops - 1, -1, -1):
+            x = computed.updated[hop - 1] if hop else states
+            of_hop = x, computed.told[hop], computed.heard[hop], computed.updated[hop]
+            matrices = weights.forth[hop], weights.back[hop], own[hop], heard_by[hop]
+            found = d_forth[hop], d_back[hop], d_own[hop], d_heard_by[hop]
+            to, at = (scratch[hop % 2], 0) if hop else (d_states, begin)
+            places = (came, came_at), (to, at)
+            _hop_gradient(places, of_hop, (listeners, group), (matrices, found), scratch[2])
+            came, came_at = to, at
+    d_update = np.concatenate((d_own, d_heard_by), axis=2)
+    return d_states, SageMatrices(d_forth, d_back, d_update)
+
+
+@compiled
+def _halves(update: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of [L, H, 2 H] what goes over the state, and over what was heard, [L, H, H] each."""
+    hops, width = update.shape[:2]
+    own = aligned(hops * width, width).reshape(hops, width, width)
+    heard_by = aligned(hops * width, width).reshape(hops, width, width)
+    own[:], heard_by[:] = update[:, :, :width], update[:, :, width:]
+    return own, heard_by
+
+
+@compiled
+def _zeros(like: FloatArray) -> FloatArray:
+    count, height, width = like.shape
+    return aligned_zeros(count * height, width).reshape(like.shape)
+
+
+FourMatrices = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+
+
+@compiled
+def _hop_gradient(
+    places: tuple[tuple[FloatArray, int], tuple[FloatArray, int]],
+    of_hop: tuple[FloatArray, BoolArray, FloatArray, FloatArray],
+    whose: tuple[Listeners, int],
+    matrices: tuple[FourMatrices, FourMatrices],
+    d_heard: FloatArray,
+) -> None:
+    """Through one hop of a group: from rows of places[0], an array and the first row, to those of places[1].
+
+    Gradients of the matrices are added to matrices[1].
+    """
+    (came, came_at), (d_states, at) = places
+    (states, told, heard, updated), (listeners, group) = of_hop, whose
+    (forth, back, own, heard_by), (d_forth, d_back, d_own, d_heard_by) = matrices
+    width, configs = states.shape[1], len(states) // listeners.nodes[-1]
+    begin, end = listeners.nodes[group] * configs, listeners.nodes[group + 1] * configs
+    block, units, row = aligned(BLOCK_ROWS, width), all_units(width), begin
+    while row < end:
+        stop = piece_end(row, end, configs)
+        size = stop - row
+        mask(came, came_at + row - begin, updated, row, size, block)
+        on = pick(block, 0, size, configs, units)
+        add_picked_gradient((block, 0), (states, row), size, d_own, on)
+        add_picked_gradient((block, 0), (heard, row), size, d_heard_by, on)
+        picked_product((block, 0), own, (d_states, at + row - begin), size, on)
+        picked_product((block, 0), heard_by, (d_heard, row - begin), size, on)
+        row = stop
+    table, base = d_heard.reshape(-1, configs * width), listeners.nodes[group]
+    talked = listeners.forth.starts[group] + listeners.back.starts[group]
+    rows = states, told, d_states, at - begin
+    forth_sum = Sum(listeners.told, table, base, talked)
+    _through_messages(forth_sum, rows, (listeners.forth, group), (forth, d_forth))
+    talked = listeners.forth.starts[group + 1] + listeners.back.starts[group]
+    back_sum = Sum(listeners.told, table, base, talked)
+    _through_messages(back_sum, rows, (listeners.back, group), (back, d_back))
+
+
+class Sum(NamedTuple):
+    """Rows of a sparse matrix from `first` on, times a table that begins with row `base`."""
+
+    bags: Bags
+    table: FloatArray
+    base: int
+    first: int
+
+
+@compiled
+def _through_messages(
+    told: Sum,
+    rows: tuple[FloatArray, BoolArray, FloatArray, int],
+    whose: tuple[Talkers, int],
+    matrices: tuple[FloatArray, FloatArray],
+) -> None:
+    """Through messages of talkers of a group: gradients of the states and of the matrix are added.
+
+    `rows` are the states, which messages are not 0, the gradient of the states, and how much further on
+    its rows lie than theirs.
+    """
+    (states, seen, d_states, ahead), (talkers, group), (weight, d_weight) = rows, whose, matrices
+    width = states.shape[1]
+    configs = told.table.shape[1] // width
+    block, units = aligned(max(BLOCK_ROWS, configs), width), all_units(width)
+    first, last = talkers.starts[group], talkers.starts[group + 1]
+    step = 1 if configs >= MANY_DECISIONS else BLOCK_ROWS // configs
+    own = aligned(step * configs, width)
+    for place in range(first, last, step):
+        nodes = talkers.nodes[place : min(place + step, last)]
+        row, count = nodes[0] * configs, len(nodes) * configs
+        _messages_gradient(told, place - first, seen, block[:count])
+        if lie_together(nodes):
+            begin = 0
+            while begin < count:
+                stop = piece_end(begin, count, configs)
+                size, on = stop - begin, pick(block, begin, stop - begin, configs, units)
+                add_picked_gradient((block, begin), (states, row + begin), size, d_weight, on)
+                picked_product_add((block, begin), weight, (d_states, row + begin + ahead), size, on)
+                begin = stop
+        else:
+            on = units, width
+            gather(states, nodes, configs, own)
+            add_picked_gradient((block, 0), (own, 0), count, d_weight, on)
+            picked_product((block, 0), weight, (own, 0), count, on)
+            scatter_add(own, nodes, configs, d_states, ahead)
+
+
+@compiled_fused
+def _messages_gradient(told: Sum, place: int, seen: BoolArray, out: FloatArray) -> None:
+    """Gradients of the messages from `place` on before their rectifier."""
+    wide, first = told.table.shape[1], told.first + place
+    rows, known = out.reshape(-1, wide), seen.reshape(-1, wide)
+    for message in range(len(rows)):
+        row, lets = rows[message], known[first + message]
+        begin, end = told.bags.starts[first + message], told.bags.starts[first + message + 1]
+        # Most are heard by one node.
+        if end == begin + 1:
+            came, weight = told.table[told.bags.columns[begin] - told.base], told.bags.weights[begin]
+            for w in range(wide):
+                row[w] = weight * came[w] if lets[w] else np.float32(0.0)
+            continue
+        add_up(told.bags, first + message, told.table, told.base, row)
+        for w in range(wide):
+            row[w] = row[w] if lets[w] else np.float32(0.0)

@@ -1,0 +1,1 @@
+"""The networks of the learned cost model: encoders, reductions and the layers they are made of."""

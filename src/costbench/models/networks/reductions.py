@@ -1,0 +1,135 @@
+"""Reductions: from the states of a kernel's nodes to one cost per decision.
+
+- `per-node`: every node gets a cost, the kernel's cost is their sum.
+- `column-wise`: column-wise mean, maximum or sum over the nodes, concatenated, then one linear layer.
+- `lstm`: the last state of an LSTM over the nodes in topological order, then one linear layer.
+- `transformer`: a Transformer encoder over the nodes, summed, then one linear layer.
+
+All are of lpm2021, section 3.2. A reduction is built from a `NetSpec` and the number of features that
+join after the graph network, `read`s states [N, 1 or C, hidden], and maps what it read and joined features
+[K, 1 or C, J] to costs [K, 1 or C]. A new one is one class and one row of `REDUCTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor, nn
+
+from costbench.models.batch.graph_batch import GraphBatch
+from costbench.models.kernels.fused import Pass
+from costbench.models.net_spec import NetSpec
+from costbench.models.networks.layers import (
+    FeedForwardStack,
+    JoinedFeedForward,
+    gather_sum,
+    segment_statistics,
+)
+from costbench.models.networks.lstm import KernelLstm
+from costbench.models.networks.transformer import KernelTransformer
+
+
+class Head(nn.Module):
+    """Cost of an embedding: `kernel_layers` feed-forward layers, then a linear layer without activation.
+
+    Features that join here (lpm2021, figure 3, option 2) pass through a feed-forward layer with the
+    embedding in any case. Without it the cost would be a sum of a part that only knows the kernel and a part
+    that only knows the decision, and every kernel would rank its tile sizes alike.
+
+    Shape: embeddings [R, 1 or C, width] and joined [K, 1 or C, J] to [R, 1 or C].
+    """
+
+    def __init__(self, width: int, joined: int, spec: NetSpec) -> None:
+        super().__init__()
+        layers = max(spec.kernel_layers, 1 if joined else 0)
+        self.join = JoinedFeedForward(width, joined, spec) if layers else None
+        self.more = FeedForwardStack(max(layers - 1, 0), spec)
+        self.cost = nn.Linear(spec.hidden if layers else width, 1, bias=spec.biases)
+
+    def forward(self, embeddings: Tensor, joined: Tensor, rows: Tensor | None = None) -> Tensor:
+        if self.join is not None:
+            embeddings = self.more(self.join(embeddings, joined, rows))
+        cost: Tensor = self.cost(embeddings)
+        return cost.squeeze(-1)
+
+
+class Reduction(nn.Module):
+    """Costs of what `read` makes of the node states."""
+
+    def read(self, states: Tensor, batch: GraphBatch) -> Tensor:
+        """What comes before anything joins; the states as they are, unless said otherwise."""
+        return states
+
+    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
+        """What `read` does to such states, compiled; None where that is not possible."""
+        return []
+
+
+class PerNode(Reduction):
+    """cost(k) = sum over the nodes i of kernel k of head(e_i)."""
+
+    def __init__(self, spec: NetSpec, joined: int) -> None:
+        super().__init__()
+        self.head = Head(spec.hidden, joined, spec)
+
+    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        costs = self.head(states, joined, batch.kernel_of_node)
+        return gather_sum(costs, batch.kernel_of_node, batch.num_kernels)
+
+
+class ColumnWise(Reduction):
+    """cost(k) = head(concat of column-wise statistics of the e_i of kernel k)."""
+
+    def __init__(self, spec: NetSpec, joined: int) -> None:
+        super().__init__()
+        self.columns = spec.columns
+        self.head = Head(spec.hidden * len(spec.columns), joined, spec)
+
+    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        cost: Tensor = self.head(segment_statistics(states, batch.node_counts, self.columns), joined)
+        return cost
+
+
+class LastState(Reduction):
+    """cost(k) = head(last state of an LSTM over the e_i of kernel k), nodes in topological order.
+
+    Where decisions join late, the LSTM runs once per kernel.
+    """
+
+    def __init__(self, spec: NetSpec, joined: int) -> None:
+        super().__init__()
+        self.lstm = KernelLstm(spec)
+        self.head = Head(self.lstm.width, joined, spec)
+
+    def read(self, states: Tensor, batch: GraphBatch) -> Tensor:
+        last: Tensor = self.lstm(states, batch.node_counts)
+        return last
+
+    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
+        return self.lstm.passes(states, batch.node_counts)
+
+    def forward(self, last: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        cost: Tensor = self.head(last, joined)
+        return cost
+
+
+class AttentionSum(Reduction):
+    """cost(k) = head(sum over the nodes of a Transformer encoder over the e_i of kernel k)."""
+
+    def __init__(self, spec: NetSpec, joined: int) -> None:
+        super().__init__()
+        self.transformer = KernelTransformer(spec)
+        self.head = Head(spec.hidden, joined, spec)
+
+    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        cost: Tensor = self.head(self.transformer(states, batch.node_counts), joined)
+        return cost
+
+
+REDUCTIONS: Mapping[str, Callable[[NetSpec, int], Reduction]] = {
+    "column-wise": ColumnWise,
+    "lstm": LastState,
+    "per-node": PerNode,
+    "transformer": AttentionSum,
+}
+"""Name in `NetSpec.reduction` to class."""

@@ -1,0 +1,1 @@
+"""The papers' claims and how result rows decide them."""

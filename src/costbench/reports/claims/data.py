@@ -1,0 +1,170 @@
+"""What the papers claim about accuracy and about searches, as data: which rows decide, in whose favour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from costbench.metrics.rows import MAIN
+from costbench.params import load_section
+
+_FILE = Path(__file__).parents[1] / "papers" / "claims.yaml"
+
+Direction = Literal["left_better", "right_better", "no_difference", "not_worse", "at_most", "magnitude"]
+Statistic = Literal[
+    "geometric_mean", "mean", "median", "standard_deviation", "share_of_programs", "worst", "best"
+]
+ANY = "any"
+"""In place of a split: programs of all splits together, each with the models of its own. In place of a chip:
+the first one, by name, that has results of most sides."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Whose rows: a model, its variant, and where it was tested."""
+
+    model: str = "learned"
+    variant: str = MAIN
+    split: str = "random"
+    chip: str = "tpu_v2"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of a paper that rows can support or contradict.
+
+    Attributes:
+        id: `<paper>.<name>`.
+        where: table or section.
+        statement: in our words.
+        task: `tile` or `fusion`.
+        metric: of the rows.
+        direction: which side the paper sees ahead; `not_worse`: the left one is not behind; `at_most`: the
+            right one leads by no more than `paper_effect`; `magnitude`: how large both sides are.
+        paper_effect: the claimed side's lead as printed (the left one's for `no_difference`), a range where
+            several pairs meet, None without a number.
+        left: one or more sides, or none where rows cannot decide.
+        right: what they are compared with.
+        pairing: `all`: each of the left meets each of the right; `each`: first meets first, and so on;
+            `spread`: what is compared is the range of all of the left with that of all of the right.
+        statistic: over test programs, before the difference is taken.
+        scale: `difference` of statistics, or `ratio`: the statistic of the two sides' ratios, program by
+            program, less one, in percent.
+        against: a number in place of the right side, for ratios.
+        unit: of the effect.
+        needs: what is missing to decide it, where that is no rows.
+    """
+
+    id: str
+    where: str
+    statement: str
+    task: Literal["tile", "fusion"]
+    metric: str
+    direction: Direction
+    paper_effect: float | tuple[float, float] | None
+    left: tuple[Side, ...] = (Side(),)
+    right: tuple[Side, ...] = (Side(),)
+    pairing: Literal["all", "each", "spread"] = "all"
+    statistic: Statistic = "geometric_mean"
+    scale: Literal["difference", "ratio"] = "difference"
+    against: float | None = None
+    unit: str = "points"
+    needs: str = ""
+
+    def __post_init__(self) -> None:
+        other = bool(self.right) if self.against is None else not self.right
+        if bool(self.needs) == bool(self.left and other):
+            raise ValueError(f"{self.id}: give both sides, or say what is needed")
+        if self.against is not None and (self.scale != "ratio" or self.against <= 0.0):
+            raise ValueError(f"{self.id}: only ratios are against a number, and one above zero")
+        if self.scale == "ratio" and (self.statistic not in _OF_RATIOS or self.pairing == "spread"):
+            raise ValueError(f"{self.id}: of ratios there is one of {', '.join(_OF_RATIOS)}")
+        if self.scale == "difference" and self.statistic == "best":
+            raise ValueError(f"{self.id}: the best program is that of the largest ratio")
+        if self.direction == "at_most" and not isinstance(self.paper_effect, float):
+            raise ValueError(f"{self.id}: a lead of at most something needs a paper_effect")
+        if self.pairing == "each" and len(self.left) != len(self.right):
+            raise ValueError(f"{self.id}: {len(self.left)} sides cannot meet {len(self.right)} one by one")
+        if self.direction == "magnitude" and self.statistic != "worst":
+            raise ValueError(f"{self.id}: a magnitude is that of the worst program")
+        if self.direction == "magnitude" and self.paper_effect is None:
+            raise ValueError(f"{self.id}: a magnitude needs a paper_effect")
+        if not self.id.startswith(("lpm2020.", "lpm2021.")):
+            raise ValueError(f"{self.id}: must start with the paper")
+
+    @property
+    def paper(self) -> str:
+        """Short id of the paper."""
+        return self.id.partition(".")[0]
+
+    @property
+    def pairs(self) -> tuple[tuple[Side, Side], ...]:
+        """Who meets whom; nobody, where the right side is a number."""
+        if self.pairing == "each":
+            return tuple(zip(self.left, self.right, strict=True))
+        return tuple((left, right) for left in self.left for right in self.right)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """All sides, each once, left ones first."""
+        return tuple(dict.fromkeys((*self.left, *self.right)))
+
+    @property
+    def tested_on(self) -> str:
+        """Splits and chips of its sides: `random split, tpu_v2`."""
+        splits = dict.fromkeys(_SPLITS.get(side.split, f"{side.split} split") for side in self.sides)
+        chips = dict.fromkeys(side.chip for side in self.sides)
+        return ", ".join(" and ".join(names) for names in (splits, chips))
+
+    def on(self, chip: str) -> Claim:
+        """The same claim with a chip in place of `any`."""
+
+        def there(sides: tuple[Side, ...]) -> tuple[Side, ...]:
+            return tuple(replace(side, chip=chip) if side.chip == ANY else side for side in sides)
+
+        return replace(self, left=there(self.left), right=there(self.right))
+
+    @property
+    def sign(self) -> float:
+        """+1 where more of the metric is better, -1 where less is."""
+        return 1.0 if self.metric.startswith(("kendall_tau", "speedup")) else -1.0
+
+
+_SPLITS = {ANY: "all programs", "gains": "programs that gain most"}
+_OF_RATIOS = ("geometric_mean", "median", "best")
+
+
+@dataclass(frozen=True)
+class Claims:
+    """All of them, in the order of reports."""
+
+    claims: tuple[Claim, ...]
+
+    def __post_init__(self) -> None:
+        names = [claim.id for claim in self.claims]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is there twice")
+
+
+def load_claims() -> tuple[Claim, ...]:
+    """The claims of lpm2021 and lpm2020 about accuracy, and behind them those about searches.
+
+    Raises:
+        ParamsError: if the data file of the package is broken.
+    """
+    return tuple(
+        claim for section in ("accuracy", "searches") for claim in load_section(_FILE, section, Claims).claims
+    )
+
+
+def margins(claims: tuple[Claim, ...]) -> dict[tuple[str, str], float]:
+    """(task, unit) -> the largest difference that the papers still call none."""
+    found: dict[tuple[str, str], float] = {}
+    for claim in claims:
+        if claim.direction == "no_difference" and claim.paper_effect is not None:
+            key, printed = (claim.task, claim.unit), claim.paper_effect
+            several = printed if isinstance(printed, tuple) else (printed,)
+            found[key] = max(found.get(key, 0.0), *(abs(effect) for effect in several))
+    return found

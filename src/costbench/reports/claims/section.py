@@ -1,0 +1,169 @@
+"""Findings as a part of the page, as `claims.md` and as `claims.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from costbench.artifacts import write_json, write_text
+from costbench.reports.claims.data import margins
+from costbench.reports.claims.rule import (
+    CANNOT_TELL,
+    DOES_NOT_HOLD,
+    HOLDS,
+    MIN_PROGRAMS,
+    NOT_EVALUATED,
+    Finding,
+)
+from costbench.reports.page import Section
+from costbench.reports.rendering import to_markdown
+from costbench.reports.table import Column, Table, Value
+
+_STATISTICS = {
+    "geometric_mean": "geometric mean",
+    "mean": "mean",
+    "median": "median",
+    "standard_deviation": "standard deviation",
+    "share_of_programs": "share of programs",
+    "worst": "worst program",
+    "best": "best program",
+}
+_DIRECTIONS = {
+    "left_better": "better",
+    "right_better": "better",
+    "no_difference": "equal",
+    "not_worse": "not worse",
+    "at_most": "at most",
+    "magnitude": "at least",
+}
+_COLUMNS = (
+    Column("id", "Claim"),
+    Column("statement", "In words"),
+    Column("verdict", "Verdict"),
+    Column("claim", "claimed", "Paper"),
+    Column("paper_effect", "effect", "Paper"),
+    Column("effect", "effect", "Ours", 2),
+    Column("ci_low", "low", "Ours, 95% interval", 2),
+    Column("ci_high", "high", "Ours, 95% interval", 2),
+    Column("unit", "Unit"),
+    Column("statistic", "Over programs"),
+    Column("n", "Programs", count=True),
+    Column("seeds", "Seeds", count=True),
+    Column("where", "Printed in"),
+)
+
+
+def claims_section(findings: Sequence[Finding]) -> Section:
+    """How many claims hold, the rule, the evaluated claims, and what the others lack."""
+    counts = {verdict: sum(one.verdict == verdict for one in findings) for verdict in _VERDICTS}
+    summary = (
+        f"Of {len(findings)} claims of lpm2021 and lpm2020 about accuracy and searches, "
+        f"{counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold, {counts[CANNOT_TELL]} "
+        f"cannot be told either way, and {counts[NOT_EVALUATED]} were not evaluated."
+    )
+    tables = (_evaluated_table(findings), _missing_table(findings))
+    shown = tuple(table for table in tables if table.rows)
+    return Section(
+        "claims", "Do the papers' claims hold here?", "Claims", (summary, *_rule(findings)), (), shown
+    )
+
+
+_VERDICTS = (HOLDS, DOES_NOT_HOLD, CANNOT_TELL, NOT_EVALUATED)
+
+
+def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
+    allowed = margins(tuple(one.claim for one in findings))
+    said = ", ".join(f"{margin:g} {unit} ({task})" for (task, unit), margin in sorted(allowed.items()))
+    return (
+        "The effect is the lead of the side that the paper sees ahead (the first-named one's, where it "
+        "sees none), positive if our results agree; of a claim about several pairs, the least lead. "
+        "Speed-ups are compared by their ratio in each program; of a claim about settings, the ranges over "
+        "them are. The interval is that of 10,000 resamples of test programs and training seeds "
+        "(repeats, of searches) together, the same for both sides.",
+        "A claim holds if the whole interval lies above zero (a share of programs: above one half), does not "
+        "hold if it lies below, and else cannot be told. A claim of no difference holds if the interval lies "
+        f"within the margin, the largest difference that the papers still call none: {said}. That a side "
+        "is not worse holds if the interval does not reach below zero; that it trails by at most what is "
+        "printed, if the interval lies below that. That every "
+        "model has a bad program holds if the interval of the smallest of the models' worst errors lies "
+        f"above the least that the paper prints. Fewer than {MIN_PROGRAMS} test programs cannot tell. With "
+        "one training seed, the interval knows nothing of how training runs differ.",
+    )
+
+
+def _evaluated_table(findings: Sequence[Finding]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for one in findings:
+        claim = one.claim
+        if one.verdict == NOT_EVALUATED:
+            continue
+        rows.append(
+            (
+                claim.id,
+                claim.statement,
+                one.verdict,
+                _DIRECTIONS[claim.direction],
+                printed_effect(claim.paper_effect),
+                *(one.effect, one.low, one.high),
+                claim.unit,
+                _STATISTICS[claim.statistic],
+                *(one.n, one.seeds),
+                f"{claim.paper}, {claim.where}",
+            )
+        )
+    return Table("claims", "Claims of the papers, decided on our results", _COLUMNS, tuple(rows))
+
+
+def _missing_table(findings: Sequence[Finding]) -> Table:
+    columns = (
+        Column("id", "Claim"),
+        Column("statement", "In words"),
+        Column("where", "Printed in"),
+        Column("missing", "What is missing (task/split/chip/model/variant/metric)"),
+    )
+    rows = tuple(
+        (one.claim.id, one.claim.statement, f"{one.claim.paper}, {one.claim.where}", "; ".join(one.missing))
+        for one in findings
+        if one.verdict == NOT_EVALUATED
+    )
+    return Table("claims_not_evaluated", "Claims that these results cannot decide", columns, rows)
+
+
+def printed_effect(effect: float | tuple[float, float] | None) -> str:
+    """A printed effect for tables: a number, a range, or a dash."""
+    if effect is None:
+        return "–"
+    return " to ".join(f"{value:g}" for value in (effect if isinstance(effect, tuple) else (effect,)))
+
+
+def write_claims(findings: Sequence[Finding], folder: Path) -> tuple[Path, Path]:
+    """Write `claims.md` and `claims.json`; their paths.
+
+    Raises:
+        DataError: if one cannot be written.
+    """
+    section = claims_section(findings)
+    markdown, plain = folder / "claims.md", folder / "claims.json"
+    parts = [
+        f"# {section.title}",
+        *section.paragraphs,
+        *(to_markdown(table).rstrip() for table in section.tables),
+    ]
+    write_text(markdown, "\n\n".join(parts) + "\n")
+    write_json(plain, [_plain(one) for one in findings])
+    return markdown, plain
+
+
+def _plain(one: Finding) -> dict[str, object]:
+    effect = one.claim.paper_effect
+    return {
+        "id": one.claim.id,
+        "effect": one.effect,
+        "ci_low": one.low,
+        "ci_high": one.high,
+        "paper_effect": list(effect) if isinstance(effect, tuple) else effect,
+        "unit": one.claim.unit,
+        "verdict": one.verdict,
+        "n": one.n,
+        "missing": list(one.missing),
+    }

@@ -1,0 +1,1 @@
+"""The report on the data: sizes, distributions, splits, leaks and training budgets."""

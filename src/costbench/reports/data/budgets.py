@@ -1,0 +1,158 @@
+"""How long each model was trained: steps and samples as a table, wall times in a file of their own.
+
+Rows of one table are comparable where their budgets are equal, and a reader has to see whether they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from costbench.artifacts import read_json, write_json
+from costbench.errors import DataError
+from costbench.reports.data.evidence import mapping
+from costbench.reports.table import Column, Table, Value
+
+_CELL = re.compile(r"([a-z]+)-([a-z]+)-([A-Za-z0-9_.]+?)-([a-z0-9_-]+)-s(\d+)")
+_NUMBERS = ("steps", "kernels", "configs", "validations")
+_COLUMNS = (
+    Column("experiment", "Experiment"),
+    Column("variant", "Variant"),
+    Column("cells", "Cells", count=True),
+    Column("steps", "Steps", count=True),
+    Column("kernels", "kernels", "A step", count=True),
+    Column("configs", "decisions of each", "A step", count=True),
+    Column("samples", "Samples", count=True),
+    Column("validations", "Validations", count=True),
+)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one training run had.
+
+    Attributes:
+        experiment: entry of section `experiments`.
+        task: the compiler's decision.
+        split: which programs were held out.
+        chip: what was measured.
+        variant: of the experiment.
+        seed: of the run.
+        steps: done.
+        kernels: of a step.
+        configs: decisions of a kernel in a step, at most.
+        validations: on the validation programs.
+        seconds: wall time of the call that finished the run; None where nobody wrote it down.
+    """
+
+    experiment: str
+    task: str
+    split: str
+    chip: str
+    variant: str
+    seed: int
+    steps: int
+    kernels: int
+    configs: int
+    validations: int
+    seconds: float | None = None
+
+    @property
+    def samples(self) -> int:
+        """Decisions seen, at most: kernels with few decisions give fewer."""
+        return self.steps * self.kernels * self.configs
+
+    @property
+    def amount(self) -> tuple[int, int, int, int]:
+        """All that has to be equal for a fair comparison."""
+        return self.steps, self.kernels, self.configs, self.validations
+
+
+def read_budgets(cells: Iterable[Path]) -> tuple[Budget, ...]:
+    """Budgets of the trained cells in these folders, each below that of its experiment.
+
+    Raises:
+        DataError: for a folder that is called after no cell, or holds no finished one.
+    """
+    return tuple(_read(folder) for folder in cells)
+
+
+def _read(folder: Path) -> Budget:
+    match = _CELL.fullmatch(folder.name)
+    if match is None:
+        raise DataError(f"{folder.name!r} names no cell", where=folder)
+    done = folder / "done.json"
+    content = mapping(read_json(done), done, "")
+    numbers = {name: _number(content.get(name), done, name) for name in _NUMBERS}
+    timing = folder / "timing.json"
+    seconds = mapping(read_json(timing), timing, "").get("seconds") if timing.exists() else None
+    task, split, chip, variant, seed = match.groups()
+    return Budget(
+        experiment=folder.parent.name,
+        task=task,
+        split=split,
+        chip=chip,
+        variant=variant,
+        seed=int(seed),
+        seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        **numbers,
+    )
+
+
+def _number(value: object, path: Path, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise DataError(f"{value!r}", where=path, field=name, expected="a whole number")
+    return value
+
+
+def budget_table(budgets: Sequence[Budget]) -> Table:
+    """One row for the runs of a variant of an experiment that had the same."""
+    groups: dict[tuple[str, str, tuple[int, int, int, int]], list[Budget]] = {}
+    for one in budgets:
+        groups.setdefault((one.experiment, one.variant, one.amount), []).append(one)
+    rows: list[tuple[Value, ...]] = [
+        (experiment, variant, len(own), *amount[:3], own[0].samples, amount[3])
+        for (experiment, variant, amount), own in groups.items()
+    ]
+    notes = (
+        "Samples: decisions seen in all steps together, at most, for kernels with few decisions give fewer. "
+        "The model of the best validation is kept. Wall times of every run stand in budgets.json, which "
+        "alone differs between equal runs.",
+    )
+    return Table("budgets", "What each training run was given", _COLUMNS, tuple(rows), 0, notes)
+
+
+def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: str) -> str:
+    """One sentence on the runs behind a table of variants; empty where nothing is known of them.
+
+    Args:
+        budgets: of the runs on the table's split and chip.
+        variants: of the table -> how it calls them.
+        task: of the runs.
+    """
+    own = [one for one in budgets if one.task == task and one.variant in variants]
+    groups: dict[tuple[int, int, int, int], list[str]] = {}
+    for one in own:
+        names = groups.setdefault(one.amount, [])
+        if variants[one.variant] not in names:
+            names.append(variants[one.variant])
+    if not groups:
+        return ""
+    told = {amount: _told(amount, task) for amount in groups}
+    if len(groups) == 1:
+        return f"Training of each on the {task} task: {next(iter(told.values()))}."
+    parts = [f"{', '.join(names)}: {told[amount]}" for amount, names in groups.items()]
+    return f"Training on the {task} task differs, so compare with care. {'; '.join(parts)}."
+
+
+def _told(amount: tuple[int, int, int, int], task: str) -> str:
+    steps, kernels, configs, validations = amount
+    batch = f"{kernels} kernels" + (f" x {configs} tile sizes" if task == "tile" else "")
+    return f"{steps:,} steps of {batch}, validated {validations} times"
+
+
+def write_budgets(budgets: Sequence[Budget], path: Path) -> None:
+    """All runs with their wall times, as JSON. Raises: DataError, if that is impossible."""
+    write_json(path, [asdict(one) | {"samples": one.samples} for one in budgets])

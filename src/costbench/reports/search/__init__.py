@@ -1,0 +1,1 @@
+"""The report on searches: autotuners with and without a model."""

@@ -1,0 +1,151 @@
+"""How far fusion searches were after how much hardware: curves of the stage `autotune`, over programs.
+
+A program's curve is a step line: the median over repeats of the best so far. What is drawn is the geometric
+mean of programs at each time that any of them has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+
+from costbench.artifacts import read_json
+from costbench.errors import DataError
+from costbench.reports.data.evidence import parsed
+from costbench.reports.figures.canvas import save, styled
+from costbench.reports.search.bars import BEST_KNOWN, FUSION_MODELS, STARTS, best_known, colour
+from costbench.reports.search.results import SPEEDUP, Place
+
+_STYLES = {"hardware": "solid", "model and hardware": "solid", "hybrid and hardware": "dashed"}
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SearchPath:
+    """Of one program, start and way of searching; `median`, `lowest` and `highest` are over repeats.
+
+    Attributes:
+        task: the compiler's decision.
+        split: how the program was chosen.
+        chip: what was measured on.
+        program: by name.
+        model: what searched.
+        start: where from.
+        seconds: of hardware charged, ascending from 0.
+        median: speed-up of the best so far.
+        lowest: likewise.
+        highest: likewise.
+    """
+
+    task: str
+    split: str
+    chip: str
+    program: str
+    model: str
+    start: str
+    seconds: tuple[float, ...]
+    median: tuple[float, ...]
+    lowest: tuple[float, ...]
+    highest: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.seconds), len(self.median), len(self.lowest), len(self.highest)}
+        if len(lengths) != 1 or not self.seconds:
+            raise ValueError("seconds, median, lowest and highest: equally many, at least one")
+        if any(late < early for early, late in zip(self.seconds, self.seconds[1:], strict=False)):
+            raise ValueError("seconds: ascending")
+        if min(self.median) <= 0.0:
+            raise ValueError("median: above 0")
+
+
+def read_paths(path: Path | None) -> tuple[SearchPath, ...]:
+    """The curves in `search.json`; none without a file.
+
+    Raises:
+        DataError: naming the file and the entry, if it is something else.
+    """
+    if path is None:
+        return ()
+    content = read_json(path)
+    if not isinstance(content, list):
+        raise DataError(f"{type(content).__name__}", where=path, expected="a list of curves")
+    return tuple(parsed(SearchPath, one, path, f"[{i}]") for i, one in enumerate(content))
+
+
+def mean_path(paths: Sequence[SearchPath]) -> tuple[Array, Array]:
+    """Seconds and geometric mean over programs, [n] and [n]."""
+    seconds = np.unique(np.concatenate([np.asarray(path.seconds, dtype=np.float64) for path in paths]))
+    logs = [np.log(np.asarray(path.median, dtype=np.float64))[_last(path, seconds)] for path in paths]
+    return seconds, np.exp(np.mean(logs, axis=0))
+
+
+def _last(path: SearchPath, seconds: Array) -> npt.NDArray[np.intp]:
+    """For each time the place of the last point that is not behind it."""
+    return np.maximum(np.searchsorted(np.asarray(path.seconds), seconds, side="right") - 1, 0)
+
+
+def seconds_to_reach(paths: Sequence[SearchPath], speedup: float) -> float | None:
+    """When the mean over programs first is as fast; None if never. Less by a rounding error counts."""
+    seconds, means = mean_path(paths)
+    reached = means >= speedup * (1.0 - 1e-9)
+    return float(seconds[np.argmax(reached)]) if reached.any() else None
+
+
+def of_place(paths: Sequence[SearchPath], place: Place, start: str) -> dict[str, list[SearchPath]]:
+    """The curves of a place and start by way of searching, in the order of figures."""
+    own = [
+        path
+        for path in paths
+        if (path.task, path.split, path.chip, path.start) == (place.task, place.split, place.chip, start)
+    ]
+    return {
+        model: several
+        for model in FUSION_MODELS
+        if model != BEST_KNOWN and (several := [path for path in own if path.model == model])
+    }
+
+
+def write_path_figure(paths: Sequence[SearchPath], place: Place, folder: Path) -> tuple[Path, ...]:
+    """Speed-up over the default against minutes of hardware, a panel for each start.
+
+    Writes `fusion_search_<split>_<chip>.svg` and `.png`; the paths, or none without curves.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    found = {start: of_place(paths, place, start) for start in STARTS}
+    starts = [start for start in STARTS if found[start]]
+    if not starts:
+        return ()
+    with styled():
+        figure = Figure(figsize=(4.3 * len(starts) + 0.4, 3.4), layout="constrained")
+        panels = figure.subplots(1, len(starts), squeeze=False)[0]
+        for axes, start in zip(panels, starts, strict=True):
+            for model, several in found[start].items():
+                seconds, means = mean_path(several)
+                axes.step(
+                    seconds / 60.0,
+                    means,
+                    where="post",
+                    color=colour(model),
+                    linestyle=_STYLES.get(model, "dotted"),
+                    label=FUSION_MODELS[model],
+                )
+            for bar in best_known(place):
+                mean = place.mean(bar, SPEEDUP)
+                if mean is not None:
+                    label = f"best known, {bar.minutes:g} min"
+                    axes.axhline(
+                        mean, color=colour(bar.model), linewidth=1.0, linestyle="dotted", label=label
+                    )
+            axes.set_title(f"from {STARTS[start]}", fontsize=9.0)
+            axes.set_xlabel("minutes of hardware")
+        panels[0].set_ylabel("speed-up over the default,\ngeometric mean over programs")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+        return save(figure, folder / f"fusion_search_{place.name}")

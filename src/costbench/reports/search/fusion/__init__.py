@@ -1,0 +1,1 @@
+"""Fusion searches as figures and tables."""

@@ -1,0 +1,172 @@
+"""Rows of the stage `autotune`, grouped: a place is a task, split and chip; a bar is a way of searching.
+
+Rows are those of evaluation with other meanings: `model` is what searched, `variant` how much it was given,
+`seed` the repeat. They are kept apart from results of evaluation, whose variants are trained models.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+
+import numpy as np
+
+from costbench.metrics.averages import geometric_mean
+from costbench.metrics.rows import MAIN, MetricRow, read_rows
+from costbench.reports.papers.numbers import table_of_paper
+from costbench.reports.results import BEST, TASKS
+
+GAINS = "gains"
+"""In place of a split: programs outside of the test set that gain most from exhaustive search."""
+SPEEDUP, SLOWDOWN = "speedup", "slowdown"
+MEASURED, SECONDS, PREDICTED = "num_measured", "hardware_seconds", "num_predicted"
+_SPLITS = ("random", GAINS, "manual")
+_TOP = re.compile(r"top(\d+)")
+_MINUTES = re.compile(r"(default|random)-(\d+(?:\.\d+)?)m")
+
+
+@dataclass(frozen=True, order=True)
+class Bar:
+    """What searched, and how much it was given (`top10`, `default-1m`)."""
+
+    model: str
+    budget: str
+
+    @property
+    def top_k(self) -> int | None:
+        """Tile sizes measured per kernel, where the budget is that."""
+        match = _TOP.fullmatch(self.budget)
+        return None if match is None else int(match[1])
+
+    @property
+    def start(self) -> str | None:
+        """Where a fusion search sets out from."""
+        match = _MINUTES.fullmatch(self.budget)
+        return None if match is None else match[1]
+
+    @property
+    def minutes(self) -> float | None:
+        """Of hardware, of a fusion search."""
+        match = _MINUTES.fullmatch(self.budget)
+        return None if match is None else float(match[2])
+
+
+@dataclass(frozen=True)
+class Place:
+    """All searches of one task, split and chip.
+
+    Attributes:
+        task: the compiler's decision.
+        split: how programs were chosen; `gains` for those that gain most.
+        chip: what was measured on.
+        programs: (application, program), in the order of the paper's tables.
+        bars: all that have speed-ups, sorted.
+        values: (bar, metric, program) -> one a repeat, in order of repeats.
+    """
+
+    task: str
+    split: str
+    chip: str
+    programs: tuple[tuple[str, str], ...]
+    bars: tuple[Bar, ...]
+    values: Mapping[tuple[Bar, str, str], tuple[float, ...]] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """`random_tpu_v2`: names files."""
+        return f"{self.split}_{self.chip}"
+
+    def repeats(self, bar: Bar, metric: str, program: str) -> tuple[float, ...]:
+        """One value a repeat; empty where it was not run."""
+        return self.values.get((bar, metric, program), ())
+
+    def score(self, bar: Bar, metric: str, program: str) -> float | None:
+        """Median over repeats, or None where it was not run."""
+        found = self.repeats(bar, metric, program)
+        return float(np.median(found)) if found else None
+
+    def fact(self, name: str, program: str) -> float | None:
+        """What depends on no search, such as how many tile sizes there are; None where nobody said."""
+        return self.score(Bar(BEST, MAIN), name, program)
+
+    def over_programs(self, bar: Bar, metric: str) -> list[float]:
+        """Scores in order of programs, those without left out."""
+        found = (self.score(bar, metric, program) for _, program in self.programs)
+        return [value for value in found if value is not None]
+
+    def mean(self, bar: Bar, metric: str) -> float | None:
+        """Over programs: geometric of speed-ups, arithmetic of everything else; None where it was not run."""
+        found = self.over_programs(bar, metric)
+        if not found:
+            return None
+        return geometric_mean(found) if metric == SPEEDUP else float(np.mean(found))
+
+    def complete(self, *bars: Bar) -> bool:
+        """Whether all of them were run on the same programs, so that their averages can be compared."""
+        ran = [
+            {program for _, program in self.programs if self.repeats(bar, SPEEDUP, program)} for bar in bars
+        ]
+        return bool(ran) and bool(ran[0]) and all(one == ran[0] for one in ran)
+
+    def fewer_seconds(self, bar: Bar, than: Bar) -> float | None:
+        """How many times fewer hardware seconds a bar was charged, all programs together; None if unknown."""
+        if not self.complete(bar, than):
+            return None
+        own, other = (sum(self.over_programs(one, SECONDS)) for one in (bar, than))
+        return other / own if own > 0.0 else None
+
+
+@dataclass(frozen=True)
+class Searches:
+    """All places of a file of rows, tile before fusion, and the rows themselves."""
+
+    places: tuple[Place, ...] = ()
+    rows: tuple[MetricRow, ...] = ()
+
+    def of(self, task: str) -> tuple[Place, ...]:
+        """The places of a task."""
+        return tuple(place for place in self.places if place.task == task)
+
+    def beside(self, place: Place) -> Place | None:
+        """The programs that gain most, beside the random split of the same task and chip."""
+        if place.split != "random":
+            return None
+        found = (other for other in self.of(place.task) if (other.split, other.chip) == (GAINS, place.chip))
+        return next(found, None)
+
+
+def load_searches(path: str | PathLike[str] | None) -> Searches:
+    """The searches in a file of rows; none without a file.
+
+    Raises:
+        DataError: for a file that is missing or malformed (see `read_rows`).
+    """
+    if path is None:
+        return Searches()
+    rows = read_rows(path)
+    groups: dict[tuple[str, str, str], list[MetricRow]] = {}
+    for row in rows:
+        groups.setdefault((row.task, row.split, row.chip), []).append(row)
+    ordered = sorted(groups, key=lambda key: (TASKS.get(key[0], len(TASKS)), _by_split(key[1]), *key))
+    return Searches(tuple(_place(key, groups[key]) for key in ordered), rows)
+
+
+def _by_split(split: str) -> int:
+    return _SPLITS.index(split) if split in _SPLITS else len(_SPLITS)
+
+
+def _place(key: tuple[str, str, str], rows: Sequence[MetricRow]) -> Place:
+    values: dict[tuple[Bar, str, str], list[float]] = {}
+    # Rows are sorted, and within all that is told apart here by seed.
+    for row in rows:
+        values.setdefault((Bar(row.model, row.variant), row.metric, row.program), []).append(row.value)
+    programs = tuple(sorted({(row.application, row.program) for row in rows}))
+    paper = table_of_paper(key[0], key[1])
+    return Place(
+        *key,
+        programs=programs if paper is None else paper.ordered(programs),
+        bars=tuple(sorted({bar for bar, metric, _ in values if metric == SPEEDUP})),
+        values={found: tuple(several) for found, several in values.items()},
+    )

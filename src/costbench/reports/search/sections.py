@@ -1,0 +1,243 @@
+"""Parts of the page about searches: tile sizes and fusion, each with what the papers say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from costbench.reports.claims.rule import MIN_PROGRAMS, NOT_EVALUATED, Finding
+from costbench.reports.claims.section import printed_effect
+from costbench.reports.page import PageFigure, Section
+from costbench.reports.papers.numbers import searches_of_paper
+from costbench.reports.search.bars import EXHAUSTIVE, FIGURE_4, STARTS, TOP_K, absent, best_known, figure_5
+from costbench.reports.search.curves import (
+    SearchPath,
+    mean_path,
+    of_place,
+    seconds_to_reach,
+    write_path_figure,
+)
+from costbench.reports.search.fusion.figures import FIGURES, write_fusion_figure
+from costbench.reports.search.fusion.tables import cost_table, start_table
+from costbench.reports.search.results import GAINS, PREDICTED, SLOWDOWN, SPEEDUP, Bar, Place, Searches
+from costbench.reports.search.tile.figures import write_tile_figure, write_top_k_figure
+from costbench.reports.search.tile.tables import budget_table, figure_4_table
+from costbench.reports.table import Column, Table, Value
+
+_NUMBERS = {"lpm2021": "5", "lpm2020": "4"}
+_SAID = (
+    Column("statement", "The paper"),
+    Column("where", "Printed in"),
+    Column("paper_effect", "Its number"),
+    Column("tested_on", "Tested on"),
+    Column("effect", "effect", "Ours", 2),
+    Column("ci_low", "low", "Ours, 95% interval", 2),
+    Column("ci_high", "high", "Ours, 95% interval", 2),
+    Column("unit", "Unit"),
+    Column("n", "Programs", count=True),
+    Column("verdict", "Verdict"),
+)
+
+
+def search_sections(
+    searches: Searches, paths: Sequence[SearchPath], findings: Sequence[Finding], figures: Path
+) -> tuple[Section, ...]:
+    """The parts about tile sizes and fusion; those without searches are left out.
+
+    Args:
+        searches: the results.
+        paths: how far fusion searches were by when.
+        findings: on the claims; those about speed-ups are shown again beside the figures.
+        figures: folder that figures go to.
+
+    Raises:
+        DataError: if a figure cannot be written.
+        ParamsError: if the package's data of the papers are broken.
+    """
+    found = (_tile_section(searches, findings, figures), _fusion_section(searches, paths, findings, figures))
+    return tuple(section for section in found if section is not None)
+
+
+def _rows_of_figures(searches: Searches, task: str) -> list[list[Place]]:
+    """What stands side by side: a split's programs, and those that gain most beside the random split's."""
+    rows = []
+    for place in searches.of(task):
+        beside = searches.beside(place)
+        rows.append([place] if beside is None else [place, beside])
+    shown = {place.name for row in rows for place in row[1:]}
+    return [row for row in rows if row[0].name not in shown]
+
+
+def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path) -> Section | None:
+    places = searches.of("tile")
+    if not places:
+        return None
+    drawn = []
+    for row in _rows_of_figures(searches, "tile"):
+        where = f"{_split(row[0])}, {row[0].chip}"
+        svgs = write_tile_figure(row, figures)
+        if svgs:
+            caption = (
+                f"Ours of lpm2021's figure 4, {where}: speed-up over the program with the tile sizes that "
+                f"the analytical model chooses. {TOP_K} stands for the {TOP_K} tile sizes of each kernel "
+                "that a model likes best (alternating: the learned and the analytical one in turn), "
+                "measured; the empty bar is the learned model's first choice, "
+                f"nothing measured. Numbers with an arrow lie beyond the axis. {absent(FIGURE_4, *row)}"
+            )
+            alt = f"Bar chart of speed-ups per program by way of choosing tile sizes, {where}."
+            drawn.append(PageFigure(svgs[0], alt, caption.strip()))
+        svgs = write_top_k_figure(row, figures)
+        if svgs:
+            caption = (
+                "How much slower than exhaustive search programs are after measuring so many tile sizes of "
+                f"each kernel (left) and for so many hardware seconds (right), mean over programs, {where}. "
+                "Linear below 1%, logarithmic above."
+            )
+            alt = f"Curves of slow-down against measurements and hardware seconds, one a model, {where}."
+            drawn.append(PageFigure(svgs[0], alt, caption))
+    said = _said_table("tile", findings)
+    tables = [said, *(table for place in places for table in (figure_4_table(place), budget_table(place)))]
+    text = [_tile_finding(place) for place in places]
+    title = "Tile sizes: in the compiler and in the autotuner"
+    shown = tuple(table for table in tables if table.rows)
+    return Section("tile-search", title, "Tile autotuner", tuple(t for t in text if t), tuple(drawn), shown)
+
+
+def _tile_finding(place: Place) -> str:
+    """What ten measurements cost and bring, in words that follow from the numbers."""
+    learned = Bar("learned", f"top{TOP_K}")
+    slowdown, fewer = place.mean(learned, SLOWDOWN), place.fewer_seconds(learned, EXHAUSTIVE)
+    speedup = place.mean(learned, SPEEDUP)
+    if slowdown is None or fewer is None or speedup is None:
+        return ""
+    best = place.mean(EXHAUSTIVE, SPEEDUP)
+    return (
+        f"{_split(place).capitalize()}, {place.chip}: measuring the learned model's {TOP_K} favourites takes "
+        f"{fewer:.0f} times fewer hardware seconds than measuring everything, and leaves programs "
+        f"{100 * slowdown:.2f}% slower on average: {speedup:.3f} times as fast as with the analytical "
+        f"model's choices, out of {best:.3f}."
+    )
+
+
+def _fusion_section(
+    searches: Searches, paths: Sequence[SearchPath], findings: Sequence[Finding], figures: Path
+) -> Section | None:
+    places = searches.of("fusion")
+    if not places:
+        return None
+    drawn = []
+    for row in _rows_of_figures(searches, "fusion"):
+        where = f"{_split(row[0])}, {row[0].chip}"
+        for paper in FIGURES:
+            svgs = write_fusion_figure(row, paper, figures)
+            if not svgs:
+                continue
+            alt = f"Bar charts of speed-ups per program by way of searching, from two starts, {where}."
+            drawn.append(PageFigure(svgs[0], alt, _fusion_caption(paper, row)))
+        for place in row:
+            svgs = write_path_figure(paths, place, figures)
+            if svgs:
+                alt = f"Curves of speed-ups against minutes of hardware, {_split(place)}, {place.chip}."
+                caption = (
+                    "What searches had found after so much hardware: median over repeats, geometric mean "
+                    f"over programs, {_split(place)}, {place.chip}."
+                )
+                drawn.append(PageFigure(svgs[0], alt, caption))
+    tables = [_said_table("fusion", findings)]
+    for place in places:
+        tables += [start_table(place, paper, start) for paper in FIGURES for start in STARTS]
+        tables.append(cost_table(place))
+    text = (_budgets(), *(_fusion_finding(place, paths) for place in places))
+    title = "Fusion: searches with and without a model"
+    shown = tuple(table for table in tables if table.rows)
+    return Section(
+        "fusion-search", title, "Fusion autotuner", tuple(t for t in text if t), tuple(drawn), shown
+    )
+
+
+def _fusion_caption(paper: str, row: Sequence[Place]) -> str:
+    lacking = [absent(figure_5(start, paper), *row) for start in STARTS]
+    starts = [f"From {STARTS[s]}: {text}" for s, text in zip(STARTS, lacking, strict=True) if text]
+    known = "" if any(best_known(place) for place in row) else "Best known was not run."
+    empty = " Empty bars had one minute of hardware." if paper == "lpm2021" else ""
+    text = (
+        f"Ours of {paper}'s figure {_NUMBERS[paper]}, {_split(row[0])}, {row[0].chip}: speed-up over the "
+        "compiler's default, median of the repeats, whiskers from the lowest to the highest; from the "
+        f"default (above) and from a random configuration (below).{empty} Best known set out from the "
+        "default."
+    )
+    return " ".join(part for part in (text, *starts, known) if part)
+
+
+def _budgets() -> str:
+    parts = []
+    for paper in FIGURES:
+        told = searches_of_paper(paper)
+        minutes = " or ".join(f"{number:g}" for number in told.hardware_minutes)
+        parts.append(
+            f"{paper} ({told.section}) searches on its model for {told.model_minutes:g} minutes of a CPU, "
+            f"then on hardware for {minutes}, beside hardware alone for as long; best known is what "
+            f"{told.best_known_minutes:g} minutes of hardware find. Repeats: "
+            f"{' (text) or '.join(map(str, told.repeats))}{' (caption)' if len(told.repeats) > 1 else ''}."
+        )
+    return " ".join(parts) + " The papers' figures have no printed values."
+
+
+def _fusion_finding(place: Place, paths: Sequence[SearchPath]) -> str:
+    """What one and ten minutes bring, and how long hardware alone needs for the former."""
+    parts = []
+    for start in STARTS:
+        pairs = {m: [Bar(m, f"{start}-{n}m") for n in (1, 10)] for m in ("hardware", "model and hardware")}
+        means = {m: [place.mean(bar, SPEEDUP) for bar in bars] for m, bars in pairs.items()}
+        if any(mean is None for several in means.values() for mean in several):
+            continue
+        told = "; ".join(f"{m}: {one:.3f}, {ten:.3f}" for m, (one, ten) in means.items())
+        needed = _minutes_alone(place, paths, start)
+        parts.append(f"from {STARTS[start]}, {told}{needed}")
+    if not parts:
+        return ""
+    known = [place.mean(bar, SPEEDUP) for bar in best_known(place)]
+    last = f" Best known: {known[0]:.3f}." if known and known[0] is not None else ""
+    predicted = place.mean(Bar("model and hardware", "default-10m"), PREDICTED)
+    if predicted is not None:
+        last += f" On the model a search tried {predicted:,.0f} configurations, mean over programs."
+    head = f"{_split(place).capitalize()}, {place.chip}, speed-ups after one and ten minutes of hardware"
+    return f"{head}: {'; '.join(parts)}.{last}"
+
+
+def _minutes_alone(place: Place, paths: Sequence[SearchPath], start: str) -> str:
+    """After which time hardware alone is as far as with the model after one minute."""
+    found = of_place(paths, place, start)
+    helped, alone = found.get("model and hardware"), found.get("hardware")
+    if not helped or not alone:
+        return ""
+    seconds, means = mean_path(helped)
+    after_one = float(means[max(0, int((seconds <= 60.0).sum()) - 1)])
+    needed = seconds_to_reach(alone, after_one)
+    most = max(seconds) / 60.0
+    told = f"more than {most:g}" if needed is None else f"{needed / 60.0:.1f}"
+    return f" (hardware alone needs {told} minutes for what the model and one minute find)"
+
+
+def _said_table(task: str, findings: Sequence[Finding]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for one in findings:
+        claim = one.claim
+        if claim.metric != SPEEDUP or claim.task != task:
+            continue
+        where, effect = f"{claim.paper}, {claim.where}", printed_effect(claim.paper_effect)
+        ours = (one.effect, one.low, one.high, claim.unit, one.n, one.verdict)
+        rows.append((claim.statement, where, effect, claim.tested_on, *ours))
+    notes = [
+        "How effects, intervals and verdicts come about is said with the other claims; fewer than "
+        f"{MIN_PROGRAMS} programs cannot tell."
+    ]
+    for one in findings:
+        if one.verdict == NOT_EVALUATED and one.claim.metric == SPEEDUP and one.claim.task == task:
+            notes.append(f"{one.claim.id} lacks {'; '.join(one.missing)}.")
+    name = {"tile": "Tile sizes", "fusion": "Fusion searches"}[task]
+    return Table(f"{task}_search_claims", f"{name}: what the papers say", _SAID, tuple(rows), 0, tuple(notes))
+
+
+def _split(place: Place) -> str:
+    return "programs that gain most" if place.split == GAINS else f"{place.split} split"

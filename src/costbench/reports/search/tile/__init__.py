@@ -1,0 +1,1 @@
+"""Tile-size searches as figures and tables."""

@@ -1,0 +1,120 @@
+"""Tile sizes in the compiler and in the autotuner as tables: speed-ups per program, and what they cost."""
+
+from __future__ import annotations
+
+from costbench.reports.measures import AVERAGES, SPLIT_NAMES, Measure
+from costbench.reports.search.bars import (
+    EXHAUSTIVE,
+    FIGURE_4,
+    TILE_MODELS,
+    TOP_K,
+    absent,
+    key,
+    there,
+    title,
+)
+from costbench.reports.search.results import GAINS, MEASURED, SECONDS, SLOWDOWN, SPEEDUP, Bar, Place
+from costbench.reports.table import Column, Table, Value
+
+WHERE = {**SPLIT_NAMES, GAINS: "programs that gain most"}
+_LEARNED = Bar("learned", f"top{TOP_K}")
+_KINDS = ("median", "geometric_mean", "mean")
+AVERAGE = Measure(SPEEDUP, SPEEDUP, "speed-up", "error", 3, "higher")
+"""Of speed-ups over programs."""
+
+
+def figure_4_table(place: Place) -> Table:
+    """The bars of lpm2021's figure 4 as numbers, per program, and the cost of measuring ten tile sizes."""
+    bars = there(FIGURE_4, place)
+    columns = [Column("application", "Application"), Column("program", "Program")]
+    columns.append(Column("tile_sizes", "Tile sizes", count=True))
+    group = "Speed-up over the analytical model's choice"
+    for bar in bars:
+        contest = "top" if bar.top_k == TOP_K else ""
+        columns.append(Column(key(bar), title(bar), group, 3, "higher", contest))
+    costs = f"Learned {TOP_K} against exhaustive"
+    columns += [
+        Column("slowdown_percent", "slower by (%)", costs, 2),
+        Column("fewer_seconds", "hardware time, times less", costs, 1),
+    ]
+    rows = [_program_row(place, bars, program) for program in place.programs]
+    rows += [_average_row(place, bars, kind) for kind in _KINDS]
+    name, where = f"lpm2021_figure4_{place.name}", WHERE.get(place.split, place.split)
+    heading = f"Figure 4 of lpm2021 with our models, {where}, {place.chip}"
+    notes = [
+        "Runtime of the program with the tile sizes that the analytical model chooses, over its runtime with "
+        f"those chosen. {title(_LEARNED)}: the {TOP_K} tile sizes of each kernel that the model likes best "
+        "are measured, the fastest is taken; 'in the compiler': its favourite, nothing is measured. "
+        "Alternating: favourites of the learned and the analytical model in turn. Random: median over "
+        "repeats.",
+        absent(FIGURE_4, place),
+    ]
+    return Table(name, heading, tuple(columns), tuple(rows), len(_KINDS), tuple(n for n in notes if n))
+
+
+def _program_row(place: Place, bars: tuple[Bar, ...], program: tuple[str, str]) -> tuple[Value, ...]:
+    slowdown = place.score(_LEARNED, SLOWDOWN, program[1])
+    own, other = (place.score(bar, SECONDS, program[1]) for bar in (_LEARNED, EXHAUSTIVE))
+    return (
+        *program,
+        place.fact("num_tiles", program[1]),
+        *(place.score(bar, SPEEDUP, program[1]) for bar in bars),
+        None if slowdown is None else 100.0 * slowdown,
+        other / own if own and other is not None else None,
+    )
+
+
+def _average_row(place: Place, bars: tuple[Bar, ...], kind: str) -> tuple[Value, ...]:
+    row: list[Value] = [AVERAGES[kind], "", None]
+    row += [AVERAGE.average(kind, place.over_programs(bar, SPEEDUP)) for bar in bars]
+    slowdowns = place.over_programs(_LEARNED, SLOWDOWN)
+    # Many are zero: there is no geometric mean.
+    slowdown = None if kind == "geometric_mean" else AVERAGE.average(kind, slowdowns)
+    total = place.fewer_seconds(_LEARNED, EXHAUSTIVE) if kind == "mean" else None
+    return (*row, None if slowdown is None else 100.0 * slowdown, total)
+
+
+def budget_table(place: Place) -> Table:
+    """What every way of choosing measured, was charged, and lost against exhaustive search."""
+    columns = (
+        Column("model", "Tile sizes chosen by"),
+        Column("top_k", "Measured per kernel, at most"),
+        Column("speedup", "Speed-up, geometric mean", decimals=3),
+        Column("slowdown_percent", "mean", "Slower than exhaustive (%)", 2),
+        Column("worst_percent", "worst program", "Slower than exhaustive (%)", 2),
+        Column("measured", "Tile sizes measured", count=True),
+        Column("seconds", "Hardware seconds", decimals=2, count=True),
+        Column("fewer_seconds", "Times fewer hardware seconds", decimals=1),
+    )
+    rows = [row for bar in _ordered(place) if (row := _budget_row(place, bar)) is not None]
+    heading = f"What measuring costs and brings, {WHERE.get(place.split, place.split)}, {place.chip}"
+    notes = (
+        "Measurements and seconds are totals over all programs. Hardware seconds are those that the "
+        "simulated machine charges, three runs a tile size; kernels with one tile size need none.",
+    )
+    return Table(f"tile_search_{place.name}", heading, columns, tuple(rows), 0, notes)
+
+
+def _ordered(place: Place) -> list[Bar]:
+    """Exhaustive first, then model by model, in the compiler and by k."""
+    rank = {model: number for number, model in enumerate((EXHAUSTIVE.model, *TILE_MODELS))}
+    return sorted(place.bars, key=lambda bar: (rank.get(bar.model, len(rank)), bar.model, bar.top_k or 0))
+
+
+def _budget_row(place: Place, bar: Bar) -> tuple[Value, ...] | None:
+    speedup = place.mean(bar, SPEEDUP)
+    if speedup is None:
+        return None
+    slowdowns = place.over_programs(bar, SLOWDOWN)
+    named = Bar(bar.model, "all")
+    k = {"all": "all", "compiler": "none"}.get(bar.budget, str(bar.top_k))
+    return (
+        title(named),
+        k,
+        speedup,
+        100.0 * sum(slowdowns) / len(slowdowns) if slowdowns else None,
+        100.0 * max(slowdowns) if slowdowns else None,
+        sum(place.over_programs(bar, MEASURED)),
+        sum(place.over_programs(bar, SECONDS)),
+        place.fewer_seconds(bar, EXHAUSTIVE),
+    )

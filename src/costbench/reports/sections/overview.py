@@ -1,0 +1,149 @@
+"""The beginning of the page: what a visitor asks first, the answer, and where the evidence is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costbench.metrics.rows import MAIN
+from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, Finding
+from costbench.reports.data.budgets import Budget
+from costbench.reports.data.dataset_card import Card
+from costbench.reports.measures import MEASURES
+from costbench.reports.page import Pointer, Section
+from costbench.reports.results import TASKS, TITLES, Cell
+from costbench.reports.search.bars import EXHAUSTIVE, TOP_K, best_known
+from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
+
+_ERRORS = {"tile": "Tile-Size APE", "fusion": "MAPE"}
+_QUESTIONS = {
+    "tile": "Which model chooses tile sizes best?",
+    "fusion": "Which model predicts runtimes of fused kernels best?",
+}
+
+
+def overview_section(
+    cells: Sequence[Cell],
+    searches: Searches,
+    findings: Sequence[Finding],
+    cards: Sequence[Card],
+    budgets: Sequence[Budget] = (),
+) -> Section:
+    """Questions with their answers in a line each, and links to the parts of the page behind them.
+
+    Args:
+        cells: results over all kernels; the first of each task is quoted.
+        searches: of the stage `autotune`, if it was run.
+        findings: on the papers' claims.
+        cards: of the data set.
+        budgets: of the training runs.
+    """
+    asked: list[Pointer | None] = []
+    for task in MEASURES:
+        asked.append(_models(next((cell for cell in cells if cell.task == task), None)))
+    asked += [
+        _tile_search(next(iter(searches.of("tile")), None)),
+        _fusion_search(next(iter(searches.of("fusion")), None)),
+        _claims(findings),
+        _data(cards),
+        _training(budgets),
+        Pointer(
+            "With which parameters and which code?",
+            "Digests and revision, to check every number again.",
+            "provenance",
+        ),
+    ]
+    pointers = tuple(one for one in asked if one is not None)
+    return Section("overview", "At a glance", "At a glance", pointers=pointers)
+
+
+def _models(cell: Cell | None) -> Pointer | None:
+    """Models by their error, the best first."""
+    if cell is None:
+        return None
+    error, tau = MEASURES[cell.task]
+    scores = {model: error.mean(cell.over_programs(model, error.metric)) for model in cell.models}
+    ranked = sorted(
+        (score, model) for model, score in scores.items() if score is not None and model != "random"
+    )
+    parts = []
+    for score, model in ranked:
+        other = tau.mean(cell.over_programs(model, tau.metric))
+        parts.append(
+            f"{TITLES.get(model, model)} {score:.1f}%" + ("" if other is None else f" (τ {other:.2f})")
+        )
+    where = f"{cell.split} split, {cell.chip}, {len(cell.programs)} test programs"
+    return Pointer(_QUESTIONS[cell.task], f"{_ERRORS[cell.task]}: {', '.join(parts)}; {where}.", cell.name)
+
+
+def _tile_search(place: Place | None) -> Pointer | None:
+    """What ten measurements per kernel cost and lose."""
+    bar = Bar("learned", f"top{TOP_K}")
+    if place is None:
+        return None
+    fewer, slowdown = place.fewer_seconds(bar, EXHAUSTIVE), place.mean(bar, SLOWDOWN)
+    told = "Speed-ups per program and hardware seconds of every way of choosing."
+    if fewer is not None and slowdown is not None:
+        told = (
+            f"Measuring the learned model's {TOP_K} favourites in place of all tile sizes takes {fewer:.0f} "
+            f"times fewer hardware seconds and leaves programs {100.0 * slowdown:.2f}% slower; "
+            f"{_where(place)}."
+        )
+    return Pointer("What does a model save a tile autotuner?", told, "tile-search")
+
+
+def _fusion_search(place: Place | None) -> Pointer | None:
+    if place is None:
+        return None
+    names = {
+        "one minute of hardware after a search on the model": Bar("model and hardware", "default-1m"),
+        "ten minutes of hardware alone": Bar("hardware", "default-10m"),
+    }
+    names |= {f"{bar.minutes:g} minutes of hardware alone": bar for bar in best_known(place)}
+    means = {name: place.mean(bar, SPEEDUP) for name, bar in names.items()}
+    parts = [f"{name} {100.0 * (mean - 1.0):.1f}%" for name, mean in means.items() if mean is not None]
+    told = f"Gained over the compiler's default: {'; '.join(parts)}; {_where(place)}." if parts else ""
+    question = "What does a model save a fusion autotuner?"
+    return Pointer(question, told or "Speed-ups per program and what searches were charged.", "fusion-search")
+
+
+def _where(place: Place) -> str:
+    return f"{place.split} split, {place.chip}"
+
+
+def _claims(findings: Sequence[Finding]) -> Pointer:
+    counts = {
+        verdict: sum(one.verdict == verdict for one in findings)
+        for verdict in (HOLDS, DOES_NOT_HOLD, CANNOT_TELL)
+    }
+    told = (
+        f"Of {sum(counts.values())} that could be tested, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do "
+        f"not, {counts[CANNOT_TELL]} cannot be told either way."
+    )
+    return Pointer("Do the papers' claims hold here?", told, "claims")
+
+
+def _training(budgets: Sequence[Budget]) -> Pointer | None:
+    """How much the main models were given; wall times differ from run to run and stay out."""
+    if not budgets:
+        return None
+    main = {one.task: one for one in reversed(budgets) if one.variant == MAIN}
+    given = (
+        f"{task} {main[task].samples:,} samples in {main[task].steps:,} steps"
+        for task in TASKS
+        if task in main
+    )
+    models = f"{len(budgets)} models were trained" if len(budgets) > 1 else "1 model was trained"
+    told = "; ".join([models, *given])
+    return Pointer("What does training a model take?", f"{told}.", "training")
+
+
+def _data(cards: Sequence[Card]) -> Pointer | None:
+    if not cards:
+        return None
+    programs = max(card.counts.programs for card in cards)
+    seconds = sum(card.counts.device_seconds for card in cards)
+    told = (
+        f"{programs} programs; {sum(card.counts.configs for card in cards):,} samples for "
+        f"{seconds:,.0f} seconds of the simulated machines, {len(cards)} data sets in all."
+    )
+    return Pointer("What was measured, and for how long?", told, "data")

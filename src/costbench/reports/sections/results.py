@@ -1,0 +1,123 @@
+"""Parts of the page about results: one for each cell, one about the analytical model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from costbench.reports.data.evidence import Audit
+from costbench.reports.data.unseen_table import unseen_sentence, unseen_table
+from costbench.reports.figures.results import write_program_figure
+from costbench.reports.measures import MEASURES, SPLIT_NAMES, TASK_NAMES
+from costbench.reports.page import PageFigure, Section
+from costbench.reports.papers.numbers import table_of_paper
+from costbench.reports.results import ALL, UNSEEN, Cell, Results
+from costbench.reports.tables.analytical import analytical_scores, application_table, findings, kind_table
+from costbench.reports.tables.comparison import comparison_table
+from costbench.reports.tables.earlier import earlier_tables
+from costbench.reports.tables.program import program_table, short_kernels_table
+
+_NAMES = {"tile": "APE", "fusion": "MAPE"}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What cells are shown with: the audits, where figures go, the seed of the bootstrap."""
+
+    audits: Sequence[Audit]
+    figures: Path
+    seed: int
+
+
+def cell_section(results: Results, cell: Cell, evidence: Evidence) -> Section:
+    """Figure, tables and findings of one task, split and chip.
+
+    Raises:
+        DataError: if a figure cannot be written.
+    """
+    unseen = results.part(cell, UNSEEN)
+    paper = table_of_paper(cell.task, cell.split)
+    if paper is not None:
+        cell = replace(cell, programs=paper.ordered(cell.programs))
+    svg, _ = write_program_figure(cell, paper, evidence.figures)
+    error, tau = MEASURES[cell.task]
+    alt = (
+        f"Bar chart of {_plain(error.title)} and Kendall's tau per test program, {cell.split} split, "
+        f"{cell.chip}; the numbers are in the table below."
+    )
+    caption = (
+        f"{_plain(error.title)} (above, lower is better) and {tau.title} (below, higher is better) per test "
+        "program. "
+        "Filled bars are ours; hatched bars, where there are any, are printed in the paper. Numbers with an "
+        "arrow lie beyond the axis."
+    )
+    figure = PageFigure(svg, alt, caption)
+    audit = _audit_of(cell, evidence.audits)
+    leak = "" if audit is None else _leak_sentence(cell, unseen, audit)
+    tables = [
+        program_table(cell, paper),
+        *earlier_tables(results, cell),
+        comparison_table(cell, evidence.seed),
+    ]
+    if cell.task == "fusion":
+        tables.insert(1, short_kernels_table(cell))
+    if cell.task == "tile" and unseen is not None and audit is not None and audit.test.leaked_kernels:
+        tables.insert(1, unseen_table(cell, unseen))
+    title = f"{TASK_NAMES[cell.task]}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
+    label = f"{TASK_NAMES[cell.task]}, {cell.split}, {cell.chip}"
+    shown = tuple(table for table in tables if table.rows)
+    return Section(cell.name, title, label, tuple(p for p in (_findings(cell), leak) if p), (figure,), shown)
+
+
+def _findings(cell: Cell) -> str:
+    """What the numbers say, in words that follow from them."""
+    parts = []
+    error, tau = MEASURES[cell.task]
+    for model in cell.models:
+        means = [measure.mean(cell.over_programs(model, measure.metric)) for measure in (error, tau)]
+        if means[0] is not None and means[1] is not None:
+            parts.append(f"{model}: {_NAMES[cell.task]} {means[0]:.1f}%, τ {means[1]:.2f}")
+    which = "" if cell.task == "tile" else ", kernels from 5 µs"
+    count = len(cell.programs)
+    over = f"Geometric mean of the {_NAMES[cell.task]} and mean of τ over {count} test programs{which}."
+    return f"{over} {'; '.join(parts)}."
+
+
+def _plain(title: str) -> str:
+    return title.replace(" (%)", "")
+
+
+def _audit_of(cell: Cell, audits: Sequence[Audit]) -> Audit | None:
+    key = (cell.task, cell.split, cell.chip)
+    return next((audit for audit in audits if (audit.task, audit.split, audit.chip) == key), None)
+
+
+def _leak_sentence(cell: Cell, unseen: Cell | None, audit: Audit) -> str:
+    if not audit.test.leaked_kernels:
+        return "No test kernel occurs in a training program."
+    shares = (100 * audit.test.share_of_kernels, 100 * audit.test.share_of_runtime)
+    text = (
+        f"{shares[0]:.1f}% of the test kernels, with {shares[1]:.1f}% of the test runtime, occur "
+        "in training programs too."
+    )
+    return " ".join(part for part in (text, unseen_sentence(cell, unseen)) if part)
+
+
+def analytical_section(results: Results) -> Section | None:
+    """Where the hand-written model does well and where not, chip by chip; None without its results."""
+    chips = sorted({cell.chip for cell in results.cells if cell.task == "tile"})
+    scores = {chip: analytical_scores(results, chip) for chip in chips}
+    scores = {chip: found for chip, found in scores.items() if ALL in found}
+    if not scores:
+        return None
+    text = [
+        "The hand-written model against the simulated chips, the test programs of all splits together. The "
+        "papers' neighbourhood is taken to be a Tile-Size APE of 4 to 12% and a τ of .70 to .85."
+    ]
+    tables = []
+    for chip, found in scores.items():
+        text += [f"{chip}: {sentence}" for sentence in findings(found)]
+        tables += [application_table(found, chip), kind_table(found, chip)]
+    title = "Where the analytical model does well and where not"
+    return Section("analytical", title, "Analytical model", tuple(text), (), tuple(tables))

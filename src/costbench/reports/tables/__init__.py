@@ -1,0 +1,1 @@
+"""Tables of results, ours beside the papers'."""

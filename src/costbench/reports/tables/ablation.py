@@ -1,0 +1,237 @@
+"""Variants of the learned model beside lpm2021's tables 3 (inputs and loss) and 4 (networks), and our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from costbench.metrics.rows import MAIN
+from costbench.reports.data.budgets import Budget, budget_note
+from costbench.reports.measures import MEASURES, SPLIT_NAMES
+from costbench.reports.papers.numbers import PaperAblation, VariantScores, ablation_of_paper
+from costbench.reports.results import TASKS, Cell, Results
+from costbench.reports.table import Column, Table, Value
+
+MODEL = "learned"
+ABLATIONS = ("inputs", "networks")
+EXTRA_INPUTS: Mapping[str, str] = {"rank_logistic": "logistic rank loss for the hinge"}
+"""Rows of ours below those of the paper's table 3."""
+LABELS: Mapping[str, str] = {
+    MAIN: "main model",
+    "unbalanced": "without balanced sampling",
+    "no-product": "lists without their product",
+    "no-loops": "tile sizes without what they do to loops",
+    "scale-25": "25% of the training programs",
+    "scale-50": "50% of the training programs",
+    "scale-100": "all training programs (the main model, on a short budget)",
+    "from-tpu_v2": "trained for tpu_v2",
+    "from-tpu_v3": "trained for tpu_v3",
+    "lpm2020-lstm": "LSTM alone, as in lpm2020",
+    "neighbor-sampling": "neighbours drawn at random",
+    "graphsage-3e-4": "GraphSAGE, learning rate 0.0003",
+    "graphsage-3e-3": "GraphSAGE, learning rate 0.003",
+    "graphsage-1e-2": "GraphSAGE, learning rate 0.01",
+    "gat-3e-4": "GAT, learning rate 0.0003",
+    "gat-3e-3": "GAT, learning rate 0.003",
+    "gat-1e-2": "GAT, learning rate 0.01",
+}
+"""Other variants, in the order of tables; what is not named here comes last, under its own name."""
+_PRINTED = {"median": "median", "geometric_mean": "mean", "standard_deviation": "deviation"}
+_HEADERS = {"median": "median", "geometric_mean": "mean", "standard_deviation": "std. dev."}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where variants were tested."""
+
+    split: str
+    chip: str
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A variant, its label, and the printed scores of each task."""
+
+    variant: str
+    label: str
+    printed: Mapping[str, VariantScores | None]
+
+
+def ablation_tables(results: Results, budgets: Sequence[Budget] = ()) -> tuple[Table, ...]:
+    """For each split and chip with variants: tables 3 and 4 and the other variants, as far as they were run.
+
+    Args:
+        results: has the variants.
+        budgets: of the training runs, for a note on each table.
+
+    Raises:
+        ParamsError: if the package's data of the paper are broken.
+    """
+    papers = {name: ablation_of_paper(name) for name in ABLATIONS}
+    known = {name: tuple(v.variant for v in papers[name].variants) for name in ABLATIONS}
+    tables = []
+    for place in places(results):
+        for name in ABLATIONS:
+            paper = (
+                papers[name] if (papers[name].split, papers[name].chip) == (place.split, place.chip) else None
+            )
+            rows = [
+                _Row(v.variant, v.label, {"tile": v.tile, "fusion": v.fusion} if paper else {})
+                for v in papers[name].variants
+            ]
+            if name == "inputs":
+                rows += [_Row(variant, label, {}) for variant, label in EXTRA_INPUTS.items()]
+            title = f"{_TITLES[name]}, {SPLIT_NAMES.get(place.split, place.split)}, {place.chip}"
+            if paper is not None:
+                title += f", beside {paper.table} of {paper.paper}"
+            key = f"{papers[name].paper}_{papers[name].table.replace(' ', '').lower()}"
+            named = (f"{key}_{place.split}_{place.chip}", title)
+            tables.append(_noted(_table(results, place, rows, named, paper), place, budgets))
+        ours = _others(results, place, {*known["inputs"], *known["networks"], *EXTRA_INPUTS})
+        title = f"Other variants, {SPLIT_NAMES.get(place.split, place.split)}, {place.chip}"
+        named = (f"variants_{place.split}_{place.chip}", title)
+        tables.append(_noted(_table(results, place, ours, named, None), place, budgets))
+    return tuple(table for table in tables if table.rows)
+
+
+def _noted(table: Table, place: Place, budgets: Sequence[Budget]) -> Table:
+    """With a note on what each row's training was given."""
+    variants = {str(row[0]): str(row[0]) for row in table.rows}
+    own = [one for one in budgets if (one.split, one.chip) == (place.split, place.chip)]
+    # A model that was trained for another chip had the budget of the main one.
+    notes = [budget_note(own, variants, task) for task in TASKS]
+    return replace(table, notes=(*table.notes, *(note for note in notes if note)))
+
+
+_TITLES = {"inputs": "Inputs and loss", "networks": "Graph network by reduction"}
+
+
+def places(results: Results) -> tuple[Place, ...]:
+    """Where variants were tested, in the order of cells."""
+    found = (Place(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds)
+    return tuple(sorted(dict.fromkeys(found), key=lambda p: (p.split != "random", p.split, p.chip)))
+
+
+def _others(results: Results, place: Place, known: set[str]) -> list[_Row]:
+    there = {
+        cell.variant
+        for cell in results.variants
+        if Place(cell.split, cell.chip) == place and cell.variant not in known
+    }
+    if not there:
+        return []
+    named = [variant for variant in LABELS if variant in there or variant == MAIN]
+    return [_Row(v, LABELS.get(v, v), {}) for v in (*named, *sorted(there - set(named)))]
+
+
+def _table(
+    results: Results,
+    place: Place,
+    rows: Sequence[_Row],
+    named: tuple[str, str],
+    paper: PaperAblation | None,
+) -> Table:
+    def cell_of(task: str, variant: str) -> Cell | None:
+        found = results.cell(task, place.split, place.chip, variant)
+        return found if found is not None and MODEL in found.seeds else None
+
+    run = {row.variant: {task: cell_of(task, row.variant) for task in TASKS} for row in rows}
+    kept = [row for row in rows if any(run[row.variant].values())]
+    tasks = tuple(task for task in TASKS if any(run[row.variant][task] for row in kept))
+    columns = [Column("variant", "Variant"), Column("label", "What it is")]
+    for task in tasks:
+        columns += _columns(task, rows, paper)
+    filled = []
+    for row in kept:
+        values: list[Value] = [row.variant, row.label]
+        for task in tasks:
+            values += _ours(run[row.variant][task], task)
+            values += [
+                None if (scores := row.printed.get(task)) is None else getattr(scores, field)
+                for field in _printed_fields(task, rows)
+            ]
+        filled.append(tuple(values))
+    name, title = named
+    return Table(name, title, tuple(columns), tuple(filled), 0, _notes(rows, run, tasks, paper))
+
+
+def _printed_fields(task: str, rows: Sequence[_Row]) -> tuple[str, ...]:
+    scores = [found for row in rows if (found := row.printed.get(task)) is not None]
+    return tuple(f for f in _PRINTED.values() if any(getattr(s, f) is not None for s in scores))
+
+
+def _columns(task: str, rows: Sequence[_Row], paper: PaperAblation | None) -> list[Column]:
+    error, tau = MEASURES[task]
+    group = f"{error.title}, ours"
+    columns = [Column(f"{task}_{p}", _HEADERS[k], group, error.decimals) for k, p in _PRINTED.items()]
+    columns.append(Column(f"{task}_tau", "mean", tau.title, tau.decimals))
+    columns.append(Column(f"{task}_seeds", "seeds", task, count=True))
+    if paper is not None:
+        headers = {printed: _HEADERS[kind] for kind, printed in _PRINTED.items()}
+        columns += [
+            Column(f"paper_{task}_{field}", headers[field], f"{error.title}, {paper.paper}", error.decimals)
+            for field in _printed_fields(task, rows)
+        ]
+    return columns
+
+
+def _ours(cell: Cell | None, task: str) -> list[Value]:
+    if cell is None:
+        return [None] * (len(_PRINTED) + 2)
+    error, tau = MEASURES[task]
+    values = cell.over_programs(MODEL, error.metric)
+    averages: list[Value] = [error.average(kind, values) for kind in _PRINTED]
+    return [*averages, tau.mean(cell.over_programs(MODEL, tau.metric)), len(cell.seeds[MODEL])]
+
+
+def _notes(
+    rows: Sequence[_Row],
+    run: Mapping[str, Mapping[str, Cell | None]],
+    tasks: Sequence[str],
+    paper: PaperAblation | None,
+) -> tuple[str, ...]:
+    notes = [
+        "Median, geometric mean and standard deviation of the error and mean of τ over test programs, each "
+        "the mean over training seeds."
+    ]
+    if paper is not None:
+        notes.append(
+            f"{paper.paper}: as printed; trained for millions of steps at widths of 512 to 1,024, and "
+            "measured on real hardware with other programs."
+        )
+    counts = {len(cell.seeds[MODEL]) for of_tasks in run.values() for cell in of_tasks.values() if cell}
+    if counts == {1}:
+        notes.append("One training run each: what another seed would change is not in these numbers.")
+    for task in tasks:
+        absent = [row.variant for row in rows if not run[row.variant][task] and _asked(row, task, paper)]
+        if absent:
+            notes.append(f"Not run on the {task} task: {', '.join(absent)}.")
+    return tuple(notes)
+
+
+def _asked(row: _Row, task: str, paper: PaperAblation | None) -> bool:
+    return row.variant not in EXTRA_INPUTS and (paper is None or row.printed.get(task) is not None)
+
+
+def left_out(results: Results) -> tuple[str, ...]:
+    """One sentence for each of lpm2021's tables 2, 3, 4, 8 and lpm2020's that no result row is there for.
+
+    Raises:
+        ParamsError: if the package's data of the paper are broken.
+    """
+    lines = []
+    cells = {(cell.task, cell.split) for cell in results.cells if MODEL in cell.seeds}
+    for split, table in (("random", "Table 2"), ("manual", "Table 8")):
+        absent = [task for task in TASKS if (task, split) not in cells]
+        if absent:
+            lines.append(f"{table} of lpm2021: the {split} split was not run on {' and '.join(absent)}.")
+    run = {cell.variant for cell in results.variants if MODEL in cell.seeds}
+    for name in ABLATIONS:
+        paper = ablation_of_paper(name)
+        if not run & {v.variant for v in paper.variants}:
+            names = ", ".join(v.variant for v in paper.variants)
+            lines.append(f"{paper.table} of {paper.paper}: none of its variants was run ({names}).")
+    for table, variant in (("Table 2", "lpm2020-lstm"), ("Table 3", "mse")):
+        if variant not in run:
+            lines.append(f"{table} of lpm2020: the variant {variant} was not run.")
+    return tuple(lines)

@@ -1,0 +1,240 @@
+"""Where the hand-written model does well and where not: by application, and by what kernels mainly do.
+
+It is not trained, so the test programs of all splits are taken together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
+from costbench.reports.measures import APE, TAU
+from costbench.reports.papers.numbers import table_of_paper
+from costbench.reports.results import ALL, BEST, KINDS, Results
+from costbench.reports.table import Column, Table, Value
+
+MODEL = "analytical"
+APE_NEAR_PAPERS = (4.0, 12.0)
+TAU_NEAR_PAPERS = (0.70, 0.85)
+"""The neighbourhood of the papers' analytical model (lpm2021, tables 2 and 8): the middle of its programs."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """The model on one group of a program's kernels.
+
+    Attributes:
+        application: family of the program.
+        ape: Tile-Size APE in percent.
+        tau: mean Kendall's tau; None where no kernel ranks anything.
+        kernels: how many.
+        best_ns: runtime with the best tile sizes, executions counted.
+    """
+
+    application: str
+    ape: float
+    tau: float | None
+    kernels: float
+    best_ns: float
+
+    @property
+    def lost_ns(self) -> float:
+        """Time lost by the model's choices."""
+        return self.ape / 100.0 * self.best_ns
+
+
+Scores = Mapping[str, Mapping[str, Score]]
+"""Group of kernels -> program -> score."""
+
+
+def analytical_scores(results: Results, chip: str) -> Scores:
+    """The model's scores of every test program on a chip, over all kernels and over each kind."""
+    found: dict[str, dict[str, Score]] = {}
+    for cell in (*results.cells, *results.parts):
+        if cell.chip != chip or cell.task != "tile" or cell.kernels not in (ALL, *KINDS):
+            continue
+        for application, program in cell.programs:
+            ape = cell.score(MODEL, APE, program)
+            kernels, best = (cell.score(BEST, name, program) for name in ("kernels", "runtime_ns"))
+            if ape is not None and kernels is not None and best is not None:
+                tau = cell.score(MODEL, TAU, program)
+                found.setdefault(cell.kernels, {})[program] = Score(application, ape, tau, kernels, best)
+    return found
+
+
+def kind_table(scores: Scores, chip: str) -> Table:
+    """One row a kind of kernel: how many there are, how much time is spent and lost there, APE and tau."""
+    columns = (
+        Column("kind", "Kernels"),
+        Column("kernels", "Number", count=True),
+        Column("share_of_runtime", "of best runtime (%)", "Share", 1),
+        Column("share_of_loss", "of time lost (%)", "Share", 1),
+        Column("ape_pooled", "all time together", "Tile-Size APE (%)", 1),
+        Column("ape_mean", "geometric mean", "Tile-Size APE (%)", 1),
+        Column("tau_mean", "mean", "Kendall's τ"),
+        Column("tau_min", "lowest program", "Kendall's τ"),
+    )
+    total = list(scores.get(ALL, {}).values())
+    rows = []
+    for kind in (*KINDS, ALL):
+        own = list(scores.get(kind, {}).values())
+        if own:
+            rows.append((kind, *_summary(own, total)))
+    notes = (
+        "A kernel with a dot or convolution is a contraction; else one that reduces values is a reduction; "
+        "one that computes nothing is data movement; the rest is elementwise. All time together weighs "
+        "programs by their runtime; the geometric mean and τ weigh them alike.",
+    )
+    title = f"The analytical model by kind of kernel, all test programs, {chip}"
+    return Table(f"analytical_kinds_{chip}", title, columns, tuple(rows), 1, notes)
+
+
+def _summary(own: Sequence[Score], total: Sequence[Score]) -> tuple[Value, ...]:
+    best, lost = sum(s.best_ns for s in own), sum(s.lost_ns for s in own)
+    all_best, all_lost = sum(s.best_ns for s in total), sum(s.lost_ns for s in total)
+    taus = [s.tau for s in own if s.tau is not None]
+    return (
+        sum(s.kernels for s in own),
+        100.0 * best / all_best,
+        100.0 * lost / all_lost if all_lost else 0.0,
+        100.0 * lost / best,
+        geometric_mean([s.ape for s in own], APE_FLOOR_PERCENT),
+        float(np.mean(taus)) if taus else None,
+        min(taus) if taus else None,
+    )
+
+
+def application_table(scores: Scores, chip: str) -> Table:
+    """One row an application: APE, tau, how they lie to the papers', and where most time is lost."""
+    columns = (
+        Column("application", "Application"),
+        Column("programs", "Programs", count=True),
+        Column("kernels", "Kernels", count=True),
+        Column("ape", "ours", "Tile-Size APE (%)", 1),
+        Column("ape_place", "beside 4-12", "Tile-Size APE (%)"),
+        Column("tau", "ours", "Kendall's τ"),
+        Column("tau_place", "beside .70-.85", "Kendall's τ"),
+        Column("worst_kind", "kernels", "Most time is lost in"),
+        Column("worst_share", "share of loss (%)", "Most time is lost in", 0),
+        Column("worst_ape", "their APE (%)", "Most time is lost in", 1),
+    )
+    rows = [(name, *_application_row(scores, name)) for name in _applications(scores)]
+    apes = [score.ape for score in scores.get(ALL, {}).values()]
+    taus = [score.tau for score in scores.get(ALL, {}).values() if score.tau is not None]
+    if apes and taus:
+        kernels = sum(score.kernels for score in scores[ALL].values())
+        ape, tau = geometric_mean(apes, APE_FLOOR_PERCENT), float(np.mean(taus))
+        places = (_place(ape, APE_NEAR_PAPERS), tau, _place(tau, TAU_NEAR_PAPERS))
+        rows.append(("All programs", len(apes), kernels, ape, *places, "", None, None))
+    ape_printed, tau_printed = _printed("error"), _printed("tau")
+    notes = (
+        "APE: geometric mean over the application's test programs; τ: mean. For their analytical model, the "
+        f"papers print APE from {ape_printed[0]:.1f}% to {ape_printed[-1]:.1f}% and τ from "
+        f"{tau_printed[0]:.2f} to {tau_printed[-1]:.2f}, program by program (lpm2021, tables 2 and 8); "
+        f"{_inside(ape_printed, APE_NEAR_PAPERS)} and {_inside(tau_printed, TAU_NEAR_PAPERS)} of "
+        f"{len(ape_printed)} lie in the ranges named in the header.",
+    )
+    title = f"The analytical model by application, all test programs, {chip}"
+    return Table(f"analytical_{chip}", title, columns, tuple(rows), int(bool(apes and taus)), notes)
+
+
+def _applications(scores: Scores) -> list[str]:
+    return sorted({score.application for score in scores.get(ALL, {}).values()})
+
+
+def _of(scores: Scores, group: str, application: str) -> list[Score]:
+    return [score for score in scores.get(group, {}).values() if score.application == application]
+
+
+def _application_row(scores: Scores, application: str) -> tuple[Value, ...]:
+    own = _of(scores, ALL, application)
+    ape = geometric_mean([score.ape for score in own], APE_FLOOR_PERCENT)
+    taus = [score.tau for score in own if score.tau is not None]
+    tau = float(np.mean(taus)) if taus else None
+    return (
+        len(own),
+        sum(score.kernels for score in own),
+        ape,
+        _place(ape, APE_NEAR_PAPERS),
+        tau,
+        "" if tau is None else _place(tau, TAU_NEAR_PAPERS),
+        *(_worst(scores, application) or ("", None, None)),
+    )
+
+
+def _worst(scores: Scores, application: str) -> tuple[str, float, float] | None:
+    """Kind of kernels with most of the application's lost time, its share in percent, its APE in percent."""
+    groups = {kind: _of(scores, kind, application) for kind in KINDS}
+    lost = {kind: sum(score.lost_ns for score in own) for kind, own in groups.items() if own}
+    if not lost or not sum(lost.values()):
+        return None
+    kind = max(lost, key=lambda name: lost[name])
+    best = sum(score.best_ns for score in groups[kind])
+    return kind, 100.0 * lost[kind] / sum(lost.values()), 100.0 * lost[kind] / best
+
+
+def _place(value: float, near: tuple[float, float]) -> str:
+    return "below" if value < near[0] else "above" if value > near[1] else "inside"
+
+
+def _printed(metric: str) -> list[float]:
+    """What the paper prints for its programs, `error` or `tau`, ascending."""
+    splits = ("random", "manual")
+    tables = [table for split in splits if (table := table_of_paper("tile", split)) is not None]
+    return sorted(row.score(metric, MODEL) for table in tables for row in table.rows)
+
+
+def _inside(values: Sequence[float], near: tuple[float, float]) -> int:
+    return sum(_place(value, near) == "inside" for value in values)
+
+
+def findings(scores: Scores) -> tuple[str, ...]:
+    """What the tables say, in words that follow from them."""
+    if ALL not in scores:
+        return ()
+    rows = {name: _application_row(scores, name) for name in _applications(scores)}
+    ape, tau = ([n for n, row in rows.items() if row[place] == "inside"] for place in (3, 5))
+    text = [
+        f"APE lies near the papers' in {len(ape)} of {len(rows)} applications{_listed(ape)}, "
+        f"τ in {len(tau)}{_listed(tau)}."
+    ]
+    for place, sense in (("above", "Worse than theirs (APE above 12%)"), ("below", "Better (APE below 4%)")):
+        names = [name for name, row in rows.items() if row[3] == place]
+        if names:
+            text.append(f"{sense}: {'; '.join(_why(scores, name) for name in names)}.")
+    for place, sense in (("below", "τ below .70"), ("above", "τ above .85")):
+        named = [f"{name} ({row[4]:.2f})" for name, row in rows.items() if row[5] == place]
+        if named:
+            text.append(f"{sense}: {', '.join(named)}.")
+    return (" ".join(text), *_kind_findings(scores))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f" ({', '.join(names)})" if names else ""
+
+
+def _why(scores: Scores, application: str) -> str:
+    row = _application_row(scores, application)
+    worst = _worst(scores, application)
+    text = f"{application} {row[2]:.1f}%"
+    if worst is None:
+        return text
+    return f"{text} ({worst[1]:.0f}% of the lost time in {worst[0]} kernels, APE {worst[2]:.1f}%)"
+
+
+def _kind_findings(scores: Scores) -> tuple[str, ...]:
+    total = list(scores[ALL].values())
+    rows = {kind: _summary(list(scores[kind].values()), total) for kind in KINDS if kind in scores}
+    if len(rows) < 2:
+        return ()
+    lost = max(rows, key=lambda kind: float(rows[kind][2] or 0.0))
+    ordered = sorted(rows, key=lambda kind: float(rows[kind][5] or 0.0))
+    low, high = ordered[0], ordered[-1]
+    return (
+        f"{rows[lost][2]:.0f}% of the time that the analytical model loses, it loses in {lost} kernels, "
+        f"which take {rows[lost][1]:.0f}% of the best runtime. It ranks {high} kernels best "
+        f"(τ {rows[high][5]:.2f}) and {low} kernels worst (τ {rows[low][5]:.2f}).",
+    )

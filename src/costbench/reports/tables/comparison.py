@@ -1,0 +1,69 @@
+"""Is the learned model better than each baseline, or were the test programs kind? A table of intervals."""
+
+from __future__ import annotations
+
+from costbench.metrics.intervals import paired_bootstrap
+from costbench.reports.measures import MEASURES, Measure
+from costbench.reports.results import TITLES, Cell
+from costbench.reports.table import Column, Table, Value
+from costbench.rng import stream
+
+_COLUMNS = (
+    Column("baseline", "learned minus"),
+    Column("metric", "Metric"),
+    Column("programs", "Programs", decimals=0),
+    Column("difference", "Mean difference", decimals=3),
+    Column("low", "low", "95% interval", 3),
+    Column("high", "high", "95% interval", 3),
+    Column("share_better", "Resamples in which learned is better", decimals=3),
+)
+
+
+def comparison_table(cell: Cell, seed: int) -> Table:
+    """Paired bootstrap over test programs of learned - baseline, for tau and the error of the task.
+
+    Args:
+        cell: the results.
+        seed: of the resampling; the same one gives the same table.
+    """
+    rows: list[tuple[Value, ...]] = []
+    for baseline in cell.models:
+        if baseline == "learned":
+            continue
+        for measure in reversed(MEASURES[cell.task]):
+            row = _row(cell, baseline, measure, seed)
+            if row is not None:
+                rows.append(row)
+    notes = (
+        "Programs are drawn with replacement 10,000 times, both models' values of a program together; the "
+        "interval is that of percentiles. Good are positive differences of τ and negative ones of errors.",
+    )
+    task = "" if cell.task == "tile" else f"{cell.task}, "
+    title = f"Learned model against each baseline, {task}{cell.split} split, {cell.chip}"
+    return Table(f"comparison_{cell.name}", title, _COLUMNS, tuple(rows), 0, notes)
+
+
+def _row(cell: Cell, baseline: str, measure: Measure, seed: int) -> tuple[Value, ...] | None:
+    metric = measure.metric
+    pairs = [
+        (left, right)
+        for _, program in cell.programs
+        if (left := cell.score("learned", metric, program)) is not None
+        and (right := cell.score(baseline, metric, program)) is not None
+    ]
+    if not pairs:
+        return None
+    learned, other = zip(*pairs, strict=True)
+    interval = paired_bootstrap(learned, other, stream(seed, "comparison", cell.name, baseline, metric))
+    lower = measure.better == "lower"
+    better = interval.share_negative if lower else 1.0 - interval.share_negative
+    name = measure.title.replace("(%)", "(points)")
+    return (
+        TITLES.get(baseline, baseline),
+        name,
+        len(pairs),
+        interval.difference,
+        interval.low,
+        interval.high,
+        better,
+    )

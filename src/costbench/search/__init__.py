@@ -1,0 +1,1 @@
+"""Strategies that search a space of decisions, whatever scores them."""

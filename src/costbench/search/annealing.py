@@ -1,0 +1,131 @@
+"""Simulated annealing: chains that walk from neighbour to neighbour, all of them scored in one call.
+
+Each step moves every chain to a random neighbour of its state: always if that is no worse, else with
+probability exp(-(new - old) / T). T is the median distance that moves made so far, so that scores may have
+any scale and sign, times a factor that falls with every step. Scores are remembered: a decision is proposed
+once, and coming back to it is free. When the chains have found nothing new for a while they start afresh
+somewhere not seen yet, so given enough budget a small space is visited as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.search.sampling import Proposals
+from costbench.search.space import Rows, SearchSpace, Seen, keys
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """A `Strategy`.
+
+    Attributes:
+        num_chains: chains that step together; one where every score is dear.
+        cooling: factor on the temperature per step and chain: 0.9 leaves a tenth after 22.
+        patience: steps in a row without a new decision after which the chains start afresh.
+
+    Raises:
+        ValueError: for a count below 1 or a factor outside of (0, 1].
+    """
+
+    num_chains: int = 16
+    cooling: float = 0.9
+    patience: int = 8
+
+    def __post_init__(self) -> None:
+        if self.num_chains < 1 or self.patience < 1:
+            raise ValueError("num_chains, patience: at least 1")
+        if not 0.0 < self.cooling <= 1.0:
+            raise ValueError("cooling: above 0, at most 1")
+
+    def __call__(self, space: SearchSpace[Any], rng: np.random.Generator, start: Rows, /) -> Proposals:
+        """Chains first from `start` (from random decisions if it is empty), later from random ones."""
+        known = Known()
+        states = start if len(start) else space.draw(rng, self.num_chains, known.seen)
+        while len(states):
+            known.learn(states, (yield states))
+            count = max(self.num_chains, len(states))
+            yield from self._walk(space, rng, states[np.arange(count) % len(states)], known)
+            states = space.draw(rng, self.num_chains, known.seen)
+
+    def _walk(
+        self, space: SearchSpace[Any], rng: np.random.Generator, states: Rows, known: Known
+    ) -> Proposals:
+        """Steps until nothing new turns up; adds what it learns to `known`."""
+        heat, idle = 1.0, 0
+        distances = np.zeros(0)
+        while idle < self.patience:
+            moves = space.step(states, rng)
+            fresh = moves[known.seen.fresh(moves)]
+            idle = 0 if len(fresh) else idle + 1
+            if len(fresh):
+                known.learn(fresh, (yield fresh))
+            old, new = known.scores(states), known.scores(moves)
+            distances = np.concatenate([distances, distances_of(old, new)])[-_REMEMBERED:]
+            accepted = accepts(old, new, heat * scale(distances), rng.random(len(states)))
+            states = np.where(accepted[:, None], moves, states)
+            heat *= self.cooling
+
+
+_REMEMBERED = 1024
+"""Moves that the scale of the temperature is taken from."""
+
+
+class Known:
+    """Scores so far.
+
+    Attributes:
+        seen: the decisions that have one.
+    """
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+        self._scores: dict[bytes, float] = {}
+
+    def learn(self, rows: Rows, scores: FloatArray) -> None:
+        """Adds the scores of some decisions."""
+        self.seen.add(rows)
+        self._scores.update(zip(keys(rows), scores.tolist(), strict=True))
+
+    def scores(self, rows: Rows) -> FloatArray:
+        """Scores of decisions that have one, float64 [n]."""
+        return np.array([self._scores[key] for key in keys(rows)], dtype=np.float64)
+
+
+def accepts(old: FloatArray, new: FloatArray, temperature: float, draws: FloatArray) -> npt.NDArray[np.bool_]:
+    """Metropolis' rule: new <= old, or draw < exp(-(new - old) / temperature); bool [chains].
+
+    Args:
+        old: scores of the states, infinite for one that does not work.
+        new: scores of the moves, likewise.
+        temperature: in units of scores; at 0 nothing worse is accepted.
+        draws: uniform in [0, 1).
+    """
+    worse = np.zeros(len(old))
+    uphill = new > old
+    worse[uphill] = new[uphill] - old[uphill]
+    if temperature == 0.0:
+        return ~uphill
+    # A long walk gets so cold that the quotient overflows: the chance is then 0.
+    with np.errstate(over="ignore"):
+        chance: npt.NDArray[np.bool_] = draws < np.exp(-worse / temperature)
+    return ~uphill | chance
+
+
+def distances_of(old: FloatArray, new: FloatArray) -> FloatArray:
+    """|new - old| where both work and differ: moves that change nothing say nothing about the scale."""
+    both = np.isfinite(old) & np.isfinite(new)
+    distances = np.abs(new[both] - old[both])
+    result: FloatArray = distances[distances > 0.0]
+    return result
+
+
+def scale(distances: FloatArray) -> float:
+    """Their median: outliers do not count; 0 without any."""
+    return float(np.median(distances)) if len(distances) else 0.0

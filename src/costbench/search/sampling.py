@@ -1,0 +1,43 @@
+"""Strategies that learn nothing from scores: every decision in turn, or decisions drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.search.space import Rows, SearchSpace, Seen
+
+Proposals = Generator[Rows, npt.NDArray[np.float64], None]
+"""Batches of decisions to score; each is answered by its scores."""
+
+_CHUNK_BITS = 1 << 20
+_LONGEST_CHUNK = 1 << 14
+_FIRST_BATCH = 64
+
+
+def exhaustive(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -> Proposals:
+    """`start`, then every other legal decision in order of number."""
+    if len(start):
+        yield start
+    seen = Seen(start)
+    chunk = max(1, min(_LONGEST_CHUNK, _CHUNK_BITS // space.size.bit_length()))
+    for first in range(0, space.size, chunk):
+        rows = space.rows(range(first, min(first + chunk, space.size)))
+        rows = rows[space.legal(rows)]
+        rows = rows[seen.fresh(rows)]
+        if len(rows):
+            yield rows
+
+
+def random_draws(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -> Proposals:
+    """`start`, then legal decisions drawn without replacement until the space gives no new ones."""
+    seen = Seen()
+    batch = start if len(start) else space.draw(rng, _FIRST_BATCH, seen)
+    while len(batch):
+        yield batch
+        seen.add(batch)
+        # Drawing costs in proportion to what is drawn, so batches that double keep the total linear.
+        batch = space.draw(rng, max(_FIRST_BATCH, len(seen)), seen)

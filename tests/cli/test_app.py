@@ -1,0 +1,168 @@
+"""The command line as people meet it: its own process, its output, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from costbench.cli.app import app
+from costbench.errors import DataError
+from costbench.experiments.grid.spec import Cell
+from tests.deadline import HANGS_AFTER_S
+from tests.experiments.conftest import tracking_store, tracking_template
+from tests.experiments.finished_cells import track_cell
+
+__all__ = ["tracking_store", "tracking_template"]
+
+PIPELINE = ("collect", "generate", "split", "features", "sweep", "train", "evaluate", "autotune", "report")
+COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *PIPELINE]
+
+
+def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
+    """`costbench` in a process of its own."""
+    command = [sys.executable, "-m", "costbench", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S
+    )
+
+
+def one_error(done: subprocess.CompletedProcess[str]) -> str:
+    """The single line of an error that the user can mend."""
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("costbench: error: ")
+    return line
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) > 5
+
+
+def test_help_lists_every_command_and_the_order_of_the_pipeline() -> None:
+    output = CliRunner().invoke(app, ["--help"]).output
+    assert [command for command in COMMANDS if command not in output] == []
+    assert " → ".join(PIPELINE) in " ".join(output.split())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from costbench.cli.app import app; from costbench.experiments.stages import entry; "
+        "heavy = {'torch', 'mlflow', 'pandas', 'matplotlib', 'jax', 'scipy', 'numpy', 'dvc', 'joblib'}; "
+        "heavy |= {'optuna', 'sqlalchemy'}; "
+        "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_programs_lists_the_corpus(repository: Path) -> None:
+    folder = str(repository / "data" / "programs")
+    listed = CliRunner().invoke(app, ["programs", "--folder", folder, "--json"])
+    manifest = json.loads((repository / "data" / "programs" / "manifest.json").read_text())
+    names = {row["name"] for row in manifest["programs"]}
+    assert names <= {entry["name"] for entry in json.loads(listed.output)}
+    table = CliRunner().invoke(app, ["programs", "--folder", folder]).output
+    assert all(name in table for name in names)
+
+
+def test_fidelity_of_the_calibration_kernels(shared_data: Path) -> None:
+    file = str(shared_data / "real_tpu" / "tile_calibration.pb")
+    report = json.loads(CliRunner().invoke(app, ["fidelity", file, "--chip", "tpu_v3", "--json"]).output)
+    assert report["chip"] == "tpu_v3"
+    assert report["overall"]["kendall_tau"] >= 0.80
+    assert report["overall"]["mape"] <= 30.0
+    assert set(report["kernels"][0]) >= {
+        "kendall_tau",
+        "top1_slowdown",
+        "mape",
+        "tau_fastest_quartile",
+        "num_runs",
+    }
+    table = CliRunner().invoke(app, ["fidelity", file]).output
+    assert "overall" in table
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning")  # MLflow's own use of SQLAlchemy
+def test_runs_are_listed_best_first(
+    tracking_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_store)
+    for variant, tau in (("worse", 0.25), ("better", 0.75)):
+        cell = Cell("tile", "random", "tpu_v2", variant, 0)
+        track_cell(tracking_store, cell, tmp_path / variant, "key", tau)
+    listed = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--json"])
+    assert [run["variant"] for run in json.loads(listed.output)] == ["better", "worse"]
+    table = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--limit", "1"]).output
+    assert "p/main/tile-random-tpu_v2-better" in table
+    assert "0.7500" in table
+    assert "longer there" in table
+    assert "worse" not in table
+    none = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--chip", "tpu_v9"])
+    assert isinstance(none.exception, DataError)
+
+
+def test_an_unknown_command_is_a_usage_error(tmp_path: Path) -> None:
+    assert costbench(["genrate"], tmp_path).returncode == 2
+
+
+def test_a_missing_programs_folder_is_one_error(tmp_path: Path) -> None:
+    assert "no such programs folder" in one_error(costbench(["programs", "--folder", "none"], tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"this is no protocol buffer", "broken.pb"),
+        (b"", "broken.pb"),
+    ],
+)
+def test_files_that_are_no_recorded_runs_are_one_error(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "broken.pb").write_bytes(content)
+    assert message in one_error(costbench(["fidelity", "broken.pb"], tmp_path))
+
+
+def test_an_unknown_chip_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "x.pb").write_bytes(b"")
+    line = one_error(costbench(["fidelity", "x.pb", "--chip", "tpu_v9"], tmp_path))
+    assert "unknown chip 'tpu_v9'" in line
+    assert "tpu_v3" in line
+
+
+def test_a_full_disk_is_one_error(tmp_path: Path) -> None:
+    done = costbench(["collect", "--folder", "/dev/full/x", "mlp"], tmp_path)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_an_unknown_experiment_is_one_error(command: str, repository: Path, tmp_path: Path) -> None:
+    params = repository / "profiles" / "smoke" / "params.yaml"
+    line = one_error(costbench([command, "--params", params, "--experiment", "none-such"], tmp_path))
+    assert "no experiment 'none-such'" in line
+    assert "main-tile, main-fusion" in line
+
+
+def test_a_profile_is_set_and_taken_back(repository: Path, tmp_path: Path) -> None:
+    for name in ("params.yaml", "profiles/paper/params.yaml", "profiles/smoke/params.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(repository / name, tmp_path / name)
+    listed = costbench(["profile"], tmp_path)
+    assert [line.split()[1] for line in listed.stdout.splitlines()[3:-1]] == ["laptop", "paper", "smoke"]
+    done = costbench(["profile", "paper"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "512 to 1,024" in done.stdout
+    assert "3,000,000" in done.stdout
+    assert done.stdout.endswith("Back: costbench profile laptop\n")
+    assert one_error(costbench(["profile", "papier"], tmp_path)).endswith("(expected laptop, paper, smoke)")
+    assert costbench(["profile", "laptop"], tmp_path).returncode == 0
+    assert (tmp_path / "params.yaml").read_bytes() == (repository / "params.yaml").read_bytes()

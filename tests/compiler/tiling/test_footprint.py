@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.lowering.packed import native_tile_bytes
+from costbench.compiler.tiling.footprint import copied, covered, scratchpad_bound, scratchpad_bytes
+from costbench.compiler.tiling.space import tile_space
+from costbench.hlo.text.notation import parse_shape, window
+from costbench.target import load_target
+from tests.compiler import small_kernels as small
+from tests.compiler.laid_out import laid_out, transfer_axes
+from tests.compiler.small_kernels import KERNELS
+
+ARCHITECTURE = load_target("tpu_v3").architecture
+
+
+def spans(
+    kernel: Kernel, *extents: tuple[int, ...], transfer: int = 0, of_copies: bool = False
+) -> list[list[float]]:
+    """Native tiles of a transfer's tile per physical axis, one row per tile size."""
+    found = []
+    for one in extents:
+        packed, tile, _ = laid_out(kernel, one)
+        measure = copied if of_copies else covered
+        found.append([measure(axis, tile) for axis in transfer_axes(packed, transfer)])
+    return found
+
+
+def test_aligned_tiles_count_native_tiles() -> None:
+    kernel, tiles = small.elementwise("f32[100,300]"), ((5, 2), (13, 3))
+    assert spans(kernel, *tiles) == [[5, 2], [13, 3]]
+    # 13 x 3 native tiles in 3 x 2 parts, edges cut short.
+    assert spans(kernel, *tiles, of_copies=True) == [[13 / 3, 1.5], [13, 3]]
+    assert [laid_out(kernel, one)[1].sizes[0] for one in tiles] == [10, 39]
+
+
+def test_tiles_that_start_inside_a_native_tile_touch_one_more() -> None:
+    # The copy of 32 rows into an outer axis reads them from sublanes, at any row.
+    kernel = small.copy("bf16[32,5,5,256]{3,0,2,1}", "bf16[32,5,5,256]{3,2,1,0}")
+    tiles = ((11, 5, 1, 2), (7, 5, 1, 2), (8, 5, 1, 2), (32, 5, 1, 2), (3, 5, 1, 2))
+    # Rows 0-10, 11-21, 22-31 lie in two native tiles each; 0-6, 7-13, ... in 1, 2, 2, 2, 1; eights in one.
+    # Threes: 11 tiles; of the ten cuts between them one (row 24) is at a native tile's edge.
+    rows = [tile[2] for tile in spans(kernel, *tiles, of_copies=True)]
+    assert rows == pytest.approx([2.0, 8 / 5, 1.0, 4.0, 13 / 11])
+    # The scratchpad holds the worst case: 7 rows from the seventh sublane on, 3 rows from the sixth.
+    assert [tile[2] for tile in spans(kernel, *tiles)] == [3, 2, 1, 4, 2]
+
+
+def test_copies_by_counting() -> None:
+    """Native tiles touched, against a count over all tiles."""
+    kernel = small.copy("f32[100,3,256]{2,0,1}", "f32[100,3,256]{2,1,0}")
+    for extent in (1, 2, 3, 5, 8, 13, 24, 50, 100):
+        trips = -(-100 // extent)
+        starts = np.arange(trips) * extent
+        ends = np.minimum(starts + extent, 100)
+        touched = (ends - 1) // 8 - starts // 8 + 1
+        tile = (extent, 1, 2)
+        assert spans(kernel, tile, of_copies=True)[0][1] == pytest.approx(touched.mean())
+        assert spans(kernel, tile)[0][1] >= touched.max()
+
+
+def test_padding_under_a_window_is_not_copied() -> None:
+    # 16 rows, windows of 3, padded by one on both sides. Four rows at a time see 6, the outer two parts 5.
+    tiles = ((8, 4, 2, 2, 3, 3, 1), (8, 16, 2, 2, 3, 3, 1))
+    rows = [tile[1] for tile in spans(small.convolution(), *tiles, of_copies=True)]
+    assert rows == [5.5, 16.0]
+    assert [tile[1] for tile in spans(small.convolution(), *tiles)] == [6, 16]
+
+
+def test_a_cut_window_copies_what_its_part_sees() -> None:
+    # One row of the window at a time: 4 rows each; the first sees no row above, the last none below.
+    found = spans(small.convolution(), (8, 4, 2, 2, 1, 3, 1), of_copies=True)
+    # Over 4 parts x 3 window rows, two of twelve miss one row: 4 - 2 / 12.
+    assert found[0][1] == pytest.approx(4 - 2 / 12)
+
+
+def test_windows_in_sublanes_cross_native_tiles() -> None:
+    # Columns are in sublanes: 8 of them under a window of 3, padded by one, start at the eighth sublane.
+    kernel, tile = small.convolution(lhs="f32[8,16,32,128]"), (8, 16, 1, 2, 3, 3, 1)
+    assert spans(kernel, tile)[0][2] == 3
+    assert 2.0 < spans(kernel, tile, of_copies=True)[0][2] <= 3.0
+
+
+def test_strided_windows_skip_rows() -> None:
+    # 8 result rows, two apart, windows of 3: four of them see 9 rows of 16.
+    kernel = small.convolution(windows=window((3, 3), (2, 2), ((0, 1), (0, 1))))
+    tile = (8, 4, 1, 2, 3, 3, 1)
+    assert spans(kernel, tile)[0][1] == 9
+    # The second part misses the padded row.
+    assert spans(kernel, tile, of_copies=True)[0][1] == 8.5
+
+
+@pytest.mark.parametrize(("type_name", "num_bytes"), [("f32", 4096), ("bf16", 2048), ("pred", 1024)])
+def test_a_native_tile_has_1024_elements(type_name: str, num_bytes: int) -> None:
+    assert native_tile_bytes(parse_shape(f"{type_name}[64,256]")) == num_bytes
+    assert native_tile_bytes(parse_shape(f"{type_name}[5000]")) == num_bytes
+    assert native_tile_bytes(parse_shape(f"{type_name}[]")) == num_bytes / 1024
+
+
+def test_moving_operands_are_doubled_and_resting_ones_are_not() -> None:
+    # 64 x 512 by 512 x 384 in native tiles: 8 x 4, 64 x 3, result 8 x 3, each of 4 KiB.
+    nest = loop_nest(small.dot())
+    extents = np.array([[8, 3, 4], [8, 1, 4], [4, 3, 4], [8, 3, 2]])
+    tiles = np.array(
+        [
+            32 + 192 + 24,  # everything rests
+            32 + 2 * 64 + 2 * 8,  # columns move
+            2 * 16 + 192 + 2 * 12,  # rows move
+            2 * 16 + 2 * 96 + 24 + 24,  # depth moves, the sums take a float32 accumulator
+        ]
+    )
+    assert scratchpad_bytes(nest, extents).tolist() == (tiles * 4096).tolist()
+
+
+def test_the_accumulator_is_float32_whatever_the_result_is() -> None:
+    nest = loop_nest(small.dot("bf16[64,512]", "bf16[512,384]"))
+    whole, cut = scratchpad_bytes(nest, np.array([[8, 3, 4], [8, 3, 2]]))
+    assert whole == (32 + 192 + 24) * 2048
+    assert cut == (32 + 192 + 24) * 2048 + 24 * 4096
+
+
+def test_scalars_take_no_scratchpad() -> None:
+    assert scratchpad_bytes(loop_nest(small.scalar()), np.zeros((1, 0), dtype=np.int64)).tolist() == [0]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_tile_needs_more_than_the_bound(name: str) -> None:
+    space = tile_space(KERNELS[name](), ARCHITECTURE)
+    needed = scratchpad_bytes(space.nest, space.extents(np.arange(space.size)))
+    assert needed.max() <= scratchpad_bound(space.nest)
+    # Copies never move more than the scratchpad takes.
+    for extents in space.extents(np.arange(space.size))[:: max(1, space.size // 50)]:
+        packed, tile, _ = laid_out(space.nest.kernel, tuple(extents))
+        for transfer in range(len(packed.transfers)):
+            for axis in transfer_axes(packed, transfer):
+                assert copied(axis, tile) <= covered(axis, tile) + 1e-9

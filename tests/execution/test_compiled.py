@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.execution.compiled import cache_folder, compiled, compiled_fused, compiled_step, source_digest
+
+
+@compiled_step
+def ratio(numbers: np.ndarray, place: int) -> float:
+    return float(numbers[place] / numbers[place + 1])
+
+
+@compiled
+def ratios(numbers: np.ndarray) -> np.ndarray:
+    result = np.empty(len(numbers) - 1)
+    for place in range(len(result)):
+        result[place] = ratio(numbers, place)
+    return result
+
+
+def test_steps_are_parts_of_a_loop_and_divide_as_numpy_does() -> None:
+    assert ratios(np.array([6.0, 3.0, 0.0, 1.0])).tolist() == [2.0, np.inf, 0.0]
+
+
+@compiled_step
+def twice_rounded(a: np.float32, c: np.float32) -> np.float32:
+    return a * a + c
+
+
+@compiled_fused
+def once_rounded(a: np.float32, c: np.float32) -> np.float32:
+    return a * a + c
+
+
+def test_only_fused_code_may_round_a_product_and_a_sum_at_once() -> None:
+    # (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, whose last part single precision drops.
+    a, c = np.float32(1 + 2**-12), np.float32(-1 - 2**-11)
+    assert twice_rounded(a, c) == 0.0
+    assert once_rounded(a, c) in (0.0, 2**-24)
+
+
+def package(folder: Path, **modules: str) -> Path:
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text, "utf-8")
+    return folder
+
+
+def test_the_digest_covers_what_is_compiled_and_what_that_imports(tmp_path: Path) -> None:
+    user = "from costbench.execution.compiled import compiled\nfrom costbench.sizes import LANES\n"
+    before = source_digest(package(tmp_path, user=user, sizes="LANES = 128\n", other="A = 1\n"))
+    assert source_digest(package(tmp_path, other="A = 2\n")) == before
+    constant = source_digest(package(tmp_path, sizes="LANES = 256\n"))
+    assert constant != before
+    assert source_digest(package(tmp_path, user=user + "B = 1\n")) not in (before, constant)
+
+
+def test_code_is_kept_in_the_first_place_that_can_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("", "utf-8")
+    found = cache_folder([blocked, tmp_path / "second", tmp_path / "third"], "code")
+    assert found == tmp_path / "second" / "code"
+    assert found.is_dir()
+    assert cache_folder([blocked], "code").is_dir()
+
+
+def test_a_new_folder_takes_the_place_of_those_unused_for_long(tmp_path: Path) -> None:
+    old, recent, other = (
+        tmp_path / name for name in (".code-" + "0" * 16, ".code-" + "1" * 16, ".code-mine")
+    )
+    for folder in (old, recent, other):
+        folder.mkdir()
+        (folder / "file").write_text("", "utf-8")
+        os.utime(folder, (0, 0))
+        os.utime(folder / "file", (0, 0))
+    # What a process added to is in use.
+    os.utime(recent / "file")
+    name = ".code-" + "2" * 16
+    (tmp_path / name).mkdir()
+    cache_folder([tmp_path], name)
+    assert old.exists()
+    (tmp_path / name).rmdir()
+    cache_folder([tmp_path], name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, recent.name, other.name])
+
+
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "HOME"])
+def test_a_folder_that_does_not_exist_stops_nobody(tmp_path: Path, variable: str) -> None:
+    script = "from costbench.hardware.codegen import mix; import numpy as np; print(mix(np.uint64(1)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, variable: str(tmp_path / "new")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # SplitMix64's first number from seed 1.
+    assert int(done.stdout) == 0x910A2DEC89025CC1

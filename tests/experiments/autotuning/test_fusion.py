@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.autotuning.charging import Charging
+from costbench.autotuning.kernel_costs import EstimatedKernels, FloatArray, MeasuredKernels, TiledKernels
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.fusion.space import FusionSpace, fusion_space
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.program import PreparedProgram
+from costbench.experiments.autotuning.fusion import AutotuneFusionParams, FusionBar, FusionResult, FusionTuner
+from costbench.hardware.device import Device
+from costbench.hlo.builder import ModuleBuilder
+from costbench.hlo.reader import read_module
+from costbench.target import load_target
+
+NAME = "rnn_char_b64_infer_f32"
+PROGRAM = Path(__file__).resolve().parents[3] / "data" / "programs" / f"{NAME}.hlo.pb.zst"
+TARGET = load_target("tpu_v3")
+PARAMS = AutotuneFusionParams(
+    hardware_minutes=(1.0, 4.0),
+    best_known_minutes=20.0,
+    model_minutes=0.5,
+    repeats=3,
+    charging=Charging(compile_s=10.0, evaluation_s=0.1, evaluation_s_per_instruction=0.0),
+)
+
+
+@dataclass(frozen=True)
+class PerKernel:
+    """A kernel costs 1 s, and as many more as it holds instructions besides constants."""
+
+    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+        sizes = [sum(k.instruction(p).opcode.xla_name != "constant" for p in k.instructions) for k in kernels]
+        return (1.0 + np.array(sizes)) * 1e9
+
+
+def diamond() -> FusionSpace:
+    """exponential -> (tanh, negate) -> add -> reduce: 10 s apart, 6 s together, as by default."""
+    b = ModuleBuilder("diamond")
+    e = b.op("exponential", b.parameter("f32[256,1024]"))
+    return fusion_space(b.build(b.reduce(b.op("add", b.op("tanh", e), b.op("negate", e)), (1,))), "diamond")
+
+
+def tuner(params: AutotuneFusionParams = PARAMS) -> FusionTuner:
+    program = PreparedProgram(read_module(PROGRAM), NAME)
+    tiled = TiledKernels(program.lowering, TARGET.architecture, AnalyticalModel(TARGET.architecture))
+    machine = MeasuredKernels(tiled, Device(TARGET), program.fingerprints)
+    return FusionTuner(FusionSpace(program), TARGET, machine, {"model": EstimatedKernels(tiled)}, params)
+
+
+@pytest.fixture(scope="module")
+def found() -> FusionResult:
+    return tuner().search()
+
+
+@pytest.fixture
+def bars(found: FusionResult) -> tuple[FusionBar, ...]:
+    return found.bars
+
+
+def test_the_bars_of_figure_5(bars: tuple[FusionBar, ...]) -> None:
+    expected = [
+        (start, arm, minutes)
+        for start in ("default", "random")
+        for arm in ("hardware", "model and hardware")
+        for minutes in (1.0, 4.0)
+    ]
+    assert [(b.start, b.arm, b.hardware_minutes) for b in bars] == [
+        *expected,
+        ("default", "best known", 20.0),
+    ]
+    assert {len(b.speedups) for b in bars[:-1]} == {3}
+    assert all(0.0 < speedup < np.inf for b in bars for speedup in b.speedups)
+
+
+def test_budgets_hold_and_more_is_never_worse(bars: tuple[FusionBar, ...]) -> None:
+    for bar in bars:
+        assert max(bar.hardware_seconds) <= 60.0 * bar.hardware_minutes
+    for short, long in zip(bars[0:8:2], bars[1:8:2], strict=True):
+        assert all(s <= t for s, t in zip(short.speedups, long.speedups, strict=True))
+        assert all(s <= t for s, t in zip(short.num_measured, long.num_measured, strict=True))
+
+
+def test_the_model_is_asked_as_often_as_its_minutes_allow(bars: tuple[FusionBar, ...]) -> None:
+    # 0.1 s a config and half a minute. The sum of 300 tenths may be a little more than 30.
+    for bar in bars:
+        assert set(bar.num_predicted) <= ({299, 300} if bar.arm == "model and hardware" else {0})
+
+
+def test_curves_pass_through_the_bars(found: FusionResult) -> None:
+    bars = {(bar.start, bar.arm, 60.0 * bar.hardware_minutes): bar for bar in found.bars}
+    met = set()
+    for curve in found.curves:
+        assert len(curve.seconds) == PARAMS.curve_points + 1
+        assert curve.seconds[0] == 0.0
+        assert list(curve.median) == sorted(curve.median)
+        for place, seconds in enumerate(curve.seconds):
+            bar = bars.get((curve.start, curve.arm, seconds))
+            if bar is not None:
+                met.add(bar)
+                expected = (min(bar.speedups), np.median(bar.speedups), max(bar.speedups))
+                assert (curve.lowest[place], curve.median[place], curve.highest[place]) == expected
+    # 40 points over 4 minutes meet both budgets.
+    assert met == set(found.bars)
+
+
+def test_a_search_from_the_default_ends_no_worse(bars: tuple[FusionBar, ...]) -> None:
+    assert min(min(b.speedups) for b in bars if b.start == "default") >= 1.0
+    assert min(min(b.speedups) for b in bars if b.start == "random") < 1.0
+
+
+def test_where_nothing_can_be_measured_the_start_remains() -> None:
+    params = replace(PARAMS, hardware_minutes=(0.1,), model_minutes=0.01, charging=Charging(compile_s=99.0))
+    found = tuner(replace(params, best_known_minutes=0.1, repeats=1)).search().bars
+    assert {b.num_measured for b in found} == {(0,)}
+    assert [b.speedups for b in found if b.start == "default"] == [(1.0,)] * 3
+    alone, helped = (b.speedups for b in found if b.start == "random")
+    assert alone == helped
+    assert alone[0] < 1.0
+
+
+def test_by_hand() -> None:
+    # Three runs of 6 s and 2 s of compiling: one minute measures three programs as fast as the default.
+    params = replace(PARAMS, hardware_minutes=(1.0,), charging=Charging(compile_s=2.0, evaluation_s=0.1))
+    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": PerKernel()}, params).search().bars
+    helped = next(b for b in found if (b.start, b.arm) == ("random", "model and hardware"))
+    assert helped.speedups == (1.0, 1.0, 1.0)
+    # 20 + 23 s are spent on programs of 6 and 7 s; the next takes 26 s.
+    assert helped.num_measured == (2, 2, 2)
+    assert helped.hardware_seconds == pytest.approx((43.0, 43.0, 43.0))
+
+
+def test_equal_params_give_equal_results(found: FusionResult) -> None:
+    assert tuner().search() == found
+
+
+@pytest.mark.parametrize("wrong", [{"repeats": 0}, {"starts": ()}, {"model_minutes": 0.0}], ids=str)
+def test_impossible_params(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        replace(PARAMS, **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.program import PreparedProgram
+from costbench.errors import DataError
+from costbench.experiments.autotuning.tile import (
+    AutotuneTileParams,
+    TilePoint,
+    TriedKernel,
+    alternating,
+    next_best,
+    tile_points,
+    tried_kernels,
+)
+from costbench.experiments.evaluation.baselines import IterationModel
+from costbench.hardware.device import Device
+from costbench.hlo.reader import read_module
+from costbench.target import load_target
+
+NAME = "rnn_char_b64_infer_f32"
+PROGRAM = Path(__file__).resolve().parents[3] / "data" / "programs" / f"{NAME}.hlo.pb.zst"
+TARGET = load_target("tpu_v3")
+ANALYTICAL = AnalyticalModel(TARGET.architecture)
+PARAMS = AutotuneTileParams(top_k=(1, 2, 3), alternating=("a", "b"), random_seeds=(0, 1))
+
+# Four tile sizes, the third does not compile; a likes the third, then the fastest; b goes backwards.
+FIRST = TriedKernel(
+    runs=10,
+    runtime_ns=np.array([40.0, 20.0, math.inf, 30.0]),
+    seconds=np.array([4.0, 2.0, 0.5, 3.0]),
+    costs={"a": np.array([3.0, 1.0, 0.0, 2.0]), "b": np.array([4.0, 3.0, 2.0, 1.0])},
+    default=0,
+)
+# One tile size: nothing to choose, nothing to measure.
+SECOND = TriedKernel(
+    runs=1,
+    runtime_ns=np.array([100.0]),
+    seconds=np.array([9.0]),
+    costs={"a": np.array([0.0]), "b": np.array([0.0])},
+    default=0,
+)
+
+
+def point(points: list[TilePoint], arm: str, top_k: int, *, measured: bool = True) -> TilePoint:
+    return next(p for p in points if (p.arm, p.top_k, p.measured) == (arm, top_k, measured))
+
+
+def test_by_hand() -> None:
+    points = tile_points([FIRST, SECOND], PARAMS)
+    # The default takes 10 * 40 + 100, the best 10 * 20 + 100.
+    exhaustive = point(points, "exhaustive", 0)
+    assert (exhaustive.runtime_ns, exhaustive.speedup, exhaustive.slowdown) == (300.0, 5 / 3, 0.0)
+    assert (exhaustive.num_measured, exhaustive.hardware_seconds) == (4.0, 9.5)
+    # In the compiler a falls back on its second choice, b's first compiles.
+    assert point(points, "a", 0, measured=False).runtime_ns == 300.0
+    compiled = point(points, "b", 0, measured=False)
+    assert (compiled.runtime_ns, compiled.num_measured, compiled.hardware_seconds) == (400.0, 0.0, 0.0)
+    # Measured alone, a's favourite leaves nothing but the default.
+    assert [point(points, "a", k).runtime_ns for k in (1, 2, 3)] == [500.0, 300.0, 300.0]
+    assert [point(points, "a", k).hardware_seconds for k in (1, 2, 3)] == [0.5, 2.5, 5.5]
+    assert [point(points, "b", k).runtime_ns for k in (1, 2, 3)] == [400.0, 400.0, 300.0]
+    assert point(points, "b", 1).slowdown == pytest.approx(1 / 3)
+    # Third and fourth, then the second: a's and b's favourites in turn.
+    assert [point(points, "alternating", k).runtime_ns for k in (1, 2, 3)] == [500.0, 400.0, 300.0]
+    assert point(points, "random", 3).num_measured == 3.0
+
+
+def test_alternating_by_hand() -> None:
+    found = alternating(np.array([2, 1, 3, 0]), np.array([3, 2, 1, 0]))
+    assert found.tolist() == [2, 3, 1, 0]
+
+
+def test_the_next_best_default_by_hand() -> None:
+    runtime_ns = np.array([40.0, math.inf, 30.0])
+    assert next_best(np.array([3.0, 1.0, 2.0]), runtime_ns, "k") == 2
+    with pytest.raises(DataError, match="none of 3 tile sizes compiles"):
+        next_best(np.zeros(3), np.full(3, math.inf), "k")
+
+
+def test_a_program() -> None:
+    program = PreparedProgram(read_module(PROGRAM), NAME)
+    models = {"analytical": ANALYTICAL, "iterations": IterationModel()}
+    params = AutotuneTileParams(alternating=("iterations", "analytical"), max_tiles_per_kernel=400)
+    kernels = list(tried_kernels(program, Device(TARGET), ANALYTICAL, models, params))
+    assert len(kernels) == len(program.unique_kernels)
+    for tried, unique in zip(kernels, program.unique_kernels, strict=True):
+        assert tried.runs == unique.runs_per_program
+        assert len(tried.runtime_ns) <= 401
+    points = tile_points(kernels, params)
+    exhaustive = point(points, "exhaustive", 0)
+    assert exhaustive.speedup >= 1.0
+    for arm in ("analytical", "iterations", "alternating", "random"):
+        curve = [point(points, arm, k) for k in params.top_k]
+        assert [p.runtime_ns for p in curve] == sorted((p.runtime_ns for p in curve), reverse=True)
+        assert [p.num_measured for p in curve] == sorted(p.num_measured for p in curve)
+        assert min(p.slowdown for p in curve) >= 0.0
+        assert max(p.hardware_seconds for p in curve) <= exhaustive.hardware_seconds
+    # The compiler's model is what it is compared with.
+    assert point(points, "analytical", 0, measured=False).speedup == 1.0
+    # It ranks far better than chance.
+    assert point(points, "analytical", 10).slowdown < point(points, "random", 10).slowdown
+    again = tile_points(list(tried_kernels(program, Device(TARGET), ANALYTICAL, models, params)), params)
+    assert again == points
+
+
+@pytest.mark.parametrize("wrong", [{"top_k": (0,)}, {"random_seeds": ()}, {"compile_s": -1.0}], ids=str)
+def test_impossible_params(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        replace(PARAMS, **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""Which programs gain most, by hand; what the pieces are is tested with the stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.experiments.autotuning.programs import AutotuneTask
+from costbench.experiments.autotuning.tile import AutotuneTileParams
+from costbench.experiments.autotuning.work_items import ChosenPrograms, FusionTuning, Piece, exhaustive_gain
+from costbench.params import parse
+
+
+class Samples:
+    """Two kernels: estimates choose the slowest of three tile sizes, and the faster of two."""
+
+    def runs(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array([10, 1])
+
+    def runtime_ns(self, index: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array([[30, 20, 60], [50, 40]][index])
+
+    def analytical_ns(self, index: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return np.array([[2.0, 3.0, 1.0], [2.0, 1.0]][index])
+
+
+def test_a_gain_by_hand() -> None:
+    # 10 * 60 + 40 over 10 * 20 + 40.
+    assert exhaustive_gain(Samples()) == pytest.approx(640 / 240)
+
+
+def test_a_piece_is_named_by_all_that_tells_it_from_others() -> None:
+    task = AutotuneTask("tile", Path("f"), "p", "tpu_v3", {}, AutotuneTileParams())
+    assert Piece("gains", "A", 5, task).name == "tile-gains-tpu_v3-p"
+
+
+def test_params_are_read_from_a_file() -> None:
+    section = {
+        "programs": {"splits": ["random"], "chips": ["tpu_v3"], "max_instructions": 4000},
+        "models": ["main-fusion"],
+        "search": {"hardware_minutes": [1, 10], "charging": {"compile_s": 14.4}},
+    }
+    params = parse(FusionTuning, section, where="params.yaml")
+    assert params.programs == ChosenPrograms(("random",), ("tpu_v3",), max_instructions=4000)
+    assert params.search.charging.compile_s == 14.4
+    assert params.search.repeats == 10
+
+
+@pytest.mark.parametrize("wrong", [{"gains": -1}, {"splits": ("random", "random")}], ids=str)
+def test_impossible_choices(wrong: dict[str, object]) -> None:
+    values: dict[str, object] = {"splits": ("random",), "chips": ("tpu_v3",)}
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        ChosenPrograms(**{**values, **wrong})  # type: ignore[arg-type]

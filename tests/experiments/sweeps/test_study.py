@@ -1,0 +1,139 @@
+"""Which trial is which, what they draw, and what becomes of those whose worker died."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from costbench.errors import DataError
+from costbench.experiments.sweeps.study import (
+    OrdinalSampler,
+    PrunerSpec,
+    finished_trials,
+    open_study,
+    ordinal,
+    progress,
+    retry_lost,
+)
+from tests.deadline import HANGS_AFTER_S
+from tests.experiments.toy_sweep import renamed, toy_task
+
+
+def _trial(number: int, repeats: int | None = None) -> FrozenTrial:
+    trial = create_trial(
+        state=TrialState.PRUNED, system_attrs={} if repeats is None else {"failed_trial": repeats}
+    )
+    trial.number = number
+    return trial
+
+
+def test_retries_take_no_place_of_their_own() -> None:
+    # 0, 1 (died, repeated by 3, which died, repeated by 4), 2, 5
+    trials = [_trial(0), _trial(1), _trial(2), _trial(3, 1), _trial(4, 1), _trial(5)]
+    assert [ordinal(trial, trials) for trial in trials] == [0, 1, 2, 1, 1, 3]
+
+
+def test_a_study_is_joined_by_the_same_sweep_only(url: str, tmp_path: Path) -> None:
+    task = toy_task(url, tmp_path)
+    open_study(task.study)
+    assert open_study(task.study).study_name == "toy"
+    with pytest.raises(DataError) as caught:
+        open_study(renamed(task, space="other", code="new").study)
+    assert "toy: there is a study of this name made from another code, space" in str(caught.value)
+
+
+def test_a_study_of_somebody_else_is_left_alone(url: str, tmp_path: Path) -> None:
+    theirs = optuna.create_study(study_name="toy", storage=url, direction="maximize")
+    theirs.add_trial(create_trial(value=1.0))
+    with pytest.raises(DataError, match="made from another data, space"):
+        open_study(toy_task(url, tmp_path).study)
+
+
+def _draws(steps: list[int]) -> list[dict[str, float]]:
+    """Values of trials in one study, by samplers that are made anew after each of `steps` trials."""
+    study = optuna.create_study(direction="maximize")
+    for trials in steps:
+        study.sampler = OrdinalSampler(seed=1, startup_trials=2)
+        for _ in range(trials):
+            trial = study.ask()
+            x = trial.suggest_float("x", -1.0, 1.0)
+            y = trial.suggest_categorical("y", ["a", "b", "c"])
+            study.tell(trial, x + (y == "b"))
+    return [trial.params for trial in study.trials]
+
+
+def test_draws_follow_from_the_ordinal() -> None:
+    whole = _draws([8])
+    assert _draws([3, 1, 4]) == whole
+    assert len({str(params) for params in whole}) == 8
+
+
+def test_two_samplers_of_one_seed_do_not_draw_the_same() -> None:
+    """As two workers do that start at the same time."""
+    study = optuna.create_study()
+    values = []
+    for _ in range(2):
+        study.sampler = OrdinalSampler(seed=1, startup_trials=5)
+        values.append(study.ask().suggest_float("x", 0.0, 1.0))
+    assert values[0] != values[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"keep_percent": 0.0}, "keep_percent is 0.0"),
+        ({"startup_trials": 0}, "startup_trials is 0"),
+        ({"warmup_epochs": 0}, "warmup_epochs is 0"),
+    ],
+)
+def test_pruners_that_cannot_be(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PrunerSpec(**settings)  # type: ignore[arg-type]
+
+
+def test_a_pruner_that_keeps_all_prunes_none() -> None:
+    assert isinstance(PrunerSpec(100.0).build(), optuna.pruners.NopPruner)
+
+
+OTHER_MACHINE = """
+import sys, optuna, warnings
+from optuna.storages import RDBStorage
+warnings.simplefilter("ignore")
+storage = RDBStorage(sys.argv[1], heartbeat_interval=1)
+study = optuna.load_study(study_name="toy", storage=storage)
+def objective(trial):
+    trial.suggest_float("x", 0.0, 1.0)
+    trial.report(0.25, 1)
+    print("begun", flush=True)
+    import time; time.sleep(60)
+study.optimize(objective, n_trials=1)
+"""
+
+
+def test_a_heartbeat_that_stops_gives_the_trial_back(url: str, tmp_path: Path) -> None:
+    """Killed where its process cannot be seen from here: it leaves no name of its own."""
+    task = toy_task(url, tmp_path)
+    study = open_study(task.study)
+    with subprocess.Popen([sys.executable, "-c", OTHER_MACHINE, url], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        retry_lost(study, task.study.storage)
+        assert (progress(study).running, progress(study).waiting) == (1, 0)
+        process.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + HANGS_AFTER_S
+    while progress(study).waiting == 0 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        retry_lost(study, task.study.storage)
+    failed, again = study.trials
+    assert (failed.state, again.state) == (TrialState.FAIL, TrialState.WAITING)
+    assert again.params == failed.params
+    assert again.intermediate_values == {1: 0.25}
+    assert ordinal(again, study.trials) == 0
+    assert finished_trials(study) == {}

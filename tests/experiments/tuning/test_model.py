@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.experiments.tuning.test_program import nothing
+
+from costbench.compiler.fusion.space import FusionSpace
+from costbench.compiler.program import PreparedProgram
+from costbench.errors import DataError, HloError
+from costbench.experiments.tuning.model import program_in, tuned, unfused
+from costbench.experiments.tuning.program import Session, Task, TuneOptions
+from costbench.hlo.reader import read_module
+from costbench.target import load_target
+from tests.experiments.small_programs import small_file, small_step
+
+TARGET = load_target("tpu_v3")
+
+
+def session(folder: Path, options: TuneOptions) -> Session:
+    return Session(folder / "out", options, TARGET, resume=False, tell=nothing)
+
+
+def test_a_program_without_fusions_stays_as_it_is(tmp_path: Path) -> None:
+    module = read_module(small_file(tmp_path))
+    assert unfused(module) is module
+
+
+@pytest.mark.parametrize("task", ["tile", "fusion"])
+def test_models_that_are_not_there(tmp_path: Path, task: Task) -> None:
+    options = TuneOptions(small_file(tmp_path), task, model=str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match="nowhere"):
+        tuned(session(tmp_path, options), "small")
+
+
+@pytest.mark.parametrize(("task", "other"), [("tile", "fusion"), ("fusion", "tile")])
+def test_models_of_the_other_task(tmp_path: Path, task: Task, other: Task) -> None:
+    folder = tmp_path / f"{other}-random-tpu_v2-gat-3e-4-s0"
+    folder.mkdir()
+    options = TuneOptions(small_file(tmp_path), task, model=str(folder))
+    with pytest.raises(DataError, match=f"trained for the task {other} \\(expected a model for {task}\\)"):
+        tuned(session(tmp_path, options), "small")
+
+
+def test_text_is_a_program_too(tmp_path: Path) -> None:
+    path = tmp_path / "step.hlo.txt"
+    path.write_text(
+        "HloModule step\n\nENTRY main {\n"
+        "  x = f32[512,1024]{1,0} parameter(0)\n"
+        "  ROOT y = f32[512,1024]{1,0} tanh(x)\n}\n"
+    )
+    opcodes = [inst.opcode.xla_name for inst in program_in(path).entry_computation.instructions]
+    assert opcodes == ["parameter", "tanh"]
+    found = tuned(session(tmp_path, TuneOptions(path, "tile")), "step")
+    assert found.num_measured == 10
+
+
+def test_files_that_are_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.hlo.pb"
+    path.write_bytes(b"not a program")
+    with pytest.raises(HloError, match=r"wrong\.hlo\.pb"):
+        tuned(session(tmp_path, TuneOptions(path, "tile")), "wrong")
+
+
+@pytest.mark.parametrize("model", ["analytical", "none"])
+@pytest.mark.parametrize("task", ["tile", "fusion"])
+def test_every_task_with_and_without_a_model(tmp_path: Path, task: Task, model: str) -> None:
+    options = TuneOptions(
+        small_file(tmp_path), task, model=model, minutes=4.0, model_minutes=0.003, compile_s=14.4
+    )
+    found = tuned(session(tmp_path, options), "small")
+    assert found.speedup >= 1.0
+    assert found.num_measured == len(found.rows) == len(found.curve) > 0
+    assert (found.num_predicted > 0) == (model == "analytical")
+    assert found.hardware_seconds <= 240.0
+    times = [ns for _, ns in found.curve]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] == pytest.approx(found.best_ns)
+    assert sum(gain.saved_ns for gain in found.gains) == pytest.approx(found.default_ns - found.best_ns)
+
+
+def test_what_is_chosen_can_be_looked_up_in_the_program(tmp_path: Path) -> None:
+    options = TuneOptions(small_file(tmp_path), "fusion", minutes=4.0, model_minutes=0.003, compile_s=14.4)
+    found = tuned(session(tmp_path, options), "small")
+    program = PreparedProgram(small_step(), "small")
+    names = {inst.name for body in program.module.computations for inst in body.instructions}
+    (edges,) = found.decisions["edges"]  # type: ignore[misc]
+    assert {name for pair in edges["fused"] for name in pair} <= names
+    assert len(edges["fused"]) <= len(FusionSpace(program).default)
+    kernels = found.decisions["kernels"]
+    assert {name for kernel in kernels for name in kernel["instructions"]} <= names  # type: ignore[attr-defined]

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from costbench.hlo.cost_analysis.work import (
+    APPLICATIONS,
+    ELEMENTWISE,
+    FLOPS,
+    RANDOM,
+    TRANSCENDENTAL,
+    UNPRICED,
+)
+from costbench.hlo.opcode import Opcode
+
+# Everything else moves data or passes it on, and is known to cost no arithmetic.
+NO_ARITHMETIC = {
+    "add-dependency",
+    "after-all",
+    "all-gather",
+    "all-gather-done",
+    "all-gather-start",
+    "all-reduce-done",
+    "all-to-all",
+    "async-done",
+    "async-start",
+    "async-update",
+    "batch-norm-grad",
+    "batch-norm-inference",
+    "batch-norm-training",
+    "bitcast",
+    "broadcast",
+    "call",
+    "collective-broadcast",
+    "collective-permute",
+    "collective-permute-done",
+    "collective-permute-start",
+    "concatenate",
+    "conditional",
+    "constant",
+    "copy",
+    "copy-done",
+    "copy-start",
+    "custom-call",
+    "domain",
+    "dynamic-reshape",
+    "dynamic-slice",
+    "dynamic-update-slice",
+    "gather",
+    "get-dimension-size",
+    "get-tuple-element",
+    "infeed",
+    "iota",
+    "opt-barrier",
+    "outfeed",
+    "pad",
+    "parameter",
+    "partition-id",
+    "recv",
+    "recv-done",
+    "reduce-scatter",
+    "replica-id",
+    "reshape",
+    "reverse",
+    "rng-get-and-update-state",
+    "send",
+    "send-done",
+    "set-dimension-size",
+    "slice",
+    "topk",
+    "transpose",
+    "tuple",
+    "while",
+}
+
+
+def test_every_opcode_has_exactly_one_rule() -> None:
+    rules = [
+        ELEMENTWISE,
+        TRANSCENDENTAL,
+        RANDOM,
+        UNPRICED,
+        set(APPLICATIONS),
+        set(FLOPS),
+        {Opcode.from_name(name) for name in NO_ARITHMETIC},
+    ]
+    counts = {opcode.xla_name: sum(opcode in rule for rule in rules) for opcode in Opcode}
+    assert {name: count for name, count in counts.items() if count != 1} == {}

@@ -1,0 +1,118 @@
+"""The papers' claims as data: complete, consistent, and refused where they make no sense."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costbench.experiments.autotuning.work_items import AutotuneParams
+from costbench.experiments.grid.experiment import load_experiment
+from costbench.experiments.grid.spec import experiment_names, listed_as
+from costbench.params import load_yaml, parse
+from costbench.reports.claims.data import Claim, Claims, Side, load_claims, margins
+from costbench.reports.search.results import Bar
+
+CLAIM = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
+
+
+def test_claims_of_both_papers_are_there_and_name_what_they_compare() -> None:
+    claims = {claim.id: claim for claim in load_claims()}
+    assert {claim.paper for claim in claims.values()} == {"lpm2021", "lpm2020"}
+    assert len(claims) == 57
+    for claim in claims.values():
+        assert claim.needs or claim.against or all(left != right for left, right in claim.pairs)
+    loss = claims["lpm2021.rank_vs_mse_tile"]
+    assert (loss.left, loss.right) == ((Side(variant="vanilla"),), (Side(variant="mse"),))
+    assert loss.paper_effect == 10.9
+    shifted = claims["lpm2021.shift_costs_tile"]
+    assert (shifted.left, shifted.right) == ((Side(),), (Side(split="manual"),))
+
+
+def test_margins_are_the_largest_differences_called_none() -> None:
+    # Tile: 0.1, 0.0, -0.4, 0.9; speed-ups: 1 to 3. Fusion: 0.4, 0.8, -0.5.
+    expected = {("tile", "points"): 0.9, ("fusion", "points"): 0.8, ("tile", "percent"): 3.0}
+    assert margins(load_claims()) == expected
+
+
+def test_pairs_meet_all_or_one_by_one() -> None:
+    a, b, c, d = (Side(variant=name) for name in "abcd")
+    every = replace(CLAIM, left=(a, b), right=(c, d))
+    assert every.pairs == ((a, c), (a, d), (b, c), (b, d))
+    assert replace(every, pairing="each").pairs == ((a, c), (b, d))
+    assert replace(every, right=(a,)).sides == (a, b)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"left": ()}, "give both sides"),
+        ({"needs": "something"}, "say what is needed"),
+        ({"pairing": "each", "right": (Side(), Side(model="analytical"))}, "one by one"),
+        ({"direction": "magnitude"}, "worst program"),
+        ({"direction": "magnitude", "statistic": "worst", "paper_effect": None}, "paper_effect"),
+        ({"id": "other.x"}, "start with the paper"),
+        ({"against": 1.0}, "give both sides"),
+        ({"against": 1.0, "right": ()}, "only ratios"),
+        ({"against": 0.0, "right": (), "scale": "ratio"}, "above zero"),
+        ({"scale": "ratio", "statistic": "mean"}, "geometric_mean"),
+        ({"scale": "ratio", "pairing": "spread"}, "of ratios"),
+        ({"statistic": "best"}, "largest ratio"),
+        ({"direction": "at_most", "paper_effect": None}, "paper_effect"),
+    ],
+)
+def test_claims_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CLAIM, **changes)  # type: ignore[arg-type]
+
+
+def test_a_claim_is_there_once() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        Claims((CLAIM, CLAIM))
+
+
+def test_more_is_better_for_correlations_and_speedups_only() -> None:
+    assert CLAIM.sign == -1.0
+    assert replace(CLAIM, metric="kendall_tau_ge5us").sign == 1.0
+    assert replace(CLAIM, metric="mape_ge5us").sign == -1.0
+    assert replace(CLAIM, metric="speedup").sign == 1.0
+
+
+def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> None:
+    params = repository / "params.yaml"
+    there = set()
+    for name in experiment_names(params):
+        experiment = load_experiment(params, name)
+        for cell in experiment.cells:
+            there.add((cell.task, Side(*listed_as(cell, cell.chip), cell.split, cell.chip)))
+            if experiment.grid.baselines:
+                there.add((cell.task, Side("analytical", "main", cell.split, cell.chip)))
+    claims = [claim for claim in load_claims() if claim.metric != "speedup"]
+    assert [(one.id, side) for one in claims for side in one.sides if (one.task, side) not in there] == []
+    assert [one.id for one in load_claims() if one.needs] == []
+
+
+def test_the_default_profile_searches_for_every_claim(repository: Path) -> None:
+    section = parse(AutotuneParams, load_yaml(repository / "params.yaml")["autotune"], where="params.yaml")
+    starts, minutes = section.fusion.search.starts, section.fusion.search.hardware_minutes
+    budgets = {"tile": {"compiler", *(f"top{k}" for k in section.tile.search.top_k)}}
+    budgets["fusion"] = {f"{start}-{number:g}m" for start in starts for number in minutes}
+    budgets["fusion"].add(f"default-{section.fusion.search.best_known_minutes:g}m")
+    splits = {"tile": {"any", "gains", *section.tile.programs.splits}}
+    splits["fusion"] = {"any", *section.fusion.programs.splits}
+    assert section.tile.programs.gains
+    for claim in load_claims():
+        if claim.metric == "speedup":
+            assert {side.variant for side in claim.sides} <= budgets[claim.task]
+            assert {side.split for side in claim.sides} <= splits[claim.task]
+
+
+def test_claims_about_searches_name_budgets() -> None:
+    claims = [claim for claim in load_claims() if claim.metric == "speedup"]
+    assert len(claims) == 10
+    for claim in claims:
+        assert claim.unit == "percent"
+        for side in claim.sides:
+            bar = Bar(side.model, side.variant)
+            assert side.variant == "compiler" or bar.top_k or bar.minutes

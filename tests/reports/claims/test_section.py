@@ -1,0 +1,64 @@
+"""Findings as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from costbench.reports.claims.data import load_claims
+from costbench.reports.claims.rule import CANNOT_TELL, HOLDS, NOT_EVALUATED, Finding
+from costbench.reports.claims.section import claims_section, write_claims
+
+CLAIMS = {claim.id: claim for claim in load_claims()}
+FINDINGS = (
+    Finding(CLAIMS["lpm2021.rank_vs_mse_tile"], HOLDS, 3.25, 1.5, 5.0, 8, 2),
+    Finding(CLAIMS["lpm2021.lstm_equals_transformer_tile"], CANNOT_TELL, 0.5, -1.0, 2.0, 8, 1),
+    Finding(CLAIMS["lpm2021.sage_beats_gat_fusion"], NOT_EVALUATED, missing=("fusion/random/tpu_v2/x",)),
+)
+
+
+def test_verdicts_are_counted_and_the_rule_is_told() -> None:
+    section = claims_section(FINDINGS)
+    assert section.paragraphs[0] == (
+        "Of 3 claims of lpm2021 and lpm2020 about accuracy and searches, 1 hold, 0 do not hold, 1 cannot be "
+        "told either way, and 1 were not evaluated."
+    )
+    # The only claim of no difference here: 0.9 points.
+    assert "0.9 points (tile)" in section.paragraphs[2]
+    evaluated, missing = section.tables
+    assert [row[0] for row in evaluated.rows] == [finding.claim.id for finding in FINDINGS[:2]]
+    assert evaluated.rows[0][2:8] == ("holds", "better", "10.9", 3.25, 1.5, 5.0)
+    assert missing.rows[0][3] == "fusion/random/tpu_v2/x"
+
+
+def test_empty_tables_are_left_out() -> None:
+    assert [table.name for table in claims_section(FINDINGS[:1]).tables] == ["claims"]
+    assert [table.name for table in claims_section(FINDINGS[2:]).tables] == ["claims_not_evaluated"]
+
+
+def test_files_are_the_same_for_the_same_findings(tmp_path: Path) -> None:
+    markdown, plain = write_claims(FINDINGS, tmp_path / "one")
+    again = write_claims(FINDINGS, tmp_path / "two")
+    assert [markdown.read_bytes(), plain.read_bytes()] == [path.read_bytes() for path in again]
+    assert markdown.name == "claims.md"
+    assert "| lpm2021.rank_vs_mse_tile |" in markdown.read_text()
+    first, _, last = json.loads(plain.read_text())
+    assert first == {
+        "id": "lpm2021.rank_vs_mse_tile",
+        "effect": 3.25,
+        "ci_low": 1.5,
+        "ci_high": 5.0,
+        "paper_effect": 10.9,
+        "unit": "points",
+        "verdict": "holds",
+        "n": 8,
+        "missing": [],
+    }
+    assert (last["verdict"], last["effect"], last["paper_effect"]) == ("not evaluated", None, [2.4, 10.1])
+    assert last["missing"] == ["fusion/random/tpu_v2/x"]
+
+
+def test_a_verdict_is_shown_as_found() -> None:
+    table = claims_section([replace(FINDINGS[0], verdict=CANNOT_TELL)]).tables[0]
+    assert table.rows[0][2] == "cannot tell"

@@ -1,0 +1,80 @@
+"""What training runs were given, read from their folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from costbench.errors import DataError
+from costbench.reports.data.budgets import Budget, budget_note, budget_table, read_budgets, write_budgets
+
+SHORT = Budget("inputs", "tile", "random", "tpu_v2", "mse", 0, 100, 8, 32, 2)
+
+
+def _cell(folder: Path, name: str, **changes: object) -> Path:
+    cell = folder / "inputs" / name
+    cell.mkdir(parents=True)
+    done = {"steps": 100, "kernels": 8, "configs": 32, "validations": 2, "key": "k"}
+    (cell / "done.json").write_text(json.dumps(done | changes))
+    return cell
+
+
+def test_a_budget_is_read_from_its_cell(tmp_path: Path) -> None:
+    cell = _cell(tmp_path, "tile-random-tpu_v2-gat-column-wise-s3")
+    (cell / "timing.json").write_text('{"seconds": 12.5}')
+    (found,) = read_budgets([cell])
+    assert found == Budget(
+        "inputs", "tile", "random", "tpu_v2", "gat-column-wise", 3, 100, 8, 32, 2, seconds=12.5
+    )
+    assert found.samples == 25_600
+    write_budgets([found], tmp_path / "budgets.json")
+    (written,) = json.loads((tmp_path / "budgets.json").read_text())
+    assert (written["seconds"], written["samples"], written["variant"]) == (12.5, 25_600, "gat-column-wise")
+
+
+def test_without_a_clock_there_is_no_time(tmp_path: Path) -> None:
+    (found,) = read_budgets([_cell(tmp_path, "tile-random-tpu_v2-mse-s0")])
+    assert found == SHORT
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("no-cell", {}, "names no cell"),
+        ("tile-random-tpu_v2-mse-s0", {"steps": "100"}, "steps: '100'"),
+        ("tile-random-tpu_v2-mse-s0", {"kernels": True}, "kernels: True"),
+    ],
+)
+def test_other_folders_are_refused(
+    tmp_path: Path, name: str, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read_budgets([_cell(tmp_path, name, **changes)])
+
+
+def _budget(variant: str, seed: int = 0, steps: int = 100) -> Budget:
+    return Budget("inputs", "tile", "random", "tpu_v2", variant, seed, steps, 8, 32, 2)
+
+
+def test_equal_runs_of_a_variant_share_a_row() -> None:
+    table = budget_table([_budget("mse"), _budget("mse", 1), _budget("vanilla"), _budget("mse", 2, 50)])
+    assert table.rows == (
+        ("inputs", "mse", 2, 100, 8, 32, 25_600, 2),
+        ("inputs", "vanilla", 1, 100, 8, 32, 25_600, 2),
+        ("inputs", "mse", 1, 50, 8, 32, 12_800, 2),
+    )
+
+
+def test_a_table_says_whether_its_rows_were_given_the_same() -> None:
+    names = {"mse": "mse", "main": "main"}
+    same = budget_note([_budget("mse"), _budget("main"), _budget("other", steps=9)], names, "tile")
+    assert (
+        same
+        == "Training of each on the tile task: 100 steps of 8 kernels x 32 tile sizes, validated 2 times."
+    )
+    differ = budget_note([_budget("mse"), _budget("main", steps=1000)], names, "tile")
+    assert "mse: 100 steps" in differ
+    assert "main: 1,000 steps" in differ
+    assert budget_note([_budget("mse")], names, "fusion") == ""

@@ -1,0 +1,66 @@
+"""Names of bars, and which of a figure's are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from costbench.metrics.rows import write_rows
+from costbench.reports.figures.results import COLOURS
+from costbench.reports.search.bars import (
+    FIGURE_4,
+    IN_COMPILER,
+    absent,
+    best_known,
+    colour,
+    figure_5,
+    key,
+    there,
+    title,
+)
+from costbench.reports.search.results import Bar, Place, load_searches
+from tests.reports.search_rows import fusion_search_rows, tile_rows
+
+
+def _place(folder: Path, rows: list) -> Place:  # type: ignore[type-arg]
+    write_rows(folder / "rows.jsonl", rows)
+    return load_searches(folder / "rows.jsonl").places[0]
+
+
+def test_bars_have_names_for_people_and_for_files() -> None:
+    named = {
+        IN_COMPILER: ("learned 1, in the compiler", "learned_compiler"),
+        Bar("hybrid", "top10"): ("hybrid 10", "hybrid_top10"),
+        Bar("tuned", "top20"): ("best of sweep 20", "tuned_top20"),
+        Bar("exhaustive", "all"): ("exhaustive", "exhaustive_all"),
+        Bar("hardware", "random-1m"): ("hardware 1 min", "hardware_1m"),
+        Bar("best known", "default-240m"): ("best known 240 min", "best_known_240m"),
+    }
+    assert {bar: (title(bar), key(bar)) for bar in named} == named
+
+
+def test_colours_are_those_of_other_figures() -> None:
+    assert colour("learned") == colour("model and hardware") == COLOURS["learned"]
+    assert colour("hybrid") == colour("hybrid and hardware") == COLOURS["hybrid"]
+    shown = [bar.model for bar in FIGURE_4]
+    assert len({colour(model) for model in shown}) == len(set(shown))
+    assert colour("unheard of") == "#777777"
+
+
+def test_figure_5_has_the_minutes_of_its_paper() -> None:
+    bars = figure_5("default", "lpm2021")
+    assert [bar.budget for bar in bars] == ["default-1m", "default-10m"] * 3
+    assert [bar.model for bar in bars[::2]] == ["hardware", "model and hardware", "hybrid and hardware"]
+    assert {bar.budget for bar in figure_5("random", "lpm2020")} == {"random-5m"}
+
+
+def test_what_was_not_run_is_named(tmp_path: Path) -> None:
+    place = _place(tmp_path, [row for row in tile_rows() if row.model not in ("hybrid", "random")])
+    assert absent(FIGURE_4, place) == "Not run here: hybrid 10; random 10."
+    assert there(FIGURE_4, place)[:2] == FIGURE_4[:2]
+    assert absent(FIGURE_4, _place(tmp_path, tile_rows())) == ""
+
+
+def test_best_known_is_the_longest(tmp_path: Path) -> None:
+    place = _place(tmp_path, fusion_search_rows())
+    assert best_known(place) == (Bar("best known", "default-240m"),)
+    assert best_known(_place(tmp_path, tile_rows())) == ()

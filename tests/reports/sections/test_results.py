@@ -1,0 +1,67 @@
+"""Sections say what leaks, and what difference it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.data.evidence import Audit, Leak
+from costbench.reports.page import Section
+from costbench.reports.results import load_results
+from costbench.reports.sections.results import Evidence, analytical_section, cell_section
+from tests.reports.conftest import fusion_rows, kind_rows, rows_of
+
+
+def _section(folder: Path, rows: list[MetricRow], leaked: int) -> Section:
+    leak = Leak(10, leaked, 1000, 250, leaked / 10, 0.25)
+    audits = (Audit("tile", "random", "tpu_v2", leak, {}),)
+    write_rows(folder / "r.jsonl", rows)
+    results = load_results(folder / "r.jsonl")
+    return cell_section(results, results.cells[0], Evidence(audits, folder, 0))
+
+
+def test_leaks_are_counted_and_left_out(tmp_path: Path) -> None:
+    unseen = [row for row in rows_of(kernels="unseen") if row.model == "learned"]
+    section = _section(tmp_path, [*rows_of(), *unseen], 3)
+    assert (
+        "30.0% of the test kernels, with 25.0% of the test runtime, occur in training"
+        in section.paragraphs[1]
+    )
+    assert "Without them, learned: APE 0.6% instead of 0.6%, τ 0.80 instead of 0.80." in section.paragraphs[1]
+    names = [table.name for table in section.tables]
+    assert names == ["tile_random_tpu_v2", "unseen_tile_random_tpu_v2", "comparison_tile_random_tpu_v2"]
+
+
+def test_where_nothing_leaks_there_is_nothing_to_leave_out(tmp_path: Path) -> None:
+    section = _section(tmp_path, [*rows_of(), *rows_of(kernels="unseen")], 0)
+    # Geometric means of 4, 1, 0 (as 0.05) and of 2, 8, 5; means of tau.
+    assert "learned: APE 0.6%, τ 0.80; analytical: APE 4.3%, τ 0.70" in section.paragraphs[0]
+    assert section.paragraphs[1] == "No test kernel occurs in a training program."
+    assert not [table for table in section.tables if table.name.startswith("unseen")]
+
+
+def test_the_analytical_model_has_a_section_if_it_was_evaluated(tmp_path: Path) -> None:
+    write_rows(tmp_path / "none.jsonl", [row for row in rows_of() if row.model == "learned"])
+    assert analytical_section(load_results(tmp_path / "none.jsonl")) is None
+    write_rows(tmp_path / "r.jsonl", kind_rows({"all": [(20.0, 0.9, 10.0, 1000.0), None, None]}))
+    section = analytical_section(load_results(tmp_path / "r.jsonl"))
+    assert section is not None
+    assert [table.name for table in section.tables] == ["analytical_tpu_v2", "analytical_kinds_tpu_v2"]
+    assert "Worse than theirs (APE above 12%): RNN 20.0%." in section.paragraphs[1]
+
+
+def test_fusion_has_a_section_like_tiles(tmp_path: Path) -> None:
+    section = _section(tmp_path, fusion_rows(), 0)
+    assert section.title == "Fusion, random split, tpu_v2"
+    # Geometric means of 4, 1, 2 and of 8, 27, 64.
+    assert (
+        "learned: MAPE 2.0%, τ 0.90; hybrid: MAPE 1.3%, τ 0.95; analytical: MAPE 24.0%"
+        in section.paragraphs[0]
+    )
+    names = [table.name for table in section.tables]
+    assert names == ["fusion_random_tpu_v2", "fusion_random_tpu_v2_short", "comparison_fusion_random_tpu_v2"]
+    errors = [row for row in section.tables[2].rows if "MAPE" in str(row[1])]
+    assert [row[0] for row in errors] == ["hybrid", "analytical"]
+    # 7/3 - 33, and better on each program.
+    assert errors[1][3] == 7 / 3 - 33
+    assert errors[1][6] == 1.0

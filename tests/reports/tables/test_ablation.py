@@ -1,0 +1,91 @@
+"""Tables of variants: what was run, what was not, and the paper's numbers beside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.results import Results, load_results
+from costbench.reports.table import Table
+from costbench.reports.tables.ablation import Place, ablation_tables, left_out, places
+from tests.reports.conftest import fusion_rows, rows_of, variant_rows
+
+
+def _results(folder: Path, *rows: list[MetricRow]) -> Results:
+    write_rows(folder / "r.jsonl", [row for several in rows for row in several])
+    return load_results(folder / "r.jsonl")
+
+
+def _column(table: Table, key: str) -> list[object]:
+    index = [column.key for column in table.columns].index(key)
+    return [row[index] for row in table.rows]
+
+
+def test_inputs_stand_beside_the_papers(tmp_path: Path) -> None:
+    vanilla = variant_rows("vanilla", "tile", [1.0, 2.0, 4.0], seed=0)
+    again = variant_rows("vanilla", "tile", [3.0, 2.0, 4.0], seed=1)
+    loss = variant_rows("mse", "tile", [8.0, 8.0, 8.0])
+    edges = variant_rows("undirected", "fusion", [5.0, 5.0, 5.0])
+    (table,) = ablation_tables(_results(tmp_path, rows_of(), vanilla, again, loss, edges))
+    assert table.name == "lpm2021_table3_random_tpu_v2"
+    assert _column(table, "variant") == ["vanilla", "undirected", "mse"]
+    # Seeds first: 2, 2, 4.
+    assert _column(table, "tile_mean") == [pytest.approx(16.0 ** (1 / 3)), None, pytest.approx(8.0)]
+    assert _column(table, "tile_median") == [2.0, None, 8.0]
+    assert _column(table, "tile_deviation") == [pytest.approx((4 / 3) ** 0.5), None, 0.0]
+    assert _column(table, "tile_seeds") == [2, None, 1]
+    assert _column(table, "paper_tile_mean") == [6.8, 6.8, 17.7]
+    assert _column(table, "paper_fusion_median") == [9.5, 11.0, None]
+    assert "Not run on the tile task: undirected, static_node, static_kernel, tile_kernel." in table.notes
+    # The paper has no fusion numbers of the last two, so nobody asks for ours.
+    assert "Not run on the fusion task: vanilla, static_node, static_kernel." in table.notes
+    assert not any("One training run each" in note for note in table.notes)
+
+
+def test_networks_print_deviations(tmp_path: Path) -> None:
+    (table,) = ablation_tables(
+        _results(tmp_path, rows_of(), variant_rows("gat-lstm", "fusion", [1.0, 1.0, 1.0]))
+    )
+    assert table.name == "lpm2021_table4_random_tpu_v2"
+    assert any(note.startswith("One training run each") for note in table.notes)
+    assert _column(table, "label") == ["GAT + LSTM"]
+    assert (_column(table, "paper_fusion_mean"), _column(table, "paper_fusion_deviation")) == ([7.4], [4.5])
+    assert not [column.key for column in table.columns if column.key.startswith("tile")]
+
+
+def test_elsewhere_the_papers_numbers_are_no_comparison(tmp_path: Path) -> None:
+    rows = variant_rows("vanilla", "tile", [1.0, 1.0, 1.0], chip="tpu_v3", split="manual")
+    results = _results(tmp_path, rows_of(), rows)
+    assert places(results) == (Place("manual", "tpu_v3"),)
+    (table,) = ablation_tables(results)
+    assert table.name == "lpm2021_table3_manual_tpu_v3"
+    assert not [column.key for column in table.columns if column.key.startswith("paper")]
+
+
+def test_other_variants_stand_below_the_main_model(tmp_path: Path) -> None:
+    rows = [variant_rows(name, "tile", [1.0, 1.0, 1.0]) for name in ("scale-25", "own-idea", "unbalanced")]
+    (table,) = ablation_tables(_results(tmp_path, rows_of(), *rows))
+    assert table.name == "variants_random_tpu_v2"
+    assert _column(table, "variant") == ["main", "unbalanced", "scale-25", "own-idea"]
+    assert _column(table, "tile_median") == [1.0, 1.0, 1.0, 1.0]
+
+
+def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+    tile = left_out(_results(tmp_path, rows_of()))
+    assert tile[0] == "Table 2 of lpm2021: the random split was not run on fusion."
+    assert tile[1] == "Table 8 of lpm2021: the manual split was not run on tile and fusion."
+    assert [line.split(":")[0] for line in tile[2:]] == [
+        "Table 3 of lpm2021",
+        "Table 4 of lpm2021",
+        "Table 2 of lpm2020",
+        "Table 3 of lpm2020",
+    ]
+    everything = [rows_of(), rows_of("manual"), fusion_rows(), fusion_rows("manual")]
+    everything += [variant_rows(v, "tile", [1.0] * 3) for v in ("mse", "none-lstm", "lpm2020-lstm")]
+    assert left_out(_results(tmp_path, *everything)) == ()
+
+
+def test_main_results_alone_have_no_ablations(tmp_path: Path) -> None:
+    assert ablation_tables(_results(tmp_path, rows_of(), fusion_rows())) == ()

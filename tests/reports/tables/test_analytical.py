@@ -1,0 +1,85 @@
+"""Where the analytical model does well: two programs and their kinds of kernels, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.metrics.rows import write_rows
+from costbench.reports.results import load_results
+from costbench.reports.table import Table
+from costbench.reports.tables.analytical import (
+    Scores,
+    analytical_scores,
+    application_table,
+    findings,
+    kind_table,
+)
+from tests.reports.conftest import kind_rows, make_row
+
+# (APE, tau, kernels, best ns) of RNN and ConvDRAW. RNN loses 200 of 1,000 ns, 190 of them in contractions;
+# ConvDRAW 50 of 1,000.
+_SCORES: dict[str, list[tuple[float, float, float, float] | None]] = {
+    "all": [(20.0, 0.9, 10.0, 1000.0), (5.0, 0.6, 4.0, 1000.0), None],
+    "contraction": [(25.0, 0.5, 5.0, 760.0), (2.0, 0.7, 2.0, 500.0), None],
+    "reduction": [(10 / 2.4, 0.8, 5.0, 240.0), (8.0, 0.6, 2.0, 500.0), None],
+}
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Scores:
+    # Another chip and another split's result for the same program: neither counts twice.
+    rows = [*kind_rows(_SCORES), make_row(chip="tpu_v3", model="analytical", value=99.0)]
+    write_rows(tmp_path / "r.jsonl", rows)
+    return analytical_scores(load_results(tmp_path / "r.jsonl"), "tpu_v2")
+
+
+def _rows(table: Table) -> dict[object, dict[str, object]]:
+    keys = [column.key for column in table.columns]
+    return {row[0]: dict(zip(keys, row, strict=True)) for row in table.rows}
+
+
+def test_kinds(scores: Scores) -> None:
+    rows = _rows(kind_table(scores, "tpu_v2"))
+    assert list(rows) == ["contraction", "reduction", "all"]
+    contraction = rows["contraction"]
+    assert contraction["kernels"] == 7.0
+    assert contraction["share_of_runtime"] == pytest.approx(100 * 1260 / 2000)
+    # 25% of 760 and 2% of 500, of 250 in all.
+    assert contraction["share_of_loss"] == pytest.approx(100 * (190 + 10) / 250)
+    assert contraction["ape_pooled"] == pytest.approx(100 * 200 / 1260)
+    assert contraction["ape_mean"] == pytest.approx(50**0.5)
+    assert (contraction["tau_mean"], contraction["tau_min"]) == (pytest.approx(0.6), 0.5)
+    assert rows["all"]["ape_pooled"] == pytest.approx(12.5)
+
+
+def test_applications(scores: Scores) -> None:
+    table = application_table(scores, "tpu_v2")
+    rows = _rows(table)
+    assert list(rows) == ["ConvDRAW", "RNN", "All programs"]
+    rnn, draw = rows["RNN"], rows["ConvDRAW"]
+    assert (rnn["ape_place"], rnn["tau_place"]) == ("above", "above")
+    assert (draw["ape_place"], draw["tau_place"]) == ("inside", "below")
+    assert (rnn["worst_kind"], draw["worst_kind"]) == ("contraction", "reduction")
+    assert rnn["worst_share"] == pytest.approx(95.0)
+    assert draw["worst_ape"] == pytest.approx(8.0)
+    assert rows["All programs"]["ape"] == pytest.approx(10.0)
+    # The extremes of lpm2021's tables 2 and 8.
+    assert "APE from 1.2% to 13.1% and τ from 0.55 to 0.92" in table.notes[0]
+
+
+def test_findings_in_words(scores: Scores) -> None:
+    places, kinds = findings(scores)
+    assert "APE lies near the papers' in 1 of 2 applications (ConvDRAW), τ in 0." in places
+    assert "above 12%): RNN 20.0% (95% of the lost time in contraction kernels, APE 25.0%)." in places
+    assert "τ below .70: ConvDRAW (0.60)." in places
+    assert "τ above .85: RNN (0.90)." in places
+    assert "80% of the time that the analytical model loses, it loses in contraction kernels" in kinds
+    assert "ranks reduction kernels best (τ 0.70) and contraction kernels worst (τ 0.60)" in kinds
+
+
+def test_without_results_there_is_nothing_to_say() -> None:
+    assert findings({}) == ()
+    assert kind_table({}, "tpu_v2").rows == ()
+    assert application_table({}, "tpu_v2").rows == ()
