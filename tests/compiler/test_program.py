@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from costbench.datasets.tpugraphs.proto import tuning_pb2
 
 from costbench.compiler.fusion.heuristic import default_groups
 from costbench.compiler.fusion.rules import Kind, kind_of
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import CompiledProgram, compile_program, unique_kernels, verify_order
+from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import HloError
 from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.module import HloComputation, HloModule

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from costbench.datasets.tpugraphs.proto import tuning_pb2
-
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from costbench.datasets.tpugraphs.proto import tuning_pb2
 
+from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
 from costbench.features import node
 from costbench.features.schema import NODE_FEATURES, absent_row, column

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.compiler.lowering.test_kernel_batches import ALONE, lowered
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.tiling.space import tile_space
@@ -11,6 +10,7 @@ from costbench.hardware.codegen import opcodes_of, structure_key
 from costbench.hardware.device import Device
 from costbench.target import Target, load_target
 from tests.compiler import small_kernels as small
+from tests.compiler.lowering.test_kernel_batches import ALONE, lowered
 from tests.compiler.small_kernels import KERNELS
 from tests.hardware.machines import changed, machine
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
-from costbench.datasets.tpugraphs.proto import tuning_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import HloError
 from costbench.hlo import reader
 from costbench.hlo.builder import ModuleBuilder

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from costbench.datasets.tpugraphs.proto import tuning_pb2
 from hypothesis import given
 
+from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import GatherDimensions, ScatterDimensions
 from costbench.hlo.module import HloModule

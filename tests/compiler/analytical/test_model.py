@@ -8,7 +8,6 @@ from types import ModuleType
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.compiler.lowering.test_kernel_batches import ALONE, lowered
 
 from costbench.compiler.analytical import cost as analytical_cost
 from costbench.compiler.analytical import model as analytical
@@ -26,6 +25,7 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.models.cost_model import CostModel
 from costbench.target import Architecture
 from tests.compiler import small_kernels as small
+from tests.compiler.lowering.test_kernel_batches import ALONE, lowered
 from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import KERNELS
 

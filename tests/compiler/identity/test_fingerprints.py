@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
-from tests.compiler.lowering.test_kernel_batches import as_arrays
 
 from costbench.compiler.fusion.reads import ReadGraph
 from costbench.compiler.fusion.views import body_arrays
@@ -14,6 +13,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.fingerprint import ModuleFingerprints
 from tests.compiler import small_kernels as small
+from tests.compiler.lowering.test_kernel_batches import as_arrays
 from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import KERNELS
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from costbench.datasets.tpugraphs.proto import tuning_pb2
 
 from costbench.compiler.layout.assign import assign_layouts, is_bitcast
 from costbench.compiler.layout.rules import reduced_layout
+from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.instruction import GatherDimensions, Instruction, WindowDimension
 from costbench.hlo.module import HloModule

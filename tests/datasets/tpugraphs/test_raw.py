@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zstandard
-from costbench.datasets.tpugraphs.proto import tuning_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.tiling.sizes import TileSizes
+from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.raw import (
     read_layout_tuning,
     read_tile_tuning,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from costbench.datasets.tpugraphs.proto import tuning_pb2
 
+from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import DataError
 from costbench.experiments.evaluation.recorded_runs import evaluate_file
 from costbench.target import load_target

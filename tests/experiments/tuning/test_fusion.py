@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.experiments.tuning.test_program import nothing
-
 from costbench.autotuning.kernel_costs import EstimatedKernels, TiledKernels
 from costbench.autotuning.search import Progress
 from costbench.compiler.analytical.model import AnalyticalModel
@@ -12,6 +10,7 @@ from costbench.experiments.tuning.fusion import tune_fusion
 from costbench.experiments.tuning.program import Session, Step, Tell, Tuned, TuneOptions
 from costbench.target import load_target
 from tests.experiments.small_programs import small_file, small_step
+from tests.experiments.tuning.test_program import nothing
 
 TARGET = load_target("tpu_v3")
 

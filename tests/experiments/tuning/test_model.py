@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.experiments.tuning.test_program import nothing
 
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
@@ -13,6 +12,7 @@ from costbench.experiments.tuning.program import Session, Task, TuneOptions
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
 from tests.experiments.small_programs import small_file, small_step
+from tests.experiments.tuning.test_program import nothing
 
 TARGET = load_target("tpu_v3")
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tests.experiments.tuning.test_program import ctrl_c, nothing
 
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
@@ -14,6 +13,7 @@ from costbench.experiments.tuning.tiles import tune_tiles
 from costbench.hardware.device import Device
 from costbench.target import load_target
 from tests.experiments.small_programs import small_file, small_step
+from tests.experiments.tuning.test_program import ctrl_c, nothing
 
 TARGET = load_target("tpu_v3")
 MODEL = AnalyticalModel(TARGET.architecture)

@@ -14,7 +14,7 @@ from costbench import rng
 from costbench.datasets.splits import Split, read_split
 from costbench.execution.workers import Backend, run_each
 from costbench.experiments.grid.experiment import Experiment, load_experiment
-from costbench.experiments.grid.grid_run import cell_tracking, nest_cells, tracked_grid
+from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.spec import Cell, selected
 from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking, train_cell
 from costbench.experiments.identity import (

@@ -9,7 +9,7 @@ import pytest
 
 from costbench.datasets.splits import Split
 from costbench.experiments.grid.experiment import Experiment, Grid, Variant
-from costbench.experiments.grid.grid_run import cell_tracking, nest_cells, tracked_grid
+from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking
 from costbench.experiments.tracking.record import OFF, client_of
 from costbench.experiments.tracking.runs import FOLDER, KEY, KIND, PARENT, Provenance, tracked_run
