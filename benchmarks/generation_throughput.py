@@ -196,7 +196,7 @@ def tile_task(target: Target, tiles: int) -> TaskOf:
 
     def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> Task:
         params = TileParams(max_tiles_per_kernel=tiles, seed=number)
-        return TileTask(entry.name, entry.application, data, (target,), params, folder, AnalyticalModel)
+        return TileTask(entry.name, entry.application, data, (target,), params, folder)
 
     return task_of
 
@@ -206,7 +206,7 @@ def fusion_task(targets: tuple[Target, ...], configs: int) -> TaskOf:
 
     def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> Task:
         params = FusionParams(max_configs=configs, seed=number)
-        return FusionTask(entry.name, entry.application, data, targets, params, folder, AnalyticalModel)
+        return FusionTask(entry.name, entry.application, data, targets, params, folder)
 
     return task_of
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from costbench.artifacts import digest_files
-from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.datasets.generation import Backend, ShardSummary, Task, generate
 from costbench.datasets.storage import verify_shard
 from costbench.datasets.tile.generation import TileParams, TileTask
@@ -34,7 +33,7 @@ def _tasks(repository: Path, folder: Path) -> list[Task]:
     tasks: list[Task] = []
     for name in PROGRAMS:
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
-        tasks.append(TileTask(name, "Any", program, targets, TileParams(TILES), folder, AnalyticalModel))
+        tasks.append(TileTask(name, "Any", program, targets, TileParams(TILES), folder))
     return tasks
 
 

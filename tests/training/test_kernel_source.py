@@ -38,7 +38,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     for name in PROGRAMS:
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
         application = name.split("_")[0]
-        TileTask(name, application, program, (TARGET,), TileParams(12, 5), folder, AnalyticalModel).make()
+        TileTask(name, application, program, (TARGET,), TileParams(12, 5), folder).make()
         shard = tile_shard(folder, name)
         kernels = [shard.kernel(index) for index in range(len(shard))]
         features = program_features(kernels[0].kernel.module)

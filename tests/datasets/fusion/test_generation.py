@@ -34,7 +34,6 @@ def task(folder: Path, **params: float) -> FusionTask:
         tuple(load_target(chip) for chip in CHIPS),
         FusionParams(**{"max_configs": 6, **params}),  # type: ignore[arg-type]
         folder,
-        AnalyticalModel,
     )
 
 

@@ -6,43 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.layout.space import layout_features, layout_space
-from costbench.compiler.spaces import IntArray
-from costbench.compiler.tiling.space import TileSpace
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.layout.pricing import ProgramPricer
 from costbench.datasets.layout.programs import config_features, open_layout_shard, read_layout_program
 from costbench.datasets.storage import verify_shard
-from costbench.errors import UnsupportedKernelError
 from costbench.features.tpugraphs_graphs import layout_graph_of
 from costbench.hardware.device import Device
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
-from costbench.target import Architecture, load_target
+from costbench.target import load_target
 from tests.compiler.small_layouts import space_of, two_convolutions
 
 TARGET = load_target("tpu_v3")
-
-
-def largest_tile(space: TileSpace) -> IntArray:
-    """The legal tile with the highest number."""
-    ids = space.legal_ids()
-    if not len(ids):
-        raise UnsupportedKernelError("no tile fits")
-    extents: IntArray = space.extents(ids[-1:])[0]
-    return extents
-
-
-class LargestTile:
-    """A compiler that takes the legal tile with the highest number."""
-
-    def __init__(self, architecture: Architecture) -> None:
-        self._model = AnalyticalModel(architecture)
-        self.predict = self._model.predict
-        self.choose = largest_tile
 
 
 def task(folder: Path, module: HloModule | None = None, **params: object) -> LayoutTask:
@@ -53,7 +31,6 @@ def task(folder: Path, module: HloModule | None = None, **params: object) -> Lay
         target=TARGET,
         params=LayoutParams(**{"max_configs": 24, **params}),  # type: ignore[arg-type]
         folder=folder,
-        model_on=LargestTile,
     )
 
 
@@ -116,7 +93,7 @@ def test_a_program_without_choices_has_its_default_alone(tmp_path: Path) -> None
 
 def test_a_runtime_is_the_sum_over_kernels_but_for_the_noise_of_a_run() -> None:
     space = space_of(two_convolutions())
-    pricer = ProgramPricer(space, Device(TARGET), largest_tile, memory_gib=16.0)
+    pricer = ProgramPricer(space, Device(TARGET), memory_gib=16.0)
     configs = space.sample(np.random.default_rng(0), 30)
     measured = pricer.measure(configs)
     assert (measured == pricer.measure(configs)).all()
@@ -127,7 +104,7 @@ def test_a_runtime_is_the_sum_over_kernels_but_for_the_noise_of_a_run() -> None:
 
 def test_a_config_that_needs_too_much_memory_fails_but_the_default_does_not() -> None:
     space = space_of(two_convolutions())
-    pricer = ProgramPricer(space, Device(TARGET), largest_tile, memory_gib=1e-6)
+    pricer = ProgramPricer(space, Device(TARGET), memory_gib=1e-6)
     configs = np.concatenate([space.default[None], space.sample(np.random.default_rng(0), 30)])
     measured = pricer.measure(configs)
     needed = np.array([pricer.priced(config).num_bytes for config in configs])

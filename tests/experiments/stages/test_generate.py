@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.datasets.fusion.generation import FusionParams
 from costbench.datasets.layout.generation import LayoutParams
 from costbench.datasets.tile.generation import TileParams, TileTask
@@ -24,7 +23,7 @@ from costbench.workloads.manifest import load_manifest
 
 
 def _task(folder: Path, name: str) -> TileTask:
-    return TileTask(name, "Own", b"", (load_target("tpu_v2"),), TileParams(), folder, AnalyticalModel)
+    return TileTask(name, "Own", b"", (load_target("tpu_v2"),), TileParams(), folder)
 
 
 def _compiled(task: TileTask) -> Path:

@@ -33,7 +33,6 @@ from costbench.datasets.fusion.shards import (
 from costbench.datasets.generation import ShardSummary, SharedProgram
 from costbench.datasets.record_types import FUSION_GENERATOR_VERSION
 from costbench.datasets.tile.kernels import compiled_program_path
-from costbench.datasets.tile.model import TileModelOn
 from costbench.params import digest
 from costbench.rng import stream
 from costbench.target import Target
@@ -80,7 +79,6 @@ class FusionTask:
         targets: the chips, which share the kernels and differ in their prices.
         params: of the fusion task.
         folder: that the data set is written to.
-        model_on: the compiler's tile model for a chip; kernels run at the tile size that it chooses.
     """
 
     name: str
@@ -89,7 +87,6 @@ class FusionTask:
     targets: tuple[Target, ...]
     params: FusionParams
     folder: Path
-    model_on: TileModelOn
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -183,7 +180,7 @@ class _Search:
     def make_part(self) -> None:
         """Tries configs until a part is full or the search ends, and writes it."""
         task = self._task
-        pricing = FusionPricing(self._program.lowering, task.targets, task.model_on, task.params.seed)
+        pricing = FusionPricing(self._program.lowering, task.targets, task.params.seed)
         while not self._is_over() and pricing.num_kernels < KERNELS_PER_PART:
             self._try(self._config, pricing)
             self._config += 1

@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, taken
 from costbench.compiler.lowering.kernel_batches import BatchLowering, KernelBatch
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.tiling.space import nest_tile_space
 from costbench.datasets.kernel_columns import array_columns, digests_of
 from costbench.datasets.records import AnyArray
-from costbench.datasets.tile.model import TileModel, TileModelOn
 from costbench.hardware.batches import measure_batch
 from costbench.hardware.device import Device
 from costbench.hlo.memo import Memo
@@ -89,21 +89,18 @@ class FusionPricing:
 
     Args:
         lowering: of the program that the kernels are views of.
-        targets: the chips.
-        model_on: the compiler's tile model for a chip, which chooses.
+        targets: the chips; each kernel runs at the tile size that the compiler chooses for the chip.
         seed: of the devices' noise.
 
     Attributes:
         num_kernels: kernels that were added.
     """
 
-    def __init__(
-        self, lowering: Lowering, targets: Sequence[Target], model_on: TileModelOn, seed: int
-    ) -> None:
+    def __init__(self, lowering: Lowering, targets: Sequence[Target], seed: int) -> None:
         self._lowering = lowering
         self._batches: Memo[int, BatchLowering] = Memo(partial(BatchLowering, lowering))
         self._devices = [Device(target, seed) for target in targets]
-        self._models = [model_on(target.architecture) for target in targets]
+        self._models = [AnalyticalModel(target.architecture) for target in targets]
         self._priced = [PricedKernels() for _ in targets]
         self._waiting: list[FoundKernels] = []
         self._num_waiting = 0
@@ -176,7 +173,7 @@ class FusionPricing:
 
 
 def _run_alone(
-    nest: LoopNest, name: str, machine: tuple[Device, TileModel], to: tuple[_Outcome, int]
+    nest: LoopNest, name: str, machine: tuple[Device, AnalyticalModel], to: tuple[_Outcome, int]
 ) -> None:
     """Runs a kernel that no batch can: lowered on its own, or of which hardly any tile fits."""
     (device, model), (outcome, place) = machine, to

@@ -22,7 +22,6 @@ from costbench.datasets.layout.pricing import ProgramPricer
 from costbench.datasets.layout.search import GeneticParams, Trials, search_genetically, search_randomly
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
-from costbench.datasets.tile.model import TileModelOn
 from costbench.errors import DataError
 from costbench.hardware.device import NUM_RUNS, Device
 from costbench.hlo.module import HloModule
@@ -82,7 +81,6 @@ class LayoutTask:
         target: the chip.
         params: of the layout task.
         folder: that the data set is written to.
-        model_on: the compiler's tile model for a chip; kernels run at the tile sizes that it chooses.
     """
 
     name: str
@@ -91,7 +89,6 @@ class LayoutTask:
     target: Target
     params: LayoutParams
     folder: Path
-    model_on: TileModelOn
 
     @property
     def path(self) -> Path:
@@ -140,9 +137,7 @@ class LayoutTask:
             DataError: if the file cannot be written.
         """
         space = layout_space(module_from_bytes(self.program, where=self.name))
-        device = Device(self.target, self.params.seed)
-        model = self.model_on(self.target.architecture)
-        pricer = ProgramPricer(space, device, model.choose, self.params.memory_gib)
+        pricer = ProgramPricer(space, Device(self.target, self.params.seed), self.params.memory_gib)
         trials = _search(space, pricer, self.params, self.name)
         columns = {**_space_columns(space), **trials.columns()}
         write_shard(self.path, columns, _metadata(self, pricer, trials, columns), LAYOUT)

@@ -8,12 +8,13 @@ with a kernel of which no tile fits the scratchpad. The default config is never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.layout.compile import LaidOutComputation, LayoutCompiler
 from costbench.compiler.layout.memory import peak_bytes
@@ -26,8 +27,6 @@ from costbench.rng import stream
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-Choose = Callable[[TileSpace], IntArray]
-"""The compiler's choice of tile: extents of all loops of a kernel."""
 
 ATTEMPTS = 3
 """Tiles that the compiler tries for a kernel before it gives the program up."""
@@ -55,8 +54,7 @@ class ProgramPricer:
 
     Args:
         space: of the program.
-        device: to measure on.
-        choose: the compiler's choice of tiles.
+        device: to measure on; kernels run at the tile sizes that the compiler chooses for its chip.
         memory_gib: main memory of the chip; the default config may need more.
 
     Attributes:
@@ -66,10 +64,10 @@ class ProgramPricer:
         UnsupportedKernelError: if some kernel of the default program cannot be lowered or has no tile.
     """
 
-    def __init__(self, space: LayoutSpace, device: Device, choose: Choose, memory_gib: float) -> None:
+    def __init__(self, space: LayoutSpace, device: Device, memory_gib: float) -> None:
         self._compiler = LayoutCompiler(space)
         self._device = device
-        self._choose = choose
+        self._model = AnalyticalModel(device.target.architecture)
         self._kernel_ns: dict[int, float] = {}
         self._programs: dict[int, PricedProgram] = {}
         self.default = self.priced(space.default, attempts=None)
@@ -130,7 +128,7 @@ class ProgramPricer:
         """Measured runtime at the first tile that compiles; infinite if none of the attempts does."""
         try:
             space = tile_space(kernel, self._device.target.architecture)
-            extents = self._choose(space)
+            extents = self._model.choose(space)
         except UnsupportedKernelError:
             if attempts is None:
                 raise

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.artifacts import digest_bytes
+from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.program import UniqueKernel
 from costbench.compiler.tiling.space import nest_tile_space
@@ -23,7 +24,6 @@ from costbench.datasets.kernel_columns import kernel_columns, offsets_of
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tile.kernels import compiled_program_path, shard_path
-from costbench.datasets.tile.model import TileModel, TileModelOn
 from costbench.errors import DataError
 from costbench.hardware.device import Device
 from costbench.params import digest
@@ -65,7 +65,6 @@ class TileTask:
         targets: the chips, one shard each.
         params: of the tile task.
         folder: that the data set is written to.
-        model_on: the compiler's tile model for a chip; its choice is the default decision.
     """
 
     name: str
@@ -74,7 +73,6 @@ class TileTask:
     targets: tuple[Target, ...]
     params: TileParams
     folder: Path
-    model_on: TileModelOn
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -125,7 +123,7 @@ class TileTask:
                 self._make_shard(target, kernels)
 
     def _make_shard(self, target: Target, kernels: Sequence[tuple[UniqueKernel, LoopNest]]) -> None:
-        device, model = Device(target, self.params.seed), self.model_on(target.architecture)
+        device, model = Device(target, self.params.seed), AnalyticalModel(target.architecture)
         found = (_sample_kernel(unique, nest, device, model, self.params) for unique, nest in kernels)
         samples = [sample for sample in found if sample is not None]
         samples = _most_important(samples, self.params.max_kernels_per_program)
@@ -161,7 +159,7 @@ class _KernelSample:
 
 
 def _sample_kernel(
-    unique: UniqueKernel, nest: LoopNest, device: Device, model: TileModel, params: TileParams
+    unique: UniqueKernel, nest: LoopNest, device: Device, model: AnalyticalModel, params: TileParams
 ) -> _KernelSample | None:
     """Measured tiles of a kernel, the default among them; None where there is nothing to choose."""
     space = nest_tile_space(nest, device.target.architecture)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import digest_files, read_json, remove_stale_temporaries, write_json
-from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.datasets.fusion.generation import FusionParams, FusionTask
 from costbench.datasets.generation import Backend, Task, generate
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
@@ -141,9 +140,7 @@ class _Program:
 
 def _tile_tasks(p: _Program, section: GenerateParams) -> list[Task]:
     entry = p.entry
-    return [
-        TileTask(entry.name, entry.application, p.data, p.targets, section.tile, p.folder, AnalyticalModel)
-    ]
+    return [TileTask(entry.name, entry.application, p.data, p.targets, section.tile, p.folder)]
 
 
 def _fusion_tasks(p: _Program, section: GenerateParams) -> list[Task]:
@@ -151,7 +148,7 @@ def _fusion_tasks(p: _Program, section: GenerateParams) -> list[Task]:
     params = section.fusion
     if 0 < params.max_instructions < entry.instructions:
         return []
-    return [FusionTask(entry.name, entry.application, p.data, p.targets, params, p.folder, AnalyticalModel)]
+    return [FusionTask(entry.name, entry.application, p.data, p.targets, params, p.folder)]
 
 
 def _layout_tasks(p: _Program, section: GenerateParams) -> list[Task]:
@@ -159,7 +156,7 @@ def _layout_tasks(p: _Program, section: GenerateParams) -> list[Task]:
     if 0 < section.layout.max_instructions < entry.instructions:
         return []
     return [
-        LayoutTask(entry.name, entry.application, p.data, target, section.layout, p.folder, AnalyticalModel)
+        LayoutTask(entry.name, entry.application, p.data, target, section.layout, p.folder)
         for target in p.targets
     ]
 
