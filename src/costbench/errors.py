@@ -64,6 +64,10 @@ class UnsupportedKernelError(CostbenchError):
     """A kernel that the compiler or the machine cannot lower; never priced as zero."""
 
 
+class SpaceTooLargeError(UnsupportedKernelError):
+    """A decision space with more decisions than can be numbered or listed."""
+
+
 class DataError(CostbenchError):
     """A missing, corrupt or half-written data file, or values such as NaN that cannot be data."""
 

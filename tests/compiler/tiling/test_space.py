@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.tiling.footprint import scratchpad_bytes
 from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import TileSpace, balanced_splits, tile_space
+from costbench.compiler.tiling.space import MAX_UNITS, TileSpace, balanced_splits, tile_space
 from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.datasets.tpugraphs.tuning import TuningKernel
-from costbench.errors import UnsupportedKernelError
+from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.target import load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.random_kernels import kernels
@@ -52,6 +52,41 @@ def test_a_balanced_split_is_the_smallest_for_its_number_of_parts(units: int) ->
     for extent in balanced_splits(units).tolist():
         parts = math.ceil(units / extent)
         assert math.ceil(units / parts) == extent
+
+
+@given(st.integers(1, 3000))
+def test_balanced_splits_are_all_quotients_rounded_up(units: int) -> None:
+    assert balanced_splits(units).tolist() == sorted({-(-units // n) for n in range(1, units + 1)})
+
+
+def test_balanced_splits_of_a_long_loop_need_no_list_of_its_tiles() -> None:
+    splits = balanced_splits(MAX_UNITS)
+    # m = 2^32 - 1: 65,535 values below the root, as many above it, and 0, each plus one.
+    assert len(splits) == 131_071
+    assert splits[[0, 1, -2, -1]].tolist() == [1, 2, 1 << 31, 1 << 32]
+
+
+def test_a_large_space_is_sampled_but_not_listed() -> None:
+    # Axes of 4 have the candidates 1, 2 and 4.
+    space = space_of(small.elementwise(f"f32[{'4,' * 16}8,128]"))
+    assert space.size == 3**16
+    drawn = space.sample(np.random.default_rng(0), 100)
+    assert len(drawn) == 100
+    assert space.legal(drawn).all()
+    with pytest.raises(
+        SpaceTooLargeError, match=rf"{space.size} tile sizes to list \(expected at most 16777216"
+    ):
+        space.legal_ids()
+    with pytest.raises(SpaceTooLargeError, match=r"a sample of 20000000 tile sizes"):
+        space.sample(np.random.default_rng(0), 20_000_000)
+
+
+def test_a_loop_of_too_many_tiles_is_refused_with_the_limit() -> None:
+    # One native tile of 8 x 128 for each element of the leading axis.
+    with pytest.raises(
+        SpaceTooLargeError, match=r"8589934592 native tiles along loop 0 \(expected at most 4294967296"
+    ):
+        space_of(small.elementwise("f32[8589934592,8,128]"))
 
 
 def test_the_space_is_a_cross_product_in_order() -> None:

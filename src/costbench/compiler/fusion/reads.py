@@ -146,17 +146,19 @@ class ReadGraph:
         return duplicated
 
     def origins(self, position: int) -> set[int]:
-        """Nodes that an instruction's large operands come from, broadcasts and constants left out."""
+        """Returns the nodes that an instruction's large operands come from, without broadcasts, constants."""
         found: set[int] = set()
+        visited: set[int] = set()
         stack = list(self.body.instructions[position].operands)
         while stack:
             operand = stack.pop()
             if self._rootless[operand]:
                 continue
-            if self.duplicated[operand]:
-                stack.extend(self.body.instructions[operand].operands)
-            else:
+            if not self.duplicated[operand]:
                 found.add(operand)
+            elif operand not in visited:
+                visited.add(operand)
+                stack.extend(self.body.instructions[operand].operands)
         return found
 
     def is_node(self, position: int) -> bool:
@@ -184,12 +186,15 @@ class ReadGraph:
     @cached_property
     def results(self) -> frozenset[int]:
         """Nodes whose values the computation returns."""
-        found, stack = set(), [self.body.root]
+        found: set[int] = set()
+        visited: set[int] = set()
+        stack = [self.body.root]
         while stack:
             position = stack.pop()
             if self.is_node(position):
                 found.add(position)
-            else:
+            elif position not in visited:
+                visited.add(position)
                 stack.extend(self.body.instructions[position].operands)
         return frozenset(found)
 
@@ -211,24 +216,29 @@ class ReadGraph:
         return tuple(tuple(reads) for reads in found)
 
     def _reads_of(self, user: int, inst: Instruction) -> list[Read]:
+        """Returns the reads of one user, duplicated instructions looked through, depth first.
+
+        A duplicated instruction is followed once for each operand of the user and each value of `repeated`,
+        however many paths lead to it: what lies below has been found when it is met again.
+        """
         found: dict[Read, None] = {}
         for place, operand in enumerate(inst.operands):
+            if not self.duplicated[operand]:
+                found[Read(operand, user, place)] = None
+                continue
             through = takes_clones(inst, place)
-            stack = [Read(operand, user, place)]
+            stack = [(operand, False)]
+            visited: set[tuple[int, bool]] = set()
             while stack:
-                read = stack.pop()
-                source = read.source
-                if not self.duplicated[source]:
-                    found[read] = None
-                    continue
-                step = self.body.instructions[source]
-                free = self.free[source]
-                if source in self.stored and not through and not free:
-                    found[read] = None
-                    continue
-                repeated = read.repeated or step.opcode is Opcode.BROADCAST
-                for below in step.operands:
-                    stack.append(Read(below, user, place, repeated))
+                source, repeated = stack.pop()
+                kept = source in self.stored and not through and not self.free[source]
+                if kept or not self.duplicated[source]:
+                    found[Read(source, user, place, repeated)] = None
+                elif (source, repeated) not in visited:
+                    visited.add((source, repeated))
+                    step = self.body.instructions[source]
+                    below = repeated or step.opcode is Opcode.BROADCAST
+                    stack.extend((next_source, below) for next_source in step.operands)
         return list(found)
 
     def clones(self, position: int) -> list[int]:

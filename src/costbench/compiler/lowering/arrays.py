@@ -19,7 +19,7 @@ from costbench.compiler.lowering.anchors import Walk, native_units, walk_over
 from costbench.compiler.lowering.packed import copy_figures
 from costbench.compiler.lowering.transfers import Transfer
 from costbench.compiler.lowering.value_tables import Value, ValueTables
-from costbench.compiler.tiling.space import MAX_SIZE, balanced_splits
+from costbench.compiler.tiling.space import MAX_SIZE, MAX_UNITS, balanced_splits
 from costbench.execution.compiled import compiled
 from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
@@ -309,6 +309,8 @@ class LoweringTables:
     def _add_walk(self, walk: Walk) -> int:
         """The number of a walk; NONE if it has more tile sizes than can be numbered."""
         number = len(walk.loops)
+        if any(loop.units > MAX_UNITS for loop in walk.loops):
+            return NONE
         candidates = [balanced_splits(loop.units) for loop in walk.loops]
         if math.prod(map(len, candidates)) >= MAX_SIZE:
             return NONE

@@ -20,7 +20,7 @@ from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.lowering.packed import pack, unpacked
 from costbench.compiler.tiling.footprint import new_tile, row_bytes
 from costbench.compiler.tiling.sizes import TileSizes
-from costbench.errors import UnsupportedKernelError
+from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.target import Architecture
 
@@ -29,8 +29,12 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 _CHUNK = 1 << 18
 MAX_SIZE = 1 << 62
-"""Tile sizes that no kernel may have, since they are numbered."""
-_MAX_LISTED = 1 << 22
+"""Limit on the number of tile sizes of a kernel, since a number must fit in int64."""
+MAX_UNITS = 1 << 32
+"""Most native tiles along a loop, which has 131,071 candidates then: 16 TiB of 4 KiB each."""
+MAX_LISTED = 1 << 24
+"""Most tile sizes that are listed, 128 MiB of numbers; larger spaces are sampled."""
+_LIST_RATHER_THAN_DRAW = 1 << 22
 _FEW_DRAWS, _MANY_DRAWS = (2, 16), 64
 """Draws for each sample that is wanted, before giving up."""
 _EMPTY = np.int64(-1)
@@ -38,12 +42,19 @@ _EMPTY = np.int64(-1)
 
 @lru_cache(maxsize=4096)
 def balanced_splits(units: int) -> IntArray:
-    """Distinct values of ceil(units / n) for n = 1..units, ascending; not to be changed.
+    """Returns the distinct values of ceil(units / n) for n = 1..units, ascending, at most 2 sqrt(units) + 1.
+
+    The array is cached and read-only.
 
     >>> balanced_splits(26).tolist()
     [1, 2, 3, 4, 5, 6, 7, 9, 13, 26]
     """
-    splits = np.unique(-(-units // np.arange(1, units + 1, dtype=np.int64)))
+    # ceil(units / n) is (units - 1) // n + 1. Values of m // n are those for n up to the root of m, and the
+    # numbers from 0 to that root.
+    last = max(0, units - 1)
+    parts = np.arange(1, math.isqrt(last) + 1, dtype=np.int64)
+    splits = 1 + np.unique(np.concatenate([parts - 1, parts, last // parts, np.array([last])]))
+    splits = splits[:units]  # a loop of no tiles has no splits
     splits.flags.writeable = False
     return splits
 
@@ -154,7 +165,15 @@ class TileSpace:
         return bool(self.legal(smallest)[0]) or len(self.sample(np.random.default_rng(0), 1)) > 0
 
     def legal_ids(self) -> IntArray:
-        """Numbers of all legal tile sizes, ascending; for spaces that are to be enumerated."""
+        """Returns the numbers of all legal tile sizes, ascending; for spaces that are to be enumerated.
+
+        Raises:
+            SpaceTooLargeError: for more than `MAX_LISTED` tile sizes, which can only be sampled.
+        """
+        if self.size > MAX_LISTED:
+            raise _too_large(
+                self.nest, f"{self.size} tile sizes to list", f"at most {MAX_LISTED}, or a sample"
+            )
         found = [
             ids[self.legal(ids)]
             for start in range(0, self.size, _CHUNK)
@@ -163,12 +182,18 @@ class TileSpace:
         return np.concatenate(found)
 
     def sample(self, rng: np.random.Generator, count: int) -> IntArray:
-        """Up to `count` distinct legal numbers, ascending, drawn uniformly."""
+        """Returns up to `count` distinct legal numbers, ascending, drawn uniformly.
+
+        Raises:
+            SpaceTooLargeError: for a space and a count that are both above `MAX_LISTED`.
+        """
         if self.size <= count:
             return self.legal_ids()
+        if count > MAX_LISTED:
+            raise _too_large(self.nest, f"a sample of {count} tile sizes", f"at most {MAX_LISTED}")
         nest, candidates, limit = pack(self.nest), self.packed, self.limit_bytes
         # Where hardly anything is legal, listing is cheaper than drawing on.
-        tries = _FEW_DRAWS if self.size <= _MAX_LISTED else (*_FEW_DRAWS, _MANY_DRAWS)
+        tries = _FEW_DRAWS if self.size <= _LIST_RATHER_THAN_DRAW else (*_FEW_DRAWS, _MANY_DRAWS)
         for per_sample in tries:
             draws = min(self.size, per_sample * count)
             raw = rng.integers(2**64, size=draws, dtype=np.uint64)
@@ -205,18 +230,29 @@ def nest_tile_space(nest: LoopNest, architecture: Architecture) -> TileSpace:
     """The same for a lowered kernel.
 
     Raises:
-        UnsupportedKernelError: if there are too many tile sizes to number.
+        SpaceTooLargeError: for a loop of more than `MAX_UNITS` native tiles, or `MAX_SIZE` tile sizes.
     """
+    for number, loop in enumerate(nest.loops):
+        if loop.units > MAX_UNITS:
+            raise _too_large(nest, f"{loop.units} native tiles along loop {number}", f"at most {MAX_UNITS}")
     candidates = tuple(
         np.array([loop.units], dtype=np.int64) if loop.fixed else balanced_splits(loop.units)
         for loop in nest.loops
     )
     space = TileSpace(nest, candidates, architecture)
     if space.size >= MAX_SIZE:
-        raise UnsupportedKernelError(
-            f"{space.size} tile sizes", where=nest.kernel.module.name, expected=f"fewer than {MAX_SIZE}"
-        )
+        raise _too_large(nest, f"{space.size} tile sizes", f"fewer than {MAX_SIZE}")
     return space
+
+
+def _too_large(nest: LoopNest, problem: str, expected: str) -> SpaceTooLargeError:
+    kernel = nest.kernel
+    return SpaceTooLargeError(
+        problem,
+        where=kernel.module.name,
+        field=f"kernel of {kernel.instruction(kernel.outputs[0]).name}",
+        expected=expected,
+    )
 
 
 @compiled_step

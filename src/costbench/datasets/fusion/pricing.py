@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.tiling.space import nest_tile_space
 from costbench.datasets.kernel_columns import array_columns, digests_of
 from costbench.datasets.records import AnyArray
+from costbench.errors import SpaceTooLargeError
 from costbench.hardware.batches import measure_batch
 from costbench.hardware.device import Device
 from costbench.hlo.memo import Memo
@@ -23,6 +25,7 @@ from costbench.target import Target
 
 _BATCH = 512
 IntArray = npt.NDArray[np.int64]
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -175,9 +178,16 @@ class FusionPricing:
 def _run_alone(
     nest: LoopNest, name: str, machine: tuple[Device, AnalyticalModel], to: tuple[_Outcome, int]
 ) -> None:
-    """Runs a kernel that no batch can: lowered on its own, or of which hardly any tile fits."""
+    """Runs a kernel that no batch can: lowered on its own, or of which hardly any tile fits.
+
+    A kernel with more tile sizes than can be numbered is left out with a warning, as if no tile fitted.
+    """
     (device, model), (outcome, place) = machine, to
-    space = nest_tile_space(nest, device.target.architecture)
+    try:
+        space = nest_tile_space(nest, device.target.architecture)
+    except SpaceTooLargeError as error:
+        _LOG.warning("%s; the kernel is left out", error)
+        return
     if not space.has_legal_tile:
         return
     extents = model.choose(space)

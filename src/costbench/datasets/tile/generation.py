@@ -7,6 +7,7 @@ program is compiled once for all chips.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,13 +25,14 @@ from costbench.datasets.kernel_columns import kernel_columns, offsets_of
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tile.kernels import compiled_program_path, shard_path
-from costbench.errors import DataError
+from costbench.errors import DataError, SpaceTooLargeError
 from costbench.hardware.device import Device
 from costbench.params import digest
 from costbench.rng import stream
 from costbench.target import Target
 
 IntArray = npt.NDArray[np.int64]
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ class TileTask:
         Raises:
             HloError: if the program cannot be read.
             UnsupportedKernelError: for a kernel that cannot be lowered or priced, or of which no tile fits
-                the scratchpad; none is skipped silently.
+                the scratchpad; none is skipped silently. One with too many tile sizes to number is left
+                out with a warning.
             DataError: if a file cannot be written.
         """
         path = compiled_program_path(self.folder, self.name)
@@ -161,8 +164,15 @@ class _KernelSample:
 def _sample_kernel(
     unique: UniqueKernel, nest: LoopNest, device: Device, model: AnalyticalModel, params: TileParams
 ) -> _KernelSample | None:
-    """Measured tiles of a kernel, the default among them; None where there is nothing to choose."""
-    space = nest_tile_space(nest, device.target.architecture)
+    """Returns measured tiles of a kernel, the default among them; None where there is nothing to choose.
+
+    A kernel with more tile sizes than can be numbered is left out, too, with a warning.
+    """
+    try:
+        space = nest_tile_space(nest, device.target.architecture)
+    except SpaceTooLargeError as error:
+        _LOG.warning("%s; the kernel is left out", error)
+        return None
     if space.size < 2:
         return None
     default = space.number(model.choose(space))
