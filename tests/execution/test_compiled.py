@@ -60,6 +60,13 @@ def test_the_digest_covers_what_is_compiled_and_what_that_imports(tmp_path: Path
     assert source_digest(package(tmp_path, user=user + "B = 1\n")) not in (before, constant)
 
 
+def test_the_digest_covers_constants_that_follow_from_those_of_other_modules(tmp_path: Path) -> None:
+    user = "from costbench.execution.compiled import compiled\nfrom costbench.sizes import LANES\n"
+    sizes = "from costbench.words import WORD\nLANES = 32 * WORD\n"
+    before = source_digest(package(tmp_path, user=user, sizes=sizes, words="WORD = 4\n"))
+    assert source_digest(package(tmp_path, words="WORD = 8\n")) != before
+
+
 def test_code_is_kept_in_the_first_place_that_can_be_written(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("", "utf-8")

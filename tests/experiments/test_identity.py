@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.experiments.identity import UNKNOWN_REVISION, code_digest, git_revision
+from costbench.experiments.identity import UNKNOWN_REVISION, git_revision
 
 
 def _git(root: Path, *arguments: str) -> None:
@@ -36,10 +36,3 @@ def test_outside_of_a_repository_there_is_no_revision(
     assert git_revision(tmp_path) == UNKNOWN_REVISION
     monkeypatch.setenv("PATH", "")
     assert git_revision(tmp_path) == UNKNOWN_REVISION
-
-
-def test_code_digest_names_packages() -> None:
-    assert code_digest(["metrics"]) == code_digest(["metrics"])
-    assert len({code_digest(names) for names in (["metrics"], ["rng"], ["metrics", "rng"])}) == 3
-    # Order and repetition do not matter.
-    assert code_digest(["rng", "metrics", "rng"]) == code_digest(["metrics", "rng"])

@@ -60,20 +60,23 @@ def compiled_inline(function: Function) -> Function:
 
 
 def source_digest(package: Path) -> str:
-    """16 digits over the modules that compile functions and those that they import from."""
-    sources: dict[Path, bytes] = {}
-    for file in sorted(package.rglob("*.py")):
-        text = file.read_bytes()
-        if b"from costbench.execution.compiled import" in text:
-            sources[file] = text
-    for text in list(sources.values()):
-        for name in _IMPORTED.findall(text):
-            file = package.joinpath(*name.decode().split(".")).with_suffix(".py")
-            if file.exists():
-                sources[file] = file.read_bytes()
+    """16 digits over the modules that compile functions and all that these import, directly or not.
+
+    It is computed whenever the package is imported, by a pattern in place of a parser: as text, comments
+    included. Numba looks at the text of a file, too.
+    """
+    texts = {file: file.read_bytes() for file in package.rglob("*.py")}
+    waiting = [file for file, text in texts.items() if b"from costbench.execution.compiled import" in text]
+    found: set[Path] = set()
+    while waiting:
+        file = waiting.pop()
+        if file in texts and file not in found:
+            found.add(file)
+            names = (name.decode().split(".") for name in _IMPORTED.findall(texts[file]))
+            waiting += [package.joinpath(*name).with_suffix(".py") for name in names]
     digest = hashlib.sha256()
-    for file, text in sorted(sources.items()):
-        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + text + b"\0")
+    for file in sorted(found):
+        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + texts[file] + b"\0")
     return digest.hexdigest()[:16]
 
 

@@ -1,22 +1,30 @@
-"""What a result follows from: parameters, data and code, each as a short name that changes with it."""
+"""What a result follows from: parameters, data and code, each as a short name that changes with it.
+
+Work that outlives a run (shards, training cells, trials) is kept under the digest of the code that made it,
+so that a change of the code is never hidden by what an older version left behind.
+"""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costbench.artifacts import digest_bytes, digest_files, read_json, write_json
+from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.errors import DataError, ParamsError
+from costbench.execution.closure import Closure, find_closure, read_package
 from costbench.params import digest, parse
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_SOURCE_SUFFIXES = {".py", ".yaml", ".csv"}
+# They are told of results and progress and give nothing back, so that no result follows from their code.
+OBSERVERS = ("costbench.experiments.tracking", "costbench.experiments.progress")
 # What decides about results; reports and notes may differ freely.
 _CODE = ("src", "pipelines", "data/programs/manifest.json")
 UNKNOWN_REVISION = "unknown"
@@ -44,18 +52,26 @@ def _git(root: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def code_digest(packages: Iterable[str]) -> str:
-    """Identity of the sources of some of costbench's packages (or modules), 16 hexadecimal digits.
+def closure(*work: Callable[..., object]) -> Closure:
+    """The code that functions (or classes) run, as it lies on disk; read once in a process."""
+    return _of_modules(tuple(sorted({one.__module__ for one in work})))
 
-    Work that outlives a run (shards, training cells) is kept under this name beside that of its parameters,
-    so a change of the code is never hidden by what an older version left behind.
+
+@cache
+def _of_modules(names: tuple[str, ...]) -> Closure:
+    return find_closure(names, read_package(_PACKAGE), OBSERVERS)
+
+
+def code_digest(*work: Callable[..., object]) -> str:
+    """Identity of all code that functions (or classes) run, 16 hexadecimal digits.
+
+    The minor version of Python counts as well, since Numba compiles its byte code.
     """
-    files: list[Path] = []
-    for name in packages:
-        place = _PACKAGE / name
-        inside = place.rglob("*") if place.is_dir() else [place.with_suffix(".py")]
-        files += [path for path in inside if path.suffix in _SOURCE_SUFFIXES]
-    return digest_files(files, _PACKAGE)[:_DIGEST_LENGTH]
+    return digest_bytes(f"{closure(*work).digest()} {_python()}".encode())[:_DIGEST_LENGTH]
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True)

@@ -29,16 +29,12 @@ from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, t
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest, load_section, parse
+from costbench.target import load_target
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SEARCH_FILE = "rows.jsonl", "search.json"
 _PIECES = "pieces"
 _EXPERIMENT = "costbench/autotune"
-_CODE = (
-    "autotuning", "chips", "compiled", "compiler", "experiments/autotune_fusion",
-    "experiments/autotune_programs", "experiments/autotune_tile", "features", "hardware", "hlo", "models",
-    "rng", "target",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -156,7 +152,7 @@ def _wanted(section: AutotuneParams, workspace: Workspace) -> list[Wanted]:
     finder = PieceFinder(workspace, section.seed)
     pieces = [*finder.pieces("fusion", section.fusion), *finder.pieces("tile", section.tile)]
     pieces.sort(key=lambda piece: (-_effort(piece), piece.name))
-    code = code_digest(_CODE)
+    code = code_digest(autotune)
     files = {path for piece in pieces for path in _inputs(piece)}
     digests = {path: digest_file(path) for path in sorted(files)}
     folder = workspace.stage("autotune") / _PIECES
@@ -165,7 +161,7 @@ def _wanted(section: AutotuneParams, workspace: Workspace) -> list[Wanted]:
         task = piece.task
         parts = [code, digest(task.params), str(task.seed), piece.name]
         parts += [f"{model} {folder.name}" for model, folder in task.checkpoints.items()]
-        parts += [digests[path] for path in _inputs(piece)]
+        parts += [digest(load_target(task.chip)), *(digests[path] for path in _inputs(piece))]
         key = digest_bytes("\0".join(parts).encode())[:32]
         found.append(Wanted(piece, folder / f"{piece.name}.json", key))
     return found

@@ -30,11 +30,6 @@ from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.params import load_section
 from costbench.target import Architecture, load_target
 
-_CODE = (
-    "hlo", "compiler", "features", "chips", "compiled", "target", "datasets/feature_columns",
-    "datasets/fusion_kernels", "datasets/kernel_columns", "datasets/records", "datasets/storage",
-    "datasets/tile_kernels", "models/analytical", "models/analytical_cost",
-)  # fmt: skip
 TaskName = Literal["tile", "fusion"]
 
 
@@ -199,7 +194,7 @@ def _pieces(section: FeaturesParams, data: Path, folder: Path) -> dict[str, Prog
             for name, sources in _sources(data, task, target.name).items():
                 path = feature_path(folder, task, target.name, name)
                 by_program.setdefault(name, []).append(Wanted(task, target.architecture, sources, path))
-    code = code_digest(_CODE)
+    code = code_digest(make_features)
     sizes = {name: compiled_program_path(data, name).stat().st_size for name in by_program}
     ordered = sorted(by_program, key=lambda name: (-sizes[name], name))
     return {name: ProgramPiece(data, name, tuple(by_program[name]), code) for name in ordered}

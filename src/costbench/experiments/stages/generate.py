@@ -21,30 +21,6 @@ from costbench.params import load_section
 from costbench.target import Target, load_target
 from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes
 
-_CODE = (
-    "hlo",
-    "compiler",
-    "hardware",
-    "datasets/fusion_generation",
-    "datasets/fusion_pricing",
-    "datasets/fusion_shards",
-    "datasets/generation",
-    "datasets/kernel_columns",
-    "datasets/layout_columns",
-    "datasets/layout_generation",
-    "datasets/layout_pricing",
-    "datasets/layout_search",
-    "datasets/record_types",
-    "datasets/records",
-    "datasets/storage",
-    "datasets/tile_generation",
-    "models/analytical",
-    "models/analytical_cost",
-    "chips",
-    "compiled",
-    "target",
-    "rng",
-)
 _CODE_FILE = "code.json"
 SUMMARY_FILE = "summary.json"
 
@@ -196,7 +172,7 @@ def _chosen(
 
 def _clear(folder: Path, tasks: Sequence[Task]) -> None:
     """Remove what this run would not make: other programs, chips, decisions, what older code made."""
-    digest = {"code": code_digest(_CODE)}
+    digest = {"code": code_digest(generate, AnalyticalModel, *{type(task) for task in tasks})}
     try:
         made_by = read_json(folder / _CODE_FILE)
     except CostbenchError:

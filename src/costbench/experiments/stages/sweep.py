@@ -25,7 +25,7 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.stages.entry import start_logging
-from costbench.experiments.stages.train import CODE, with_samples
+from costbench.experiments.stages.train import with_samples
 from costbench.experiments.sweeps.best import BestTrial, best_path
 from costbench.experiments.sweeps.space import Range, Space, resolve
 from costbench.experiments.sweeps.storage import StorageSpec, open_storage, storage_url
@@ -39,10 +39,6 @@ from costbench.training.spec import TrainSpec, monitored
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/sweep"
-_CODE = (
-    *CODE, "experiments/sweep", "experiments/sweep_best", "experiments/sweep_space",
-    "experiments/sweep_study", "experiments/sweep_worker",
-)  # fmt: skip
 _TASKS = ("tile", "fusion")
 
 
@@ -234,7 +230,7 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
         split=with_samples(split, workspace.stage("features"), name, section.chip),
         spec=space.base,
         folder=workspace.out,
-        code=code_digest(_CODE),
+        code=code_digest(sweep),
         cache_mb=section.cache_mb,
         provenance=Provenance(place.identity.params_digest, place.identity.data_digest, revision),
         tracking=Tracking(

@@ -37,10 +37,6 @@ _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
 _SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
 """Reductions by what a step costs; others count 0."""
-CODE = (
-    "features", "training", "models", "metrics", "rng", "datasets/feature_columns", "datasets/storage",
-    "experiments/training_run",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,7 @@ class _Made:
             split=replace(split, train=share_of(split, variant.share, cell.seed)),
             spec=variant.spec,
             folder=folder,
-            code=code_digest(CODE),
+            code=code_digest(train_cell),
             cache_mb=self.cache_mb,
             provenance=self.provenance,
             tracking=cell_tracking(self.tracking, cell.name, str(folder), machine()),

@@ -1,0 +1,282 @@
+"""What a module runs: the modules that it reaches through imports, and one digest of their code.
+
+The modules are found, not listed: along every import, those inside functions included, and along every
+string that names a module (`load(("costbench.training.fit",))`). Imports for type checkers do not run and are
+not followed.
+
+A digest is of code that runs. Comments, docstrings and formatting do not change it; data files of the package
+that a module reads do, and so do the versions of the libraries that it imports.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+_NO_DATA = {".py", ".pyc", ".pyi", ".proto", ".typed"}
+# Distributions whose names differ from the name that is imported.
+_DISTRIBUTIONS = {"google": "protobuf", "yaml": "PyYAML", "ruamel": "ruamel.yaml"}
+# Numba makes machine code through llvmlite, whose version decides about it as well.
+_CARRIERS = {"numba": ("llvmlite",)}
+# By these names a module finds the folder it lies in: `__file__`, `importlib.resources.files`.
+_PLACES = ("__file__", "resources")
+_DIGEST_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A parsed module.
+
+    Attributes:
+        digest: of its code, without comments, docstrings and formatting.
+        imports: names in this package that it imports or mentions as strings; not all are modules.
+        libraries: names of packages outside that it imports.
+        finds_files: whether it asks where it lies, as those do that read package data.
+        strings: its constants, if it does.
+    """
+
+    digest: str
+    imports: tuple[str, ...]
+    libraries: frozenset[str]
+    finds_files: bool
+    strings: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Closure:
+    """The code that some modules run.
+
+    Attributes:
+        modules: digest of each module's code, by name, in order of name.
+        data: digest of each data file of the package that these modules read, by path in the package.
+        libraries: version of each library that they import, by distribution; empty where it is not installed.
+    """
+
+    modules: Mapping[str, str]
+    data: Mapping[str, str]
+    libraries: Mapping[str, str]
+
+    def digest(self) -> str:
+        """Identity of code and libraries, 16 hexadecimal digits; the same with every version of Python."""
+        parts = (*self.modules.items(), *self.data.items(), *self.libraries.items())
+        return _digest("\n".join(f"{name} {value}" for name, value in parts).encode())
+
+
+@dataclass(frozen=True)
+class Package:
+    """The files of a package.
+
+    Attributes:
+        name: by which it is imported.
+        modules: their texts, by name.
+        packages: names of those modules that are packages themselves.
+        data: contents of files that are no modules, by path in the package.
+    """
+
+    name: str
+    modules: Mapping[str, bytes]
+    packages: frozenset[str]
+    data: Mapping[str, bytes]
+
+
+def read_package(folder: Path) -> Package:
+    """All files of the package in a folder, which carries its name."""
+    modules, packages, data = {}, set(), {}
+    for file in sorted(folder.rglob("*")):
+        place = file.relative_to(folder)
+        if file.suffix == ".py":
+            name = ".".join((folder.name, *place.with_suffix("").parts))
+            if file.stem == "__init__":
+                name = name.removesuffix(".__init__")
+                packages.add(name)
+            modules[name] = file.read_bytes()
+        elif file.suffix not in _NO_DATA and "__pycache__" not in place.parts and file.is_file():
+            data[place.as_posix()] = file.read_bytes()
+    return Package(folder.name, modules, frozenset(packages), data)
+
+
+def find_closure(
+    roots: Iterable[str],
+    package: Package,
+    observers: Sequence[str] = (),
+    version: Callable[[str], str] | None = None,
+) -> Closure:
+    """The code that modules run.
+
+    Args:
+        roots: names of modules of the package.
+        package: its files.
+        observers: modules and packages that are left out, with all that only they import.
+        version: of a distribution by name; of those installed here where it is None.
+
+    Returns:
+        modules of the package, data and libraries that the roots reach, the roots themselves included.
+
+    Raises:
+        ValueError: if a root is no module of the package.
+    """
+    found: dict[str, _Source] = {}
+    outside: set[str] = set()
+    waiting = sorted(set(roots))
+    if unknown := [root for root in waiting if root not in package.modules]:
+        raise ValueError(f"no modules of {package.name}: {', '.join(unknown)}")
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in package.modules or any(_within(name, one) for one in observers):
+            continue
+        found[name] = source = _read(package.modules[name], name, name in package.packages)
+        waiting += source.imports
+        # A package's own file runs before its modules do.
+        waiting += [name.rpartition(".")[0]]
+        outside |= source.libraries
+    data = {path for name, source in found.items() for path in _data(name, source, package)}
+    return Closure(
+        {name: found[name].digest for name in sorted(found)},
+        {path: _digest(package.data[path]) for path in sorted(data)},
+        _versions(outside, version or _installed),
+    )
+
+
+def _within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_DIGEST_LENGTH]
+
+
+def _data(name: str, source: _Source, package: Package) -> list[str]:
+    """Data files beside a module that asks where it lies, and those in folders that it names."""
+    if not source.finds_files:
+        return []
+    own = name if name in package.packages else name.rpartition(".")[0]
+    beside = "/".join(own.split(".")[1:])
+    folders = {path: path.rpartition("/")[0] for path in package.data}
+    return [
+        path
+        for path, folder in folders.items()
+        if folder == beside or folder.split("/")[-1] in source.strings
+    ]
+
+
+def _versions(imported: set[str], version: Callable[[str], str]) -> dict[str, str]:
+    """Versions of libraries, without what builds of one version differ by (`+cpu`)."""
+    names = imported - sys.stdlib_module_names
+    names |= {carried for name in names for carried in _CARRIERS.get(name, ())}
+    distributions = sorted({_DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names})
+    return {name: version(name).partition("+")[0] for name in distributions}
+
+
+@cache
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+@cache
+def _read(text: bytes, name: str, is_package: bool) -> _Source:
+    """Parse a module. It is kept by its contents: closures share most of their modules."""
+    collects = gc.isenabled()
+    # Trees hold no cycles that need collection; looking for some would double the time.
+    gc.disable()
+    try:
+        reader = _Reader(name if is_package else name.rpartition(".")[0])
+        reader.visit(ast.parse(text))
+    finally:
+        if collects:
+            gc.enable()
+    top = name.partition(".")[0]
+    return _Source(
+        digest=_digest("\0".join(reader.code).encode()),
+        imports=tuple(sorted(one for one in reader.names | reader.strings if _within(one, top))),
+        libraries=frozenset(one.partition(".")[0] for one in reader.names if not _within(one, top)),
+        finds_files=reader.finds_files,
+        strings=frozenset(reader.strings) if reader.finds_files else frozenset(),
+    )
+
+
+class _Reader:
+    """Writes a tree down without positions and docstrings, in one form for all versions of Python.
+
+    Attributes:
+        code: the tree in words.
+        names: modules that may be imported; also attributes of modules, which name none.
+        finds_files: whether the module asks where it lies.
+        strings: constants, among them names of modules and of folders.
+    """
+
+    def __init__(self, package: str) -> None:
+        self.code: list[str] = []
+        self.names: set[str] = set()
+        self.strings: set[str] = set()
+        self.finds_files = False
+        self._package = package
+
+    def visit(self, node: ast.AST) -> None:
+        """Write a node and all below it."""
+        if isinstance(node, ast.If) and _is_for_type_checkers(node.test):
+            self._fields([("orelse", node.orelse)])
+            return
+        self._look(node)
+        self.code.append(type(node).__name__)
+        self._fields(ast.iter_fields(node))
+
+    def _fields(self, fields: Iterable[tuple[str, object]]) -> None:
+        for name, value in fields:
+            # Empty fields are left out, since later versions of Python know more of them.
+            if value is None or value == [] or name in ("kind", "type_comment"):
+                continue
+            self.code.append(name)
+            for one in value if isinstance(value, list) else (value,):
+                if not isinstance(one, ast.AST):
+                    self.code.append(repr(one))
+                elif not _is_docstring(one):
+                    self.visit(one)
+        self.code.append(")")
+
+    def _look(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            self.names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = self._absolute(node.module or "", node.level)
+            self.names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Call) and _named(node.func) == "import_module":
+            self.names |= {str(one.value) for one in node.args if isinstance(one, ast.Constant)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self.strings.add(node.value)
+        elif isinstance(node, ast.Name | ast.Attribute) and _named(node) in _PLACES:
+            self.finds_files = True
+
+    def _absolute(self, module: str, level: int) -> str:
+        if level == 0:
+            return module
+        parents = self._package.split(".")
+        return ".".join([*parents[: len(parents) - level + 1], *([module] if module else [])])
+
+
+def _named(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _is_for_type_checkers(test: ast.AST) -> bool:
+    return _named(test) == "TYPE_CHECKING"
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    """Whether a statement is a string alone: a docstring of a module, class, function or name."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
