@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 PROTOS := costbench/hlo/proto/hlo.proto costbench/datasets/tpugraphs/proto/tuning.proto
 # Files that ruff and the link checker look at, present or not yet.
-LINTED := $(wildcard src tests pipelines benchmarks tools)
+LINTED := $(wildcard src tests pipelines benchmarks examples tools)
 
 # Stages call `python`; it has to be the one of .venv.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -68,7 +68,7 @@ proto: $(INSTALLED) ## Regenerate the protocol buffer modules from their .proto 
 clean: ## Remove caches and what runs left behind (not .venv, not the DVC cache)
 	rm -rf out build dist *.egg-info src/*.egg-info mlflow.db* mlruns mlartifacts optuna.db* lightning_logs
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dvc_plots
-	find src tests pipelines tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests pipelines tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and .venv and the DVC cache as well
 	rm -rf $(VENV) .dvc/cache .dvc/tmp

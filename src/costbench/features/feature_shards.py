@@ -256,6 +256,10 @@ class FeatureShard:
         """Tile sizes of each kernel, legal or not."""
         return np.asarray(self._shard["kernel_space_size"])
 
+    def fingerprint(self, index: int) -> str:
+        """Fingerprint of a kernel, 32 hexadecimal digits."""
+        return bytes(self._shard["kernel_fingerprint"][index]).hex()
+
     def fingerprints(self) -> tuple[str, ...]:
         """Fingerprint of each kernel, 32 hexadecimal digits."""
         return tuple(bytes(row).hex() for row in self._shard["kernel_fingerprint"])

@@ -1,0 +1,207 @@
+"""Measured kernels as a PyTorch Geometric data set, for networks that are not costbench's own.
+
+A data set reads kernels one at a time from memory-mapped feature shards, so its memory does not grow with its
+size, and it goes through `torch_geometric.loader.DataLoader` with any number of workers. Features are
+unscaled; `ScaleFeatures` and `SampleDecisions` are PyG transforms that most trainings want. Node features,
+decision features and edge directions are those of costbench's own networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch_geometric.data import Data, Dataset
+from torch_geometric.transforms import BaseTransform
+
+from costbench.datasets.splits import read_split
+from costbench.errors import DataError, ParamsError, choose
+from costbench.features.feature_shards import FeatureShard, feature_path
+from costbench.features.normalizer import MinMaxNormalizer, Transform
+from costbench.features.packed_kernels import FeatureExtremes
+from costbench.hlo.opcode import Opcode
+
+SetName = Literal["train", "validation", "test"]
+NUM_OPCODES = int(max(Opcode)) + 1
+"""Rows of an embedding of opcodes."""
+
+_SETS = ("train", "validation", "test")
+_PER_DECISION = ("config_features", "runtime_ns", "analytical_ns", "kernel_of_decision")
+
+
+class KernelData(Data):  # type: ignore[misc]  # PyG ships no types
+    """One kernel with its measured decisions, or a batch of them.
+
+    Batching lays kernels end to end. The number of decisions differs between kernels, so they are
+    concatenated as nodes are; `kernel_of_decision` tells which kernel each belongs to, as `batch` does for
+    nodes.
+
+    For K kernels with N nodes, M edges and C decisions together (K = 1 unless batched):
+
+    Attributes:
+        x: float32 [N, 140], node features (`features/node_features.csv`), unscaled.
+        opcode: int64 [N], codes of `Opcode`, less than `NUM_OPCODES`.
+        edge_index: int64 [2, M], producer above consumer.
+        config_features: float32 [C, 28], features of the decisions: the 24 of tpugraphs2023's tile sizes
+            (`features/tile_features.csv`), then 4 of the loops they make (`features/loop_features.csv`).
+        runtime_ns: int64 [C], measured, in nanoseconds.
+        analytical_ns: float64 [C], the compiler's own estimate, in nanoseconds.
+        kernel_of_decision: int64 [C], places of kernels in the batch.
+        static_features: float32 [K, 4], FLOPs, bytes read, bytes written and special-function evaluations.
+        runs: int64 [K], executions in one run of the program.
+        program: name of the program; a list of K in a batch, as the next three.
+        application: application family of the program.
+        fingerprint: 32 hexadecimal digits, equal for equal kernels of different programs.
+        kernel: int, place of the kernel among those of its program; int64 [K] in a batch.
+    """
+
+    def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
+        """What to add to an attribute for each kernel before this one."""
+        return 1 if key == "kernel_of_decision" else super().__inc__(key, value, *args, **kwargs)
+
+
+class KernelDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
+    """The kernels of one set of a split, as `KernelData`, in the order of the split's programs.
+
+    Args:
+        root: output folder of a profile, such as `out/laptop`, whose stages `features` and `split` are done.
+        task: `tile` or `fusion`.
+        chip: name of a chip, such as `tpu_v3`.
+        split: name of a split, `random` or `manual`.
+        part: the set of it to read: `train`, `validation` or `test`.
+        transform: applied to every kernel as it is read, as in any PyG data set.
+
+    Raises:
+        ChoiceError: for an unknown set.
+        DataError: naming what is missing, if there is no such split, task or chip, or a damaged shard.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        task: str = "tile",
+        chip: str = "tpu_v3",
+        split: str = "random",
+        part: SetName = "train",
+        transform: Any = None,
+    ) -> None:
+        choose(dict.fromkeys(_SETS, True), part, "set")
+        folder = Path(root)
+        programs = read_split(folder / "split" / f"{split}.json").sets()[part]
+        paths = [feature_path(folder / "features", task, chip, program) for program in programs]
+        # A task need not have samples of every program.
+        self._shards = [FeatureShard(path) for path in paths if path.is_file()]
+        if not self._shards:
+            raise DataError(
+                f"no features of the task {task} on {chip} for the programs of set {part}",
+                where=folder / "features",
+                expected="the stage `features` of this task and chip",
+            )
+        self._starts = np.cumsum([0, *(len(shard) for shard in self._shards)])
+        super().__init__(str(folder), transform=transform)
+
+    def len(self) -> int:
+        """Kernels of the set."""
+        return int(self._starts[-1])
+
+    def get(self, idx: int) -> KernelData:
+        """Reads one kernel with all of its decisions.
+
+        Raises:
+            DataError: for a place that no kernel has.
+        """
+        if not 0 <= idx < self.len():
+            raise DataError(f"kernel {idx}", where=self.root, expected=f"0 to {self.len() - 1}")
+        number = int(np.searchsorted(self._starts, idx, side="right")) - 1
+        shard, place = self._shards[number], idx - int(self._starts[number])
+        graph, runtime_ns = shard.graph(place), shard.runtime_ns(place)
+        return KernelData(
+            x=torch.from_numpy(graph.node_features),
+            opcode=torch.from_numpy(graph.opcodes),
+            edge_index=torch.from_numpy(graph.edges),
+            config_features=torch.from_numpy(shard.config_features(place)),
+            # Copied: torch warns of arrays that must not be written to, such as a mapped file's.
+            runtime_ns=torch.from_numpy(runtime_ns.astype(np.int64, copy=True)),
+            analytical_ns=torch.from_numpy(shard.analytical_ns(place).astype(np.float64, copy=True)),
+            kernel_of_decision=torch.zeros(len(runtime_ns), dtype=torch.int64),
+            static_features=torch.from_numpy(graph.static_features)[None],
+            runs=torch.tensor([int(shard.runs()[place])]),
+            program=shard.program,
+            application=shard.application,
+            fingerprint=shard.fingerprint(place),
+            kernel=place,
+        )
+
+    def num_decisions(self) -> npt.NDArray[np.int64]:
+        """Measured decisions of each kernel of the set, int64 [len]; `dataset[dataset.num_decisions() > 1]`
+        is the data set of those that rank anything.
+        """
+        counts = np.concatenate([shard.num_configs() for shard in self._shards])
+        return counts[np.asarray(self.indices(), np.int64)]
+
+    def extremes(self) -> Iterator[FeatureExtremes]:
+        """Smallest and largest value of every feature, program by program."""
+        for shard in self._shards:
+            yield shard.columns.extremes()
+
+
+class ScaleFeatures(BaseTransform):  # type: ignore[misc]  # PyG ships no types
+    """Scales features to [0, 1] by the extremes of the training set and drops those constant there.
+
+    Replaces `x`, `config_features` and `static_features` by fewer columns; which ones are kept depends on the
+    training set alone, so the same instance goes to all three sets. See `features.normalizer`.
+
+    Args:
+        train: the training set, read once, program by program. A subset of it scales as the whole.
+        transform: applied to features before scaling; see `normalizer.Transform`.
+
+    Attributes:
+        node: scaler of `x`; `node.num_outputs` is the number of columns that are kept.
+        config: scaler of `config_features`.
+        static: scaler of `static_features`.
+    """
+
+    def __init__(self, train: KernelDataset, transform: Transform = "log1p") -> None:
+        fits = [MinMaxNormalizer.partial(transform) for _ in range(3)]
+        for extremes in train.extremes():
+            for fit, values in zip(fits, (extremes.node, extremes.decision, extremes.static), strict=True):
+                fit.update(values)
+        self.node, self.config, self.static = (fit.finish() for fit in fits)
+
+    def forward(self, data: KernelData) -> KernelData:
+        """The kernel with scaled features."""
+        data.x = torch.from_numpy(self.node(data.x.numpy()))
+        data.config_features = torch.from_numpy(self.config(data.config_features.numpy()))
+        data.static_features = torch.from_numpy(self.static(data.static_features.numpy()))
+        return data
+
+
+class SampleDecisions(BaseTransform):  # type: ignore[misc]  # PyG ships no types
+    """Draws some of a kernel's decisions without replacement, anew whenever the kernel is read.
+
+    Kernels have up to thousands of decisions, of which a training step needs a few. Draws come from torch's
+    global generator, which `torch.manual_seed` sets and PyG's loader seeds in its workers.
+
+    Args:
+        count: decisions to keep at most.
+
+    Raises:
+        ParamsError: if it is less than 1.
+    """
+
+    def __init__(self, count: int) -> None:
+        if count < 1:
+            raise ParamsError(f"is {count}", field="count", expected="1 or more decisions")
+        self.count = count
+
+    def forward(self, data: KernelData) -> KernelData:
+        """The kernel with `count` of its decisions, or with all where it has no more."""
+        kept = torch.randperm(len(data.runtime_ns))[: self.count]
+        for name in _PER_DECISION:
+            data[name] = data[name][kept]
+        return data
