@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import costbench
-from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.datasets.fusion.generation import FusionTask
 from costbench.datasets.generation import generate
 from costbench.datasets.layout.generation import LayoutTask
@@ -26,7 +25,7 @@ from costbench.experiments.sweeps.sweep import sweep
 
 PACKAGE = Path(costbench.__file__).parent
 WORK: dict[str, tuple[Callable[..., object], ...]] = {
-    "generate": (generate, AnalyticalModel, TileTask, FusionTask, LayoutTask),
+    "generate": (generate, TileTask, FusionTask, LayoutTask),
     "features": (make_features,),
     "train": (train_cell,),
     "sweep": (sweep,),

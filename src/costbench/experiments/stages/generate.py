@@ -172,7 +172,7 @@ def _chosen(
 
 def _clear(folder: Path, tasks: Sequence[Task]) -> None:
     """Remove what this run would not make: other programs, chips, decisions, what older code made."""
-    digest = {"code": code_digest(generate, AnalyticalModel, *{type(task) for task in tasks})}
+    digest = {"code": code_digest(generate, *{type(task) for task in tasks})}
     try:
         made_by = read_json(folder / _CODE_FILE)
     except CostbenchError:
