@@ -27,14 +27,14 @@ def _tile(
 ) -> Path:
     columns = tile_columns([len(times) for times in runtimes], fingerprints=fingerprints)
     columns["config_runtime_ns"] = np.array([t for times in runtimes for t in times], np.int64)
-    path = folder / f"{program}.shard"
+    path = folder / f"{program}.arrow"
     write_shard(path, columns, metadata(program, application) | {"num_failed": 3, "device_seconds": 0.5})
     return path
 
 
 def _fusion(folder: Path, name: str, runs: Sequence[int], runtime: Sequence[int], tried: int) -> Path:
     columns = fusion_columns(list(range(len(runs))), runs, runtime)
-    path = folder / f"{name}.shard"
+    path = folder / f"{name}.arrow"
     write_shard(path, columns, metadata("p", "A") | {"num_configs": tried}, FUSION)
     return path
 

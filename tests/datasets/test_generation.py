@@ -37,7 +37,7 @@ class Written:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        return (self.folder / f"{self.name}.shard", self.folder / f"{self.name}-2.shard")
+        return (self.folder / f"{self.name}.arrow", self.folder / f"{self.name}-2.arrow")
 
     def is_done(self) -> bool:
         return all(path.exists() for path in self.paths)

@@ -11,7 +11,7 @@ from costbench.datasets.records import AnyArray, check_columns
 from costbench.errors import DataError
 from tests.datasets.tile_columns import tile_columns
 
-WHERE = Path("x.shard")
+WHERE = Path("x.arrow")
 
 
 def test_good_columns_pass_and_so_do_none_at_all() -> None:
@@ -30,7 +30,7 @@ def runtimes(value: float, dtype: str) -> Callable[[dict[str, AnyArray]], None]:
 
 
 BAD: list[tuple[str, Callable[[dict[str, AnyArray]], object], str]] = [
-    ("NaN runtime", runtimes(np.nan, "f8"), r"x\.shard: config_runtime_ns: holds NaN or infinity"),
+    ("NaN runtime", runtimes(np.nan, "f8"), r"x\.arrow: config_runtime_ns: holds NaN or infinity"),
     ("infinite runtime", runtimes(np.inf, "f4"), "config_runtime_ns: holds NaN or infinity"),
     ("float runtime", runtimes(1.0, "f8"), r"config_runtime_ns: has type float64 \(expected int64\)"),
     ("zero runtime", runtimes(0, "i8"), r"config_runtime_ns: entry 3 is 0 \(expected 1 or more ns\)"),

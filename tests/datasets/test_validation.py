@@ -33,7 +33,7 @@ def make(tmp_path: Path) -> Make:
         columns = tile_columns([2] * len(fingerprints), fingerprints=fingerprints)
         columns["kernel_default_ns"] = np.array(default_ns, np.int64)
         columns["kernel_runs"] = np.array(runs, np.int64)
-        path = tmp_path / "shards" / f"{program}.shard"
+        path = tmp_path / "shards" / f"{program}.arrow"
         write_shard(path, columns, metadata(program, program.upper(), chip))
         return path
 
@@ -88,10 +88,10 @@ def test_fusion_kernels_weigh_what_they_take_in_the_untuned_program(tmp_path: Pa
         columns = fusion_columns(fingerprints, runs, runtime)
         write_shard(tmp_path / "shards" / name, columns, metadata(program, "F"), FUSION)
 
-    write("a.shard", "a", [1, 2], [1, 0], [10, 10])
-    write("b.0.shard", "b", [1, 3], [2, 1], [100, 50])
+    write("a.arrow", "a", [1, 2], [1, 0], [10, 10])
+    write("b.0.arrow", "b", [1, 3], [2, 1], [100, 50])
     # A second part of the same program; its kernel is leaked, but no part of the untuned program.
-    write("b.1.shard", "b", [2, 9], [0, 1], [1000, 7])
+    write("b.1.arrow", "b", [2, 9], [0, 1], [1000, 7])
     report = leakage_audit(Split("random", ("a",), (), ("b",)), _shards(tmp_path))
     assert dict(report.by_program)["b"] == report.test
     found = report.test

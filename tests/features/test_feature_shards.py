@@ -52,7 +52,7 @@ def items(repository: Path) -> list[Item]:
 
 @pytest.fixture(scope="module")
 def shard(items: list[Item], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("features") / "p.shard"
+    path = tmp_path_factory.mktemp("features") / "p.arrow"
     write_features(path, items, program_features(items[0].kernel.module), MODEL, METADATA)
     return path
 
@@ -102,6 +102,17 @@ def test_equal_rows_are_stored_once(shard: Path) -> None:
     assert set(columns["node_row"].tolist()) == set(range(len(rows)))
 
 
+def test_rows_lie_with_the_first_kernel_that_has_them(shard: Path) -> None:
+    columns = verify_shard(shard)
+    nodes, rows = columns["node_row_offsets"], columns["row_opcode_offsets"]
+    known: list[int] = []
+    for kernel in range(len(nodes) - 1):
+        part = columns["node_row"][nodes[kernel] : nodes[kernel + 1]].tolist()
+        known.extend(row for row in dict.fromkeys(part) if row not in known)
+        assert known == list(range(rows[kernel + 1]))
+    assert len(known) == len(columns["row_opcode"])
+
+
 def test_a_graph_read_twice_is_not_shared(shard: Path) -> None:
     """The numbers of inputs and the outputs are written into a copy, never into the file."""
     found = FeatureShard(shard)
@@ -112,23 +123,23 @@ def test_a_graph_read_twice_is_not_shared(shard: Path) -> None:
 
 
 def test_equal_samples_give_equal_bytes(items: list[Item], shard: Path, tmp_path: Path) -> None:
-    path = tmp_path / "again.shard"
+    path = tmp_path / "again.arrow"
     write_features(path, items, program_features(items[0].kernel.module), MODEL, METADATA)
     assert path.read_bytes() == shard.read_bytes()
 
 
 def test_a_program_without_samples_has_an_empty_shard(items: list[Item], tmp_path: Path) -> None:
-    path = tmp_path / "empty.shard"
+    path = tmp_path / "empty.arrow"
     write_features(path, [], program_features(items[0].kernel.module), MODEL, METADATA)
     assert len(FeatureShard(path)) == 0
 
 
 def test_a_truncated_shard_is_named(shard: Path, tmp_path: Path) -> None:
-    path = tmp_path / "short.shard"
+    path = tmp_path / "short.arrow"
     path.write_bytes(shard.read_bytes()[:-100])
-    with pytest.raises(DataError, match=r"short.shard.*truncated"):
+    with pytest.raises(DataError, match=r"short.arrow.*truncated"):
         FeatureShard(path)
 
 
 def test_where_features_lie() -> None:
-    assert feature_path(Path("f"), "tile", "tpu_v2", "p") == Path("f/tile/tpu_v2/p.shard")
+    assert feature_path(Path("f"), "tile", "tpu_v2", "p") == Path("f/tile/tpu_v2/p.arrow")

@@ -191,7 +191,7 @@ def _flip(data: bytes) -> bytes:
 def test_a_damaged_shard(
     workplace: Path, damage: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shard = workplace / "out" / "smoke" / "generate" / "tile" / "tpu_v2" / "vgg19_b64_infer_f32.shard"
+    shard = workplace / "out" / "smoke" / "generate" / "tile" / "tpu_v2" / "vgg19_b64_infer_f32.arrow"
     _overwrite(shard, damage(shard.read_bytes()))
     assert shard.name in _in_process(workplace, "split", Path("profiles/smoke/params.yaml"), capsys)
 

@@ -246,8 +246,8 @@ def test_a_killed_run_ends_with_the_same_bytes(workplace: Path) -> None:
     params = write_profile(workplace, "again", {**TINY, "run": {"jobs": 2}})
     first, second = (workplace / "out" / name for name in ("smoke", "again"))
     shards = second / "generate" / "tile" / "tpu_v2"
-    assert _kill_when(shards / f"{PROGRAMS[0]}.shard", workplace, params)
-    assert len(list(shards.glob("*.shard"))) < len(PROGRAMS)
+    assert _kill_when(shards / f"{PROGRAMS[0]}.arrow", workplace, params)
+    assert len(list(shards.glob("*.arrow"))) < len(PROGRAMS)
     write_profile(workplace, "again", TINY)
     done = call_stages(workplace, params, PYTHONHASHSEED="7")
     assert done.returncode == 0, done.stderr

@@ -232,4 +232,4 @@ def outcome(result: FitResult) -> tuple[float, int, int, dict[str, bytes]]:
 
 def test_a_missing_shard_is_named(data: Path) -> None:
     with pytest.raises(DataError, match="nothing_here"):
-        KernelSource([data / "nothing_here.shard"])
+        KernelSource([data / "nothing_here.arrow"])

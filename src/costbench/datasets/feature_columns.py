@@ -1,7 +1,8 @@
 """The data dictionary of feature shards: the measured kernels of one program as models see them.
 
 They are made from tile and fusion shards and hold all that training reads, so that no program has to be
-parsed for it. Equal feature rows are kept once per program, however many values and kernels have them.
+parsed for it. Equal feature rows are kept once per program, however many values and kernels have them: with
+the first kernel that has a node with such features.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ FEATURES_VERSION = 2
 # Letters: k kernels, r rows, and of all kernels n nodes, e edges, b tile bounds, c decisions.
 FEATURES = RecordType(
     name="features",
-    version=2,
+    version=3,
     columns=(
+        offsets_column("row_opcode", "where the rows begin and end that each kernel is the first to have"),
         Column("row_opcode", "<i2", ("r",), "", "opcode of a value, `parameter` for kernel inputs", 0),
         Column("row_features", "<f4", ("r", "140"), "", "node features, unscaled (`node_features.csv`)"),
         Column("kernel_fingerprint", "|u1", ("k", "16"), "", "fingerprint of the kernel, 16 bytes"),
@@ -25,7 +27,14 @@ FEATURES = RecordType(
         Column("kernel_static", "<f4", ("k", "4"), "", "static performance features (`static_features.csv`)"),
         Column("kernel_ranks", "<i4", ("k", "2"), "", "tile bounds of the right-hand side, of the output", 0),
         offsets_column("node_row", "where each kernel's nodes begin and end"),
-        Column("node_row", "<i4", ("n",), "", "row of each node, inputs first", 0),
+        Column(
+            "node_row",
+            "<i4",
+            ("n",),
+            "",
+            "feature row of each node, of all rows of the shard; inputs first",
+            0,
+        ),
         Column("node_is_output", "|u1", ("n",), "", "1 where the value is written to main memory"),
         offsets_column("edge_nodes", "where each kernel's edges begin and end"),
         Column("edge_nodes", "<i4", ("e", "2"), "", "producer and consumer, as places of nodes", 0),

@@ -4,7 +4,7 @@ A shard holds the samples of one program on one chip as columns. Kernels are ref
 program (positions of instructions), decisions are numbers in the kernel's decision space, so nothing is
 stored that can be computed again; what models are trained on is computed from it once (`feature_columns`).
 Lists of different length per kernel lie end to end in one column, and an offsets column of one more entry
-says where each begins and ends.
+says where each begins and ends; in the file, the two are one list column (`arrow_tables`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _SPACE_SIZE = Column(
 
 TILE = RecordType(
     name="tile",
-    version=1,
+    version=2,
     columns=(
         *_KERNEL,
         Column(
@@ -124,7 +124,7 @@ TILE = RecordType(
 
 FUSION = RecordType(
     name="fusion",
-    version=1,
+    version=2,
     columns=(
         *_KERNEL,
         Column(

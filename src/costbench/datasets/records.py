@@ -55,12 +55,14 @@ class RecordType:
         version: raised when columns change; shards of another version are refused.
         columns: all of them, in the order in which they are stored.
         runtime: the column that has one entry for each measured decision.
+        row: letter of what a row of the table is (`arrow_tables`); empty where the whole shard is one row.
     """
 
     name: str
     version: int
     columns: tuple[Column, ...]
     runtime: str
+    row: str = "k"
 
     def column(self, key: str) -> Column:
         """The column called `key`.

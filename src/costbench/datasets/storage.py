@@ -1,72 +1,60 @@
-"""Shards: files of columns that are either whole or refused, read by memory map.
+"""Shards: Arrow IPC files of one table that are either whole or refused, read by memory map.
 
-One shard is one file:
-
-    8 bytes   magic
-    8 bytes   length of the header, little-endian
-    32 bytes  SHA-256 of the header
-    header    JSON: record type, metadata, and for each column its type, shape, offset, size and SHA-256
-    columns   raw little-endian values, each beginning at a multiple of 64 bytes; gaps are zeros
+A shard is one uncompressed Arrow IPC file ("Feather v2") of one record batch, so pandas, polars and DuckDB
+open it; `arrow_tables` says which table the columns of a record type make. The schema's metadata holds, as
+`costbench`, JSON with the record type, its version, the facts that the samples were made from (program,
+chip, ...) and the SHA-256 of every column, and as `costbench.sha256` the digest of this JSON.
 
 It is written under a temporary name and renamed when it is complete, so a killed writer leaves no shard.
-Opening reads the header alone and checks it against its digest, the file's size and the record type, which
-finds truncated files and damaged headers without touching the data; columns are checked for impossible values
-when they are first used, and `verify_shard` compares every byte with the digests.
+Opening reads no data: it checks the metadata against their digest and the table's schema and lengths
+against the record type, which finds truncated files and damaged headers. Columns are checked for impossible
+values when they are first used, and `verify_shard` compares all values with the digests.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from costbench.artifacts import atomic_path
+from costbench.datasets.arrow_tables import (
+    ArrayViews,
+    StoredColumn,
+    array_views,
+    arrow_batch,
+    arrow_schema,
+    check_levels,
+    stored_columns,
+)
 from costbench.datasets.record_types import RECORD_TYPES, TILE
 from costbench.datasets.records import (
     AnyArray,
     RecordType,
     check_columns,
-    check_dtype,
     check_offsets,
     check_shapes,
     check_values,
 )
 from costbench.errors import DataError
 
-SUFFIX = ".shard"
-_MAGIC = b"CBSHARD\x01"
-_PREFIX_BYTES = 48
-_ALIGNMENT = 64
-_MAX_HEADER_BYTES = 1 << 26
-_PIECE_BYTES = 1 << 22
-
-
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """What a header says, and where the first column begins."""
-
-    record: RecordType
-    metadata: Mapping[str, Any]
-    places: Mapping[str, _Place]
-    first: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a column lies: bytes from the start of the first column."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-    num_bytes: int
-    sha256: str
+SUFFIX = ".arrow"
+_MAGIC = b"ARROW1\0\0"
+_OLD_MAGIC = b"CBSHARD"
+_FACTS, _FACTS_DIGEST = b"costbench", b"costbench.sha256"
+_AGAIN = "run `costbench generate` and `costbench features` again"
+# What pyarrow raises for files that are no Arrow files, or damaged ones.
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError, KeyError, TypeError)
 
 
 def write_shard(
@@ -77,7 +65,7 @@ def write_shard(
     Columns are written from where they are, without a copy if they are contiguous.
 
     Args:
-        path: destination, overwritten if it is there.
+        path: destination, overwritten if it exists.
         columns: all columns of `record` by key.
         metadata: JSON values; what the shard was made from.
         record: the kind of shard.
@@ -88,53 +76,56 @@ def write_shard(
     """
     check_columns(record, columns, path)
     arrays = {column.key: np.ascontiguousarray(columns[column.key]) for column in record.columns}
-    places: dict[str, dict[str, object]] = {}
-    end = 0
-    for column in record.columns:
-        array = arrays[column.key]
-        start = _aligned(end)
-        end = start + array.nbytes
-        places[column.key] = {
-            "dtype": column.dtype,
-            "shape": list(array.shape),
-            "offset": start,
-            "num_bytes": array.nbytes,
-            "sha256": hashlib.sha256(_bytes_of(array)).hexdigest(),
-        }
-    header = _encode(record, metadata, places, path)
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.write(_MAGIC + len(header).to_bytes(8, "little") + hashlib.sha256(header).digest() + header)
-        first = _aligned(file.tell())
-        for column in record.columns:
-            file.write(bytes(first + _offset(places[column.key]) - file.tell()))
-            file.write(_bytes_of(arrays[column.key]))
+    schema = arrow_schema(record).with_metadata(_schema_metadata(record, arrays, metadata, path))
+    batch = arrow_batch(record, arrays, schema)
+    with atomic_path(path) as temporary:
+        try:
+            with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+                writer.write_batch(batch)
+        except OSError as error:
+            if error.errno is None:
+                raise
+            # Arrow puts a sentence of its own where the system's reason belongs.
+            raise OSError(error.errno, os.strerror(error.errno), str(temporary)) from error
 
 
-def _offset(place: Mapping[str, object]) -> int:
-    return int(str(place["offset"]))
-
-
-def _aligned(position: int) -> int:
-    return -(-position // _ALIGNMENT) * _ALIGNMENT
-
-
-def _bytes_of(array: AnyArray) -> memoryview:
-    return array.reshape(-1).view(np.uint8).data
-
-
-def _encode(
-    record: RecordType, metadata: Mapping[str, object], places: Mapping[str, object], path: Path
-) -> bytes:
-    header = {
+def _schema_metadata(
+    record: RecordType, arrays: Mapping[str, AnyArray], metadata: Mapping[str, object], path: Path
+) -> dict[bytes, bytes]:
+    facts = {
         "record": record.name,
         "version": record.version,
         "metadata": dict(metadata),
-        "columns": dict(places),
+        "sha256": {key: _digest(array) for key, array in arrays.items()},
     }
     try:
-        return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise DataError(f"cannot be stored: {error}", where=path, field="metadata") from error
+    found = {_FACTS: text, _FACTS_DIGEST: hashlib.sha256(text).hexdigest().encode()}
+    for stored in stored_columns(record):
+        if stored.field is None:
+            found[_aside(stored)] = arrays[stored.column.key].tobytes().hex().encode()
+    return found
+
+
+def _aside(stored: StoredColumn) -> bytes:
+    return f"costbench.{stored.column.key}".encode()
+
+
+def _digest(array: AnyArray) -> str:
+    return hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """An opened file: the record type, its facts, and its columns with the offsets of each."""
+
+    record: RecordType
+    metadata: Mapping[str, Any]
+    sha256: Mapping[str, str]
+    columns: Mapping[str, AnyArray]
+    views: Mapping[str, tuple[StoredColumn, ArrayViews]]
 
 
 class Shard:
@@ -144,29 +135,23 @@ class Shard:
     another process as its path.
     """
 
-    def __init__(
-        self, path: Path, record: RecordType, metadata: Mapping[str, Any], mapped: Mapping[str, AnyArray]
-    ) -> None:
+    def __init__(self, path: Path, table: _Table) -> None:
         self.path = path
-        self.record = record
-        self.metadata = metadata
-        self._mapped = mapped
+        self.record = table.record
+        self.metadata = table.metadata
+        self._table = table
         self._checked: dict[str, AnyArray] = {}
 
     @staticmethod
     def open(path: Path | str) -> Shard:
-        """Opens a shard, reading its header alone.
+        """Opens a shard without reading its data.
 
         Raises:
-            DataError: naming the file and the column, if it is missing, truncated, damaged in its header, of
+            DataError: naming the file and the column, if it is missing, truncated, damaged in its schema, of
                 another version or no shard at all.
         """
         path = Path(path)
-        with _opened(path) as file:
-            header = _read_header(file, path)
-            buffer = np.asarray(np.memmap(file, np.uint8, "r"))
-        mapped = {key: _view(buffer, place, header.first) for key, place in header.places.items()}
-        return Shard(path, header.record, header.metadata, mapped)
+        return Shard(path, _read_table(path))
 
     def __getitem__(self, key: str) -> npt.NDArray[Any]:
         """A column.
@@ -177,10 +162,13 @@ class Shard:
         known = self._checked.get(key)
         if known is None:
             column = self.record.column(key)
-            known = self._mapped[key]
+            known = self._table.columns[key]
             check_values(column, known, self.path)
             if column.offsets_into is not None:
-                check_offsets(column, known, len(self._mapped[column.offsets_into]), self.path)
+                check_offsets(column, known, len(self._table.columns[column.offsets_into]), self.path)
+            elif key in self._table.views:
+                with _named(self.path, key):
+                    check_levels(*self._table.views[key], self._table.columns)
             self._checked[key] = known
         return known
 
@@ -192,12 +180,24 @@ class Shard:
     @property
     def num_kernels(self) -> int:
         """Kernels in the shard; 0 for records of whole programs."""
-        return len(self._mapped.get("kernel_fingerprint", ()))
+        return len(self._table.columns.get("kernel_fingerprint", ()))
 
     @property
     def num_configs(self) -> int:
         """Measured decisions in the shard, of all kernels together."""
-        return len(self._mapped[self.record.runtime])
+        return len(self._table.columns[self.record.runtime])
+
+    def verify(self) -> None:
+        """Compares all columns with their digests and checks their values.
+
+        Raises:
+            DataError: naming the file and the column, at the first difference.
+        """
+        for key in self.keys:
+            wanted = self._table.sha256.get(key)
+            if _digest(self._table.columns[key]) != wanted:
+                raise DataError("damaged", where=self.path, field=key, expected=f"SHA-256 {wanted}")
+            self[key]
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Shard.open, (self.path,))
@@ -209,34 +209,9 @@ def verify_shard(path: Path | str) -> Shard:
     Raises:
         DataError: naming the file and the column, at the first difference.
     """
-    path = Path(path)
     shard = Shard.open(path)
-    with _opened(path) as file:
-        header = _read_header(file, path)
-        end = file.tell()
-        for key in shard.keys:
-            place = header.places[key]
-            start = header.first + place.offset
-            file.seek(end)
-            if any(file.read(start - end)):
-                raise DataError("bytes before it are damaged", where=path, field=key, expected="zeros")
-            end = start + place.num_bytes
-            if _digest(file, place.num_bytes) != place.sha256:
-                raise DataError("damaged", where=path, field=key, expected=f"SHA-256 {place.sha256}")
-    for key in shard.keys:
-        shard[key]
+    shard.verify()
     return shard
-
-
-def _digest(file: BinaryIO, num_bytes: int) -> str:
-    found = hashlib.sha256()
-    while num_bytes > 0:
-        piece = file.read(min(num_bytes, _PIECE_BYTES))
-        if not piece:
-            break
-        found.update(piece)
-        num_bytes -= len(piece)
-    return found.hexdigest()
 
 
 def list_shards(folder: Path | str) -> tuple[Path, ...]:
@@ -253,66 +228,114 @@ def list_shards(folder: Path | str) -> tuple[Path, ...]:
     )
 
 
-def _opened(path: Path) -> BinaryIO:
+def _read_table(path: Path) -> _Table:
+    """Maps a file and checks all of it but the values of its columns."""
+    file = _mapped(path)
     try:
-        return path.open("rb")
+        reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
+        facts = _read_facts(reader.schema, path)
+        record = _record_type(facts, path)
+        _check_schema(reader.schema, arrow_schema(record), path)
+        if reader.num_record_batches != 1:
+            raise DataError(f"{reader.num_record_batches} record batches", where=path, expected="one")
+        batch = reader.get_batch(0)
+        batch.validate()
+    except _UNREADABLE as error:
+        raise _damaged(path, error) from error
+    views: dict[str, tuple[StoredColumn, ArrayViews]] = {}
+    columns: dict[str, AnyArray] = {}
+    for stored in stored_columns(record):
+        key = stored.column.key
+        with _named(path, key):
+            if stored.field is None:
+                columns[key] = _read_aside(stored, reader.schema)
+                continue
+            found = array_views(stored, batch.column(len(views)), file)
+        views[key] = stored, found
+        columns[key] = found.values
+        for level, offsets in zip(stored.levels, found.offsets, strict=False):
+            if level and record.column(level).offsets_into == key:
+                columns[level] = offsets
+    check_shapes(record, {key: array.shape for key, array in columns.items()}, path)
+    rows = len(columns["kernel_fingerprint"]) if record.row else 1
+    if batch.num_rows != rows:
+        raise DataError(f"{batch.num_rows} rows", where=path, expected=f"{rows}")
+    return _Table(record, facts["metadata"], facts["sha256"], columns, views)
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    """The bytes of a file, by memory map."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as error:
         raise DataError(f"cannot read: {error.strerror}", where=path, expected="a shard") from error
+    begin = bytes(mapped[: len(_MAGIC)])
+    if begin.startswith(_OLD_MAGIC):
+        raise DataError("is a shard of an older format", where=path, expected=f"an Arrow file; {_AGAIN}")
+    if begin != _MAGIC[: len(begin)]:
+        raise DataError("is no shard", where=path, expected="an Arrow IPC file")
+    return pa.py_buffer(mapped)
 
 
-def _read_header(file: BinaryIO, path: Path) -> _Header:
-    """Reads and checks the header; leaves the file right behind it."""
-    prefix = file.read(_PREFIX_BYTES)
-    if prefix[: len(_MAGIC)] != _MAGIC[: len(prefix)]:
-        raise DataError("is no shard", where=path, expected=f"a file that begins with {_MAGIC!r}")
-    length = int.from_bytes(prefix[8:16], "little")
-    content = file.read(length) if length <= _MAX_HEADER_BYTES else b""
-    if len(prefix) < _PREFIX_BYTES or hashlib.sha256(content).digest() != prefix[16:]:
-        raise DataError("truncated or damaged", where=path, field="header", expected="its SHA-256")
-    fields = json.loads(content)
-    record = RECORD_TYPES.get(fields["record"])
-    if record is None or fields["version"] != record.version:
+def _damaged(path: Path, error: Exception) -> DataError:
+    problem = " ".join(str(error).split())
+    return DataError(f"truncated or damaged: {problem}", where=path, expected="an Arrow IPC file")
+
+
+def _read_facts(schema: pa.Schema, path: Path) -> dict[str, Any]:
+    metadata = schema.metadata or {}
+    text = metadata.get(_FACTS)
+    if text is None:
+        raise DataError("is an Arrow file, but no shard", where=path, expected="`costbench` in its metadata")
+    if hashlib.sha256(text).hexdigest().encode() != metadata.get(_FACTS_DIGEST):
+        raise DataError("truncated or damaged", where=path, field="metadata", expected="its SHA-256")
+    facts: dict[str, Any] = json.loads(text)
+    return facts
+
+
+def _record_type(facts: Mapping[str, Any], path: Path) -> RecordType:
+    record = RECORD_TYPES.get(facts["record"])
+    if record is None or facts["version"] != record.version:
         known = ", ".join(f"{r.name} {r.version}" for r in RECORD_TYPES.values())
         raise DataError(
-            f"{fields['record']} records of version {fields['version']}",
+            f"{facts['record']} records of version {facts['version']}",
             where=path,
-            expected=f"{known}; generate again",
+            expected=f"{known}; {_AGAIN}",
         )
-    places = {
-        key: _Place(p["dtype"], tuple(p["shape"]), p["offset"], p["num_bytes"], p["sha256"])
-        for key, p in fields["columns"].items()
-    }
-    header = _Header(record, fields["metadata"], places, _aligned(_PREFIX_BYTES + length))
-    _check_places(header, path)
-    return header
+    return record
 
 
-def _check_places(header: _Header, path: Path) -> None:
-    """Raises DataError unless the columns are the record type's and lie end to end in the whole file."""
-    file_bytes = path.stat().st_size
-    end = 0
-    for column in header.record.columns:
-        place = header.places.get(column.key)
-        if place is None:
-            raise DataError("missing", where=path, field=column.key, expected=column.meaning)
-        check_dtype(column, np.empty(0, place.dtype), path)
-        wanted = _aligned(end), math.prod(place.shape) * np.dtype(place.dtype).itemsize
-        if (place.offset, place.num_bytes) != wanted:
-            raise DataError("lies in the wrong place", where=path, field=column.key)
-        end = place.offset + place.num_bytes
-        if header.first + end > file_bytes:
+def _check_schema(schema: pa.Schema, wanted: pa.Schema, path: Path) -> None:
+    """Raises DataError unless the columns are the record type's, in its order."""
+    if schema.equals(wanted, check_metadata=False):
+        return
+    if schema.names != wanted.names:
+        raise DataError(f"columns {', '.join(schema.names)}", where=path, expected=", ".join(wanted.names))
+    for found, field in zip(schema, wanted, strict=True):
+        if not found.equals(field):
+            null = "" if found.nullable == field.nullable else " that may be null"
             raise DataError(
-                f"truncated: the file ends after {file_bytes} bytes",
-                where=path,
-                field=column.key,
-                expected=f"{header.first + end} bytes or more",
+                f"has type {found.type}{null}", where=path, field=field.name, expected=str(field.type)
             )
-    if header.first + end != file_bytes:
-        raise DataError(f"{file_bytes} bytes long", where=path, expected=f"{header.first + end} bytes")
-    check_shapes(header.record, {key: place.shape for key, place in header.places.items()}, path)
 
 
-def _view(buffer: npt.NDArray[np.uint8], place: _Place, first: int) -> AnyArray:
-    start = first + place.offset
-    raw = buffer[start : start + place.num_bytes]
-    return raw.view(place.dtype).reshape(place.shape)
+def _read_aside(stored: StoredColumn, schema: pa.Schema) -> AnyArray:
+    """A column from the schema's metadata."""
+    column = stored.column
+    try:
+        raw = bytes.fromhex(schema.metadata[_aside(stored)].decode("ascii"))
+        shape = tuple(int(size) for size in column.shape[1:])
+        return np.frombuffer(raw, column.dtype).reshape(-1, *shape)
+    except (KeyError, ValueError) as error:
+        raise DataError("missing or damaged", expected="hexadecimal digits in the metadata") from error
+
+
+@contextmanager
+def _named(path: Path, key: str) -> Iterator[None]:
+    """Adds the file and the column to errors that name neither."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(error.problem, where=path, field=key, expected=error.expected) from error

@@ -74,7 +74,7 @@ class CostModel(Protocol):
 
 def feature_path(folder: Path, task: str, chip: str, program: str) -> Path:
     """Where the features of a program's samples on a chip lie inside the stage's folder."""
-    return folder / task / chip / f"{program}.shard"
+    return folder / task / chip / f"{program}.arrow"
 
 
 def write_features(
@@ -103,11 +103,15 @@ def write_features(
     row_opcode, row_features = _rows(rows, program)
     # Programs repeat their layers: most rows are equal to others.
     first, row_of_key = _first_of_equals(row_opcode, row_features)
+    node_offsets = offsets_of(len(part) for part in keys)
+    by_use, row_offsets, node_row = _by_first_use(row_of_key[node_key], node_offsets)
+    first = first[by_use]
     edges = [kernel_edges(kernel).T for kernel in views]
     bounds = [_bounds(measured.tile_sizes) for measured in kernels]
     static = [static_performance(kernel, program.cost_analysis) for kernel in views]
     runtimes = [measured.runtime_ns for measured in kernels]
     columns: dict[str, AnyArray] = {
+        "row_opcode_offsets": row_offsets,
         "row_opcode": row_opcode[first],
         "row_features": row_features[first],
         "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
@@ -116,8 +120,8 @@ def write_features(
         "kernel_num_inputs": np.array([len(kernel.inputs) for kernel in views], np.int32),
         "kernel_static": np.array(static, np.float32).reshape(-1, 4),
         "kernel_ranks": np.array([_ranks(m.tile_sizes) for m in kernels], np.int32).reshape(-1, 2),
-        "node_row_offsets": offsets_of(len(part) for part in keys),
-        "node_row": row_of_key[node_key].astype(np.int32),
+        "node_row_offsets": node_offsets,
+        "node_row": node_row.astype(np.int32),
         "node_is_output": np.concatenate([np.zeros(0, np.uint8), *(_outputs(k) for k in views)]),
         "edge_nodes_offsets": offsets_of(len(part) for part in edges),
         "edge_nodes": np.concatenate([np.zeros((0, 2), np.int32), *edges]).astype(np.int32),
@@ -158,12 +162,27 @@ def _rows(keys: IntArray, program: ProgramFeatures) -> tuple[npt.NDArray[np.int1
 def _first_of_equals(
     opcodes: npt.NDArray[np.int16], features: npt.NDArray[np.float32]
 ) -> tuple[IntArray, IntArray]:
-    """Places of rows that are equal to none before, ascending, and for each row which of these it equals."""
+    """Places of rows that differ from each other, and for each row which of these it equals."""
     rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
     found = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
-    first, inverse = found[1], found[2]
-    order = np.argsort(first)
-    return first[order], np.argsort(order)[inverse]
+    return found[1], found[2]
+
+
+def _by_first_use(node_row: IntArray, node_offsets: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Renumbers feature rows, each of which some node has, by the first node that has them.
+
+    Args:
+        node_row: row of each node, int64 [n].
+        node_offsets: where each kernel's nodes begin and end, int64 [k + 1].
+
+    Returns:
+        Old numbers of the rows in their new order, int64 [r]; where the rows begin and end that each kernel
+        is the first to have, int64 [k + 1]; new row of each node, int64 [n].
+    """
+    _, first_node = np.unique(node_row, return_index=True)
+    order = np.argsort(first_node)
+    new_number = np.argsort(order)
+    return order, np.searchsorted(first_node[order], node_offsets).astype(np.int64), new_number[node_row]
 
 
 def _outputs(kernel: Kernel) -> npt.NDArray[np.uint8]:

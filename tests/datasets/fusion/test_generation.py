@@ -42,7 +42,7 @@ def parts(folder: Path, chip: str = "tpu_v3") -> list[Shard]:
 
 
 def digest(folder: Path) -> str:
-    return digest_files(sorted(folder.rglob("*.shard")), folder)
+    return digest_files(sorted(folder.rglob("*.arrow")), folder)
 
 
 def rows(shard: Shard, folder: Path) -> list[Kernel]:
@@ -159,7 +159,7 @@ def test_parts_add_up_to_the_whole(made: Path, tmp_path: Path, monkeypatch: pyte
 
 def test_finished_shards_are_kept_and_others_made_again(made: Path) -> None:
     assert task(made).is_done()
-    assert set(task(made).paths) == set(made.rglob("*.shard"))
+    assert set(task(made).paths) == set(made.rglob("*.arrow"))
     assert not task(made, seed=1).is_done()
     assert not task(made, max_configs=7).is_done()
     first = fusion_part_path(made, "tpu_v2", NAME, 0)

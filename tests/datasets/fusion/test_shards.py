@@ -43,7 +43,7 @@ def metadata(part: int, num_configs: int, *, last: bool = False, key: str = "k")
 
 def test_batches_are_laid_end_to_end() -> None:
     columns = joined([batch(2, 3), batch(), batch(1, first=2)])
-    check_columns(FUSION, columns, Path("x.shard"))
+    check_columns(FUSION, columns, Path("x.arrow"))
     assert columns["kernel_instructions_offsets"].tolist() == [0, 2, 5, 6]
     assert columns["kernel_instructions"].tolist() == [0, 1, 2, 3, 4, 2]
     assert columns["kernel_runtime_ns"].tolist() == [1, 2, 3]
@@ -52,8 +52,8 @@ def test_batches_are_laid_end_to_end() -> None:
 
 
 def test_no_batch_is_a_part_without_kernels(tmp_path: Path) -> None:
-    write_part(tmp_path / "x.shard", [], metadata(0, 5, last=True))
-    shard = verify_shard(tmp_path / "x.shard")
+    write_part(tmp_path / "x.arrow", [], metadata(0, 5, last=True))
+    shard = verify_shard(tmp_path / "x.arrow")
     assert (shard.num_kernels, shard.num_configs) == (0, 0)
 
 

@@ -104,13 +104,13 @@ def params(tmp_path: Path) -> Path:
     for name, (application, _, fingerprints) in _CORPUS.items():
         columns = tile_columns([2] * len(fingerprints), fingerprints=fingerprints)
         write_shard(
-            made / "tile" / "tpu_v2" / f"{name}.shard", columns, metadata(name, application, "tpu_v2")
+            made / "tile" / "tpu_v2" / f"{name}.arrow", columns, metadata(name, application, "tpu_v2")
         )
     for name in ("a", "c"):
         application, _, fingerprints = _CORPUS[name]
         for part in (0, 1):
             columns = fusion_columns(fingerprints, [1] * len(fingerprints), [10] * len(fingerprints))
-            path = made / "fusion" / "tpu_v2" / f"{name}.{part}.shard"
+            path = made / "fusion" / "tpu_v2" / f"{name}.{part}.arrow"
             write_shard(path, columns, metadata(name, application, "tpu_v2"), FUSION)
     write_identity(made, StageIdentity("p", "d"))
     sections = {
@@ -169,7 +169,7 @@ def test_shards_of_a_program_that_is_gone(params: Path) -> None:
 
 
 def test_shards_must_be_there(params: Path) -> None:
-    for path in (params.parent / "out" / "generate").rglob("*.shard"):
+    for path in (params.parent / "out" / "generate").rglob("*.arrow"):
         path.unlink()
     with pytest.raises(DataError, match="no shards"):
         run(params)

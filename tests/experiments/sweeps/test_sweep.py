@@ -61,5 +61,5 @@ def test_what_a_worker_raises_ends_the_sweep(url: str, tmp_path: Path) -> None:
     """In processes of their own, which find no data."""
     task = toy_task(url, tmp_path)
     open_study(task.study)
-    with pytest.raises(DataError, match=r"a\.shard: cannot read"):
+    with pytest.raises(DataError, match=r"a\.arrow: cannot read"):
         _work_side_by_side(task, 2)

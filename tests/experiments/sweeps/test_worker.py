@@ -140,9 +140,9 @@ def test_a_trial_that_diverges_is_pruned_and_says_why(url: str, tmp_path: Path) 
 
 def test_data_that_cannot_be_read_ends_the_sweep(url: str, tmp_path: Path) -> None:
     def broken(_cell: CellTask, _on_epoch: OnEpoch) -> CellResult:
-        raise DataError("damaged", where="x.shard")
+        raise DataError("damaged", where="x.arrow")
 
-    with pytest.raises(DataError, match=r"x\.shard: damaged"):
+    with pytest.raises(DataError, match=r"x\.arrow: damaged"):
         work(toy_task(url, tmp_path), broken)
 
 

@@ -22,7 +22,7 @@ from costbench.errors import DataError
 
 def fusion_part_path(folder: Path, chip: str, program: str, part: int) -> Path:
     """Where a part of a program's fusion samples on a chip lies inside a data set."""
-    return folder / "fusion" / chip / f"{program}.part{part:04d}.shard"
+    return folder / "fusion" / chip / f"{program}.part{part:04d}.arrow"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ DEFAULT, RANDOM, GENETIC = range(3)
 # Letters: b bytes, n configurable nodes, o options of all nodes together, c configs.
 LAYOUT = RecordType(
     name="layout",
-    version=1,
+    version=2,
     columns=(
         Column(
             key="program",
@@ -90,4 +90,5 @@ LAYOUT = RecordType(
         ),
     ),
     runtime="config_runtime_ns",
+    row="",
 )

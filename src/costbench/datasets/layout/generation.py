@@ -67,7 +67,7 @@ class LayoutParams:
 
 def layout_shard_path(folder: Path, chip: str, program: str) -> Path:
     """Where the layout shard of a program on a chip lies inside a data set."""
-    return folder / "layout" / chip / f"{program}.shard"
+    return folder / "layout" / chip / f"{program}.arrow"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ IntArray = npt.NDArray[np.int64]
 
 def shard_path(folder: Path, chip: str, program: str) -> Path:
     """Where the tile shard of a program on a chip lies inside a data set."""
-    return folder / "tile" / chip / f"{program}.shard"
+    return folder / "tile" / chip / f"{program}.arrow"
 
 
 def compiled_program_path(folder: Path, program: str) -> Path:

@@ -177,7 +177,7 @@ def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
         DataError: if there are none.
     """
     folder = data / task / chip
-    names = sorted({path.name.split(".")[0] for path in folder.glob("*.shard") if path.name[0] != "."})
+    names = sorted({path.name.split(".")[0] for path in folder.glob("*.arrow") if path.name[0] != "."})
     if not names:
         raise DataError("no shards", where=folder, expected=f"{task} samples made by the stage `generate`")
     if task == "tile":

@@ -1,0 +1,250 @@
+"""The columns of a record type as one Arrow table, and the table's columns as NumPy arrays again.
+
+A shard is one table of one record batch. A row of it is what decisions are taken about, a kernel or (layout)
+the program, and what a row has many of, such as its measured decisions, is a list in it:
+
+    arrays of the record type                        column of the table
+    kernel_runs          int64 [k]                   kernel_runs: int64
+    kernel_ranks         int32 [k, 2]                kernel_ranks: fixed_size_list<int32>[2]
+    kernel_fingerprint   uint8 [k, 16]               kernel_fingerprint: fixed_size_binary[16]
+    config_runtime_ns    int64 [c]                   config_runtime_ns: large_list<int64>,
+    config_offsets       int64 [k + 1]                 whose offsets are config_offsets
+
+Arrow stores a list column as the values of all rows end to end and the offsets of the rows, which are
+exactly the arrays that are asked for: nothing is copied on the way in or out. Columns whose lists are
+equally long share one array of offsets here and have one each in the file. Nothing is ever null.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from costbench.datasets.records import AnyArray, Column, RecordType
+from costbench.errors import DataError
+
+_ALL = ""
+"""Level of the one list of a table with one row, which needs no offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """How one column of a record type is stored.
+
+    Attributes:
+        column: the column.
+        levels: offsets columns of the lists that its values are in, outermost first; none for one value a
+            row.
+        field: its field in the schema, with `unit` and `meaning` as metadata; None for a column that has
+            nothing to do with the rows and is kept in the metadata of the schema, as hexadecimal digits.
+    """
+
+    column: Column
+    levels: tuple[str, ...]
+    field: pa.Field | None
+
+    @property
+    def varies(self) -> bool:
+        """Whether entries are lists that are equally long within a file, not in all files."""
+        return len(self.column.shape) > 1 and not self.column.shape[1].isdigit()
+
+
+@lru_cache
+def stored_columns(record: RecordType) -> tuple[StoredColumn, ...]:
+    """How the columns of a record type are stored, without those of offsets."""
+    found = []
+    for column in record.columns:
+        if column.offsets_into is None:
+            levels = _levels(record, column.shape[0])
+            metadata = {"unit": column.unit, "meaning": column.meaning}
+            field = None
+            if levels is not None:
+                field = pa.field(column.key, _arrow_type(column, levels), nullable=False, metadata=metadata)
+            found.append(StoredColumn(column, levels or (), field))
+    return tuple(found)
+
+
+def arrow_schema(record: RecordType) -> pa.Schema:
+    """The schema of a record type's tables, without metadata of a single shard."""
+    return pa.schema([stored.field for stored in stored_columns(record) if stored.field is not None])
+
+
+def _levels(record: RecordType, letter: str) -> tuple[str, ...] | None:
+    """Offsets columns from a row down to entries counted by `letter`; None if no rows have such entries."""
+    if letter == record.row:
+        return ()
+    for column in record.columns:
+        if column.offsets_into is not None and record.column(column.offsets_into).shape[0] == letter:
+            outer = _levels(record, column.shape[0].removesuffix("+1"))
+            return None if outer is None else (*outer, column.key)
+    return None if record.row else (_ALL,)
+
+
+def _is_binary(column: Column) -> bool:
+    return column.dtype == "|u1" and column.unit == "bytes"
+
+
+def _arrow_type(column: Column, levels: tuple[str, ...]) -> pa.DataType:
+    found = pa.from_numpy_dtype(np.dtype(column.dtype))
+    if _is_binary(column):
+        return pa.large_binary()
+    for size in reversed(column.shape[1:]):
+        if not size.isdigit():
+            found = pa.large_list(_item(found))
+        elif column.dtype == "|u1":
+            found = pa.binary(int(size))
+        else:
+            found = pa.list_(_item(found), int(size))
+    for _ in levels:
+        found = pa.large_list(_item(found))
+    return found
+
+
+def _item(found: pa.DataType) -> pa.Field:
+    return pa.field("item", found, nullable=False)
+
+
+def arrow_batch(record: RecordType, columns: Mapping[str, AnyArray], schema: pa.Schema) -> pa.RecordBatch:
+    """The one record batch of a shard; its buffers are the arrays.
+
+    Args:
+        record: the record type.
+        columns: all of its columns, contiguous and checked (`records.check_columns`).
+        schema: of the record type, with any metadata.
+    """
+    stored = [stored for stored in stored_columns(record) if stored.field is not None]
+    return pa.RecordBatch.from_arrays([_arrow_array(one, columns) for one in stored], schema=schema)
+
+
+def _arrow_array(stored: StoredColumn, columns: Mapping[str, AnyArray]) -> pa.Array:
+    values = columns[stored.column.key]
+    offsets = _all_offsets(stored, values, columns)
+    assert stored.field is not None
+    return _nested(stored.field.type, offsets, _buffer(values), values.size)
+
+
+def _all_offsets(stored: StoredColumn, values: AnyArray, columns: Mapping[str, AnyArray]) -> list[AnyArray]:
+    """Offsets of all lists that the values of a column are in, outermost first."""
+    found = [columns[key] for key in stored.levels if key != _ALL]
+    if stored.varies:
+        found.append(_offsets(len(values), values.shape[1]))
+    if _ALL in stored.levels:
+        found.insert(0, _offsets(1, len(found[0]) - 1 if found else len(values)))
+    return found
+
+
+def _nested(found: pa.DataType, offsets: list[AnyArray], values: pa.Buffer, size: int) -> pa.Array:
+    """An array of a type: lists by their offsets, outermost first, around `size` values."""
+    if pa.types.is_large_binary(found):
+        return pa.Array.from_buffers(found, 1, [None, _buffer(offsets[0]), values])
+    if pa.types.is_large_list(found):
+        child = _nested(found.value_type, offsets[1:], values, size)
+        buffers = [None, _buffer(offsets[0])]
+        return pa.Array.from_buffers(found, len(offsets[0]) - 1, buffers, children=[child])
+    if pa.types.is_fixed_size_list(found):
+        child = _nested(found.value_type, offsets, values, size)
+        return pa.Array.from_buffers(found, size // found.list_size, [None], children=[child])
+    width = found.byte_width if pa.types.is_fixed_size_binary(found) else 1
+    return pa.Array.from_buffers(found, size // width, [None, values])
+
+
+def _offsets(count: int, length: int) -> AnyArray:
+    """Offsets of `count` lists of one length, int64 [count + 1]."""
+    return np.arange(count + 1, dtype=np.int64) * length
+
+
+def _buffer(array: AnyArray) -> pa.Buffer:
+    return pa.py_buffer(array.reshape(-1).view(np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayViews:
+    """A stored column as NumPy views of its buffers.
+
+    Attributes:
+        values: in the shape of the record type's column.
+        offsets: of its lists, in the order of `StoredColumn.levels`; one more where its entries' length
+            varies.
+    """
+
+    values: AnyArray
+    offsets: tuple[AnyArray, ...]
+
+
+def array_views(stored: StoredColumn, array: pa.Array, file: pa.Buffer) -> ArrayViews:
+    """Views of a table's column, without a copy.
+
+    Args:
+        stored: how it is stored.
+        array: the column; its type is that of `stored`.
+        file: the bytes of the file, in which all views lie.
+
+    Raises:
+        DataError: if it holds nulls, is compressed, or has too few bytes for its length. Whether offsets
+            ascend is not looked at.
+    """
+    offsets: list[AnyArray] = []
+    dtype, last = np.dtype(stored.column.dtype), 0
+    while True:
+        if array.null_count or array.offset:
+            raise DataError("holds nulls", expected="none")
+        if pa.types.is_large_binary(array.type):
+            ends = _view(array.buffers()[1], np.dtype("<i8"), len(array) + 1, file)
+            last = int(ends[-1])
+            return ArrayViews(_view(array.buffers()[2], dtype, last, file), (ends,))
+        if pa.types.is_large_list(array.type):
+            offsets.append(_view(array.buffers()[1], np.dtype("<i8"), len(array) + 1, file))
+        elif not pa.types.is_fixed_size_list(array.type):
+            break
+        array = array.values
+    shape = tuple(int(size) for size in stored.column.shape[1:] if size.isdigit())
+    if stored.varies:
+        count = len(offsets[-1]) - 1
+        shape = (int(offsets[-1][-1]) // count if count else 0,)
+        if len(array) != count * shape[0]:
+            raise DataError("has lists of different lengths", expected="equal lengths")
+    width = array.type.byte_width if pa.types.is_fixed_size_binary(array.type) else 1
+    values = _view(array.buffers()[1], dtype, len(array) * width, file)
+    if stored.varies:
+        return ArrayViews(values.reshape(count, *shape), tuple(offsets))
+    if len(values) % math.prod(shape):
+        raise DataError(f"has {len(values)} values", expected=f"a multiple of {math.prod(shape)}")
+    return ArrayViews(values.reshape(-1, *shape), tuple(offsets))
+
+
+def _view(buffer: pa.Buffer | None, dtype: np.dtype[np.generic], count: int, file: pa.Buffer) -> AnyArray:
+    if count == 0:
+        return _EMPTY.view(dtype)
+    if count < 0 or buffer is None or buffer.size < count * dtype.itemsize:
+        raise DataError("is shorter than its length says", expected=f"{count} values of {dtype}")
+    if not file.address <= buffer.address <= file.address + file.size - buffer.size:
+        raise DataError("is compressed", expected="values as they are")
+    return np.frombuffer(buffer, dtype, count)
+
+
+_EMPTY = np.zeros(0, np.uint8)
+_EMPTY.flags.writeable = False
+
+
+def check_levels(stored: StoredColumn, views: ArrayViews, shared: Mapping[str, AnyArray]) -> None:
+    """Checks that a column's own offsets are those that its record type says it shares.
+
+    Args:
+        stored: how it is stored.
+        views: the column.
+        shared: offsets columns by key.
+
+    Raises:
+        DataError: if its lists are not as long as those of the columns beside it.
+    """
+    wanted = _all_offsets(stored, views.values, shared)
+    for own, other in zip(views.offsets, wanted, strict=True):
+        if not np.array_equal(own, other):
+            raise DataError(
+                "has lists of other lengths", expected="as long as those of the columns beside it"
+            )
