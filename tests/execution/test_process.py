@@ -52,9 +52,9 @@ print("watched" in sys.modules, gc.isenabled())
 def test_an_ending_process_has_nothing_left_to_collect(calls: int, frozen: bool) -> None:
     code = f"""
 import atexit, gc
-from costbench.execution.process import end_quickly
+from costbench.execution.process import exit_without_teardown
 atexit.register(lambda: print(gc.get_freeze_count() > 0))
 for _ in range({calls}):
-    end_quickly()
+    exit_without_teardown()
 """
     assert printed_by(code) == str(frozen)

@@ -34,8 +34,6 @@ def test_paths_start_at_the_root(tmp_path: Path) -> None:
         ("name: x, root: ., params: p, out: o", "reports"),
         ("name: x, root: ., params: p, out: o, reports: r, jobs: 0", "at least 1"),
         ("name: x, root: ., params: p, out: o, reports: r, job: 1", "did you mean 'jobs'"),
-        ("name: x, root: ., params: p, out: o, reports: r, backend: ray", "one of loky, dask"),
-        ("name: x, root: ., params: p, out: o, reports: r, backend: dask", "scheduler is empty"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:

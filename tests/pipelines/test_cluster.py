@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,8 +16,8 @@ from costbench.artifacts import digest_files
 from costbench.datasets.generation import Backend, ShardSummary, Task, generate
 from costbench.datasets.storage import verify_shard
 from costbench.datasets.tile.generation import TileParams, TileTask
-from costbench.errors import DataError, ParamsError
-from costbench.execution.workers import run_each
+from costbench.errors import DataError
+from costbench.execution.workers import run_work_items
 from costbench.target import load_target
 from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import PROGRAMS, environment
@@ -54,7 +53,7 @@ class Cluster:
 
     def __init__(self, folder: Path, repository: Path) -> None:
         self.scheduler = folder / "scheduler.json"
-        # The scheduler gives a piece up with its first worker, so that it is costbench that tries again.
+        # The scheduler gives a work item up with its first worker, so that it is costbench that tries again.
         self._environment = environment(
             repository,
             PYTHONPATH=os.pathsep.join(p for p in sys.path if p),
@@ -108,7 +107,7 @@ def _fail(place: str) -> None:
 def test_errors_of_a_cluster_keep_type_and_place(cluster: Cluster) -> None:
     backend = Backend("dask", scheduler=str(cluster.scheduler))
     with pytest.raises(DataError, match="here: broken"):
-        run_each(_fail, {"a": "here"}, backend, lambda name, result: None)
+        run_work_items(_fail, {"a": "here"}, backend, lambda name, result: None)
 
 
 def test_a_cluster_that_loses_a_worker_leaves_the_same_bytes(
@@ -129,26 +128,3 @@ def test_a_cluster_that_loses_a_worker_leaves_the_same_bytes(
     for task in tasks:
         assert len(verify_shard(task.paths[0])["config_tile"]) > 0
     assert _digest(tmp_path) == _digest(serial)
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "message"),
-    [
-        ("tcp://127.0.0.1", "missing port"),
-        ("{folder}/none.json", "no such file"),
-        ("{folder}/other.json", "names no address"),
-    ],
-)
-def test_schedulers_that_are_none(scheduler: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "other.json").write_text("[]")
-    backend = Backend("dask", scheduler=scheduler.format(folder=tmp_path))
-    with pytest.raises((ParamsError, DataError), match=message):
-        run_each(_fail, {"a": "here"}, backend, lambda name, result: None)
-
-
-def test_another_server_on_that_port() -> None:
-    """It takes the connection and says nothing, as a web server does."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        backend = Backend("dask", scheduler=f"tcp://127.0.0.1:{server.getsockname()[1]}")
-        with pytest.raises(ParamsError, match="no Dask scheduler answers"):
-            run_each(_fail, {"a": "here"}, backend, lambda name, result: None)

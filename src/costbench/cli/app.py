@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from costbench.cli.stages import STAGES
 from costbench.cli.tune import tune
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from costbench.experiments.stages.entry import Stage
     from costbench.hardware.fidelity import FidelityReport
     from costbench.workloads.manifest import ProgramEntry
 
@@ -38,19 +38,13 @@ listed by `costbench programs` and become rows of the table.
 )
 
 app.command()(tune)
+for _stage in STAGES:
+    app.command(rich_help_panel="Stages of the pipeline")(_stage)
 
-Params = Annotated[
-    Path,
-    typer.Option("--params", "-p", help="Parameter file of a profile, such as profiles/smoke/params.yaml."),
-]
-ExperimentName = Annotated[
-    str | None, typer.Option("--experiment", help="Entry of section `experiments`; all of them if left out.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
 _runs = typer.Typer(no_args_is_help=True, help="Trained models, as MLflow has them.")
 app.add_typer(_runs, name="runs")
 _PIPE_WIDTH = 130
-_PIPELINE = "Stages of the pipeline"
 
 
 @app.command()
@@ -178,150 +172,6 @@ def fidelity(
         typer.echo(f"costbench: error: {file}: not priced: {kernel.reason}", err=True)
     if report.unpriced:
         raise typer.Exit(1)
-
-
-@app.command(rich_help_panel=_PIPELINE)
-def collect(
-    names: Annotated[list[str] | None, typer.Argument(help="Programs to build; all when left out.")] = None,
-    folder: Annotated[Path, typer.Option(help="Where the corpus is written.")] = Path("data/programs"),
-    jobs: Annotated[int, typer.Option(min=1, help="Programs built side by side.")] = 2,
-    force: Annotated[bool, typer.Option(help="Build also what is there and current.")] = False,
-) -> None:
-    """Build the programs of the corpus from the model zoo (needs the extra `corpus`: jax and keras).
-
-    The same versions of jax and keras give the same bytes. The corpus is in git, so this is only needed
-    after a change to the zoo.
-    """
-    from costbench.workloads.collector import collect as build
-
-    def progress(done: int, total: int, name: str) -> None:
-        typer.echo(f"[{done}/{total}] {name}", err=True)
-
-    result = build(folder, names or None, jobs, progress, force)
-    typer.echo(f"{len(result.built)} built, {len(result.kept)} kept, {len(result.removed)} removed")
-
-
-@app.command(rich_help_panel=_PIPELINE)
-def generate(
-    params: Params = Path("params.yaml"),
-    backend: Annotated[
-        str | None, typer.Option(help="`loky`: processes of this machine; `dask`: workers of a cluster.")
-    ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Dask's scheduler: tcp://HOST:PORT, or its scheduler file (.json).")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes of this machine, one thread each.")] = None,
-) -> None:
-    """Compile the programs and measure their kernels' decisions on the simulated chips.
-
-    One shard per program and chip. Finished shards are kept: after a kill, the next run goes on where it
-    stopped, and any number of processes or machines leaves the same bytes. What is not given here is
-    taken from the section `run` of the parameter file.
-
-    **On several machines** (needs the extra `scale` everywhere, and a folder that all of them see):
-
-    `dask scheduler` on one, `dask worker tcp://HOST:8786 --nthreads 1 --nworkers 8` on each, then
-
-    `costbench generate --params profiles/paper/params.yaml --scheduler tcp://HOST:8786`
-    """
-    from costbench.experiments.stages.entry import start_logging
-    from costbench.experiments.stages.generate import BackendFlags, run
-
-    start_logging()
-    run(params, BackendFlags(backend, scheduler, jobs))
-
-
-@app.command(rich_help_panel=_PIPELINE)
-def split(params: Params = Path("params.yaml")) -> None:
-    """Divide the programs into training, validation and test sets, and audit them for leaks."""
-    from costbench.experiments.stages.split import run
-
-    _stage(run, params)
-
-
-@app.command(rich_help_panel=_PIPELINE)
-def features(params: Params = Path("params.yaml")) -> None:
-    """Compute the features of the measured kernels, once for all training runs.
-
-    One shard per task, chip and program; finished shards of the same samples are kept.
-    """
-    from costbench.experiments.stages.features import run
-
-    _stage(run, params)
-
-
-@app.command(rich_help_panel=_PIPELINE)
-def sweep(
-    params: Params = Path("params.yaml"),
-    task: Annotated[str | None, typer.Option(help="Sweep this task only: `tile` or `fusion`.")] = None,
-    trials: Annotated[int | None, typer.Option(help="Trials to finish, of all workers together.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes of this machine on one study.")] = None,
-    storage: Annotated[
-        str | None, typer.Option(help="Database of the study; otherwise OPTUNA_STORAGE, or a SQLite file.")
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option(help="Name of the study; otherwise one made from all that it depends on.")
-    ] = None,
-) -> None:
-    """Search for the learned cost model's best hyper-parameters with Optuna, one study per task.
-
-    A study that is there is continued; a trial whose worker died is begun again. With one worker the same
-    parameters give the same trials. What is not given here is taken from the section `sweep`.
-
-    **On several machines**: the same command on each, with the same data and PostgreSQL (needs the extra
-    `sweep-postgres`):
-
-    `costbench sweep --task tile --workers 8 --storage postgresql+psycopg://USER@HOST/DATABASE`
-
-    Optuna's own tools read the same study: `optuna studies`, `optuna trials`, `optuna-dashboard`.
-    """
-    from costbench.experiments.stages.entry import start_logging
-    from costbench.experiments.stages.sweep import SweepFlags, run
-
-    start_logging()
-    run(params, SweepFlags(task, trials, workers, storage, study))
-
-
-@app.command(rich_help_panel=_PIPELINE)
-def train(params: Params = Path("params.yaml"), experiment: ExperimentName = None) -> None:
-    """Train the learned cost models of experiments, one cell per split, chip, variant and seed.
-
-    Finished cells are kept: after a kill, the next run trains what is missing.
-    """
-    from costbench.experiments.stages.train import run
-
-    _stage(lambda path: run(path, experiment), params)
-
-
-@app.command(rich_help_panel=_PIPELINE)
-def evaluate(params: Params = Path("params.yaml"), experiment: ExperimentName = None) -> None:
-    """Let the cost models of experiments rank tile sizes or predict runtimes, on the test programs."""
-    from costbench.experiments.stages.evaluate import run
-
-    _stage(lambda path: run(path, experiment), params)
-
-
-@app.command(rich_help_panel=_PIPELINE)
-def autotune(params: Params = Path("params.yaml")) -> None:
-    """Put cost models into compiler and autotuners, and see what programs gain. Finished pieces are kept."""
-    from costbench.experiments.stages.autotune import run
-
-    _stage(run, params)
-
-
-@app.command(rich_help_panel=_PIPELINE)
-def report(params: Params = Path("params.yaml")) -> None:
-    """Render tables (Markdown, CSV, LaTeX), figures, `summary.json` and the page `index.html`."""
-    from costbench.reports.stage import run
-
-    _stage(run, params)
-
-
-def _stage(run: Stage, params: Path) -> None:
-    from costbench.experiments.stages.entry import start_logging
-
-    start_logging()
-    run(params)
 
 
 def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:

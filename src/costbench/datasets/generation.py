@@ -19,7 +19,7 @@ import zstandard
 from costbench.artifacts import write_bytes
 from costbench.compiler.program import PreparedProgram
 from costbench.datasets.shard_summary import ShardSummary
-from costbench.execution.workers import Backend, run_each
+from costbench.execution.workers import Backend, run_work_items
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
@@ -141,7 +141,7 @@ def generate(
 
     # Long work first, so that none is left over at the end.
     longest_first = sorted(groups, key=lambda group: (-sum(task.weight for task in groups[group]), group))
-    run_each(_make, {group: groups[group] for group in longest_first}, backend, tell)
+    run_work_items(_make, {group: groups[group] for group in longest_first}, backend, tell)
     return tuple(summary for task in tasks for summary in found[_key(task)])
 
 

@@ -1,10 +1,13 @@
-"""How a process that needs large libraries starts and ends without waiting for the garbage collector."""
+"""How a process with large libraries starts, logs and exits without waiting for the garbage collector."""
 
 from __future__ import annotations
 
 import atexit
 import gc
 import importlib
+import logging
+import sys
+import warnings
 from collections.abc import Sequence
 from functools import cache
 
@@ -25,10 +28,18 @@ def load(modules: Sequence[str]) -> None:
             gc.enable()
 
 
-@cache
-def end_quickly() -> None:
-    """Let this process end without a last collection, which takes two seconds with torch and MLflow loaded.
+def start_logging() -> None:
+    """Log progress of costbench on stderr, one line each, and only warnings of other libraries."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("costbench").setLevel(logging.INFO)
+    warnings.filterwarnings("ignore", category=FutureWarning)
 
-    What lies in cycles is then not finalised: files have to be closed by whoever opened them.
+
+@cache
+def exit_without_teardown() -> None:
+    """Let this process exit without a last collection, which takes two seconds with torch and MLflow loaded.
+
+    Objects in reference cycles are then not finalised: whoever opens a file has to close it. Workers of
+    a Dask cluster belong to whoever started them and are left as they are.
     """
     atexit.register(gc.freeze)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from costbench.execution.workers import Backend
+from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
 from costbench.params import load_section
 
 
@@ -25,9 +24,7 @@ class RunParams:
         out: folder of intermediate results.
         reports: folder of tables, figures and the page.
         programs: folder of the corpus.
-        jobs: processes that work side by side, of one thread each.
-        backend: where `generate` works: `loky`, on processes of this machine, or `dask`, on a cluster's.
-        scheduler: of Dask, tcp://host:port or its scheduler file; for the backend `dask`.
+        jobs: processes of this machine that compute work items side by side, of one thread each.
     """
 
     name: str
@@ -37,11 +34,9 @@ class RunParams:
     reports: str
     programs: str = "data/programs"
     jobs: int = 2
-    backend: Literal["loky", "dask"] = "loky"
-    scheduler: str = ""
 
     def __post_init__(self) -> None:
-        Backend(self.backend, self.jobs, self.scheduler)
+        Backend(jobs=self.jobs)
 
 
 @dataclass(frozen=True)
@@ -55,8 +50,7 @@ class Workspace:
         out: intermediate results, one folder a stage.
         reports: rendered results.
         programs: the corpus.
-        jobs: processes.
-        backend: where `generate` works.
+        backend: where the stages compute their work items.
     """
 
     name: str
@@ -65,7 +59,6 @@ class Workspace:
     out: Path
     reports: Path
     programs: Path
-    jobs: int
     backend: Backend
 
     def stage(self, name: str) -> Path:
@@ -73,11 +66,15 @@ class Workspace:
         return self.out / name
 
 
-def load_workspace(params: Path) -> Workspace:
-    """The folders that a parameter file's section `run` names.
+def load_workspace(params: Path, flags: BackendFlags = NO_FLAGS) -> Workspace:
+    """Read the section `run` of a parameter file.
+
+    Args:
+        params: the parameter file.
+        flags: choose the backend, before the environment and `run.jobs`.
 
     Raises:
-        ParamsError: if the section is missing or wrong.
+        ParamsError: if the section is missing or wrong, or flags and environment name no usable backend.
     """
     run = load_section(params, "run", RunParams)
     root = (params.parent / run.root).resolve()
@@ -88,6 +85,5 @@ def load_workspace(params: Path) -> Workspace:
         out=root / run.out,
         reports=root / run.reports,
         programs=root / run.programs,
-        jobs=run.jobs,
-        backend=Backend(run.backend, run.jobs, run.scheduler),
+        backend=flags.resolve(run.jobs, root / run.out),
     )

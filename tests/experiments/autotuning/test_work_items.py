@@ -1,4 +1,4 @@
-"""Which programs gain most, by hand; what the pieces are is tested with the stage."""
+"""Which programs gain most, by hand; what the work items are is tested with the stage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import pytest
 
 from costbench.experiments.autotuning.programs import AutotuneTask
 from costbench.experiments.autotuning.tile import AutotuneTileParams
-from costbench.experiments.autotuning.work_items import ChosenPrograms, FusionTuning, Piece, exhaustive_gain
+from costbench.experiments.autotuning.work_items import (
+    ChosenPrograms,
+    FusionTuning,
+    TuningItem,
+    exhaustive_gain,
+)
 from costbench.params import parse
 
 
@@ -31,9 +36,9 @@ def test_a_gain_by_hand() -> None:
     assert exhaustive_gain(Samples()) == pytest.approx(640 / 240)
 
 
-def test_a_piece_is_named_by_all_that_tells_it_from_others() -> None:
+def test_the_key_of_a_work_item_names_all_that_tells_it_from_others() -> None:
     task = AutotuneTask("tile", Path("f"), "p", "tpu_v3", {}, AutotuneTileParams())
-    assert Piece("gains", "A", 5, task).name == "tile-gains-tpu_v3-p"
+    assert TuningItem("gains", "A", 5, task).name == "tile-gains-tpu_v3-p"
 
 
 def test_params_are_read_from_a_file() -> None:

@@ -77,9 +77,9 @@ def rows_of(params: Path) -> tuple[MetricRow, ...]:
     return read_rows(params.parent / "out" / "autotune" / "rows.jsonl")
 
 
-def pieces_of(params: Path) -> dict[str, tuple[int, bytes]]:
+def items_of(params: Path) -> dict[str, tuple[int, bytes]]:
     """By name, when each was written, and what."""
-    folder = params.parent / "out" / "autotune" / "pieces"
+    folder = params.parent / "out" / "autotune" / "work_items"
     return {path.stem: (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(folder.iterdir())}
 
 
@@ -133,32 +133,32 @@ def test_curves_end_at_the_bars(params: Path) -> None:
 
 
 def test_a_second_run_keeps_everything(params: Path, caplog: pytest.LogCaptureFixture) -> None:
-    before, rows = pieces_of(params), rows_of(params)
+    before, rows = items_of(params), rows_of(params)
     with caplog.at_level(logging.INFO, "costbench"):
         autotune.run(params)
     assert "3 wanted: 3 kept, 0 to do" in caplog.text
-    assert (pieces_of(params), rows_of(params)) == (before, rows)
+    assert (items_of(params), rows_of(params)) == (before, rows)
 
 
 def test_only_what_is_missing_or_changed_is_done(params: Path, repository: Path) -> None:
     folder = params.parent
-    before, rows = pieces_of(params), rows_of(params)
-    pieces = folder / "out" / "autotune" / "pieces"
+    before, rows = items_of(params), rows_of(params)
+    items = folder / "out" / "autotune" / "work_items"
     # One is lost, one is damaged, and one is of another run.
-    (pieces / f"tile-random-tpu_v2-{TEST}.json").unlink()
-    (pieces / f"fusion-random-tpu_v2-{TEST}.json").write_text("{}")
-    (pieces / "tile-manual-tpu_v9-none.json").write_text("{}")
+    (items / f"tile-random-tpu_v2-{TEST}.json").unlink()
+    (items / f"fusion-random-tpu_v2-{TEST}.json").write_text("{}")
+    (items / "tile-manual-tpu_v9-none.json").write_text("{}")
     autotune.run(params)
-    after = pieces_of(params)
+    after = items_of(params)
     assert {name: content for name, (_, content) in after.items()} == {
         name: content for name, (_, content) in before.items()
     }
     kept = [name for name in after if after[name][0] == before[name][0]]
     assert kept == [f"tile-gains-tpu_v2-{OTHER}"]
     assert rows_of(params) == rows
-    # Parameters of one decision are nothing to the pieces of the other.
+    # Parameters of one decision are nothing to the work items of the other.
     autotune.run(profile(folder, repository, tile={"search": {"top_k": [1, 2]}}))
-    changed = pieces_of(params)
+    changed = items_of(params)
     assert [name for name in changed if changed[name] == after[name]] == [f"fusion-random-tpu_v2-{TEST}"]
     autotune.run(profile(folder, repository))
     assert rows_of(params) == rows

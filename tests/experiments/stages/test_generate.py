@@ -11,9 +11,7 @@ from costbench.datasets.layout.generation import LayoutParams
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.datasets.tile.kernels import compiled_program_path
 from costbench.errors import ChoiceError, DataError
-from costbench.execution.workers import Backend
 from costbench.experiments.stages.generate import (
-    BackendFlags,
     GenerateParams,
     _chosen,
     _clear,
@@ -73,11 +71,3 @@ def test_programs_are_chosen_by_name(repository: Path) -> None:
 def test_chips_are_different_ones() -> None:
     with pytest.raises(ValueError, match="chips"):
         GenerateParams(("tile",), ("tpu_v2", "tpu_v2"), (), TileParams(), FusionParams(), LayoutParams())
-
-
-def test_flags_win_over_the_parameter_file() -> None:
-    local, cluster = Backend(jobs=4), Backend("dask", 2, "tcp://a:1")
-    assert BackendFlags().over(local) == local
-    assert BackendFlags(jobs=3).over(cluster) == Backend("dask", 3, "tcp://a:1")
-    assert BackendFlags(scheduler="tcp://b:2").over(local) == Backend("dask", 4, "tcp://b:2")
-    assert BackendFlags(backend="loky").over(cluster).kind == "loky"

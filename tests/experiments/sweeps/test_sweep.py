@@ -1,8 +1,9 @@
-"""What a sweep writes, and how it hears of its workers' ends."""
+"""What a sweep writes, and how an error of a worker ends it."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from costbench.errors import DataError
-from costbench.experiments.sweeps.study import open_study
-from costbench.experiments.sweeps.sweep import _best, _table, _work_side_by_side
+from costbench.execution.backend import Backend
+from costbench.experiments.grid.training_run import Tracking
+from costbench.experiments.sweeps.sweep import _best, _table, sweep
+from costbench.experiments.tracking.record import OFF
 from tests.experiments.toy_sweep import toy_task
 
 RATE = FloatDistribution(1e-5, 1e-1, log=True)
@@ -60,6 +63,6 @@ def test_without_a_complete_trial_there_is_no_best(tmp_path: Path) -> None:
 def test_what_a_worker_raises_ends_the_sweep(url: str, tmp_path: Path) -> None:
     """In processes of their own, which find no data."""
     task = toy_task(url, tmp_path)
-    open_study(task.study)
+    untracked = replace(task, cell=replace(task.cell, tracking=Tracking(OFF, "", "")))
     with pytest.raises(DataError, match=r"a\.arrow: cannot read"):
-        _work_side_by_side(task, 2)
+        sweep([untracked], 2, Backend(jobs=2), tmp_path)

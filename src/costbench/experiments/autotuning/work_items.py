@@ -1,6 +1,6 @@
-"""What the stage `autotune` does: which programs are tuned, and with which models.
+"""Work items of the stage `autotune`: which programs are tuned, and with which models.
 
-A piece is a decision, a split, a chip and a program. Tile sizes are also tuned for the programs that gain
+A work item is a decision, a split, a chip and a program. Tile sizes are also tuned for the programs that gain
 most from exhaustive search and are not held out (lpm2021, figure 4, shows four such programs beside the test
 set); those are found in the measured samples, and come under the split `gains`. Their kernels were in
 training.
@@ -105,8 +105,8 @@ class AutotuneParams:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One program to tune.
+class TuningItem:
+    """Work item: one program to tune.
 
     Attributes:
         split: as in the rows.
@@ -122,14 +122,14 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """Names its file, and lines of progress."""
+        """Key of the work item: names its file and its line in the log."""
         task = self.task
         return f"{task.decision}-{self.split}-{task.chip}-{task.program}"
 
 
 @dataclass(frozen=True)
-class PieceFinder:
-    """Finds the pieces of a profile.
+class TuningItems:
+    """Lists the work items of a profile.
 
     Attributes:
         workspace: its folders.
@@ -149,12 +149,12 @@ class PieceFinder:
             raise DataError(f"no program {name!r}", where=self.workspace.programs, expected=expected)
         return self._entries[name]
 
-    def pieces(self, decision: str, tuning: TileTuning | FusionTuning) -> Iterator[Piece]:
-        """Pieces of a decision; the log says which programs are too large.
+    def of(self, decision: str, tuning: TileTuning | FusionTuning) -> Iterator[TuningItem]:
+        """Yield the work items of a decision, and log which programs are too large.
 
         Raises:
-            DataError: for a program that is not there, or a stage that has not finished.
-            ParamsError: for an experiment that is not there.
+            DataError: for a program that is not in the corpus, or a stage that has not finished.
+            ParamsError: for an experiment that section `experiments` does not have.
         """
         chosen = tuning.programs
         experiments = [load_experiment(self.workspace.params, name) for name in tuning.models]
@@ -170,7 +170,7 @@ class PieceFinder:
                 for entry in self._small(programs, chosen.max_instructions)[: limit or None]:
                     file = self.workspace.programs / entry.file
                     task = AutotuneTask(decision, file, entry.name, chip, models, tuning.search, self.seed)
-                    yield Piece(name, entry.application, entry.instructions, task)
+                    yield TuningItem(name, entry.application, entry.instructions, task)
 
     def _small(self, programs: Sequence[str], most: int) -> list[ProgramEntry]:
         found = []

@@ -11,10 +11,11 @@ import numpy as np
 
 from costbench.artifacts import digest_bytes, digest_file, read_json, remove_stale_temporaries, write_json
 from costbench.errors import DataError, ParamsError
-from costbench.execution.workers import Backend, run_each
+from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
+from costbench.execution.workers import run_work_items
 from costbench.experiments.autotuning.fusion import FusionCurve
 from costbench.experiments.autotuning.programs import Autotuned, autotune
-from costbench.experiments.autotuning.work_items import AutotuneParams, Piece, PieceFinder
+from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.identity import (
     StageIdentity,
@@ -24,7 +25,6 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.stages.entry import start_logging
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
@@ -33,13 +33,13 @@ from costbench.target import load_target
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SEARCH_FILE = "rows.jsonl", "search.json"
-_PIECES = "pieces"
+_ITEMS = "work_items"
 _EXPERIMENT = "costbench/autotune"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Metrics of one arm, variant and seed, as a piece's file holds them."""
+    """Metrics of one arm, variant and seed, as the file of a work item holds them."""
 
     model: str
     variant: str
@@ -48,11 +48,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class PieceFile:
-    """What is kept of a piece.
+class ItemFile:
+    """The result of a work item, as its file holds it.
 
     Attributes:
-        key: all that it follows from.
+        key: digest of all that it follows from.
         entries: metrics.
         curves: of fusion searches.
     """
@@ -64,78 +64,83 @@ class PieceFile:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A piece, where it is kept, and what it follows from."""
+    """A work item, the file of its result, and the digest of all that the result follows from."""
 
-    piece: Piece
+    item: TuningItem
     path: Path
     key: str
 
 
-def run(params: Path) -> None:
+def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     """Tune what is missing, then write `rows.jsonl` and `search.json`.
+
+    Args:
+        params: the parameter file.
+        flags: where the programs are tuned.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged files.
     """
-    workspace = load_workspace(params)
+    workspace = load_workspace(params, flags)
     section = load_section(params, "autotune", AutotuneParams)
     folder = workspace.stage("autotune")
     identity = _identity(section, workspace)
     wanted = _wanted(section, workspace)
-    _clear(folder / _PIECES, {one.path for one in wanted})
-    made = _made(wanted, workspace.jobs)
+    _clear(folder / _ITEMS, {one.path for one in wanted})
+    made = _made(wanted, workspace.backend)
     revision = git_revision(workspace.root)
-    rows = [row for one in wanted for row in _rows(one.piece, made[one.piece.name], identity, revision)]
+    rows = [row for one in wanted for row in _rows(one.item, made[one.item.name], identity, revision)]
     write_rows(folder / ROWS_FILE, rows)
-    write_json(folder / SEARCH_FILE, [curve for one in wanted for curve in _curves(one.piece, made)])
+    write_json(
+        folder / SEARCH_FILE, [curve for one in wanted for curve in _curves(one.item, made[one.item.name])]
+    )
     write_identity(folder, identity)
     _track(workspace, rows, Provenance(identity.params_digest, identity.data_digest, revision))
 
 
-def tune_piece(wanted: Wanted) -> PieceFile:
-    """Tune one program and keep the result.
+def tune_program(wanted: Wanted) -> ItemFile:
+    """Tune one program, a work item, and write its file.
 
     Raises:
         CostbenchError: for a program or model that cannot be used, or a file that cannot be written.
     """
-    start_logging()  # in a worker process nobody has
-    found = _file_of(wanted.key, autotune(wanted.piece.task))
+    found = _file_of(wanted.key, autotune(wanted.item.task))
     write_json(wanted.path, asdict(found))
     return found
 
 
-def _file_of(key: str, tuned: Autotuned) -> PieceFile:
+def _file_of(key: str, tuned: Autotuned) -> ItemFile:
     entries = tuple(Entry(*names, metrics) for names, metrics in tuned.metrics.items())
-    return PieceFile(key, entries, tuned.curves)
+    return ItemFile(key, entries, tuned.curves)
 
 
-def _made(wanted: Sequence[Wanted], jobs: int) -> dict[str, PieceFile]:
-    """All pieces by name, those that are kept and those that are made now."""
-    kept = {one.piece.name: found for one in wanted if (found := _kept(one)) is not None}
-    missing = {one.piece.name: one for one in wanted if one.piece.name not in kept}
+def _made(wanted: Sequence[Wanted], backend: Backend) -> dict[str, ItemFile]:
+    """Results by key of the work item: those of earlier runs that still hold, and those computed now."""
+    kept = {one.item.name: found for one in wanted if (found := _kept(one)) is not None}
+    missing = {one.item.name: one for one in wanted if one.item.name not in kept}
     _log.info("%d wanted: %d kept, %d to do", len(wanted), len(kept), len(missing))
     done = 0
 
-    def tell(name: str, found: PieceFile) -> None:
+    def log_result(name: str, found: ItemFile) -> None:
         nonlocal done
         done += 1
-        _log.info("[%d/%d] %s: %s", done, len(missing), name, _told(found))
+        _log.info("[%d/%d] %s: %s", done, len(missing), name, _speedups(found))
 
-    return kept | run_each(tune_piece, missing, Backend(jobs=jobs), tell)
+    return kept | run_work_items(tune_program, missing, backend, log_result)
 
 
-def _kept(wanted: Wanted) -> PieceFile | None:
+def _kept(wanted: Wanted) -> ItemFile | None:
     if not wanted.path.exists():
         return None
     try:
-        found = parse(PieceFile, read_json(wanted.path), where=wanted.path)
+        found = parse(ItemFile, read_json(wanted.path), where=wanted.path)
     except (DataError, ParamsError):
         return None
     return found if found.key == wanted.key else None
 
 
-def _told(found: PieceFile) -> str:
-    """Median speed-ups for the log: of 10 tile sizes measured, or else with the largest budget."""
+def _speedups(found: ItemFile) -> str:
+    """Median speed-ups of each arm for the log: with 10 tile sizes measured, or the largest budget."""
     speedups: dict[str, dict[str, list[float]]] = {}
     for entry in found.entries:
         if "speedup" in entry.metrics:
@@ -148,34 +153,34 @@ def _told(found: PieceFile) -> str:
 
 
 def _wanted(section: AutotuneParams, workspace: Workspace) -> list[Wanted]:
-    """All pieces, the longest first."""
-    finder = PieceFinder(workspace, section.seed)
-    pieces = [*finder.pieces("fusion", section.fusion), *finder.pieces("tile", section.tile)]
-    pieces.sort(key=lambda piece: (-_effort(piece), piece.name))
+    """All work items, the longest first."""
+    listed = TuningItems(workspace, section.seed)
+    items = [*listed.of("fusion", section.fusion), *listed.of("tile", section.tile)]
+    items.sort(key=lambda item: (-_effort(item), item.name))
     code = code_digest(autotune)
-    files = {path for piece in pieces for path in _inputs(piece)}
+    files = {path for item in items for path in _inputs(item)}
     digests = {path: digest_file(path) for path in sorted(files)}
-    folder = workspace.stage("autotune") / _PIECES
+    folder = workspace.stage("autotune") / _ITEMS
     found = []
-    for piece in pieces:
-        task = piece.task
-        parts = [code, digest(task.params), str(task.seed), piece.name]
+    for item in items:
+        task = item.task
+        parts = [code, digest(task.params), str(task.seed), item.name]
         parts += [f"{model} {folder.name}" for model, folder in task.checkpoints.items()]
-        parts += [digest(load_target(task.chip)), *(digests[path] for path in _inputs(piece))]
+        parts += [digest(load_target(task.chip)), *(digests[path] for path in _inputs(item))]
         key = digest_bytes("\0".join(parts).encode())[:32]
-        found.append(Wanted(piece, folder / f"{piece.name}.json", key))
+        found.append(Wanted(item, folder / f"{item.name}.json", key))
     return found
 
 
-def _inputs(piece: Piece) -> list[Path]:
-    """Files that a piece is made from."""
-    folders = piece.task.checkpoints.values()
-    return [piece.task.file, *(folder / name for folder in folders for name in ("model.json", "weights.pt"))]
+def _inputs(item: TuningItem) -> list[Path]:
+    """Files that a work item reads."""
+    folders = item.task.checkpoints.values()
+    return [item.task.file, *(folder / name for folder in folders for name in ("model.json", "weights.pt"))]
 
 
-def _effort(piece: Piece) -> float:
-    """Time that a piece takes, roughly: fusion searches are many, tile sizes go with the kernels."""
-    return (1e6 if piece.task.decision == "fusion" else 0.0) + piece.instructions
+def _effort(item: TuningItem) -> float:
+    """Order of the time that a work item takes: fusion searches are many, tile sizes go with the kernels."""
+    return (1e6 if item.task.decision == "fusion" else 0.0) + item.instructions
 
 
 def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:
@@ -186,7 +191,7 @@ def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:
 
 
 def _clear(folder: Path, wanted: set[Path]) -> None:
-    """Remove pieces that are not asked for, and what a killed run left."""
+    """Remove results that the parameters do not ask for, and temporary files of killed runs."""
     if not folder.is_dir():
         return
     remove_stale_temporaries(folder)
@@ -196,13 +201,13 @@ def _clear(folder: Path, wanted: set[Path]) -> None:
             path.unlink()
 
 
-def _rows(piece: Piece, found: PieceFile, identity: StageIdentity, revision: str) -> Iterator[MetricRow]:
-    task = piece.task
+def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity, revision: str) -> Iterator[MetricRow]:
+    task = item.task
     origin = RowOrigin(
         task=task.decision,
-        split=piece.split,
+        split=item.split,
         chip=task.chip,
-        application=piece.application,
+        application=item.application,
         program=task.program,
         params_digest=identity.params_digest,
         data_digest=identity.data_digest,
@@ -213,10 +218,10 @@ def _rows(piece: Piece, found: PieceFile, identity: StageIdentity, revision: str
     )
 
 
-def _curves(piece: Piece, made: Mapping[str, PieceFile]) -> Iterator[dict[str, object]]:
-    task = piece.task
-    place = {"task": task.decision, "split": piece.split, "chip": task.chip, "program": task.program}
-    for curve in made[piece.name].curves:
+def _curves(item: TuningItem, found: ItemFile) -> Iterator[dict[str, object]]:
+    task = item.task
+    place = {"task": task.decision, "split": item.split, "chip": task.chip, "program": task.program}
+    for curve in found.curves:
         columns = asdict(curve)
         yield {**place, "model": columns.pop("arm"), **columns}
 

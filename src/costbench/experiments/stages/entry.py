@@ -1,17 +1,19 @@
-"""How every stage starts and ends: one option, progress as lines, an error as one line and exit code 1."""
+"""How every stage starts and exits: one option, progress as lines, an error as one line and exit code 1."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from costbench.errors import CostbenchError
-from costbench.execution.process import end_quickly
+from costbench.execution.backend import Backend
+from costbench.execution.process import exit_without_teardown, start_logging
 
+_log = logging.getLogger(__name__)
+_SQLITE = "sqlite:///"
 Stage = Callable[[Path], None]
 ExperimentStage = Callable[[Path, str | None], None]
 
@@ -22,7 +24,7 @@ def guarded(action: Callable[[], None], name: str) -> int:
     Errors of costbench and of the operating system (a full disk, no permission) are such; anything else
     is a defect and keeps its traceback.
     """
-    end_quickly()
+    exit_without_teardown()
     try:
         action()
     except CostbenchError as error:
@@ -39,11 +41,22 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def start_logging() -> None:
-    """Progress of our own loggers on stderr, one line each; other libraries' warnings only."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("costbench").setLevel(logging.INFO)
-    warnings.filterwarnings("ignore", category=FutureWarning)
+def shared_database(url: str, backend: Backend, variable: str) -> str:
+    """The address of a database as workers use it: on a cluster, that of an SQLite file with its whole path.
+
+    SQLite's locks do not hold on a network drive, so its use by a cluster is logged as a warning.
+
+    Args:
+        url: of the database.
+        backend: where the workers are.
+        variable: of the environment, which names another database.
+    """
+    if backend.kind != "dask" or not url.startswith(_SQLITE):
+        return url
+    _log.warning(
+        "%s: SQLite serves the processes of one machine; on several set %s to a server", url, variable
+    )
+    return f"{_SQLITE}{Path(url.removeprefix(_SQLITE)).resolve()}"
 
 
 def stage_parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -12,8 +12,9 @@ from costbench.artifacts import write_json
 from costbench.datasets.splits import Split, read_split
 from costbench.datasets.validation import common_fingerprints
 from costbench.errors import choose
+from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.process import load
-from costbench.execution.workers import Backend, run_each
+from costbench.execution.workers import run_work_items
 from costbench.experiments.evaluation.fusion import evaluate_fusions
 from costbench.experiments.evaluation.program import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
@@ -40,32 +41,33 @@ _EVALUATE: dict[str, Callable[[ProgramTask], ProgramResult]] = {
 }
 
 
-def run(params: Path, experiment: str | None = None) -> None:
+def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
     """Write `rows.jsonl`, and `scatter.json` where absolute runtimes are predicted.
 
     Args:
         params: the parameter file.
         experiment: entry of section `experiments`; all of them one after another where it is None.
+        flags: where the models are evaluated.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards or checkpoints.
     """
-    workspace = load_workspace(params)
+    workspace = load_workspace(params, flags)
     section = load_section(params, "evaluate", EvaluateParams)
     for name in selected(params, experiment):
         _evaluate_experiment(load_experiment(params, name), section, workspace)
 
 
-def evaluate_task(piece: tuple[str, ProgramTask]) -> ProgramResult:
-    """All models on one program.
+def evaluate_task(item: tuple[str, ProgramTask]) -> ProgramResult:
+    """Evaluate all models on one program, a work item.
 
     Args:
-        piece: the compiler's decision, and the program with its models.
+        item: the compiler's decision, and the program with its models.
 
     Raises:
         DataError: for a damaged shard or checkpoint, or a model that returns nonsense.
     """
-    task, program = piece
+    task, program = item
     if program.checkpoints:
         load(("costbench.models.checkpoint",))
     return choose(_EVALUATE, task, "task")(program)
@@ -75,8 +77,8 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     trained = read_identity(workspace.stage("train") / experiment.name)
     identity = identify(section, trained.data_digest, trained)
     tasks = _tasks(experiment, section, workspace)
-    pieces = {name: (cell.task, task) for name, (cell, task) in tasks.items()}
-    results = run_each(evaluate_task, pieces, Backend(jobs=workspace.jobs), _tell)
+    work_items = {name: (cell.task, task) for name, (cell, task) in tasks.items()}
+    results = run_work_items(evaluate_task, work_items, workspace.backend, _log_result)
     folder = workspace.stage("evaluate") / experiment.name
     revision = git_revision(workspace.root)
     rows = [
@@ -97,7 +99,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     write_identity(folder, identity)
 
 
-def _tell(name: str, result: ProgramResult) -> None:
+def _log_result(name: str, result: ProgramResult) -> None:
     scores = (
         f"{'/'.join(map(str, key))} {metrics.get('mape', metrics.get('kendall_tau', np.nan)):.2f}"
         for key, metrics in result.metrics.get(ALL_KERNELS, {}).items()

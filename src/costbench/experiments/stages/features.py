@@ -21,7 +21,8 @@ from costbench.datasets.tile.kernels import (
     shard_path,
 )
 from costbench.errors import DataError, choose
-from costbench.execution.workers import Backend, run_each
+from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import run_work_items
 from costbench.experiments.identity import code_digest, identify, read_identity, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
@@ -70,8 +71,8 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class ProgramPiece:
-    """All feature shards of one program, which is parsed once for them.
+class ProgramItem:
+    """Work item: all feature shards of one program, which is parsed once for them.
 
     Attributes:
         data: folder of the data set.
@@ -91,18 +92,22 @@ class ProgramPiece:
         return f"{files[:32]}/{self.code}/{FEATURES_VERSION}"
 
 
-def run(params: Path) -> None:
+def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     """Make the feature shards that are missing, and remove those that are not asked for.
+
+    Args:
+        params: the parameter file.
+        flags: where the shards are made.
 
     Raises:
         CostbenchError: for wrong parameters, a stage `generate` that has not finished, damaged shards.
     """
-    workspace = load_workspace(params)
+    workspace = load_workspace(params, flags)
     section = load_section(params, "features", FeaturesParams)
     data, folder = workspace.stage("generate"), workspace.stage("features")
     before = read_identity(data)
-    pieces = _pieces(section, data, folder)
-    paths = [wanted.path for piece in pieces.values() for wanted in piece.wanted]
+    work_items = _work_items(section, data, folder)
+    paths = [wanted.path for item in work_items.values() for wanted in item.wanted]
     _clear(folder, frozenset(paths))
     with ShardProgress(len(paths), label="features") as progress:
 
@@ -110,28 +115,28 @@ def run(params: Path) -> None:
             for summary in summaries:
                 progress.made(summary)
 
-        run_each(make_features, pieces, Backend(jobs=workspace.jobs), made)
+        run_work_items(make_features, work_items, workspace.backend, made)
     write_identity(folder, identify(section, digest_files(paths, folder)[:16], before))
 
 
-def make_features(piece: ProgramPiece) -> tuple[ShardSummary, ...]:
-    """Make a program's shards, those apart that are there for the same inputs; what all of them hold.
+def make_features(item: ProgramItem) -> tuple[ShardSummary, ...]:
+    """Make the shards of a program that do not exist yet for the same inputs, and summarise all of them.
 
     Raises:
         DataError: for a damaged shard or a program that does not fit it.
     """
-    modules = CompiledPrograms(piece.data, 1)
+    modules = CompiledPrograms(item.data, 1)
     program: ProgramFeatures | None = None
     summaries = []
-    for wanted in piece.wanted:
-        key = piece.key(wanted)
+    for wanted in item.wanted:
+        key = item.key(wanted)
         if not _is_there(wanted.path, key):
             if program is None:
-                program = program_features(modules.module(piece.program))
+                program = program_features(modules.module(item.program))
             kernels, application = choose(_READERS, wanted.task, "task")(wanted, modules)
             chip = wanted.path.parent.name
             metadata: dict[str, object] = {
-                "task": wanted.task, "program": piece.program, "application": application, "chip": chip,
+                "task": wanted.task, "program": item.program, "application": application, "chip": chip,
                 "key": key,
             }  # fmt: skip
             analytical = AnalyticalModel(wanted.architecture)
@@ -185,7 +190,7 @@ def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
     return {name: tuple(part.path for part in fusion_parts(data, chip, name)) for name in names}
 
 
-def _pieces(section: FeaturesParams, data: Path, folder: Path) -> dict[str, ProgramPiece]:
+def _work_items(section: FeaturesParams, data: Path, folder: Path) -> dict[str, ProgramItem]:
     """By program, those with the largest compiled program first."""
     by_program: dict[str, list[Wanted]] = {}
     for task in section.tasks:
@@ -197,7 +202,7 @@ def _pieces(section: FeaturesParams, data: Path, folder: Path) -> dict[str, Prog
     code = code_digest(make_features)
     sizes = {name: compiled_program_path(data, name).stat().st_size for name in by_program}
     ordered = sorted(by_program, key=lambda name: (-sizes[name], name))
-    return {name: ProgramPiece(data, name, tuple(by_program[name]), code) for name in ordered}
+    return {name: ProgramItem(data, name, tuple(by_program[name]), code) for name in ordered}
 
 
 def _clear(folder: Path, wanted: frozenset[Path]) -> None:

@@ -9,11 +9,12 @@ from typing import Literal
 
 from costbench.artifacts import digest_files, read_json, remove_stale_temporaries, write_json
 from costbench.datasets.fusion.generation import FusionParams, FusionTask
-from costbench.datasets.generation import Backend, Task, generate
+from costbench.datasets.generation import Task, generate
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.datasets.tile.kernels import compiled_program_path
-from costbench.errors import ChoiceError, CostbenchError, DataError, ParamsError, TargetError
+from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError
+from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import code_digest, identify, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
@@ -52,48 +53,23 @@ class GenerateParams:
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
 
 
-@dataclass(frozen=True)
-class BackendFlags:
-    """Flags of the command line, which win over the section `run`; None where none was given.
-
-    Attributes:
-        backend: `loky` or `dask`; a scheduler alone means `dask`.
-        scheduler: of Dask.
-        jobs: processes of this machine.
-    """
-
-    backend: str | None = None
-    scheduler: str | None = None
-    jobs: int | None = None
-
-    def over(self, backend: Backend) -> Backend:
-        """`backend` with what was given in its place.
-
-        Raises:
-            ParamsError: for an unknown backend, no jobs, or Dask without a scheduler.
-        """
-        kind = self.backend or ("dask" if self.scheduler else backend.kind)
-        jobs = backend.jobs if self.jobs is None else self.jobs
-        try:
-            return Backend(kind, jobs, self.scheduler or backend.scheduler)  # type: ignore[arg-type]
-        except ValueError as error:
-            raise ParamsError(str(error), where="command line") from error
-
-
-def run(params: Path, flags: BackendFlags = BackendFlags()) -> None:
+def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     """Make the shards that are missing, and remove those that are not asked for.
+
+    Args:
+        params: the parameter file.
+        flags: where the shards are made.
 
     Raises:
         CostbenchError: for parameters, programs or kernels that cannot be used.
     """
-    workspace = load_workspace(params)
+    workspace = load_workspace(params, flags)
     section = load_section(params, "generate", GenerateParams)
-    backend = flags.over(workspace.backend)
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
     _clear(folder, tasks)
     with ShardProgress(_num_wanted(tasks)) as progress:
-        summaries = generate(tasks, backend, progress.made, progress.kept)
+        summaries = generate(tasks, workspace.backend, progress.made, progress.kept)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
     shards = [path for task in tasks for path in task.paths]
     write_identity(folder, identify(section, digest_files(shards, folder)[:16]))

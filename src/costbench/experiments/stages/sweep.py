@@ -13,7 +13,7 @@ from typing import Literal
 
 from costbench.datasets.splits import read_split
 from costbench.errors import ParamsError
-from costbench.execution.workers import Backend, run_each
+from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
 from costbench.experiments.identity import (
@@ -24,11 +24,11 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.stages.entry import start_logging
+from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.stages.train import with_samples
-from costbench.experiments.sweeps.best import BestTrial, best_path
+from costbench.experiments.sweeps.best import best_path
 from costbench.experiments.sweeps.space import Range, Space, resolve
-from costbench.experiments.sweeps.storage import StorageSpec, open_storage, storage_url
+from costbench.experiments.sweeps.storage import ENVIRONMENT, StorageSpec, open_storage, storage_url
 from costbench.experiments.sweeps.study import PrunerSpec, StudySpec
 from costbench.experiments.sweeps.sweep import sweep, trials_path
 from costbench.experiments.sweeps.worker import SweepTask
@@ -53,9 +53,10 @@ class SweepParams:
         seed: of all trials: their values, weights and batches.
         trials: to finish in a study.
         startup_trials: of them drawn at random.
-        workers: processes on one study. With 1 the result can be repeated, and tasks are swept side by side.
+        workers: on one study, each a work item. With 1 the result can be repeated; without a cluster there
+            are at least as many processes.
         heartbeat_s: between two signs of life of a trial; after three of them without one it is lost.
-        max_retries: how often a lost trial is begun again.
+        max_retries: how often a lost trial is started again.
         cache_mb: memory for kernels that are read again and again, per process.
         pruner: which trials end early.
         model: by task, what trials are changes to: the settings of section `train` with those of the file in
@@ -124,7 +125,7 @@ class SweepFlags:
     Attributes:
         task: the only one to sweep.
         trials: to finish.
-        workers: processes.
+        workers: on one study.
         storage: URL of the database; otherwise `OPTUNA_STORAGE`, or a file in the profile's output folder.
         study: its name; otherwise one that changes with all that its trials follow from.
     """
@@ -153,32 +154,35 @@ class SweepFlags:
             raise ParamsError(str(error), where="command line") from error
 
 
-def run(params: Path, flags: SweepFlags = SweepFlags()) -> None:
+def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFlags = NO_FLAGS) -> None:
     """Finish the studies, and write the best trial and all trials of each task.
+
+    Args:
+        params: the parameter file.
+        flags: which studies.
+        backend_flags: where their trials are trained.
 
     Raises:
         CostbenchError: for wrong parameters, a space that does not fit the model, a database that cannot be
             used, a study of another space, stages that have not finished, damaged shards.
     """
-    workspace = load_workspace(params)
+    workspace = load_workspace(params, backend_flags)
     section = flags.over(load_sweep(params))
     if flags.study is not None and len(section.tasks) > 1:
         raise ParamsError("names one study", where="command line", field="--study", expected="--task as well")
     spaces = {task: _space(task, section, params) for task in section.tasks}
     split, features = (read_identity(workspace.stage(name)) for name in ("split", "features"))
     identity = identify(section, split.data_digest, split, features)
-    storage = StorageSpec(storage_url(flags.storage, workspace.out), section.heartbeat_s, section.max_retries)
+    url = shared_database(storage_url(flags.storage, workspace.out), workspace.backend, ENVIRONMENT)
+    storage = StorageSpec(url, section.heartbeat_s, section.max_retries)
     # Once, in this process: two workers that create the tables at the same time would collide.
     open_storage(storage)
-    prepare(tracking_uri(), _EXPERIMENT)
-    tasks = {
-        task: _task(task, space, section, _Place(workspace, identity, storage, flags.study))
-        for task, space in spaces.items()
-    }
+    tracking = shared_database(tracking_uri(), workspace.backend, "MLFLOW_TRACKING_URI")
+    prepare(tracking, _EXPERIMENT)
+    place = _Place(workspace, identity, storage, tracking, flags.study)
+    tasks = [_task(task, space, section, place) for task, space in spaces.items()]
     folder = workspace.stage("sweep")
-    side_by_side = workspace.jobs if section.workers == 1 else 1
-    pieces = {name: _Piece(task, section.workers, folder) for name, task in tasks.items()}
-    run_each(_sweep, pieces, Backend(jobs=side_by_side), lambda _name, _best: None)
+    sweep(tasks, section.workers, _at_least(section.workers, workspace.backend), folder)
     if flags.task is None:
         _clear(folder, section.tasks)
     write_identity(folder, identity)
@@ -189,19 +193,13 @@ class _Place:
     workspace: Workspace
     identity: StageIdentity
     storage: StorageSpec
+    tracking: str
     study: str | None
 
 
-@dataclass(frozen=True)
-class _Piece:
-    task: SweepTask
-    workers: int
-    folder: Path
-
-
-def _sweep(piece: _Piece) -> BestTrial:
-    start_logging()  # in a worker process nobody has
-    return sweep(piece.task, piece.workers, piece.folder)
+def _at_least(workers: int, backend: Backend) -> Backend:
+    """The backend with a local process for each worker of a study, who wait for one another's trials."""
+    return replace(backend, jobs=max(workers, backend.jobs))
 
 
 def _clear(folder: Path, tasks: tuple[str, ...]) -> None:
@@ -234,7 +232,7 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
         cache_mb=section.cache_mb,
         provenance=Provenance(place.identity.params_digest, place.identity.data_digest, revision),
         tracking=Tracking(
-            tracking_uri(), _EXPERIMENT, "", {"profile": workspace.name, "experiment": "sweep"}
+            place.tracking, _EXPERIMENT, "", {"profile": workspace.name, "experiment": "sweep"}
         ),
     )
     metric, larger_is_better = monitored(space.base.monitor)

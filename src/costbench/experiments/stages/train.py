@@ -12,7 +12,8 @@ from pathlib import Path
 
 from costbench import rng
 from costbench.datasets.splits import Split, read_split
-from costbench.execution.workers import Backend, run_each
+from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import run_work_items
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.spec import Cell, selected
@@ -25,7 +26,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.stages.entry import start_logging
+from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
@@ -59,17 +60,18 @@ class TrainParams:
                 raise ValueError(f"{name}.seed is taken from experiments, and must be left out")
 
 
-def run(params: Path, experiment: str | None = None) -> None:
+def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
     """Train the cells that are missing, and remove those that are not asked for.
 
     Args:
         params: the parameter file.
         experiment: entry of section `experiments`; all of them one after another where it is None.
+        flags: where the cells are trained.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards.
     """
-    workspace = load_workspace(params)
+    workspace = load_workspace(params, flags)
     section = load_section(params, "train", TrainParams)
     for name in selected(params, experiment):
         follows = load_experiment(params, name).grid.follows
@@ -93,7 +95,8 @@ def _train_experiment(
     revision = git_revision(workspace.root)
     provenance = Provenance(identity.params_digest, identity.data_digest, revision)
     run_name = f"{workspace.name}/{experiment.name}"
-    tracking = Tracking(tracking_uri(), _EXPERIMENT, run_name, {"profile": workspace.name})
+    uri = shared_database(tracking_uri(), workspace.backend, "MLFLOW_TRACKING_URI")
+    tracking = Tracking(uri, _EXPERIMENT, run_name, {"profile": workspace.name})
 
     def progress(name: str, result: CellResult) -> None:
         _log.info("%s: best %.4f after epoch %d", name, result.best_metric, result.best_epoch + 1)
@@ -102,14 +105,9 @@ def _train_experiment(
     with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
         made = _Made(experiment, section.cache_mb, workspace, provenance, of_cells)
         tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
-        results = run_each(_train, tasks, Backend(jobs=workspace.jobs), progress)
+        results = run_work_items(train_cell, tasks, workspace.backend, progress)
         nest_cells(grid, tasks, results)
     write_identity(folder, identity)
-
-
-def _train(task: CellTask) -> CellResult:
-    start_logging()  # in a worker process nobody has
-    return train_cell(task)
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ class _Made:
             cache_mb=self.cache_mb,
             provenance=self.provenance,
             tracking=cell_tracking(self.tracking, cell.name, str(folder), machine()),
-            progress=workspace.jobs == 1 and sys.stderr.isatty(),
+            progress=workspace.backend.in_this_process and sys.stderr.isatty(),
         )
 
 

@@ -1,7 +1,7 @@
-"""A sweep: a study over hyper-parameters, worked on by one process or several, and what comes out of it.
+"""Sweeps: studies over hyper-parameters, each worked on by one worker or several, and their results.
 
-Serially, equal parameters give equal trials, also after a kill. Several workers each see what the others have
-finished by then, so which values are tried depends on their timing.
+With one worker on a study, equal parameters give equal trials, also after a kill. Several workers each see
+which trials the others have finished by then, so which values are tried depends on their timing.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import csv
 import io
 import json
 import logging
-import multiprocessing
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnContext
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from costbench.artifacts import write_text
-from costbench.errors import CostbenchError, DataError
+from costbench.errors import DataError
+from costbench.execution.backend import Backend
+from costbench.execution.workers import run_work_items
 from costbench.experiments.grid.training_run import (
     CellResult,
     CellSources,
@@ -31,15 +30,16 @@ from costbench.experiments.grid.training_run import (
     open_sources,
     train_cell,
 )
-from costbench.experiments.stages.entry import start_logging
 from costbench.experiments.sweeps.best import BestTrial, best_path, write_best
 from costbench.experiments.sweeps.storage import reachable
 from costbench.experiments.sweeps.study import finished_trials, open_study
 from costbench.experiments.sweeps.worker import SweepTask, TrainTrial, work
+from costbench.experiments.tracking.record import TrackedRun
 from costbench.experiments.tracking.runs import KIND, PARENT, WORK, tracked_run, work_of
 
 _log = logging.getLogger(__name__)
-_DEATHS = 3
+_LOSSES = 3
+"""Losses that a worker is allowed, since a work item here is not finished before its whole study is."""
 
 
 def trials_path(folder: Path, task: str) -> Path:
@@ -47,45 +47,70 @@ def trials_path(folder: Path, task: str) -> Path:
     return folder / f"{task}.csv"
 
 
-def sweep(task: SweepTask, workers: int, folder: Path) -> BestTrial:
-    """Bring a study to its number of trials, and write the best one and all of them.
+def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Path) -> None:
+    """Bring studies to their numbers of trials; write the best trial and all trials of each.
 
     Args:
-        task: the study and what a trial is.
-        workers: processes; with 1 the work is done in this one.
+        tasks: the studies, and what a trial of each is.
+        workers: work items of a study. Each trains trials until the study is finished; they know of each
+            other through its database alone.
+        backend: where the work items are computed.
         folder: for the results.
 
     Raises:
-        CostbenchError: as a worker raises, or if none of the trials was completed.
+        CostbenchError: as a worker raises, or if none of the trials of a study was completed.
     """
-    study = open_study(task.study)
-    with reachable(task.study.storage):
-        missing = task.study.trials - len(finished_trials(study))
-    name = task.study.name
-    _log.info("%s in %s: %d trials to finish", name, task.study.storage.name, max(0, missing))
-    if missing <= 0:
-        return _write(task, study, folder)
-    tracking, cell = task.cell.tracking, task.cell.cell
+    with ExitStack() as runs:
+        opened: dict[str, _Opened] = {}
+        for task in tasks:
+            study = open_study(task.study)
+            with reachable(task.study.storage):
+                missing = max(0, task.study.trials - len(finished_trials(study)))
+            _log.info("%s in %s: %d trials to finish", task.study.name, task.study.storage.name, missing)
+            if missing == 0:
+                _write(task, study, folder)
+            else:
+                run = runs.enter_context(_tracked(task))
+                opened[task.study.name] = _Opened(_below(task, run), study, run)
+        # Worker by worker, so that every study begins with the first processes.
+        work_items = {
+            f"{name}, worker {worker}": one.task for worker in range(workers) for name, one in opened.items()
+        }
+        run_work_items(work_on_study, work_items, backend, lambda _key, _none: None, _LOSSES * workers)
+        for one in opened.values():
+            _finish(one, folder)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A study whose trials are not finished, and its run."""
+
+    task: SweepTask
+    study: optuna.Study
+    run: TrackedRun
+
+
+def _tracked(task: SweepTask) -> AbstractContextManager[TrackedRun]:
+    tracking, cell, name = task.cell.tracking, task.cell.cell, task.study.name
     tags = {"task": cell.task, "split": cell.split, "chip": cell.chip, "variant": cell.variant}
     tags |= {"seed": str(cell.seed), "study": name, KIND: "sweep", WORK: work_of(name), **tracking.tags}
-    where = tracking.uri, tracking.experiment, name
-    with tracked_run(*where, task.cell.provenance, tags, goes_on=True) as run:
-        run.log_params({"seed": task.study.seed, "startup_trials": task.study.startup_trials})
-        tags = {**tracking.tags, PARENT: run.run_id}
-        nested = replace(task, cell=replace(task.cell, tracking=replace(tracking, tags=tags)))
-        if workers == 1:
-            work(nested, _training())
-        else:
-            _work_side_by_side(nested, workers)
-        best = _write(task, study, folder)
-        # Empty, unless workers on other machines share it and still work.
-        with suppress(OSError):
-            task.cell.folder.rmdir()
-        # Tags and not settings: a sweep that is gone on with may find others.
-        run.set_tags({f"best.{name}": str(value) for name, value in best.values.items()})
-        run.log_metrics({"best_metric": best.metric, "best_trial": float(best.trial)})
-        run.log_files([best_path(folder, best.task), trials_path(folder, best.task)], "sweep")
-    return best
+    return tracked_run(tracking.uri, tracking.experiment, name, task.cell.provenance, tags, goes_on=True)
+
+
+def _below(task: SweepTask, run: TrackedRun) -> SweepTask:
+    """The same sweep, with its trials tracked below `run`."""
+    run.log_params({"seed": task.study.seed, "startup_trials": task.study.startup_trials})
+    tracking = replace(task.cell.tracking, tags={**task.cell.tracking.tags, PARENT: run.run_id})
+    return replace(task, cell=replace(task.cell, tracking=tracking))
+
+
+def work_on_study(task: SweepTask) -> None:
+    """Train trials of a study until it has as many as it needs: a work item.
+
+    Raises:
+        CostbenchError: as `work` raises.
+    """
+    work(task, _training())
 
 
 def _training() -> TrainTrial:
@@ -100,65 +125,16 @@ def _training() -> TrainTrial:
     return train
 
 
-def _work_side_by_side(task: SweepTask, count: int) -> None:
-    """Workers as processes; one that is killed is replaced, one that raises ends all."""
-    context = multiprocessing.get_context("spawn")
-    workers = [_Worker(context, task) for _ in range(count)]
-    deaths = 0
-    try:
-        while workers:
-            ready = wait([worker.answer for worker in workers])
-            for worker in [worker for worker in workers if worker.answer in ready]:
-                workers.remove(worker)
-                if worker.survived():
-                    continue
-                deaths += 1
-                if deaths > _DEATHS * count:
-                    raise DataError(f"{deaths} workers died", where=task.study.name, expected="enough memory")
-                _log.warning("%s: a worker died; another takes its place", task.study.name)
-                workers.append(_Worker(context, task))
-    finally:
-        for worker in workers:
-            worker.stop()
-
-
-class _Worker:
-    """A process that works on a study, and says how it ended."""
-
-    def __init__(self, context: SpawnContext, task: SweepTask) -> None:
-        self.answer, theirs = context.Pipe(duplex=False)
-        self._process = context.Process(target=_work_in_process, args=(task, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def survived(self) -> bool:
-        """Wait for its end; whether it finished. Raises: what it raised."""
-        try:
-            error: BaseException | None = self.answer.recv()
-        except EOFError:
-            return False
-        finally:
-            self._process.join()
-            self.answer.close()
-        if error is not None:
-            raise error
-        return True
-
-    def stop(self) -> None:
-        """End it now; its trial is queued again by the next worker of the study."""
-        self._process.terminate()
-        self._process.join()
-
-
-def _work_in_process(task: SweepTask, answer: Connection) -> None:
-    start_logging()
-    with suppress(BrokenPipeError):
-        try:
-            work(task, _training())
-        except CostbenchError as error:
-            answer.send(error)
-        else:
-            answer.send(None)
+def _finish(opened: _Opened, folder: Path) -> None:
+    """Write the results of a study and log the best trial to its run."""
+    best = _write(opened.task, opened.study, folder)
+    # Empty, unless workers on other machines share it and still work.
+    with suppress(OSError):
+        opened.task.cell.folder.rmdir()
+    # Tags, which may change as parameters may not: a sweep that is continued may find other values.
+    opened.run.set_tags({f"best.{name}": str(value) for name, value in best.values.items()})
+    opened.run.log_metrics({"best_metric": best.metric, "best_trial": float(best.trial)})
+    opened.run.log_files([best_path(folder, best.task), trials_path(folder, best.task)], "sweep")
 
 
 def _write(task: SweepTask, study: optuna.Study, folder: Path) -> BestTrial:

@@ -1,0 +1,203 @@
+"""Commands that run one stage of the pipeline each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from costbench.execution.backend import BackendFlags
+    from costbench.experiments.stages.entry import Stage
+
+Params = Annotated[
+    Path,
+    typer.Option("--params", "-p", help="Parameter file of a profile, such as profiles/smoke/params.yaml."),
+]
+ExperimentName = Annotated[
+    str | None, typer.Option("--experiment", help="Entry of section `experiments`; all of them if left out.")
+]
+BackendName = Annotated[
+    str | None,
+    typer.Option(
+        "--backend", help="`loky`: processes of this machine; `dask`: a cluster. Or COSTBENCH_BACKEND."
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        help="Dask's scheduler: tcp://HOST:PORT, or its scheduler file (.json). Or COSTBENCH_SCHEDULER.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", help="Processes of this machine, one thread each. Or COSTBENCH_JOBS."),
+]
+
+
+def collect(
+    names: Annotated[list[str] | None, typer.Argument(help="Programs to build; all when left out.")] = None,
+    folder: Annotated[Path, typer.Option(help="Where the corpus is written.")] = Path("data/programs"),
+    jobs: Annotated[int, typer.Option(min=1, help="Programs built side by side.")] = 2,
+    force: Annotated[bool, typer.Option(help="Build also what is there and current.")] = False,
+) -> None:
+    """Build the programs of the corpus from the model zoo (needs the extra `corpus`: jax and keras).
+
+    The same versions of jax and keras give the same bytes. The corpus is in git, so this is only needed
+    after a change to the zoo.
+    """
+    from costbench.workloads.collector import collect as build
+
+    def progress(done: int, total: int, name: str) -> None:
+        typer.echo(f"[{done}/{total}] {name}", err=True)
+
+    result = build(folder, names or None, jobs, progress, force)
+    typer.echo(f"{len(result.built)} built, {len(result.kept)} kept, {len(result.removed)} removed")
+
+
+def generate(
+    params: Params = Path("params.yaml"),
+    backend: BackendName = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+) -> None:
+    """Compile the programs and measure their kernels' decisions on the simulated chips.
+
+    One shard per program and chip. Finished shards are kept: after a kill, the next run goes on where it
+    stopped, and any number of processes or machines leaves the same bytes.
+
+    **On several machines** (as `features`, `sweep`, `train`, `evaluate` and `autotune`; needs the extra
+    `scale` everywhere, and a folder that all of them see; docs/scale.md):
+
+    `dask scheduler` on one, `dask worker tcp://HOST:8786 --nthreads 1 --nworkers 8` on each, then
+
+    `costbench generate --params profiles/paper/params.yaml --scheduler tcp://HOST:8786`
+    """
+    from costbench.experiments.stages.generate import run
+
+    _stage(lambda path: run(path, _flags(backend, scheduler, jobs)), params)
+
+
+def split(params: Params = Path("params.yaml")) -> None:
+    """Divide the programs into training, validation and test sets, and audit them for leaks."""
+    from costbench.experiments.stages.split import run
+
+    _stage(run, params)
+
+
+def features(
+    params: Params = Path("params.yaml"),
+    backend: BackendName = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+) -> None:
+    """Compute the features of the measured kernels, once for all training runs.
+
+    One shard per task, chip and program; finished shards of the same samples are kept.
+    """
+    from costbench.experiments.stages.features import run
+
+    _stage(lambda path: run(path, _flags(backend, scheduler, jobs)), params)
+
+
+def sweep(  # noqa: PLR0913 - each is an option
+    params: Params = Path("params.yaml"),
+    task: Annotated[str | None, typer.Option(help="Sweep this task only: `tile` or `fusion`.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials to finish, of all workers together.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Workers on one study, each a work item.")] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Database of the study; otherwise OPTUNA_STORAGE, or a SQLite file.")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Name of the study; otherwise one made from all that it depends on.")
+    ] = None,
+    backend: BackendName = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+) -> None:
+    """Search for the learned cost model's best hyper-parameters with Optuna, one study per task.
+
+    A study that is there is continued; a trial whose worker died is begun again. With one worker the same
+    parameters give the same trials. What is not given here is taken from the section `sweep`.
+
+    **On several machines**: the same command on each, with the same data and PostgreSQL (needs the extra
+    `sweep-postgres`):
+
+    `costbench sweep --task tile --workers 8 --storage postgresql+psycopg://USER@HOST/DATABASE`
+
+    Optuna's own tools read the same study: `optuna studies`, `optuna trials`, `optuna-dashboard`.
+    """
+    from costbench.experiments.stages.sweep import SweepFlags, run
+
+    flags = SweepFlags(task, trials, workers, storage, study)
+    _stage(lambda path: run(path, flags, _flags(backend, scheduler, jobs)), params)
+
+
+def train(
+    params: Params = Path("params.yaml"),
+    experiment: ExperimentName = None,
+    backend: BackendName = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+) -> None:
+    """Train the learned cost models of experiments, one cell per split, chip, variant and seed.
+
+    Finished cells are kept: after a kill, the next run trains what is missing.
+    """
+    from costbench.experiments.stages.train import run
+
+    _stage(lambda path: run(path, experiment, _flags(backend, scheduler, jobs)), params)
+
+
+def evaluate(
+    params: Params = Path("params.yaml"),
+    experiment: ExperimentName = None,
+    backend: BackendName = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+) -> None:
+    """Let the cost models of experiments rank tile sizes or predict runtimes, on the test programs."""
+    from costbench.experiments.stages.evaluate import run
+
+    _stage(lambda path: run(path, experiment, _flags(backend, scheduler, jobs)), params)
+
+
+def autotune(
+    params: Params = Path("params.yaml"),
+    backend: BackendName = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+) -> None:
+    """Put cost models into compiler and autotuners, and see what programs gain.
+
+    Finished work items are kept: after a kill, the next run tunes what is missing.
+    """
+    from costbench.experiments.stages.autotune import run
+
+    _stage(lambda path: run(path, _flags(backend, scheduler, jobs)), params)
+
+
+def report(params: Params = Path("params.yaml")) -> None:
+    """Render tables (Markdown, CSV, LaTeX), figures, `summary.json` and the page `index.html`."""
+    from costbench.reports.stage import run
+
+    _stage(run, params)
+
+
+def _flags(backend: str | None, scheduler: str | None, jobs: int | None) -> BackendFlags:
+    from costbench.execution.backend import BackendFlags
+
+    return BackendFlags(backend, scheduler, jobs)
+
+
+def _stage(run: Stage, params: Path) -> None:
+    from costbench.execution.process import start_logging
+
+    start_logging()
+    run(params)
+
+
+STAGES = (collect, generate, split, features, sweep, train, evaluate, autotune, report)
+"""In the order of the pipeline."""

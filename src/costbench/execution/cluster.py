@@ -1,0 +1,281 @@
+"""Work items on the workers of a Dask cluster, which may be other machines.
+
+Items go through Dask's own client, since joblib's Dask backend (1.6) waits for ever once Dask gives an item
+up. Before it computes anything, a worker is checked: it has to run the same sources and libraries as this
+process, with one thread, and to see the same folder. Otherwise results would differ from those of one
+machine, or would not be found again. A worker that joins later is checked with its first work item.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from costbench.artifacts import read_json, write_text
+from costbench.errors import CostbenchError, DataError, ParamsError
+from costbench.execution.closure import Closure, Package, find_closure, read_package
+from costbench.execution.process import start_logging
+from costbench.execution.workers import WorkersLostError
+
+_CONNECT_S = 8
+_WORKERS_S = 30
+_IN_FLIGHT = 256
+"""Work items that the scheduler has at a time: enough to keep a cluster busy, few enough for its memory."""
+_PACKAGE = Path(__file__).resolve().parents[1]
+_PYTHON = ".".join(platform.python_version_tuple()[:2])
+_EXPECTED = "the same commit of costbench and the same libraries on every machine, and workers started since"
+_K = TypeVar("_K", bound=Hashable)
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+@cache
+def _package() -> Package:
+    """The sources of costbench, read once in a process: those that it runs, not what was edited since."""
+    return read_package(_PACKAGE)
+
+
+@cache
+def code_of(module: str) -> Closure:
+    """The code and libraries that a module of costbench runs.
+
+    Args:
+        module: by name; the code that runs work items is meant for a module of another package.
+    """
+    return find_closure((module if module in _package().modules else __name__,), _package())
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a worker must have in common with the process that hands work items out.
+
+    Attributes:
+        module: of the function that computes work items.
+        code: as `code_of` gives it there for this module.
+        python: minor version of Python there, whose byte code Numba compiles.
+        mark: a file that was written there, below the folder of the results; None for no folder.
+    """
+
+    module: str
+    code: Closure
+    python: str
+    mark: Path | None
+
+    def check(self, num_threads: int) -> None:
+        """Refuse this process as a worker unless it meets the requirements.
+
+        Args:
+            num_threads: work items that it computes at a time.
+
+        Raises:
+            ParamsError: naming the machine, what it has and what is required.
+        """
+        where = f"worker on {socket.gethostname()}"
+        if num_threads != 1:
+            # Seeds and thread counts of torch belong to the process, so two items would disturb each other.
+            found = f"has {num_threads} threads"
+            raise ParamsError(found, where=where, expected="`dask worker --nthreads 1`")
+        other = [*_differences(self.code, code_of(self.module)), *_unlike("Python", self.python, _PYTHON)]
+        if other:
+            raise ParamsError(f"runs other code: {', '.join(other[:3])}", where=where, expected=_EXPECTED)
+        if self.mark is not None and not self.mark.exists():
+            raise ParamsError(
+                f"does not see {self.mark.parent}",
+                where=where,
+                expected="a folder that all machines share under the same path, such as a network drive",
+            )
+
+
+def _differences(required: Closure, found: Closure) -> Iterator[str]:
+    for name in sorted({*required.libraries, *found.libraries}):
+        yield from _unlike(name, required.libraries.get(name, ""), found.libraries.get(name, ""))
+    for ours, theirs in ((required.modules, found.modules), (required.data, found.data)):
+        yield from (name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name))
+
+
+def _unlike(name: str, required: str, found: str) -> Iterator[str]:
+    if required != found:
+        yield f"{name} {found or 'missing'} in place of {required or 'none'}"
+
+
+def _check(requirements: Requirements, num_threads: Mapping[str, int], dask_worker: Any) -> None:
+    """`Requirements.check` on every worker; Dask fills `dask_worker` in."""
+    requirements.check(num_threads.get(dask_worker.address, 1))
+
+
+def _on_worker(requirements: Requirements, function: Callable[[_T], _R], key: _K, item: _T) -> tuple[_K, _R]:
+    """Compute one work item on a worker, with one thread of BLAS and OpenMP."""
+    requirements.check(_distributed().get_worker().state.nthreads)
+    start_logging()
+    with importlib.import_module("threadpoolctl").threadpool_limits(1):
+        return key, function(item)
+
+
+class Cluster:
+    """The workers of a Dask scheduler.
+
+    Args:
+        client: of the scheduler.
+        scheduler: its address, for messages.
+        mark: a file below the folder of the results, which every worker has to see; None for no folder.
+    """
+
+    def __init__(self, client: Any, scheduler: str, mark: Path | None) -> None:
+        self._client = client
+        self._scheduler = scheduler
+        self._mark = mark
+
+    def _check(self, requirements: Requirements) -> None:
+        """Check the workers that exist.
+
+        Raises:
+            ParamsError: for a worker that does not meet the requirements.
+        """
+        try:
+            self._client.run(_check, requirements, self._client.nthreads())
+        except CostbenchError:
+            raise
+        except Exception as error:  # a worker without costbench, or with another `_check`
+            raise ParamsError(
+                f"a worker cannot run costbench: {_line(error)}", where=self._scheduler, expected=_EXPECTED
+            ) from error
+
+    def results(self, function: Callable[[_T], _R], work_items: Mapping[_K, _T]) -> Iterator[tuple[_K, _R]]:
+        """Compute all work items and yield their results in order of completion.
+
+        Raises:
+            WorkersLostError: after the results that were finished, if Dask gave some work items up.
+            ParamsError: for a worker that does not meet the requirements.
+            DataError: if the scheduler is lost.
+        """
+        distributed = _distributed()
+        module = function.__module__
+        requirements = Requirements(module, code_of(module), _PYTHON, self._mark)
+        self._check(requirements)
+        waiting = (self._submitted(requirements, function, key, item) for key, item in work_items.items())
+        running = distributed.as_completed(list(islice(waiting, _IN_FLIGHT)), loop=self._client.loop)
+        lost = False
+        for future in running:
+            for following in islice(waiting, 1):
+                running.add(following)
+            try:
+                result: tuple[_K, _R] = future.result()
+            except distributed.KilledWorker:  # after as many deaths as the scheduler allows
+                lost = True
+            except CancelledError as error:
+                raise DataError(
+                    "the Dask scheduler was lost",
+                    where=self._scheduler,
+                    expected="the same command again; finished work items are kept",
+                ) from error
+            else:
+                yield result
+        if lost:
+            raise WorkersLostError
+
+    def _submitted(self, requirements: Requirements, function: Callable[[_T], _R], key: _K, item: _T) -> Any:
+        # Dask's dashboard shows a key up to its last dash as the kind of a task.
+        name = f"{function.__name__.strip('_')}-{secrets.token_hex(8)}"
+        return self._client.submit(_on_worker, requirements, function, key, item, key=name, pure=False)
+
+
+@contextmanager
+def connected(scheduler: str, folder: Path | None) -> Iterator[Cluster]:
+    """Connect to a Dask cluster.
+
+    Args:
+        scheduler: address of the scheduler, or its scheduler file.
+        folder: below which work items read and write; every worker has to see it.
+
+    Raises:
+        ParamsError: if no scheduler answers, or it has no worker.
+        DataError: for a scheduler file that cannot be used, or a folder that cannot be written.
+    """
+    mark = None if folder is None else folder / f".cluster-{secrets.token_hex(8)}"
+    client = _connect(scheduler)
+    try:
+        if mark is not None:
+            write_text(mark, "every worker sees this file\n")
+        yield Cluster(client, scheduler, mark)
+    finally:
+        if mark is not None:
+            mark.unlink(missing_ok=True)
+        # Work items that are still running there are given up with the client.
+        with suppress(Exception):
+            client.close(timeout=_CONNECT_S)
+
+
+def _connect(scheduler: str) -> Any:
+    start = partial(_distributed().Client, timeout=_CONNECT_S, set_as_default=False)
+    address = _address(scheduler)
+    try:
+        client = _in_time(lambda: start(address))
+    except Exception as error:  # whatever the server at that address says, if there is one
+        raise ParamsError(
+            f"no Dask scheduler answers: {_line(error)}",
+            where=scheduler,
+            expected="one started by `dask scheduler`, as tcp://host:port or its scheduler file",
+        ) from error
+    try:
+        client.wait_for_workers(1, timeout=_WORKERS_S)
+    except TimeoutError as error:
+        client.close()
+        raise ParamsError(
+            f"the Dask scheduler has no worker after {_WORKERS_S} s",
+            where=scheduler,
+            expected="some started by `dask worker ADDRESS --nthreads 1`",
+        ) from error
+    return client
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _in_time(connect: Callable[[], _R]) -> _R:
+    """Call `connect` in a thread that is left behind if it hangs: another server's port never answers.
+
+    Raises:
+        TimeoutError: after a little more than the time that Dask takes to give up by itself.
+    """
+    found: Future[_R] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(connect())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return found.result(timeout=_CONNECT_S + 2)
+
+
+def _address(scheduler: str) -> str:
+    if not scheduler.endswith(".json"):
+        return scheduler
+    # Read here, since Dask would wait for the file to appear.
+    content = read_json(scheduler)
+    if not isinstance(content, dict) or not isinstance(content.get("address"), str):
+        raise DataError("names no address", where=scheduler, expected="a scheduler file of Dask")
+    return str(content["address"])
+
+
+def _distributed() -> Any:
+    try:
+        return importlib.import_module("distributed")
+    except ImportError as error:
+        raise ParamsError(
+            "backend dask needs the packages dask and distributed",
+            expected="`pip install 'costbench[scale]'` here and on the machines of the cluster",
+        ) from error
