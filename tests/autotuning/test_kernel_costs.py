@@ -10,6 +10,7 @@ import pytest
 
 from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels, TiledKernels, smaller_tile
 from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.program import compile_program
@@ -17,7 +18,6 @@ from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import TileSpace, tile_space
 from costbench.hardware.device import Device, Measurement
 from costbench.hlo.builder import ModuleBuilder
-from costbench.hlo.fingerprint import ModuleFingerprints
 from costbench.target import load_target
 
 TARGET = load_target("tpu_v3")

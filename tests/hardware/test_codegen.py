@@ -9,11 +9,11 @@ from costbench.compiler.lowering.packed import pack, unpacked
 from costbench.hardware.codegen import (
     codegen_factors,
     halves,
-    mix,
     structure_key,
     structure_of,
     uniform,
 )
+from costbench.hashing.splitmix64 import mix
 from costbench.hlo.builder import ModuleBuilder
 from costbench.target import load_target
 from tests.compiler import small_kernels as small
@@ -38,10 +38,6 @@ def chain(*opcodes: str, shape: str = "f32[256,512]") -> Kernel:
     for opcode in opcodes:
         value = b.op(opcode, value)
     return finish(b, value)
-
-
-def test_mixing_is_a_bijection_on_a_sample() -> None:
-    assert len(np.unique(KEYS)) == len(KEYS)
 
 
 @pytest.mark.parametrize("numbers", [uniform(KEYS), *halves(KEYS)])

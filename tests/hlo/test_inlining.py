@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from hypothesis import given
 
+from costbench.compiler.identity.fingerprints import module_fingerprint
 from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
-from costbench.hlo.fingerprint import module_fingerprint
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode

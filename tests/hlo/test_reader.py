@@ -9,12 +9,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costbench.compiler.identity.fingerprints import module_fingerprint
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import HloError
 from costbench.hlo import reader
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.cost_analysis.counts import module_cost
-from costbench.hlo.fingerprint import module_fingerprint
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2

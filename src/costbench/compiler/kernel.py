@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from costbench.compiler.identity.fingerprints import subgraph_fingerprint
 from costbench.errors import UnsupportedKernelError
-from costbench.hlo.fingerprint import subgraph_fingerprint
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule

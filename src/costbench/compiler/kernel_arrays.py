@@ -39,6 +39,16 @@ def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[IntArray, IntArray]
     return offsets, np.array([value for one in entries for value in one], dtype=np.int64)
 
 
+def kernel_arrays(kernels: Iterable[tuple[Iterable[int], Iterable[int], Iterable[int]]]) -> KernelArrays:
+    """Kernels given by their instructions, inputs and outputs; inverse of `kernel_lists`."""
+    parts: tuple[list[Iterable[int]], ...] = ([], [], [])
+    for kernel in kernels:
+        for part, positions in zip(parts, kernel, strict=True):
+            part.append(positions)
+    instructions, inputs, outputs = map(lists_to_arrays, parts)
+    return KernelArrays(*instructions, *inputs, *outputs)
+
+
 def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], list[int]]]:
     """Instructions, inputs and outputs of each kernel."""
     ends = [offsets.tolist() for offsets in kernels[::2]]

@@ -13,19 +13,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 
 from costbench.compiler.convolution_folding import fold_reversals
 from costbench.compiler.fusion.groups import KernelGroups
 from costbench.compiler.fusion.heuristic import default_groups
 from costbench.compiler.fusion.rules import Kind, is_free, kind_of
 from costbench.compiler.fusion.views import body_arrays, cut_out
+from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_arrays import kernel_lists
+from costbench.compiler.kernel_arrays import kernel_arrays, kernel_lists
 from costbench.compiler.layout.assign import assign_layouts
 from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
 from costbench.errors import HloError
-from costbench.hlo.fingerprint import ModuleFingerprints
 from costbench.hlo.module import HloModule
 
 
@@ -202,8 +204,11 @@ def unique_kernels(compiled: CompiledProgram) -> tuple[UniqueKernel, ...]:
 def _unique(compiled: CompiledProgram, fingerprints: ModuleFingerprints) -> tuple[UniqueKernel, ...]:
     first: dict[str, Kernel] = {}
     runs: dict[str, int] = {}
-    for kernel in compiled.kernels:
-        key = fingerprints.subgraph(kernel.computation, kernel.inputs, kernel.instructions, kernel.outputs)
-        first.setdefault(key, kernel)
-        runs[key] = runs.get(key, 0) + kernel.trip_count
+    for computation, group in groupby(compiled.kernels, attrgetter("computation")):
+        kernels = list(group)
+        arrays = kernel_arrays((k.instructions, k.inputs, k.outputs) for k in kernels)
+        for kernel, name in zip(kernels, fingerprints.kernels(computation, arrays), strict=True):
+            key = name.hex()
+            first.setdefault(key, kernel)
+            runs[key] = runs.get(key, 0) + kernel.trip_count
     return tuple(UniqueKernel(kernel, key, runs[key]) for key, kernel in first.items())

@@ -60,7 +60,7 @@ _KERNEL = (
         dtype="|u1",
         shape=("k", "16"),
         unit="",
-        meaning="fingerprint of the kernel (costbench.hlo.fingerprint), 16 bytes",
+        meaning="fingerprint of the kernel (costbench.compiler.identity.fingerprints), 16 bytes",
     ),
 )
 _SPACE_SIZE = Column(

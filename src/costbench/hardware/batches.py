@@ -21,7 +21,6 @@ from costbench.compiler.tiling.footprint import new_tile, row_bytes
 from costbench.execution.compiled import compiled
 from costbench.hardware.codegen import (
     NUM_STRUCTURES,
-    mix,
     opcodes_of,
     set_factors,
     structure_key,
@@ -32,6 +31,7 @@ from costbench.hardware.machine import FAILURE_FLOOR, SCRATCHPAD_BYTES, machine_
 from costbench.hardware.matrix_unit import pack_contraction
 from costbench.hardware.simulator import NUM_PARTS, Run, price
 from costbench.hardware.vector_unit import vector_table
+from costbench.hashing.splitmix64 import mix
 from costbench.rng import stream_words
 
 IntArray = npt.NDArray[np.int64]

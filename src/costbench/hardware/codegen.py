@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,12 @@ from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.lowering.packed import NUM_OUTPUT_LOOPS, PackedNest
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.normal import normal_quantile
+from costbench.hashing.splitmix64 import GOLDEN_GAMMA, mix
 from costbench.hlo.module import HloComputation
 from costbench.target import Target
 
 FloatArray = npt.NDArray[np.float64]
-Key = TypeVar("Key", np.uint64, npt.NDArray[np.uint64])
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_11, _27, _30, _31, _32 = (np.uint64(bits) for bits in (11, 27, 30, 31, 32))
+_11, _32 = np.uint64(11), np.uint64(32)
 _LOW = np.uint64(2**32 - 1)
 _UNROLL_LIMIT = 8
 NUM_STRUCTURES = (_UNROLL_LIMIT + 1) ** 2
@@ -80,7 +78,7 @@ def _factor_table(key: np.uint64, compute_sd: float, transfer_sd: float) -> Floa
 @compiled
 def set_factors(table: FloatArray, structure: int, key: np.uint64, deviations: tuple[float, float]) -> None:
     """Fills in one column of a table of factors, for a `structure_key`."""
-    compute, transfer = halves(mix((np.uint64(structure) * _STEP) ^ key))
+    compute, transfer = halves(mix((np.uint64(structure) * GOLDEN_GAMMA) ^ key))
     table[COMPUTE, structure] = np.exp(deviations[0] * normal_quantile(compute))
     table[TRANSFER, structure] = np.exp(deviations[1] * normal_quantile(transfer))
 
@@ -93,15 +91,6 @@ def structure_of(nest: PackedNest, extents: npt.NDArray[np.int64]) -> int:
         return 0
     outer = min(extents[max(0, last - 1)], _UNROLL_LIMIT)
     return int(outer * (_UNROLL_LIMIT + 1) + min(extents[last], _UNROLL_LIMIT))
-
-
-@compiled
-def mix(key: Key) -> Key:
-    """SplitMix64's finaliser: a bijection that spreads every bit, of one uint64 or of each of an array."""
-    key = key + _STEP
-    key = (key ^ (key >> _30)) * _FIRST
-    key = (key ^ (key >> _27)) * _SECOND
-    return key ^ (key >> _31)
 
 
 @compiled

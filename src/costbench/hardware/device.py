@@ -18,7 +18,7 @@ from costbench.compiler.lowering.packed import loop_units, pack
 from costbench.compiler.tiling.footprint import scratchpad_bytes
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.execution.compiled import compiled, compiled_step
-from costbench.hardware.codegen import halves, mix, uniform
+from costbench.hardware.codegen import halves, uniform
 from costbench.hardware.machine import (
     FAILURE_FLOOR,
     FAILURE_RATE,
@@ -28,6 +28,7 @@ from costbench.hardware.machine import (
 )
 from costbench.hardware.normal import normal_quantile
 from costbench.hardware.simulator import NUM_PARTS, price, run_of
+from costbench.hashing.splitmix64 import mix
 from costbench.rng import stream_key
 from costbench.target import Target
 

@@ -1,6 +1,7 @@
 """The quantile function of the normal distribution, by the rational approximations of Cephes (`ndtri`).
 
-Written out here because compiled code cannot call SciPy's; both agree to the last digits.
+Written out here because Numba cannot keep compiled code that calls SciPy's; their last digits often differ.
+Cephes: Moshier, Methods and programs for mathematical functions (1989); netlib.org/cephes, file ndtri.c.
 """
 
 from __future__ import annotations

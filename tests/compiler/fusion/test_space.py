@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
+from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.identity.hashes import MetHashes
 from costbench.compiler.program import CompiledProgram, compile_program
 from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.builder import ModuleBuilder
-from costbench.hlo.fingerprint import ModuleFingerprints
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module

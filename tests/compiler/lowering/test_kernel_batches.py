@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays
 from costbench.compiler.lowering.kernel_batches import BatchLowering, KernelBatch
 from costbench.compiler.lowering.loop_nest import Lowering, loop_nest
 from costbench.compiler.lowering.packed import pack
@@ -23,12 +23,7 @@ ALONE = {"gather", "scatter", "dynamic_slice", "dynamic_update_slice", "strided_
 
 
 def as_arrays(found: Sequence[Kernel]) -> KernelArrays:
-    arrays = []
-    for part in ("instructions", "inputs", "outputs"):
-        lists = [getattr(kernel, part) for kernel in found]
-        arrays.append(np.cumsum([0, *map(len, lists)], dtype=np.int64))
-        arrays.append(np.array([p for positions in lists for p in positions], dtype=np.int64))
-    return KernelArrays(*arrays)
+    return kernel_arrays((kernel.instructions, kernel.inputs, kernel.outputs) for kernel in found)
 
 
 def lowered(*found: Kernel) -> KernelBatch:

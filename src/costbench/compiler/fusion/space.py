@@ -22,7 +22,7 @@ import numpy.typing as npt
 from costbench.compiler.fusion.edges import fusible_edges
 from costbench.compiler.fusion.groups import KernelGroups
 from costbench.compiler.fusion.views import BodyArrays, body_arrays, cut_groups, groups_that_run
-from costbench.compiler.identity.fingerprints import KernelFingerprints
+from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.identity.hashes import (
     HashArray,
     Labels,
@@ -36,7 +36,6 @@ from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.program import CompiledProgram, PreparedProgram, assemble
 from costbench.compiler.spaces import ChoiceArray, IntArray
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
-from costbench.hlo.fingerprint import ModuleFingerprints
 from costbench.hlo.module import HloModule
 
 _FEWEST_CHANGES = 0.05
@@ -110,10 +109,6 @@ class FusionSpace:
             _computation_edges(index, self._counts[index], groups, self.fingerprints)
             for index, groups in sorted(defaults.items())
         ]
-        self._names = {
-            p.computation: KernelFingerprints(self.fingerprints, p.computation, p.body, p.labels)
-            for p in self._parts
-        }
         sizes = [len(part.sources) for part in self._parts]
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         self._default = np.concatenate(
@@ -174,10 +169,6 @@ class FusionSpace:
             hashes = kernel_hashes(arrays, part.body, part.labels)
             cuts.append(CutKernels(part.computation, part.trip_count, arrays, hashes))
         return cuts
-
-    def names(self, computation: int, kernels: KernelArrays) -> list[bytes]:
-        """Fingerprints of kernels of a computation, 16 bytes each."""
-        return self._names[computation].of(kernels)
 
     def by_computation(self, config: ChoiceArray) -> Iterator[tuple[ComputationEdges, npt.NDArray[np.bool_]]]:
         """The edges of every computation that runs, and which of them a config [m] fuses."""

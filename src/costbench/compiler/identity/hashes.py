@@ -1,7 +1,7 @@
 """A quick hash of kernels: equal for kernels of equal fingerprint, different for others but for chance.
 
-It repeats the two passes of `costbench.hlo.fingerprint` with 64-bit numbers: from operands to users what a
-value is made of, then from users back to operands what becomes of it. A search over fusion configs meets most
+It makes the two passes of `costbench.compiler.identity.fingerprints` with sums of 64-bit numbers in place of
+sorted digests of 128 bits, in a twentieth of the time. A search over fusion configs meets most
 kernels many times, in many places of its program; the hash drops those before anything is made of them.
 A kernel met again in the same place is a group of the same instructions, which `group_hashes` tell before it
 is cut out. Among n kernels two different ones share a hash with probability n^2 / 2^65: 1e-7 for two million.
@@ -17,17 +17,16 @@ import numpy.typing as npt
 
 from costbench.compiler.fusion.group_graph import Groups
 from costbench.compiler.fusion.views import BodyArrays
+from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel_arrays import KernelArrays
-from costbench.execution.compiled import compiled, compiled_step
-from costbench.hlo.fingerprint import ModuleFingerprints
+from costbench.execution.compiled import compiled
+from costbench.hashing.splitmix64 import FIRST_MULTIPLIER, GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
 
 HashArray = npt.NDArray[np.uint64]
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
-_OUT = np.uint64(0xD6E8FEB86659FD93)
+# Odd numbers that tell apart what is hashed: SplitMix64's, and the multiplier of degski's 64-bit hash.
+_NODE, _INSIDE, _INPUT = GOLDEN_GAMMA, FIRST_MULTIPLIER, SECOND_MULTIPLIER
+_LEAVES = np.uint64(0xD6E8FEB86659FD93)
 _FEWEST_SLOTS = 1024
-_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 class Labels(NamedTuple):
@@ -52,25 +51,16 @@ def _numbers(digests: Sequence[bytes]) -> HashArray:
     return np.frombuffer(b"".join(digest[:8] for digest in digests), dtype="<u8").astype(np.uint64)
 
 
-@compiled_step
-def _mixed(value: np.uint64) -> np.uint64:
-    """SplitMix64's finaliser."""
-    value = value + _STEP
-    value = (value ^ (value >> _30)) * _FIRST
-    value = (value ^ (value >> _27)) * _SECOND
-    return value ^ (value >> _31)
-
-
 @compiled
 def group_hashes(g: Groups, chosen: npt.NDArray[np.int64], computation: int) -> HashArray:
     """Equal for groups of the same instructions of a computation, [k]: what a kernel is follows from them."""
     sums = np.zeros(len(g.group), dtype=np.uint64)
-    first = _mixed(np.uint64(computation))
+    first = mix(np.uint64(computation))
     for position in range(len(g.group)):
-        sums[g.group[position]] += _mixed(first + np.uint64(position))
+        sums[g.group[position]] += mix(first + np.uint64(position))
     result = np.empty(len(chosen), dtype=np.uint64)
     for i in range(len(chosen)):
-        result[i] = _mixed(sums[chosen[i]])
+        result[i] = mix(sums[chosen[i]])
     return result
 
 
@@ -121,11 +111,11 @@ def _enter(slots: HashArray, hashes: HashArray) -> npt.NDArray[np.int64]:
 def made_of(body: BodyArrays, labels: Labels, made: HashArray, position: int, is_input: bool) -> np.uint64:
     """The hash of what a value is made of, given `made` of its operands; of its shape for an input."""
     if is_input:
-        return _mixed(labels.shape[position] ^ _SECOND)
+        return mix(labels.shape[position] ^ _INPUT)
     value = labels.instruction[position]
     for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
-        value = _mixed(value) ^ made[body.operands[i]]
-    return _mixed(value)
+        value = mix(value) ^ made[body.operands[i]]
+    return mix(value)
 
 
 @compiled
@@ -150,16 +140,16 @@ def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> Ha
             leaves[position] = True
         total = np.uint64(0)
         for position in inside[::-1]:
-            own = _mixed(made[position] ^ (_OUT if leaves[position] else _FIRST)) + becomes[position]
-            own = _mixed(own)
-            total += _mixed(own ^ _STEP)
+            own = mix(made[position] ^ (_LEAVES if leaves[position] else _INSIDE)) + becomes[position]
+            own = mix(own)
+            total += mix(own ^ _NODE)
             place = own
             for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
-                place = place + _OUT
-                becomes[body.operands[i]] += _mixed(place)
+                place = place + _LEAVES
+                becomes[body.operands[i]] += mix(place)
         for position in inputs:
-            total += _mixed(_mixed(_mixed(made[position] ^ _FIRST) + becomes[position]) ^ _STEP)
+            total += mix(mix(mix(made[position] ^ _INSIDE) + becomes[position]) ^ _NODE)
         for position in outputs:
             leaves[position] = False
-        result[k] = _mixed(total)
+        result[k] = mix(total)
     return result

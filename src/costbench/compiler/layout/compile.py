@@ -15,6 +15,7 @@ import numpy as np
 
 from costbench.compiler.fusion.heuristic import default_groups
 from costbench.compiler.fusion.views import body_arrays, cut_out
+from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.identity.hashes import HashArray, Labels, kernel_hashes
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
@@ -24,7 +25,6 @@ from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.program import CompiledProgram, assemble, default_fusions
 from costbench.compiler.spaces import ChoiceArray
 from costbench.compiler.tiled_memory import MinorToMajor
-from costbench.hlo.fingerprint import ModuleFingerprints
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.shape import Shape

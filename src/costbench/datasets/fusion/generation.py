@@ -215,7 +215,7 @@ class _Search:
         """Has kernels priced that are not known by name."""
         kernels = taken(cut.arrays, fresh)
         names, new = [], []
-        for number, stored in enumerate(self._space.names(cut.computation, kernels)):
+        for number, stored in enumerate(self._space.fingerprints.kernels(cut.computation, kernels)):
             if stored not in self._known:
                 self._known.add(stored)
                 names.append(stored.hex())

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.identity.fingerprints import module_fingerprint
 from costbench.datasets.layout.columns import DEFAULT, LAYOUT
 from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.tuning import MAX_RANK, NUM_TENSORS, TuningProgram
 from costbench.errors import DataError
-from costbench.hlo.fingerprint import module_fingerprint
 from costbench.hlo.reader import module_from_bytes
 
 

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.tiling.sizes import TileSizes
-from costbench.hardware.codegen import mix, uniform
+from costbench.hardware.codegen import uniform
+from costbench.hashing.splitmix64 import mix
 from costbench.rng import stream_key
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,18 +1,21 @@
-"""BLAKE2b for compiled code (RFC 7693): unkeyed digests of 16 bytes, as `hashlib.blake2b(digest_size=16)`."""
+"""BLAKE2b for compiled code: unkeyed digests of 16 bytes, those of `hashlib.blake2b(digest_size=16)`.
+
+RFC 7693 gives the algorithm, its constants and the names of variables (`v`, `h`, `m`). Compiled code cannot
+call hashlib, and fingerprints of kernels take a digest or two per instruction.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from costbench.execution.compiled import compiled, compiled_step
 
-ByteArray = npt.NDArray[np.uint8]
 WordArray = npt.NDArray[np.uint64]
 BLOCK_BYTES = 128
+WORD_BYTES = 8
 DIGEST_WORDS = 2
+# The fractional parts of the square roots of the first eight primes.
 _START = np.array(
     [
         0x6A09E667F3BCC908,
@@ -26,6 +29,7 @@ _START = np.array(
     ],
     dtype=np.uint64,
 )
+# Which words of a block each round takes (SIGMA).
 _ORDER = np.array(
     [
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
@@ -45,12 +49,13 @@ _PARAMETERS = np.uint64(0x01010000 ^ 16)
 _ROUNDS = 12
 _16, _24, _32, _40, _48, _63, _1 = (np.uint64(bits) for bits in (16, 24, 32, 40, 48, 63, 1))
 _ALL = np.uint64(2**64 - 1)
-_BYTE_SHIFTS = np.arange(0, 64, 8).astype(np.uint64)
+_WORD_BITS = np.uint64(64)
 _Four = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
 
 @compiled_step
 def _mixed(v: _Four, x: np.uint64, y: np.uint64) -> _Four:
+    """The mixing function G: additions and rotations to the right by 32, 24, 16 and 63 bits."""
     a, b, c, d = v
     a = a + b + x
     d = d ^ a
@@ -69,7 +74,7 @@ def _mixed(v: _Four, x: np.uint64, y: np.uint64) -> _Four:
 
 @compiled
 def _compress(h: WordArray, m: WordArray, num_bytes: int, is_last: bool) -> None:
-    """Takes a block of 16 words, with so many bytes up to its end, into the state [8]."""
+    """Updates the state [8] by a block of 16 words; `num_bytes` counts the message up to the block's end."""
     v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
     v8, v9, v10, v11 = _START[0], _START[1], _START[2], _START[3]
     v12, v13, v14, v15 = _START[4] ^ np.uint64(num_bytes), _START[5], _START[6], _START[7]
@@ -96,38 +101,41 @@ def _compress(h: WordArray, m: WordArray, num_bytes: int, is_last: bool) -> None
 
 
 @compiled
-def digest_16(message: ByteArray, length: int, room: WordArray) -> None:
-    """Writes the digest of the first bytes of a message into `room[:2]`, little-endian words.
+def digest_16(message: WordArray, num_bytes: int, scratch: WordArray) -> None:
+    """Writes the digest of a message into `scratch[:2]`, as little-endian words.
 
     Args:
-        message: bytes.
-        length: how many of them count.
-        room: uint64 [24].
+        message: the bytes as little-endian words; those of the last word that lie behind the message are 0.
+        num_bytes: length of the message.
+        scratch: uint64 [24], the state of 8 words and a block of 16.
     """
-    h, m = room[:8], room[8:24]
+    h, m = scratch[:8], scratch[8:24]
     for i in range(8):
         h[i] = _START[i]
     h[0] ^= _PARAMETERS
     start = 0
     while True:
-        end = min(start + BLOCK_BYTES, length)
+        stop = min(start + BLOCK_BYTES, num_bytes)
         for i in range(16):
-            m[i] = np.uint64(0)
-        for i in range(start, end):
-            m[(i - start) >> 3] |= np.uint64(message[i]) << _BYTE_SHIFTS[(i - start) & 7]
-        _compress(h, m, end, end == length)
-        if end == length:
+            word = (start >> 3) + i
+            m[i] = message[word] if 8 * word < stop else np.uint64(0)
+        _compress(h, m, stop, stop == num_bytes)
+        if stop == num_bytes:
             return
-        start = end
+        start = stop
 
 
-@compiled
-def put_word(message: ByteArray, place: int, word: np.uint64) -> None:
-    """Writes 8 bytes, little-endian."""
-    for i in range(8):
-        message[place + i] = np.uint8(word >> _BYTE_SHIFTS[i])
+@compiled_step
+def put_word(message: WordArray, num_bytes: int, word: np.uint64) -> None:
+    """Appends a word to a message of `num_bytes`; where fewer bytes are meant, the others have to be 0."""
+    place, shift = num_bytes >> 3, np.uint64(8 * (num_bytes & 7))
+    if shift == 0:
+        message[place] = word
+    else:
+        message[place] |= word << shift
+        message[place + 1] = word >> (_WORD_BITS - shift)
 
 
-def words_of(digests: Sequence[bytes]) -> WordArray:
-    """Digests of 16 bytes as little-endian words, [n, 2]."""
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64).reshape(-1, DIGEST_WORDS)
+def words_of(message: bytes) -> WordArray:
+    """A message as little-endian words, the last one filled up with zeros."""
+    return np.frombuffer(message + bytes(-len(message) % WORD_BYTES), dtype="<u8").astype(np.uint64)
