@@ -8,13 +8,12 @@ import torch
 from costbench.models.execution import (
     IDEEP_CACHE,
     LARGE_BATCH_ROWS,
-    WIDEST,
     applied,
     choose_products,
+    compiled_allowed,
     described,
     onednn_keeps_fp32,
     plain_products,
-    runs_compiled,
 )
 from costbench.models.execution_spec import Execution
 
@@ -50,25 +49,13 @@ def test_onednn_products_are_fp32() -> None:
     assert float(error) < 1e-3
 
 
-@pytest.mark.parametrize(
-    ("states", "expected"),
-    [
-        (torch.zeros(3, 16), True),
-        (torch.zeros(3, 2, WIDEST), True),
-        (torch.zeros(3, 2, WIDEST + 16), False),
-        (torch.zeros(3, 24), False),
-        (torch.zeros(3, 0), False),
-        (torch.zeros(3, 16, dtype=torch.float64), False),
-        (torch.zeros(3, 16, dtype=torch.bfloat16), False),
-        (torch.zeros(3, 16, device="meta"), False),
-    ],
-)
-def test_compiled_passes_are_for_narrow_floats(states: torch.Tensor, expected: bool) -> None:
-    assert runs_compiled(states) is expected
-    assert runs_compiled(states, None, torch.zeros(2, 3)) is expected
-    assert not runs_compiled(states, torch.zeros(2, 3, dtype=torch.float64))
+def test_compiled_kernels_are_allowed_unless_told_otherwise() -> None:
+    assert compiled_allowed()
     with applied(Execution(compiled=False)):
-        assert not runs_compiled(states)
+        assert not compiled_allowed()
+        with applied(Execution()):
+            assert compiled_allowed()
+    assert compiled_allowed()
 
 
 def test_ideep_keeps_few_products_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,10 +28,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from costbench.models.execution_spec import Execution
-from costbench.models.kernels.register_tiles import NARROW
 
 # Its settings are made at run time, which type checkers cannot see.
 _mkldnn: Any = torch.backends.mkldnn
@@ -78,26 +76,12 @@ def _keep_freed(size: int) -> None:
     mallopt(_M_TRIM_THRESHOLD, min(2 * size, _KEPT_BYTES))
 
 
-WIDEST = 256
-"""Width of states up to which compiled passes are used: wider products are what libraries are made for."""
+_COMPILED_ALLOWED: ContextVar[bool] = ContextVar("compiled kernels allowed", default=True)
 
 
-_COMPILED_ALLOWED: ContextVar[bool] = ContextVar("compiled passes allowed", default=True)
-
-
-def runs_compiled(states: Tensor, *more: Tensor | None) -> bool:
-    """Whether states [..., H] go through compiled passes: float32 on a CPU, H a multiple of 16, not too wide.
-
-    Everything else (doubles, a GPU, mixed precision) is plain torch. `more` are other tensors it takes.
-    """
-    tensors = [states, *(tensor for tensor in more if tensor is not None)]
-    width = states.shape[-1]
-    fits = width % NARROW == 0 and 0 < width <= WIDEST
-    return (
-        fits
-        and _COMPILED_ALLOWED.get()
-        and all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
-    )
+def compiled_allowed() -> bool:
+    """Whether the `Execution` that is applied, if any, lets compiled kernels run."""
+    return _COMPILED_ALLOWED.get()
 
 
 LARGE_BATCH_ROWS = 4096

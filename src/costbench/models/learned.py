@@ -1,8 +1,6 @@
-"""The learned cost model of lpm2021: opcode embedding, graph network, reduction, one cost per decision.
+"""The learned cost model of lpm2021 as a `CostModel`.
 
-`LearnedCostNet` is the network over batches; `LearnedCostModel` adds scaling and feature extraction and is
-a `CostModel`. Features that all nodes of a kernel share (tile size, static performance) enter at every node
-('option 1' of figure 3) or join after the graph network ('option 2').
+`LearnedCostNet` is the network over batches; `LearnedCostModel` adds scaling and feature extraction.
 
 A hybrid (`NetSpec.residual`) adds the network's output to the logarithm of the analytical model's estimate,
 so it learns only what that model gets wrong; lpm2021 compares the two models and does not combine them.
@@ -10,21 +8,20 @@ so it learns only what that model gets wrong; lpm2021 compares the two models an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.tiling.sizes import TileSizes
-from costbench.errors import DataError, choose
+from costbench.errors import DataError
 from costbench.features.config import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
 from costbench.features.packed_kernels import PackedKernels
-from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.batch.graph_batch import (
     Collator,
     FeatureScaling,
@@ -34,49 +31,15 @@ from costbench.models.batch.graph_batch import (
     packed_samples,
 )
 from costbench.models.cost_model import CostModel
-from costbench.models.execution import applied, choose_products, runs_compiled
+from costbench.models.execution import applied, choose_products
 from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
-from costbench.models.kernels.fused import Pass, run_passes
-from costbench.models.net_spec import InputSizes, NetSpec, Placement, Predicts
-from costbench.models.networks.encoders import ENCODERS
-from costbench.models.networks.layers import FeedForwardStack, JoinedFeedForward, initialize
-from costbench.models.networks.reductions import REDUCTIONS
+from costbench.models.kernels.dispatch import compiled_forward
+from costbench.models.net_spec import Predicts
+from costbench.models.networks.cost_network import CostNetwork
 
 
-class LearnedCostNet(nn.Module):
-    """cost = level + reduction(final(encoder(f1(opcode embedding, node features, kernel features)))).
-
-    The level is a constant: the mean of what is predicted over the training data where that is a logarithm of
-    runtimes, else 0. Without it a network without biases, which scales with its inputs, spends most of a
-    short training on learning that kernels take microseconds.
-
-    With `spec.residual` cost = exp(w) * log(analytical estimate in ns) + that, w a weight that starts at 0: a
-    rank loss asks for margins between costs that logarithms of runtimes do not have. A network that returns
-    zeros thus ranks as the analytical model does.
-
-    Args:
-        spec: hyper-parameters.
-        sizes: widths of the scaled features.
-        seed: of the initial weights.
-
-    Raises:
-        ChoiceError: if the encoder or the reduction is unknown.
-    """
-
-    def __init__(self, spec: NetSpec, sizes: InputSizes, seed: int = 0) -> None:
-        super().__init__()
-        self.spec = spec
-        self.sizes = sizes
-        self.opcode_embedding = nn.Embedding(NUM_OPCODE_CODES, spec.opcode_embedding)
-        self.input = JoinedFeedForward(spec.opcode_embedding + sizes.node, sizes.joined(spec, "node"), spec)
-        self.encoder = choose(ENCODERS, spec.encoder, "encoder")(spec)
-        self.final = FeedForwardStack(spec.node_final_layers, spec)
-        reduction = choose(REDUCTIONS, spec.reduction, "reduction")
-        self.reduction = reduction(spec, sizes.joined(spec, "kernel"))
-        self.level: Tensor
-        self.register_buffer("level", torch.zeros(1))
-        self.log_coefficient = nn.Parameter(torch.zeros(1)) if spec.residual == "analytical" else None
-        initialize(self, seed)
+class LearnedCostNet(CostNetwork):
+    """`CostNetwork`, computed by compiled kernels where there are any."""
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Costs [K, C] of a batch; those of padding mean nothing.
@@ -84,54 +47,12 @@ class LearnedCostNet(nn.Module):
         Raises:
             DataError: if a hybrid is given kernels without analytical estimates.
         """
+        compiled = compiled_forward(self, batch)
+        if compiled is not None:
+            return compiled(batch)
         # Before any product: what the last batch chose must not matter to this one.
-        choose_products(len(batch.opcodes) * (1 if self._is_compiled() else batch.mask.shape[1]))
-        nodes = torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)
-        costs: Tensor = self.reduction(self._read(nodes, batch), self._joined(batch, "kernel"), batch)
-        costs = (costs + self.level).expand_as(batch.mask)
-        if self.log_coefficient is None:
-            return costs
-        if batch.log_analytical is None:
-            problem = "a hybrid needs the analytical model's estimates"
-            raise DataError(problem, field="analytical_ns", expected="estimates of all kernels")
-        # In doubles: costs of different estimates never come to be equal.
-        return self.log_coefficient.double().exp() * batch.log_analytical + costs
-
-    def _read(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
-        """From node features [N, inputs] to what the reduction reads, in one operation where possible."""
-        joined = self._joined(batch, "node")
-        states, passes = self.input.begin(nodes[:, None], joined, batch.kernel_of_node)
-        # What the passes begun will make of them, as far as parts have to know it.
-        alike = states.expand(-1, joined.shape[1], -1) if passes else states
-        parts: tuple[tuple[Sequence[Pass] | None, Callable[[Tensor], Tensor]], ...] = (
-            (self.encoder.passes(alike, batch), lambda given: self.encoder(given, batch)),
-            (self.final.passes(alike), self.final),
-            (self.reduction.passes(alike, batch), lambda given: self.reduction.read(given, batch)),
-        )
-        for more, module in parts:
-            if more is None:
-                states, passes = module(run_passes(states, passes)), []
-            else:
-                passes = [*passes, *more]
-        return run_passes(states, passes)
-
-    def _is_compiled(self) -> bool:
-        """Whether compiled passes multiply all states of decisions: torch then multiplies a row per node."""
-        spec = self.spec
-        plain = not spec.biases and not spec.module_layers and not (self.training and spec.dropout)
-        known = spec.reduction != "transformer" and spec.lstm_layers == 1 and spec.aggregation != "max"
-        return plain and known and runs_compiled(self.input.own.weight.t())
-
-    def _joined(self, batch: GraphBatch, place: Placement) -> Tensor:
-        """Features that enter at `place`: [K, C, J], or [K, 1, J] where no decision is among them."""
-        parts = []
-        if self.spec.decision_features == place:
-            parts.append(batch.config_features)
-        if self.spec.static_features == place:
-            parts.append(batch.static_features)
-        if len(parts) == 2:
-            parts[1] = parts[1].expand(-1, parts[0].shape[1], -1)
-        return torch.cat(parts, dim=-1) if parts else batch.static_features[..., :0]
+        choose_products(len(batch.opcodes) * batch.mask.shape[1])
+        return super().forward(batch)
 
 
 CHUNK_CONFIGS = 500

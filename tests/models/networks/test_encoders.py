@@ -38,16 +38,6 @@ def test_every_encoder_is_listed() -> None:
     assert set(ENCODERS) == {"gat", "graphsage", "none"}
 
 
-@pytest.mark.parametrize("directed", [True, False])
-@pytest.mark.parametrize("aggregation", ["mean", "sum"])
-def test_fused_hop_equals_its_modules(directed: bool, aggregation: str) -> None:
-    net = encoder(NetSpec(hidden=8, directed=directed, aggregation=aggregation))  # type: ignore[arg-type]
-    fused = net(states(8), batch())
-    for hop in net.hops:
-        hop._plain = False
-    torch.testing.assert_close(net(states(8), batch()), fused, rtol=1e-5, atol=1e-6)
-
-
 def test_l2_normalisation_gives_unit_states() -> None:
     lengths = encoder(NetSpec(hidden=8, l2_normalize=True))(states(8), batch()).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.ones_like(lengths))

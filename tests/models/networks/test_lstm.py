@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from costbench.models.net_spec import NetSpec
+from costbench.models.networks.constants import FORGET_OFFSET
 from costbench.models.networks.layers import initialize
-from costbench.models.networks.lstm import FORGET_OFFSET, KernelLstm
+from costbench.models.networks.lstm import KernelLstm, PackedOrder
 
 
 def sigmoid(value: float) -> float:
@@ -58,3 +59,11 @@ def test_an_untrained_lstm_remembers_the_first_node() -> None:
     assert states.grad is not None
     size = states.grad.norm(dim=(1, 2))
     assert size[0] > 1e-4 * size[-1]
+
+
+def test_packing_goes_by_step_and_takes_long_kernels_first() -> None:
+    # Kernels of nodes (0), (1, 2, 3) and (4, 5).
+    packing = PackedOrder.of((1, 3, 2))
+    assert packing.nodes.tolist() == [1, 4, 0, 2, 5, 3]
+    assert packing.kernels_per_step.tolist() == [3, 2, 1]
+    assert packing.place_of_kernel.tolist() == [2, 0, 1]

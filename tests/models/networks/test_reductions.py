@@ -18,6 +18,8 @@ from costbench.models.networks.reductions import (
     Head,
     LastState,
     PerNode,
+    gather_sum,
+    segment_statistics,
 )
 
 STATES = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 0.0]]).view(3, 1, 2)
@@ -75,19 +77,12 @@ def test_lstm_costs_are_of_the_last_node() -> None:
     initialize(reduction, 0)
 
     def costs(states: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = reduction(reduction.read(states, batch()), NOTHING, batch())
+        found: torch.Tensor = reduction(states, NOTHING, batch())
         return found
 
     alone = reduction.lstm(STATES[2:], (1,))
     torch.testing.assert_close(costs(STATES)[1, 0], (reduction.head.cost.weight @ alone[0, 0]).squeeze())
     assert not torch.allclose(costs(STATES[[1, 0, 2]])[0], costs(STATES)[0])
-
-
-@pytest.mark.parametrize("name", ["per-node", "column-wise", "transformer"])
-def test_other_reductions_read_the_states_themselves(name: str) -> None:
-    reduction = REDUCTIONS[name](NetSpec(hidden=2, transformer_heads=1), 0)
-    assert reduction.read(STATES, batch()) is STATES
-    assert reduction.passes(STATES, batch()) == []
 
 
 def test_transformer_costs_do_not_depend_on_the_order_of_nodes() -> None:
@@ -96,3 +91,34 @@ def test_transformer_costs_do_not_depend_on_the_order_of_nodes() -> None:
     costs = reduction(STATES, NOTHING, batch())
     assert costs.shape == (2, 1)
     torch.testing.assert_close(reduction(STATES[[1, 0, 2]], NOTHING, batch()), costs)
+
+
+def test_gather_sum_by_hand() -> None:
+    rows = torch.tensor([0, 0, 1])
+    assert gather_sum(torch.tensor([[1.0], [2.0], [4.0]]), rows, 2).tolist() == [[3.0], [4.0]]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("mean",), [[2.0, 3.0], [5.0, 0.0]]),
+        (("max",), [[3.0, 4.0], [5.0, 0.0]]),
+        (("sum",), [[4.0, 6.0], [5.0, 0.0]]),
+        (("sum", "mean", "max"), [[4.0, 6.0, 2.0, 3.0, 3.0, 4.0], [5.0, 0.0] * 3]),
+    ],
+)
+def test_statistics_of_columns(names: tuple[str, ...], expected: list[list[float]]) -> None:
+    assert segment_statistics(STATES, batch(), names).squeeze(1).tolist() == expected
+    # Two decisions, the second with opposite signs.
+    both = segment_statistics(torch.cat([STATES, -STATES], dim=1), batch(), names)
+    assert both[:, 0].tolist() == expected
+    torch.testing.assert_close(both[:, 1:], segment_statistics(-STATES, batch(), names))
+
+
+def test_nodes_that_reach_the_maximum_share_its_gradient() -> None:
+    # A kernel of (-1, -1) and one of (4): the first two share 6, so get 3 each.
+    states = torch.tensor([-1.0, -1.0, 4.0]).view(3, 1, 1).requires_grad_()
+    pull = torch.tensor([6.0, 5.0]).view(2, 1, 1)
+    (segment_statistics(states, batch(), ("max",)) * pull).sum().backward()
+    assert states.grad is not None
+    assert states.grad.flatten().tolist() == [3.0, 3.0, 5.0]

@@ -1,39 +1,41 @@
-"""Edges of a batch, and sums of messages along them.
+"""Edges of a batch: along which neighbours send messages to a node.
 
-Data flows from producer to consumer, messages both ways: a node hears its producers and its consumers. The
-messages of a hop form one table with a row for every node (what it tells its consumers), followed by a row
-for every node with producers (what it tells those). What a node hears is then a bag of table rows, a whole
-hop one sparse matrix times the table, and its gradient the transposed matrix.
+Data flows from producer to consumer, messages both ways: a node receives those of its producers and those of
+its consumers, each at most `max_neighbors` of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from costbench.execution.compiled import compiled
-from costbench.models.kernels.sage.neighbours import Entries, Listeners, listeners_of
 
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Who hears whom in a batch of N nodes, S of which have producers: M entries, in order of `receiver`.
+    """M messages between the N nodes of a batch, in order of `receiver`.
+
+    `to_consumers` and `to_producers` are the same messages as PyG writes edges. The compiled kernels of
+    GraphSAGE (`models.kernels.sage`) read the rest: there the messages of a hop are rows of one table, one
+    for every node (its message to consumers) and one for each of S nodes with producers (its message to
+    those), and aggregation is a sparse matrix times that table.
 
     Attributes:
-        receiver: int64 [M], the node that hears.
-        sender: int64 [M], the node it hears.
-        message: int64 [M], the table row it hears: `sender` if that is a producer of it, else N + the place
-            of `sender` in `with_producers`.
+        receiver: int64 [M], the node that aggregates.
+        sender: int64 [M], its neighbour.
+        message: int64 [M], row of the table: `sender` if that is a producer of the receiver, else N + the
+            place of `sender` in `with_producers`.
         backwards: bool [M], whether `sender` is a consumer of `receiver`.
-        share: float32 [M], 1 / number of entries of the receiver in the same direction.
+        share: float32 [M], 1 / number of messages of the receiver in the same direction.
         with_producers: int64 [S], ascending.
         num_nodes: N.
     """
@@ -50,7 +52,7 @@ class Edges:
     def build(incoming: IntArray, outgoing: IntArray, num_nodes: int, *, even: bool = False) -> Edges:
         """From pairs [2, m]: (node, a producer of it) and (node, a consumer of it).
 
-        With `even` S is brought to `even_size` by the last node, whose further messages nobody hears.
+        With `even` S is brought to `even_size` by the last node, whose further messages nobody receives.
         """
         receiver, sender, message, backwards, share, with_producers = _sorted_by_receiver(
             np.ascontiguousarray(incoming), np.ascontiguousarray(outgoing), num_nodes
@@ -80,14 +82,15 @@ class Edges:
             num_nodes=self.num_nodes,
         )
 
-    def undirected(self) -> Edges:
-        """The same edges over a table of N rows: a node tells its producers what it tells its consumers."""
-        return replace(self, message=self.sender, with_producers=self.with_producers[:0])
+    @cached_property
+    def to_consumers(self) -> Tensor:
+        """PyG's `edge_index`, int64 [2, E], of messages from producers: senders above receivers."""
+        return torch.stack([self.sender, self.receiver])[:, ~self.backwards]
 
-    @property
-    def num_messages(self) -> int:
-        """Rows of the table: N + S."""
-        return self.num_nodes + len(self.with_producers)
+    @cached_property
+    def to_producers(self) -> Tensor:
+        """PyG's `edge_index`, int64 [2, E], of messages from consumers: senders above receivers."""
+        return torch.stack([self.sender, self.receiver])[:, self.backwards]
 
 
 def even_size(size: int) -> int:
@@ -129,92 +132,3 @@ def _sorted_by_receiver(incoming: IntArray, outgoing: IntArray, num_nodes: int) 
             backwards[place] = direction == 1
             share[place] = 1.0 / counts[direction, receiver]
     return receivers, senders, messages, backwards, share, with_producers
-
-
-class SumMatrix:
-    """The sparse matrix [N, N + S] that adds up, or averages, what every node hears.
-
-    A mean is taken over producers and over consumers apart, and the two means are added.
-
-    Attributes:
-        edges: what it was made from.
-    """
-
-    def __init__(self, edges: Edges, mean: bool) -> None:
-        self.edges = edges
-        self._weights = edges.share if mean else torch.ones_like(edges.share)
-        self._listeners: dict[int, Listeners] = {}
-
-    def times(self, table: Tensor) -> Tensor:
-        """A x: [N + S, W] to [N, W], without gradient."""
-        return self._torch_bags[0].sum(table)
-
-    def transposed_times(self, states: Tensor) -> Tensor:
-        """A^T x: [N, W] to [N + S, W], without gradient."""
-        return self._torch_bags[1].sum(states)
-
-    def listeners(self, configs: int) -> Listeners:
-        """The matrix for compiled passes over `configs` decisions, in groups of nodes that fit the caches."""
-        if configs not in self._listeners:
-            edges = self.edges
-            arrays = (edges.receiver, edges.sender, edges.message, self._weights)
-            entries, talking = Entries(*(array.numpy() for array in arrays)), edges.with_producers.numpy()
-            self._listeners[configs] = listeners_of(entries, talking, edges.num_nodes, configs)
-        return self._listeners[configs]
-
-    @cached_property
-    def _torch_bags(self) -> tuple[_TorchBags, _TorchBags]:
-        edges, weights = self.edges, self._weights
-        order = torch.argsort(edges.message, stable=True)
-        return (
-            _TorchBags(edges.receiver, edges.message, weights, edges.num_nodes),
-            _TorchBags(edges.message[order], edges.receiver[order], weights[order], edges.num_messages),
-        )
-
-
-class _TorchBags:
-    """A sparse matrix as bags of rows. `rows` ascends."""
-
-    def __init__(self, rows: Tensor, columns: Tensor, weights: Tensor, num_rows: int) -> None:
-        self._columns = columns
-        self._weights = weights
-        self._starts = torch.searchsorted(rows, torch.arange(num_rows, device=rows.device))
-
-    def sum(self, table: Tensor) -> Tensor:
-        # embedding_bag is the one sparse product of torch that is fast on wide rows, writes its result
-        # once, and knows bfloat16.
-        weights = self._weights.to(table.dtype)
-        return nn.functional.embedding_bag(
-            self._columns, table, self._starts, mode="sum", per_sample_weights=weights
-        )
-
-
-class _Times(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, matrix: SumMatrix) -> Tensor:
-        ctx.matrix = matrix
-        return matrix.times(table)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        matrix: SumMatrix = ctx.matrix
-        return matrix.transposed_times(gradient.contiguous()), None
-
-
-def hear_sum(table: Tensor, matrix: SumMatrix) -> Tensor:
-    """What every node hears, added up or averaged. Shape: [N + S, C, H] to [N, C, H]."""
-    heard = cast(Tensor, _Times.apply(table.flatten(1), matrix))  # type: ignore[no-untyped-call]
-    return heard.view(-1, *table.shape[1:])
-
-
-def hear_max(table: Tensor, edges: Edges) -> Tensor:
-    """Maximum over a node's producers plus maximum over its consumers, zero where there is none.
-
-    Shape: [N + S, C, H] to [N, C, H].
-    """
-    gathered = table.index_select(0, edges.message)
-    rows = torch.where(edges.backwards, edges.receiver + edges.num_nodes, edges.receiver)
-    # Messages come out of relu, so the zeros to start from never win over a message.
-    start = table.new_zeros((2 * edges.num_nodes, *table.shape[1:]))
-    largest = start.scatter_reduce(0, rows.view(-1, 1, 1).expand_as(gathered), gathered, "amax")
-    return largest[: edges.num_nodes] + largest[edges.num_nodes :]

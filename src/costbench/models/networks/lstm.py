@@ -1,27 +1,23 @@
-"""An LSTM over the nodes of each kernel, all decisions of a kernel at a time.
-
-Kernels run one after another: time is a kernel's nodes, the batch its decisions, so nothing is padded, and
-the states of a kernel are already laid out as the fused LSTM of torch reads them, on a CPU (oneDNN) and on a
-GPU (cuDNN). Packing all kernels into one sequence takes several times as long on a CPU: torch then does
-without the fused one. One layer without biases, the usual case, is compiled (`lstm_passes`).
-"""
+"""The LSTM over the nodes of each kernel, all kernels and decisions of a batch at a time."""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from costbench.models.execution import runs_compiled
-from costbench.models.kernels.fused import FloatArray, Pass, array_of, run_passes
-from costbench.models.kernels.lstm.recurrence import FORGET_OFFSET, LstmMatrices, lstm_backward, lstm_forward
 from costbench.models.net_spec import NetSpec
+from costbench.models.networks.constants import FORGET_OFFSET
 
 
 class LstmWeights(nn.Module):
-    """W [4 width, inputs], U [4 width, width] and what is added to the gates, twice, as `torch.lstm` asks."""
+    """W [4 width, inputs], U [4 width, width] and the two offsets of the gates that `torch.lstm` adds.
+
+    The gates i, f, g, o lie one after another; the first offset is FORGET_OFFSET on f plus the bias, the
+    second is 0.
+    """
 
     def __init__(self, inputs: int, width: int, biases: bool) -> None:
         super().__init__()
@@ -32,8 +28,8 @@ class LstmWeights(nn.Module):
     def forward(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         offset = self.gates_of_states.new_zeros(4, self.gates_of_states.shape[1])
         offset[1] = FORGET_OFFSET
-        added = offset.flatten() if self.bias is None else offset.flatten() + self.bias
-        return self.gates_of_inputs, self.gates_of_states, added, torch.zeros_like(added)
+        offset = offset.flatten() if self.bias is None else offset.flatten() + self.bias
+        return self.gates_of_inputs, self.gates_of_states, offset, torch.zeros_like(offset)
 
 
 class KernelLstm(nn.Module):
@@ -41,7 +37,7 @@ class KernelLstm(nn.Module):
 
     h_t = o tanh(c_t), c_t = f c_(t-1) + i g, from zero, with
     (i, f, g, o) = (sigmoid, sigmoid, tanh, sigmoid)(W x_t + U h_(t-1) + (0, FORGET_OFFSET, 0, 0)),
-    `lstm_layers` of them (Hochreiter and Schmidhuber, 1997); dropout between layers.
+    `lstm_layers` of them (Hochreiter and Schmidhuber, 1997; Gers et al., 2000); dropout between layers.
 
     Shape: [N, C, hidden] to [K, C, width].
     """
@@ -50,7 +46,6 @@ class KernelLstm(nn.Module):
         super().__init__()
         self.width = spec.lstm_width or spec.hidden
         self._dropout = spec.dropout
-        self._plain = spec.lstm_layers == 1 and not spec.biases
         inputs = [spec.hidden] + [self.width] * (spec.lstm_layers - 1)
         self.layers = nn.ModuleList(LstmWeights(size, self.width, spec.biases) for size in inputs)
 
@@ -58,53 +53,50 @@ class KernelLstm(nn.Module):
         """Weights and offsets of all layers in the order of `torch.lstm`."""
         return [tensor for layer in self.layers for tensor in layer()]
 
-    def forward(self, states: Tensor, node_counts: tuple[int, ...]) -> Tensor:
-        passes = self.passes(states, node_counts)
-        if passes is not None:
-            return run_passes(states, passes)
-        weights = self.weights()
-        start = states.new_zeros(len(self.layers), states.shape[1], self.width)
-        return torch.stack(
-            [self._last(part, start, weights) for part in torch.split(states, list(node_counts))]
-        )
-
-    def passes(self, states: Tensor, node_counts: tuple[int, ...]) -> list[Pass] | None:
-        """What it does to such states, compiled; None where that is not possible."""
-        first = cast(LstmWeights, self.layers[0])
-        matrices = first.gates_of_inputs, first.gates_of_states
-        fits = self._plain and runs_compiled(states, matrices[0]) and runs_compiled(matrices[1])
-        return [LstmPass(matrices, node_counts)] if fits else None
-
-    def _last(self, states: Tensor, start: Tensor, weights: list[Tensor]) -> Tensor:
-        outputs = torch.lstm(
-            states,
+    def forward(self, states: Tensor, node_counts: Sequence[int]) -> Tensor:
+        packing = PackedOrder.of(node_counts)
+        decisions = states.shape[1]
+        rows = states.index_select(0, packing.nodes.to(states.device)).flatten(0, 1)
+        start = rows.new_zeros(len(self.layers), len(node_counts) * decisions, self.width)
+        _, last, _ = torch.lstm(
+            rows,
+            packing.kernels_per_step * decisions,
             (start, start),
-            weights,
+            self.weights(),
             True,
             len(self.layers),
             self._dropout,
             self.training,
             False,
-            False,
         )
-        return outputs[0][-1]
+        by_length: Tensor = last[-1].view(len(node_counts), decisions, self.width)
+        return by_length.index_select(0, packing.place_of_kernel.to(states.device))
 
 
-class LstmPass:
-    """One layer by `lstm_passes`: states [N, C, H], W [4 W, H], U [4 W, W] to [K, C, W]."""
+class PackedOrder:
+    """Nodes in the order of a packed sequence: the first node of every kernel, then the second ones, ...
 
-    def __init__(self, weights: tuple[Tensor, Tensor], node_counts: tuple[int, ...]) -> None:
-        self.weights = weights
-        self._starts = np.cumsum([0, *node_counts])
+    Kernels come longest first, as packing asks, so those that still have a node are always the first ones.
 
-    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
-        """See `compiled_passes.Pass`."""
-        self._matrices = LstmMatrices(*map(array_of, self.weights))
-        rows = states.reshape(-1, states.shape[2])
-        last, self._computed = lstm_forward(rows, self._matrices, self._starts, states.shape[1])
-        return last
+    Attributes:
+        nodes: int64 [N], which node lies where.
+        kernels_per_step: int64 [longest kernel], on the CPU: kernels that have a t-th node.
+        place_of_kernel: int64 [K], where each kernel comes by length.
+    """
 
-    def backward(self, gradient: FloatArray) -> tuple[FloatArray, LstmMatrices]:
-        """See `compiled_passes.Pass`."""
-        d_rows, found = lstm_backward(gradient, self._computed, self._matrices, self._starts)
-        return d_rows.reshape(-1, gradient.shape[1], d_rows.shape[1]), found
+    def __init__(self, nodes: Tensor, kernels_per_step: Tensor, place_of_kernel: Tensor) -> None:
+        self.nodes = nodes
+        self.kernels_per_step = kernels_per_step
+        self.place_of_kernel = place_of_kernel
+
+    @staticmethod
+    def of(node_counts: Sequence[int]) -> PackedOrder:
+        """The order of the nodes of kernels of so many nodes each, one or more."""
+        counts = np.array(node_counts)
+        longest_first = np.argsort(-counts, kind="stable")
+        place_of_kernel = np.argsort(longest_first, kind="stable")
+        first_node = np.cumsum(counts) - counts
+        step = np.arange(counts.sum()) - np.repeat(first_node, counts)
+        nodes = np.lexsort((np.repeat(place_of_kernel, counts), step))
+        tensors = (nodes, np.bincount(step), place_of_kernel)
+        return PackedOrder(*(torch.from_numpy(numbers.astype(np.int64)) for numbers in tensors))

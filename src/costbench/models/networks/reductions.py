@@ -5,26 +5,21 @@
 - `lstm`: the last state of an LSTM over the nodes in topological order, then one linear layer.
 - `transformer`: a Transformer encoder over the nodes, summed, then one linear layer.
 
-All are of lpm2021, section 3.2. A reduction is built from a `NetSpec` and the number of features that
-join after the graph network, `read`s states [N, 1 or C, hidden], and maps what it read and joined features
-[K, 1 or C, J] to costs [K, 1 or C]. A new one is one class and one row of `REDUCTIONS`.
+All are of lpm2021, section 3.2. A reduction is built from a `NetSpec` and the number of features that join
+after the graph network, and maps states [N, 1 or C, hidden] and joined features [K, 1 or C, J] to costs
+[K, 1 or C]. A new one is one class and one row of `REDUCTIONS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from costbench.models.batch.graph_batch import GraphBatch
-from costbench.models.kernels.fused import Pass
 from costbench.models.net_spec import NetSpec
-from costbench.models.networks.layers import (
-    FeedForwardStack,
-    JoinedFeedForward,
-    gather_sum,
-    segment_statistics,
-)
+from costbench.models.networks.layers import FeedForwardStack, JoinedFeedForward
 from costbench.models.networks.lstm import KernelLstm
 from costbench.models.networks.transformer import KernelTransformer
 
@@ -46,26 +41,14 @@ class Head(nn.Module):
         self.more = FeedForwardStack(max(layers - 1, 0), spec)
         self.cost = nn.Linear(spec.hidden if layers else width, 1, bias=spec.biases)
 
-    def forward(self, embeddings: Tensor, joined: Tensor, rows: Tensor | None = None) -> Tensor:
+    def forward(self, embeddings: Tensor, joined: Tensor, kernel_of_row: Tensor | None = None) -> Tensor:
         if self.join is not None:
-            embeddings = self.more(self.join(embeddings, joined, rows))
+            embeddings = self.more(self.join(embeddings, joined, kernel_of_row))
         cost: Tensor = self.cost(embeddings)
         return cost.squeeze(-1)
 
 
-class Reduction(nn.Module):
-    """Costs of what `read` makes of the node states."""
-
-    def read(self, states: Tensor, batch: GraphBatch) -> Tensor:
-        """What comes before anything joins; the states as they are, unless said otherwise."""
-        return states
-
-    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
-        """What `read` does to such states, compiled; None where that is not possible."""
-        return []
-
-
-class PerNode(Reduction):
+class PerNode(nn.Module):
     """cost(k) = sum over the nodes i of kernel k of head(e_i)."""
 
     def __init__(self, spec: NetSpec, joined: int) -> None:
@@ -77,7 +60,7 @@ class PerNode(Reduction):
         return gather_sum(costs, batch.kernel_of_node, batch.num_kernels)
 
 
-class ColumnWise(Reduction):
+class ColumnWise(nn.Module):
     """cost(k) = head(concat of column-wise statistics of the e_i of kernel k)."""
 
     def __init__(self, spec: NetSpec, joined: int) -> None:
@@ -86,11 +69,12 @@ class ColumnWise(Reduction):
         self.head = Head(spec.hidden * len(spec.columns), joined, spec)
 
     def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
-        cost: Tensor = self.head(segment_statistics(states, batch.node_counts, self.columns), joined)
+        statistics = segment_statistics(states, batch, self.columns)
+        cost: Tensor = self.head(statistics, joined)
         return cost
 
 
-class LastState(Reduction):
+class LastState(nn.Module):
     """cost(k) = head(last state of an LSTM over the e_i of kernel k), nodes in topological order.
 
     Where decisions join late, the LSTM runs once per kernel.
@@ -101,19 +85,12 @@ class LastState(Reduction):
         self.lstm = KernelLstm(spec)
         self.head = Head(self.lstm.width, joined, spec)
 
-    def read(self, states: Tensor, batch: GraphBatch) -> Tensor:
-        last: Tensor = self.lstm(states, batch.node_counts)
-        return last
-
-    def passes(self, states: Tensor, batch: GraphBatch) -> list[Pass] | None:
-        return self.lstm.passes(states, batch.node_counts)
-
-    def forward(self, last: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
-        cost: Tensor = self.head(last, joined)
+    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        cost: Tensor = self.head(self.lstm(states, batch.node_counts), joined)
         return cost
 
 
-class AttentionSum(Reduction):
+class AttentionSum(nn.Module):
     """cost(k) = head(sum over the nodes of a Transformer encoder over the e_i of kernel k)."""
 
     def __init__(self, spec: NetSpec, joined: int) -> None:
@@ -126,10 +103,33 @@ class AttentionSum(Reduction):
         return cost
 
 
-REDUCTIONS: Mapping[str, Callable[[NetSpec, int], Reduction]] = {
+REDUCTIONS: Mapping[str, Callable[[NetSpec, int], nn.Module]] = {
     "column-wise": ColumnWise,
     "lstm": LastState,
     "per-node": PerNode,
     "transformer": AttentionSum,
 }
 """Name in `NetSpec.reduction` to class."""
+
+
+def gather_sum(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:
+    """out[r] = sum of values[i] over the i with rows[i] = r. Shape: [N, ...] to [num_rows, ...]."""
+    return values.new_zeros((num_rows, *values.shape[1:])).index_add(0, rows, values)
+
+
+def segment_statistics(states: Tensor, batch: GraphBatch, names: Sequence[str]) -> Tensor:
+    """Mean, maximum or sum of each column over the nodes of a kernel, concatenated in the order of `names`.
+
+    Nodes that reach a maximum share its gradient evenly.
+
+    Shape: [N, C, H] to [K, C, H len(names)].
+    """
+    found = {}
+    if "max" in names:
+        index = batch.kernel_of_node.view(-1, 1, 1).expand_as(states)
+        lowest = states.new_full((batch.num_kernels, *states.shape[1:]), -torch.inf)
+        found["max"] = lowest.scatter_reduce(0, index, states, "amax")
+    if "sum" in names or "mean" in names:
+        found["sum"] = gather_sum(states, batch.kernel_of_node, batch.num_kernels)
+        found["mean"] = found["sum"] / states.new_tensor(batch.node_counts).view(-1, 1, 1)
+    return torch.cat([found[name] for name in names], dim=-1)

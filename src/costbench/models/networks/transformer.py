@@ -1,19 +1,16 @@
 """A Transformer encoder over the nodes of each kernel, every decision by itself.
 
-Rows lie kernel by kernel, within a kernel decision by decision, within a decision node by node: all products
-run over the rows of the whole batch, and the attention of a kernel is one call over its decisions and heads,
-without padding or masks. Attention is computed in blocks, so memory grows with the nodes and not with their
-square. There is no position code: the order of nodes does not matter.
+Products run over the rows of all nodes and decisions. Attention alone needs kernels apart: it pads them to
+the longest and masks what was added. There is no position code: the order of nodes does not matter.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from costbench.models.execution import plain_products
 from costbench.models.net_spec import NetSpec
 
 
@@ -27,14 +24,12 @@ class KernelTransformer(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(spec) for _ in range(spec.transformer_layers))
 
-    def forward(self, states: Tensor, node_counts: tuple[int, ...]) -> Tensor:
-        configs, width = states.shape[1:]
-        parts = torch.split(states, list(node_counts))
-        rows = torch.cat([part.transpose(0, 1).reshape(-1, width) for part in parts])
+    def forward(self, states: Tensor, node_counts: Sequence[int]) -> Tensor:
+        padding = Padding(node_counts, states.device)
         for layer in self.layers:
-            rows = layer(rows, node_counts, configs)
-        blocks = torch.split(rows, [count * configs for count in node_counts])
-        return torch.stack([block.view(configs, -1, width).sum(dim=1) for block in blocks])
+            states = layer(states, padding)
+        sums = states.new_zeros(len(node_counts), *states.shape[1:])
+        return sums.index_add(0, padding.kernel_of_node, states)
 
 
 class EncoderLayer(nn.Module):
@@ -42,13 +37,13 @@ class EncoderLayer(nn.Module):
 
     The layer of Vaswani et al. (2017), section 3.1; dropout on the output of both parts, section 5.4.
 
-    Shape: rows [N C, hidden] kept.
+    Shape: states [N, C, hidden] kept.
     """
 
     def __init__(self, spec: NetSpec) -> None:
         super().__init__()
         hidden, width, biases = spec.hidden, spec.transformer_width or spec.hidden, spec.biases
-        self._heads = spec.transformer_heads
+        self.heads = spec.transformer_heads
         self.attention_inputs = nn.Linear(hidden, 3 * hidden, bias=biases)
         self.attention_output = nn.Linear(hidden, hidden, bias=biases)
         self.attention_norm = nn.LayerNorm(hidden, bias=biases)
@@ -57,44 +52,57 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(hidden, bias=biases)
         self.dropout = nn.Dropout(spec.dropout)
 
-    def forward(self, rows: Tensor, node_counts: tuple[int, ...], configs: int) -> Tensor:
-        mixed = self.attention_output(self._attention(self.attention_inputs(rows), node_counts, configs))
-        rows = self.attention_norm(rows + self.dropout(mixed))
-        narrowed = self.narrow(torch.relu_(self.widen(rows)))
-        normed: Tensor = self.feed_forward_norm(rows + self.dropout(narrowed))
+    def forward(self, states: Tensor, padding: Padding) -> Tensor:
+        return self.transform(states, masked_attention(self.attention_inputs(states), self.heads, padding))
+
+    def transform(self, states: Tensor, attended: Tensor) -> Tensor:
+        """Everything after attention over `attended`, which has the shape of the states."""
+        states = self.attention_norm(states + self.dropout(self.attention_output(attended)))
+        narrowed = self.narrow(torch.relu(self.widen(states)))
+        normed: Tensor = self.feed_forward_norm(states + self.dropout(narrowed))
         return normed
 
-    def _attention(self, projected: Tensor, node_counts: tuple[int, ...], configs: int) -> Tensor:
-        """Queries, keys and values [N C, 3 hidden] to what the heads read, concatenated [N C, hidden]."""
-        width = projected.shape[1] // 3
-        blocks = torch.split(projected, [count * configs for count in node_counts])
-        read = []
-        for block in blocks:
-            heads = block.view(configs, -1, 3, self._heads, width // self._heads).permute(2, 0, 3, 1, 4)
-            read.append(attend(*heads.unbind(0)).transpose(1, 2).reshape(-1, width))
-        return torch.cat(read)
+
+class Padding:
+    """Where the nodes of kernels lie in a table [K, longest kernel] with a row per kernel.
+
+    Attributes:
+        kernel_of_node: int64 [N], the row of a node.
+        step_of_node: int64 [N], its column.
+        is_node: bool [K, longest], False for padding.
+    """
+
+    def __init__(self, node_counts: Sequence[int], device: torch.device) -> None:
+        counts = torch.tensor(node_counts)
+        first_node = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
+        self.kernel_of_node = torch.repeat_interleave(torch.arange(len(counts)), counts).to(device)
+        self.step_of_node = (torch.arange(len(first_node)) - first_node).to(device)
+        self.is_node = (torch.arange(max(node_counts)) < counts[:, None]).to(device)
+
+    def pad(self, rows: Tensor) -> Tensor:
+        """Rows [N, ...] of nodes in a table [K, longest, ...], zeros elsewhere."""
+        table = rows.new_zeros(*self.is_node.shape, *rows.shape[1:])
+        return table.index_put((self.kernel_of_node, self.step_of_node), rows)
+
+    def unpad(self, table: Tensor) -> Tensor:
+        """Rows [N, ...] of nodes from a table [K, longest, ...]."""
+        return table[self.kernel_of_node, self.step_of_node]
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """softmax(Q K^T / sqrt(d)) V for every decision and head. Shape: three [C, heads, n, d] to the same."""
-    if queries.device.type != "cpu":
-        return nn.functional.scaled_dot_product_attention(queries, keys, values)
-    return cast(Tensor, _Attend.apply(queries, keys, values))  # type: ignore[no-untyped-call]
+def masked_attention(projected: Tensor, heads: int, padding: Padding) -> Tensor:
+    """concat over heads of softmax(Q K^T / sqrt(d)) V over the nodes of a kernel, for each decision.
 
+    Args:
+        projected: Q, K and V of the nodes side by side, [N, C, 3 hidden].
+        heads: each has d = hidden / heads of the columns.
+        padding: where nodes lie.
 
-class _Attend(torch.autograd.Function):
-    """Torch's attention with the matrix library that is fast on many small products, in both directions."""
-
-    @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        learns = any(ctx.needs_input_grad)
-        own = [tensor.detach().requires_grad_(learns) for tensor in (queries, keys, values)]
-        with plain_products(), torch.set_grad_enabled(learns):
-            read = nn.functional.scaled_dot_product_attention(own[0], own[1], own[2])
-        ctx.own, ctx.read = own, read
-        return read.detach()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        with plain_products():
-            return tuple(torch.autograd.grad(ctx.read, ctx.own, gradient))
+    Shape: to [N, C, hidden].
+    """
+    # [K, T, C, 3, heads, d] to three of [K, C, heads, T, d].
+    table = padding.pad(projected)
+    table = table.view(*table.shape[:3], 3, heads, -1)
+    queries, keys, values = table.permute(3, 0, 2, 4, 1, 5).unbind(0)
+    mask = padding.is_node[:, None, None, None, :]
+    attended = nn.functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+    return padding.unpad(attended.permute(0, 3, 1, 2, 4).flatten(-2))

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from costbench.models.kernels.gat.backward import GatGradients, gat_backward
-from costbench.models.kernels.gat.forward import NEGATIVE_SLOPE, gat_forward, gat_states
+from costbench.models.kernels.gat.forward import gat_forward, gat_states
 from costbench.models.kernels.gat.pairs import Pairs, pairs_of
+from costbench.models.networks.constants import NEGATIVE_SLOPE
 
 
 def plain_hop(states: torch.Tensor, matrix: torch.Tensor, asks: torch.Tensor, pairs: Pairs) -> torch.Tensor:

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.models.kernels.lstm.recurrence import FORGET_OFFSET, LstmMatrices, lstm_backward, lstm_forward
+from costbench.models.kernels.lstm.recurrence import LstmMatrices, lstm_backward, lstm_forward
+from costbench.models.networks.constants import FORGET_OFFSET
 from tests.models.examples import some_units_off
 
 

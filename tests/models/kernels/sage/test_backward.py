@@ -8,15 +8,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.models.batch.edges import Edges, SumMatrix
+from costbench.models.batch.edges import Edges
 from costbench.models.kernels.sage.backward import sage_backward
 from costbench.models.kernels.sage.forward import SageMatrices, sage_forward
+from costbench.models.kernels.sage.messages import MessageMatrix, undirected
 from tests.models.examples import build, some_units_off, whole_numbers
 
 WIDTH = 16
 
 
-def by_torch(states: torch.Tensor, weights: SageMatrices, matrix: SumMatrix, hop: int) -> torch.Tensor:
+def by_torch(states: torch.Tensor, weights: SageMatrices, matrix: MessageMatrix, hop: int) -> torch.Tensor:
     """One hop. Shape: [N, C, H] kept."""
     forth, back, update = (weight[hop] for weight in weights)
     speaking = states[matrix.edges.with_producers]
@@ -38,11 +39,11 @@ def test_hops_and_their_gradients_are_torchs(
     draw = np.random.default_rng(num_nodes)
     chosen = np.triu(draw.random((num_nodes, num_nodes)) < share, 1)
     edges = build(np.stack(np.nonzero(chosen)), num_nodes)
-    check_hops(edges if directed else edges.undirected(), configs, hops)
+    check_hops(edges if directed else undirected(edges), configs, hops)
 
 
 def check_hops(edges: Edges, configs: int, hops: int) -> None:
-    matrix, num_nodes = SumMatrix(edges, mean=False), edges.num_nodes
+    matrix, num_nodes = MessageMatrix(edges, mean=False), edges.num_nodes
     states = some_units_off(whole_numbers(0, num_nodes, configs, WIDTH)).requires_grad_()
     pull = whole_numbers(4, num_nodes, configs, WIDTH)
     weights = SageMatrices(
@@ -82,4 +83,4 @@ def test_many_nodes_of_few_decisions(num_nodes: int, configs: int, directed: boo
     pairs = pairs[:, (pairs[0] // 40 == pairs[1] // 40) & (pairs[1] < num_nodes) & (pairs[0] % 7 > 0)]
     edges = Edges.build(pairs[::-1].copy(), pairs, num_nodes, even=True)
     assert len(set(edges.with_producers.tolist())) < len(edges.with_producers)
-    check_hops(edges if directed else edges.undirected(), configs, hops=2)
+    check_hops(edges if directed else undirected(edges), configs, hops=2)

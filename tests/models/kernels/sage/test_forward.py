@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costbench.models.batch.edges import SumMatrix
 from costbench.models.kernels.sage.forward import SageMatrices, add_up, lie_together, sage_forward
+from costbench.models.kernels.sage.messages import MessageMatrix
 from costbench.models.kernels.sage.neighbours import Bags
 from tests.models.examples import bags, build
 
@@ -32,7 +32,7 @@ def test_nodes_that_lie_together(nodes: list[int], neighbours: bool) -> None:
 def test_a_hop_by_hand(configs: int, keep: bool) -> None:
     """0 -> 1: unit 0 is told on as it is to consumers and twice to producers, and added to the node's own."""
     edges = build(np.array([[0], [1]]), 2)
-    listeners = SumMatrix(edges, mean=False).listeners(configs)
+    listeners = MessageMatrix(edges, mean=False).listeners(configs)
     one = np.zeros((16, 16), np.float32)
     one[0, 0] = 1.0
     weights = SageMatrices(one[None], 2.0 * one[None], np.concatenate([one, one], axis=1)[None])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from costbench.models.batch.edges import SumMatrix
+from costbench.models.kernels.sage.messages import MessageMatrix
 from costbench.models.kernels.sage.neighbours import transposed
 from tests.models.examples import bags, build
 
@@ -23,7 +23,7 @@ def test_transposed_bags() -> None:
 
 def test_listeners_of_two_kernels_by_hand() -> None:
     edges = build(TWO_KERNELS, 5)
-    listeners = SumMatrix(edges, mean=False).listeners(configs=512)
+    listeners = MessageMatrix(edges, mean=False).listeners(configs=512)
     # Nodes 0 and 3 have consumers, 1, 2 and 4 producers.
     assert listeners.nodes.tolist() == [0, 3, 5]
     assert (listeners.forth.nodes.tolist(), listeners.forth.starts.tolist()) == ([0, 3], [0, 1, 2])
@@ -35,7 +35,7 @@ def test_listeners_of_two_kernels_by_hand() -> None:
 
 
 def test_few_decisions_make_one_group_in_which_all_nodes_talk() -> None:
-    listeners = SumMatrix(build(TWO_KERNELS, 5), mean=False).listeners(configs=1)
+    listeners = MessageMatrix(build(TWO_KERNELS, 5), mean=False).listeners(configs=1)
     assert listeners.nodes.tolist() == [0, 5]
     assert listeners.forth.nodes.tolist() == [0, 1, 2, 3, 4]
     assert listeners.back.nodes.tolist() == [1, 2, 4]
@@ -46,15 +46,15 @@ def test_few_decisions_make_one_group_in_which_all_nodes_talk() -> None:
 def test_padding_does_not_talk(configs: int) -> None:
     edges = build(TWO_KERNELS, 5)
     padded = replace(edges, with_producers=torch.tensor([1, 2, 4, 4, 4]))
-    listeners = SumMatrix(padded, mean=False).listeners(configs)
+    listeners = MessageMatrix(padded, mean=False).listeners(configs)
     assert listeners.back.nodes.tolist() == [1, 2, 4]
     for mine, other in zip(
-        listeners.heard, SumMatrix(edges, mean=False).listeners(configs).heard, strict=True
+        listeners.heard, MessageMatrix(edges, mean=False).listeners(configs).heard, strict=True
     ):
         np.testing.assert_array_equal(mine, other)
 
 
 def test_an_edge_over_other_kernels_joins_their_groups() -> None:
     edges = np.array([[0, 1, 2], [3, 2, 4]])
-    listeners = SumMatrix(build(edges, 6), mean=False).listeners(configs=512)
+    listeners = MessageMatrix(build(edges, 6), mean=False).listeners(configs=512)
     assert listeners.nodes.tolist() == [0, 5, 6]

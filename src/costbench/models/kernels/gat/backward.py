@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from costbench.execution.compiled import compiled
 from costbench.models.kernels.feed_forward import aligned, mask
-from costbench.models.kernels.gat.forward import NEGATIVE_SLOPE, GatStates, row_places
+from costbench.models.kernels.gat.forward import GatStates, row_places
 from costbench.models.kernels.gat.pairs import Pairs, sizes
 from costbench.models.kernels.gat.sums import Shape, ask_gradients, head_dots, value_gradients
 from costbench.models.kernels.gemm import BLOCK_ROWS, add_gradient, product, product_masked
+from costbench.models.networks.constants import NEGATIVE_SLOPE
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

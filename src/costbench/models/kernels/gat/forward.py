@@ -17,12 +17,10 @@ from costbench.models.kernels.feed_forward import aligned
 from costbench.models.kernels.gat.pairs import Pairs, sizes
 from costbench.models.kernels.gat.sums import head_dots, rectified_sums
 from costbench.models.kernels.gemm import BLOCK_ROWS, product
+from costbench.models.networks.constants import NEGATIVE_SLOPE
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-
-NEGATIVE_SLOPE = 0.2
-"""Of the leaky rectifier of scores (Veličković et al., 2018, section 3.3)."""
 
 _SLOPE, _ZERO, _HALF = np.float32(NEGATIVE_SLOPE), np.float32(0.0), np.float32(0.5)
 _LEAST, _LOG2E = np.float32(-87.0), np.float32(1.4426950408889634)

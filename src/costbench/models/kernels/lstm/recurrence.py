@@ -26,13 +26,10 @@ from costbench.models.kernels.gemm import (
     product_add,
 )
 from costbench.models.kernels.register_tiles import fused
+from costbench.models.networks.constants import FORGET_OFFSET
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-
-FORGET_OFFSET = 1.0
-"""Added to the forget gate, as TensorFlow's LSTM cells do: an untrained LSTM without biases would otherwise
-halve its memory at every node, and see only the last few of a kernel."""
 
 _ONE, _HALF, _OFFSET = np.float32(1.0), np.float32(0.5), np.float32(FORGET_OFFSET)
 _LIMIT = np.float32(7.90531110763549805)

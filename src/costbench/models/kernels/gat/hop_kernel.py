@@ -1,19 +1,23 @@
-"""Hops of graph attention as a compiled pass; see `gat_passes`."""
+"""GAT hops as fused kernels, and the steps that compute `networks.gat.Gat`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from costbench.models.batch.edges import Edges
 from costbench.models.kernels.feed_forward import aligned, aligned_zeros, turned_all
-from costbench.models.kernels.fused import FloatArray, array_of, run_passes
 from costbench.models.kernels.gat.backward import GatGradients, gat_backward
 from costbench.models.kernels.gat.forward import gat_forward, gat_states
 from costbench.models.kernels.gat.pairs import Pairs, pairs_of
 from costbench.models.kernels.gemm import BLOCK_ROWS
+from costbench.models.kernels.layer_kernels import drops
+from costbench.models.kernels.steps import FloatArray, FusedKernel, Step, array_of
+from costbench.models.networks.gat import Gat, GatAttention, GatHop
+from costbench.models.networks.layers import apply_layers
 
 
 def attention_pairs(edges: Edges, configs: int, *, directed: bool) -> Pairs:
@@ -28,12 +32,7 @@ def attention_pairs(edges: Edges, configs: int, *, directed: bool) -> Pairs:
     )
 
 
-def attended(states: Tensor, parameters: Sequence[Tensor], hops: int, pairs: Pairs) -> Tensor:
-    """`GatPass` over states [N, C, H]."""
-    return run_passes(states, [GatPass(parameters, hops, pairs)])
-
-
-class GatPass:
+class GatKernel(FusedKernel):
     """Hops one after another: x becomes relu(sum over ways of attention over that way's neighbours).
 
     Args:
@@ -45,13 +44,15 @@ class GatPass:
     Shape: [N, C, H] kept.
     """
 
+    weights: Sequence[Tensor]
+
     def __init__(self, parameters: Sequence[Tensor], hops: int, pairs: Pairs) -> None:
         self.weights = parameters
         self._hops = hops
         self._pairs = pairs
 
     def forward(self, states: FloatArray, keep: bool) -> FloatArray:
-        """See `compiled_passes.Pass`."""
+        """See `steps.FusedKernel`."""
         width, heads = states.shape[2], len(self.weights[-1])
         self._rows = states.reshape(-1, width)
         numbers = [array_of(parameter).reshape(-1) for parameter in self.weights]
@@ -66,7 +67,7 @@ class GatPass:
         return last
 
     def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
-        """See `compiled_passes.Pass`."""
+        """See `steps.FusedKernel`."""
         width = self._rows.shape[1]
         d_rows, d_joined = aligned(*self._rows.shape), aligned_zeros(1, self._joined.size)[0]
         gat_backward(
@@ -87,3 +88,41 @@ def _split(joined: FloatArray, hops: int, width: int) -> tuple[FloatArray, Float
     ways = len(joined) // (hops * width * (width + 2))
     matrices, asks = np.split(joined, [hops * ways * width * width])
     return matrices.reshape(hops, ways * width, width), asks.reshape(hops, 2 * ways, width)
+
+
+def gat_steps(gat: Gat, edges: Edges, configs: int) -> list[Step]:
+    """Steps of GAT hops without biases over states [N, configs, H] of a batch."""
+    pairs = attention_pairs(edges, configs, directed=gat.spec.directed)
+    hops = [cast(GatHop, hop) for hop in gat.hops]
+    if not gat.spec.l2_normalize and not any(_has_more(hop) for hop in hops):
+        return [GatKernel(attention_parameters(hops), len(hops), pairs)]
+    steps: list[Step] = []
+    for hop in hops:
+        steps.append(GatKernel(attention_parameters([hop]), 1, pairs))
+        if _has_more(hop):
+            steps.append(_RestOfHop(hop))
+        if gat.spec.l2_normalize:
+            steps.append(lambda states: nn.functional.normalize(states, dim=-1))
+    return steps
+
+
+def attention_parameters(hops: Iterable[GatHop]) -> list[Tensor]:
+    """Those of each direction of each hop, as `GatKernel` takes them."""
+    ways = [cast(GatAttention, way) for hop in hops for way in hop.ways]
+    queries = (query for way in ways for query in (way.attend_sender, way.attend_receiver))
+    return [*(way.values.weight for way in ways), *queries]
+
+
+def _has_more(hop: GatHop) -> bool:
+    return bool(len(hop.more)) or drops(hop.dropout)
+
+
+class _RestOfHop:
+    """What follows attention in a hop: dropout and the layers of a deep module."""
+
+    def __init__(self, hop: GatHop) -> None:
+        self._hop = hop
+
+    def __call__(self, states: Tensor) -> Tensor:
+        hop = self._hop
+        return apply_layers(hop.dropout(states), hop.more, hop.dropout)

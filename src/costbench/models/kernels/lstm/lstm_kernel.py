@@ -1,0 +1,41 @@
+"""The LSTM reduction as a fused kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+from torch import Tensor
+
+from costbench.models.kernels.lstm.recurrence import LstmMatrices, lstm_backward, lstm_forward
+from costbench.models.kernels.steps import FloatArray, FusedKernel, Step, array_of
+from costbench.models.networks.lstm import KernelLstm, LstmWeights
+
+
+class LstmKernel(FusedKernel):
+    """One layer without biases: states [N, C, H], W [4 W, H], U [4 W, W] to last states [K, C, W]."""
+
+    weights: Sequence[Tensor]
+
+    def __init__(self, weights: tuple[Tensor, Tensor], node_counts: Sequence[int]) -> None:
+        self.weights = weights
+        self._starts = np.cumsum([0, *node_counts])
+
+    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+        """See `steps.FusedKernel`."""
+        self._matrices = LstmMatrices(*map(array_of, self.weights))
+        rows = states.reshape(-1, states.shape[2])
+        last, self._computed = lstm_forward(rows, self._matrices, self._starts, states.shape[1])
+        return last
+
+    def backward(self, gradient: FloatArray) -> tuple[FloatArray, LstmMatrices]:
+        """See `steps.FusedKernel`."""
+        d_rows, d_weights = lstm_backward(gradient, self._computed, self._matrices, self._starts)
+        return d_rows.reshape(-1, gradient.shape[1], d_rows.shape[1]), d_weights
+
+
+def lstm_steps(lstm: KernelLstm, node_counts: Sequence[int]) -> list[Step]:
+    """Steps of an LSTM of one layer without biases."""
+    layer = cast(LstmWeights, lstm.layers[0])
+    return [LstmKernel((layer.gates_of_inputs, layer.gates_of_states), node_counts)]

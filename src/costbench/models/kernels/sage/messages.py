@@ -1,0 +1,93 @@
+"""Aggregation of messages as a sparse matrix times the table of messages (see `batch.edges.Edges`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from costbench.models.batch.edges import Edges
+from costbench.models.kernels.sage.neighbours import Entries, Listeners, listeners_of
+
+
+class MessageMatrix:
+    """The sparse matrix A [N, N + S] that sums, or averages, the messages that every node receives.
+
+    A mean is taken over producers and over consumers apart, and the two means are added.
+
+    Attributes:
+        edges: what it was made from.
+    """
+
+    def __init__(self, edges: Edges, *, mean: bool) -> None:
+        self.edges = edges
+        self._weights = edges.share if mean else torch.ones_like(edges.share)
+        self._listeners: dict[int, Listeners] = {}
+
+    def times(self, table: Tensor) -> Tensor:
+        """A x: [N + S, W] to [N, W], without gradient."""
+        return self._both[0].times(table)
+
+    def transposed_times(self, states: Tensor) -> Tensor:
+        """A^T x: [N, W] to [N + S, W], without gradient."""
+        return self._both[1].times(states)
+
+    def listeners(self, configs: int) -> Listeners:
+        """The matrix for kernels over `configs` decisions, in groups of nodes that fit the caches."""
+        if configs not in self._listeners:
+            edges = self.edges
+            arrays = (edges.receiver, edges.sender, edges.message, self._weights)
+            entries, talking = Entries(*(array.numpy() for array in arrays)), edges.with_producers.numpy()
+            self._listeners[configs] = listeners_of(entries, talking, edges.num_nodes, configs)
+        return self._listeners[configs]
+
+    @cached_property
+    def _both(self) -> tuple[_TorchCsr, _TorchCsr]:
+        edges, weights = self.edges, self._weights
+        num_messages = edges.num_nodes + len(edges.with_producers)
+        order = torch.argsort(edges.message, stable=True)
+        return (
+            _TorchCsr(edges.receiver, edges.message, weights, edges.num_nodes),
+            _TorchCsr(edges.message[order], edges.receiver[order], weights[order], num_messages),
+        )
+
+
+class _TorchCsr:
+    """A sparse matrix by rows for torch. `rows` ascends."""
+
+    def __init__(self, rows: Tensor, columns: Tensor, weights: Tensor, num_rows: int) -> None:
+        self._columns = columns
+        self._weights = weights
+        self._starts = torch.searchsorted(rows, torch.arange(num_rows, device=rows.device))
+
+    def times(self, table: Tensor) -> Tensor:
+        # The one sparse product of torch that is fast on wide rows and writes its result once.
+        return nn.functional.embedding_bag(
+            self._columns, table, self._starts, mode="sum", per_sample_weights=self._weights
+        )
+
+
+class _Times(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, matrix: MessageMatrix) -> Tensor:
+        ctx.matrix = matrix
+        return matrix.times(table)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        matrix: MessageMatrix = ctx.matrix
+        return matrix.transposed_times(gradient.contiguous()), None
+
+
+def aggregate(messages: Tensor, matrix: MessageMatrix) -> Tensor:
+    """A messages: the sum or mean that every node receives. Shape: [N + S, C, H] to [N, C, H]."""
+    aggregated = cast(Tensor, _Times.apply(messages.flatten(1), matrix))  # type: ignore[no-untyped-call]
+    return aggregated.view(-1, *messages.shape[1:])
+
+
+def undirected(edges: Edges) -> Edges:
+    """The same edges over a table of N messages: a node sends its producers what it sends its consumers."""
+    return replace(edges, message=edges.sender, with_producers=edges.with_producers[:0])

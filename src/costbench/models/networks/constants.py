@@ -1,0 +1,10 @@
+"""Constants of the networks' formulas, which the compiled kernels share."""
+
+from __future__ import annotations
+
+FORGET_OFFSET = 1.0
+"""Added to the forget gate of an LSTM before its sigmoid, as in TensorFlow's cells: without biases the gate
+would start at one half, and the state forget a node after a few more."""
+
+NEGATIVE_SLOPE = 0.2
+"""Of the leaky ReLU over attention scores (Veličković et al., 2018, section 2.1)."""
