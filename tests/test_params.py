@@ -267,8 +267,12 @@ def test_yaml_scalars_are_read_as_dvc_reads_them(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("a: [1", "malformed YAML at line 1 column 6"),
-        ("a: 1\nb: 2\na: 3\n", "malformed YAML at line 3 column 1: the key 'a' is given twice"),
-        ("a: {b: 1, b: 2}", "the key 'b' is given twice"),
+        ("a: 1\nb: 2\na: 3\n", 'malformed YAML at line 3 column 1: found duplicate key "a"'),
+        ("a: {b: 1, b: 2}", 'found duplicate key "b"'),
+        ("a: &a [*a]", "more than 1000000 values"),
+        ("a: 1\n b: 2", "malformed YAML at line 2 column 3: mapping values are not allowed here"),
+        ("a: " + "[" * 2000, "malformed YAML"),
+        ("? [1, 2]\n: 3", r"\(list\) is not accepted \(expected a name as key\)"),
         ("a: !!python/object:os.system {}", "could not determine a constructor"),
         ("- 1", r"\[1\] \(list\) is not accepted \(expected a mapping of sections\)"),
         ("", r"None \(null\) is not accepted"),
@@ -281,6 +285,20 @@ def test_bad_yaml_names_the_file_and_the_place(tmp_path: Path, text: str, proble
     with pytest.raises(ParamsError, match=problem) as caught:
         params.load_yaml(path)
     assert caught.value.where == str(path)
+
+
+def test_aliases_do_not_multiply_without_bound(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    (tmp_path / "p.yaml").write_text("\n".join(lines))
+    with pytest.raises(ParamsError, match=r"p\.yaml: malformed YAML: more than 1000000 values"):
+        params.load_yaml(tmp_path / "p.yaml")
+
+
+def test_what_was_read_belongs_to_the_caller(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("a: {b: [1]}")
+    params.load_yaml(tmp_path / "p.yaml")["a"] = 2
+    assert params.load_yaml(tmp_path / "p.yaml") == {"a": {"b": [1]}}
 
 
 def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:

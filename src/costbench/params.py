@@ -5,26 +5,28 @@ travel. The dataclass is the whole schema: its annotations say what is accepted,
 may be left out, its `__post_init__` (raising ValueError) which values are impossible. A misspelt
 key is never ignored, `true` is never a number, and NaN is never a setting.
 
-YAML is read by the 1.2 core rules, as DVC reads the same file: `1e-3` is a number, and `on`, `yes`,
-`1:30` and dates are plain text. PyYAML's own rules would differ on all of these.
+YAML is read as YAML 1.2 by the library that DVC reads the same file with: `1e-3` is a number, and `on`, `yes`
+and `1:30` are plain text.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import hashlib
 import json
 import math
-import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from costbench.errors import CostbenchError, ParamsError
 
@@ -36,6 +38,8 @@ T = TypeVar("T", bound="DataclassInstance")
 Where = str | PathLike[str]
 _DIGEST_LENGTH = 16
 _SHOWN_VALUE_LENGTH = 60
+# Parameter files have some hundred; a few nested aliases make more values than fit into memory.
+_MAX_VALUES = 1_000_000
 
 
 def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
@@ -223,45 +227,12 @@ def _describe(hint: Any) -> str:
     return "null" if hint is type(None) else str(getattr(hint, "__name__", hint))
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the scalars of YAML 1.2's core schema, refusing a key given twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for index, key in enumerate(keys):
-            if any(key.value == earlier.value for earlier in keys[:index]):
-                problem = f"the key {key.value!r} is given twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-def _construct_decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    return int(str(loader.construct_scalar(node)))  # PyYAML's own reads 010 as eight
-
-
-# In order: the first pattern that matches decides, and int must come before float.
-_CORE_SCHEMA = {
-    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    "int": (r"[-+]?[0-9]+", list("-+0123456789")),
-    "float": (
-        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        list("-+.0123456789"),
-    ),
-    "merge": (r"<<", ["<"]),
-}
-_Loader.yaml_implicit_resolvers = {}
-for _tag, (_pattern, _first) in _CORE_SCHEMA.items():
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_decimal)
-
-
 def load_yaml(path: Where) -> dict[str, object]:
     """The mapping in a YAML file.
 
     Raises:
         ParamsError: naming `path`, if it is missing, unreadable, malformed (with line and column),
-            gives a key twice, or holds no mapping.
+            gives a key twice, refers to itself, or holds no mapping.
     """
     try:
         text = Path(path).read_text("utf-8")
@@ -270,9 +241,12 @@ def load_yaml(path: Where) -> dict[str, object]:
     except (OSError, UnicodeDecodeError) as error:
         raise ParamsError(f"cannot read: {error}", where=path) from error
     try:
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - _Loader is a SafeLoader
-    except yaml.YAMLError as error:
+        value = copy.deepcopy(_parsed(text))
+    except YAMLError as error:
         raise ParamsError(_yaml_problem(error), where=path) from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        # What the reader raises for scalars, tags and depths that it did not expect.
+        raise ParamsError(f"malformed YAML: {error}", where=path) from error
     if not isinstance(value, dict):
         _refuse(value, path, "", "a mapping of sections")
     for key in value:
@@ -281,11 +255,31 @@ def load_yaml(path: Where) -> dict[str, object]:
     return value
 
 
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+@lru_cache(maxsize=16)
+def _parsed(text: str) -> object:
+    """What a text says; kept, since stages read the same parameter file several times."""
+    value = YAML(typ="safe", pure=True).load(text)
+    if _num_values(value, {}) > _MAX_VALUES:
+        raise ValueError(f"more than {_MAX_VALUES} values, counting those that aliases repeat")
+    return value
+
+
+def _num_values(value: object, known: dict[int, int]) -> int:
+    """How many values a value has in it, those behind aliases as often as they are referred to."""
+    if not isinstance(value, dict | list | tuple | set):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = _MAX_VALUES + 1  # what a value that holds itself counts
+        parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_num_values(part, known) for part in parts)
+    return known[id(value)]
+
+
+def _yaml_problem(error: YAMLError) -> str:
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"malformed YAML at line {mark.line + 1} column {mark.column + 1}: {error.problem}"
-    return f"malformed YAML: {error}"
+    return f"malformed YAML: {' '.join(str(error).split())}"
 
 
 def load_section(path: Where, section: str, cls: type[T]) -> T:

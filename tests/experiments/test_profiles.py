@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from costbench.errors import ParamsError
 from costbench.experiments.grid.experiment import load_experiment
@@ -69,6 +69,6 @@ def test_an_unknown_profile_changes_nothing(root: Path) -> None:
 
 
 def test_a_file_without_experiments_is_no_profile(tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump({"run": {"name": "x"}}))
+    (tmp_path / "params.yaml").write_text(json.dumps({"run": {"name": "x"}}))
     with pytest.raises(ParamsError, match="no profile"):
         sizes(tmp_path / "params.yaml")

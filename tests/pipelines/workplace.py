@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,8 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from costbench.artifacts import digest_files
 from costbench.params import load_yaml, merged
@@ -111,7 +110,7 @@ def write_profile(folder: Path, name: str, changes: Changes) -> Path:
     for section, values in changes.items():
         sections[section] = merged(sections[section], values)
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    (folder / path).write_text(yaml.safe_dump(sections))
+    (folder / path).write_text(json.dumps(sections))
     return path
 
 

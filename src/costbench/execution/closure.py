@@ -22,7 +22,7 @@ from pathlib import Path
 
 _NO_DATA = {".py", ".pyc", ".pyi", ".proto", ".typed"}
 # Distributions whose names differ from the name that is imported.
-_DISTRIBUTIONS = {"google": "protobuf", "yaml": "PyYAML", "ruamel": "ruamel.yaml"}
+_DISTRIBUTIONS = {"google": "protobuf", "ruamel": "ruamel.yaml"}
 # Numba makes machine code through llvmlite, whose version decides about it as well.
 _CARRIERS = {"numba": ("llvmlite",)}
 # By these names a module finds the folder it lies in: `__file__`, `importlib.resources.files`.

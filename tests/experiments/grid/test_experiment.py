@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from costbench.errors import ParamsError
 from costbench.experiments.grid.experiment import Experiment, load_experiment
@@ -28,7 +28,7 @@ ENTRY: dict[str, Any] = {
 
 def load(folder: Path, **changes: object) -> Experiment:
     path = folder / "params.yaml"
-    path.write_text(yaml.safe_dump({"train": TRAIN, "experiments": {"one": ENTRY | changes}}))
+    path.write_text(json.dumps({"train": TRAIN, "experiments": {"one": ENTRY | changes}}))
     return load_experiment(path, "one")
 
 
@@ -85,7 +85,7 @@ def test_the_settings_are_those_of_the_task(tmp_path: Path) -> None:
 def test_without_variants_there_is_the_main_one(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     entry = {key: value for key, value in ENTRY.items() if key != "variants"}
-    path.write_text(yaml.safe_dump({"train": TRAIN, "experiments": {"one": entry, "two": ENTRY}}))
+    path.write_text(json.dumps({"train": TRAIN, "experiments": {"one": entry, "two": ENTRY}}))
     assert list(load_experiment(path, "one").variants) == ["main"]
     assert experiment_names(path) == selected(path, None) == ("one", "two")
     assert selected(path, "two") == ("two",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from costbench.artifacts import read_json
 from costbench.datasets.splits import Split, write_split
@@ -37,7 +37,7 @@ def profile(folder: Path, repository: Path, **changes: object) -> Path:
     sections["generate"]["tile"] |= {"max_tiles_per_kernel": 6, "max_kernels_per_program": 4}
     sections["autotune"] = merged(merged(sections["autotune"], SEARCH), changes)
     path = folder / "params.yaml"
-    path.write_text(yaml.safe_dump(sections))
+    path.write_text(json.dumps(sections))
     return path
 
 

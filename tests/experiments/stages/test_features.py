@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
 from costbench.datasets.storage import list_shards
@@ -30,7 +30,7 @@ def profile(folder: Path, repository: Path, **features_section: object) -> Path:
     sections["generate"]["tile"] |= {"max_tiles_per_kernel": 6, "max_kernels_per_program": 4}
     sections["features"] = {"tasks": ["tile", "fusion"], "chips": ["tpu_v2"]} | features_section
     path = folder / "params.yaml"
-    path.write_text(yaml.safe_dump(sections))
+    path.write_text(json.dumps(sections))
     return path
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from costbench.artifacts import read_json
 from costbench.datasets.record_types import FUSION
@@ -135,7 +135,7 @@ def params(tmp_path: Path) -> Path:
             },
         },
     }
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections))
+    (tmp_path / "params.yaml").write_text(json.dumps(sections))
     return tmp_path / "params.yaml"
 
 

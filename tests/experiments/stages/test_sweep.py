@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from costbench.errors import CostbenchError, ParamsError
 from costbench.experiments.stages.sweep import SweepFlags, load_sweep, run
@@ -24,7 +24,7 @@ def _profile(repository: Path, folder: Path, **changes: Any) -> Path:
         else:
             sections["sweep"][name] = value
     path = folder / "params.yaml"
-    path.write_text(yaml.safe_dump(sections))
+    path.write_text(json.dumps(sections))
     return path
 
 
@@ -68,7 +68,7 @@ def test_a_task_without_a_model_is_one_error(repository: Path, tmp_path: Path) -
     path = _profile(repository, tmp_path, tasks=["fusion"])
     sections: Any = load_yaml(path)
     del sections["sweep"]["model"]["fusion"]
-    path.write_text(yaml.safe_dump(sections))
+    path.write_text(json.dumps(sections))
     with pytest.raises(ParamsError, match=r"sweep.model.fusion: missing"):
         run(path)
 
@@ -77,7 +77,7 @@ def test_the_model_is_that_of_train_with_changes(repository: Path, tmp_path: Pat
     path = _profile(repository, tmp_path, model={"tile": {"epochs": 1, "net": {"hidden": 16}}})
     sections: Any = load_yaml(path)
     sections["train"]["tile"]["net"]["encoder_layers"] = 2
-    path.write_text(yaml.safe_dump(sections))
+    path.write_text(json.dumps(sections))
     model = load_sweep(path).model["tile"]
     assert (model.epochs, model.net.hidden, model.net.encoder_layers) == (1, 16, 2)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from io import StringIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAML
 
 from costbench.artifacts import write_text
 from costbench.errors import ParamsError
@@ -54,7 +55,11 @@ def write_best(path: Path, best: BestTrial) -> None:
     """Write the file, atomically. Raises: DataError, if that is impossible."""
     content = asdict(best) | {"model": nested(best.values)}
     del content["values"]
-    write_text(path, yaml.safe_dump(_plain(content), sort_keys=True, allow_unicode=True))
+    text = StringIO()
+    writer = YAML(typ="safe", pure=True)  # sorts keys
+    writer.default_flow_style = False
+    writer.dump(_plain(content), text)
+    write_text(path, text.getvalue())
 
 
 def read_best(path: Path) -> Mapping[str, object]:
