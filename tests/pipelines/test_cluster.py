@@ -1,30 +1,39 @@
-"""The same bytes from one process, two processes and a Dask cluster of which a worker is killed."""
+"""The same bytes from one process, from two, and from a Dask cluster of which a worker is killed."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from costbench.artifacts import digest_files
-from costbench.datasets.generation import Backend, ShardSummary, Task, generate
-from costbench.datasets.storage import verify_shard
+from costbench.datasets.generation import Backend, Task, generate
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.errors import DataError
 from costbench.execution.workers import run_work_items
 from costbench.target import load_target
 from tests.deadline import HANGS_AFTER_S
-from tests.pipelines.workplace import PROGRAMS, environment
+from tests.pipelines.workplace import (
+    PROGRAMS,
+    TINY,
+    call_stages,
+    digest_folder,
+    environment,
+    write_profile,
+)
 
 pytest.importorskip("distributed", reason="needs the extra `scale`")
 pytestmark = pytest.mark.pipeline
 TILES = 30
+VICTIM = "victim"
 
 
 def _tasks(repository: Path, folder: Path) -> list[Task]:
@@ -64,7 +73,7 @@ class Cluster:
         self.processes = [
             self._start("scheduler", "--host", "127.0.0.1", "--port", "0"),
             self._start(*worker),
-            self._start(*worker),
+            self._start(*worker, "--name", VICTIM),
         ]
 
     def _start(self, role: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -110,21 +119,34 @@ def test_errors_of_a_cluster_keep_type_and_place(cluster: Cluster) -> None:
         run_work_items(_fail, {"a": "here"}, backend, lambda name, result: None)
 
 
-def test_a_cluster_that_loses_a_worker_leaves_the_same_bytes(
-    serial: Path, repository: Path, tmp_path: Path, cluster: Cluster
+def _wait_until_it_trains(cluster: Cluster, pipeline: Future[subprocess.CompletedProcess[str]]) -> None:
+    """Until the worker that is to be killed has a training cell in work."""
+    distributed = importlib.import_module("distributed")
+    limit = time.monotonic() + HANGS_AFTER_S
+    with distributed.Client(scheduler_file=str(cluster.scheduler), set_as_default=False) as client:
+        workers = client.scheduler_info()["workers"]
+        (victim,) = (address for address, worker in workers.items() if worker["name"] == VICTIM)
+        while not any(str(key).startswith("train_cell") for key in client.processing()[victim]):
+            assert not pipeline.done(), pipeline.result().stderr
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+
+
+def test_a_pipeline_on_a_cluster_that_loses_a_worker_leaves_the_same_tables(
+    workplace: Path, cluster: Cluster
 ) -> None:
-    done: list[ShardSummary] = []
-
-    def kill_after_the_first(summary: ShardSummary) -> None:
-        done.append(summary)
-        if len(done) == 1:
-            cluster.kill_a_worker()
-
-    tasks = _tasks(repository, tmp_path)
-    found = generate(tasks, Backend("dask", scheduler=str(cluster.scheduler)), kill_after_the_first)
+    """All stages on two workers, one of which is killed while it trains, beside the run without a cluster."""
+    params = write_profile(workplace, "cluster", TINY)
+    with ThreadPoolExecutor(1) as thread:
+        pipeline = thread.submit(call_stages, workplace, params, COSTBENCH_SCHEDULER=str(cluster.scheduler))
+        _wait_until_it_trains(cluster, pipeline)
+        cluster.kill_a_worker()
+        done = pipeline.result()
+    assert done.returncode == 0, done.stderr
     assert cluster.processes[-1].wait(10) == -signal.SIGKILL
-    assert sorted(summary.name for summary in done) == sorted(PROGRAMS)
-    assert [summary.name for summary in found] == list(PROGRAMS)
-    for task in tasks:
-        assert len(verify_shard(task.paths[0])["config_tile"]) > 0
-    assert _digest(tmp_path) == _digest(serial)
+    alone, together = (workplace / "out" / name for name in ("smoke", "cluster"))
+    for name in ("generate", "split", "sweep", "evaluate", "autotune", "reports/tables"):
+        assert digest_folder(alone / name) == digest_folder(together / name), name
+    for name in ("summary.json", "claims.json"):
+        assert (alone / "reports" / name).read_bytes() == (together / "reports" / name).read_bytes(), name
+    assert not list(together.glob(".cluster-*"))
