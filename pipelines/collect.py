@@ -6,7 +6,8 @@ import argparse
 import logging
 from pathlib import Path
 
-from costbench.experiments.stages.entry import guarded, start_logging
+from costbench.execution.process import start_logging
+from costbench.experiments.stages.entry import guarded
 from costbench.workloads.collector import collect
 from costbench.workloads.listing import update_table
 from costbench.workloads.manifest import load_manifest

@@ -21,7 +21,9 @@ from tests.experiments.finished_cells import track_cell
 
 __all__ = ["tracking_store", "tracking_template"]
 
-PIPELINE = ("collect", "generate", "split", "features", "sweep", "train", "evaluate", "autotune", "report")
+PIPELINE = (
+    "collect", "generate", "split", "features", "sweep", "train", "evaluate", "autotune", "register", "report"
+)  # fmt: skip
 COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *PIPELINE]
 
 

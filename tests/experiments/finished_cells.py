@@ -9,6 +9,8 @@ from pathlib import Path
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellResult
+from costbench.experiments.tracking.champion import Registered, best_candidate, register_champion
+from costbench.experiments.tracking.queries import Wanted
 from costbench.experiments.tracking.runs import FOLDER, KEY, KIND, Provenance, tracked_run
 from costbench.models.batch.graph_batch import FeatureScaling
 from costbench.models.checkpoint import save_checkpoint
@@ -50,3 +52,9 @@ def track_cell(
         run.log_params({"model": settings})
         run.log_metrics({"best_metric": metric}, 20)
     return run.run_id
+
+
+def register_best(uri: str, wanted: Wanted) -> Registered | None:
+    """Make the best tracked model the champion of its task."""
+    best = best_candidate(uri, wanted)
+    return None if best is None else register_champion(uri, best)

@@ -121,7 +121,7 @@ def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
 
 
 def test_workers_of_which_one_is_killed(workplace: Path) -> None:
-    """Two more trials on two processes; one of them gets a kill -9, and another takes its place."""
+    """Two more trials on two processes; one of them gets a kill -9, and others take their place."""
     url = f"sqlite:///{workplace / 'out' / 'smoke' / 'optuna.db'}"
     process = _start(workplace, "--task", "tile", "--workers", "2", "--trials", str(TRIALS + 2))
 
@@ -139,7 +139,8 @@ def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     assert process.wait(timeout=HANGS_AFTER_S) == 0
     (name,) = _studies(url)
     states = [trial.state.name for trial in optuna.load_study(study_name=name, storage=url).trials]
-    assert states.count("FAIL") == 1
+    # The pool of processes is replaced as a whole, so the other worker's trial may be started again as well.
+    assert 1 <= states.count("FAIL") <= 2
     assert states.count("COMPLETE") + states.count("PRUNED") >= TRIALS + 2
     rows = (workplace / "out" / "smoke" / "sweep" / "tile.csv").read_text().splitlines()[1:]
     assert {int(row.split(",")[0]) for row in rows} >= set(range(TRIALS + 2))
@@ -156,16 +157,16 @@ def test_training_takes_the_best_values(smoke: Path) -> None:
 
 
 def test_another_sweep_trains_anew_what_follows_it_alone(workplace: Path) -> None:
-    """A dry run does not know that a sweep's result will be another, so it is told to go on behind it."""
+    """A dry run does not know that a sweep's result will be another, hence `--force --downstream`."""
     write_profile(workplace, "smoke", TINY)
     sweep = "profiles/smoke/dvc.yaml:sweep"
     done = call(workplace, ["dvc", "repro", "--dry", "--force", "--downstream", sweep])
     assert done.returncode == 0, done.stderr
     running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
-    # DVC may take either of the two before the report first.
-    assert [*running[:2], *sorted(running[2:-1]), running[-1]] == [
-        "sweep", "train@tuned-tile", "autotune", "evaluate@tuned-tile", "report"
-    ]  # fmt: skip
+    # DVC may take those behind the training in any order, but the report after what it shows.
+    assert running[:2] == ["sweep", "train@tuned-tile"]
+    assert sorted(running[2:]) == ["autotune", "evaluate@tuned-tile", "register", "report"]
+    assert max(map(running.index, ("autotune", "evaluate@tuned-tile"))) < running.index("report")
 
 
 def test_a_sweep_that_has_not_run_is_one_error(workplace: Path) -> None:

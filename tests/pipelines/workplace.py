@@ -16,7 +16,7 @@ from costbench.params import load_yaml, merged
 from tests.deadline import HANGS_AFTER_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STAGES = ("generate", "split", "features", "sweep", "train", "evaluate", "autotune", "report")
+STAGES = ("generate", "split", "features", "sweep", "train", "evaluate", "autotune", "register", "report")
 PROGRAMS = (
     "convdraw_b16_infer_f32",
     "mobilenet_b32_infer_f32",

@@ -28,7 +28,8 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 **From programs to a table**, in the order of the pipeline (`dvc repro` runs all of it that is out of date):
 
-`collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `autotune` → `report`
+`collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `autotune` →
+`register` → `report`
 
 **Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`) into `data/programs/user/`; they are
 listed by `costbench programs` and become rows of the table.

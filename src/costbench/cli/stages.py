@@ -179,6 +179,16 @@ def autotune(
     _stage(lambda path: run(path, _flags(backend, scheduler, jobs)), params)
 
 
+def register(params: Params = Path("params.yaml")) -> None:
+    """Make the best trained model of each task its champion in MLflow's model registry (docs/serving.md).
+
+    `costbench runs best --register` makes another one the champion.
+    """
+    from costbench.experiments.stages.register import run
+
+    _stage(run, params)
+
+
 def report(params: Params = Path("params.yaml")) -> None:
     """Render tables (Markdown, CSV, LaTeX), figures, `summary.json` and the page `index.html`."""
     from costbench.reports.stage import run
@@ -199,5 +209,5 @@ def _stage(run: Stage, params: Path) -> None:
     run(params)
 
 
-STAGES = (collect, generate, split, features, sweep, train, evaluate, autotune, report)
+STAGES = (collect, generate, split, features, sweep, train, evaluate, autotune, register, report)
 """In the order of the pipeline."""

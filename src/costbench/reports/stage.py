@@ -6,13 +6,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from costbench.errors import DataError
 from costbench.experiments.grid.spec import MAIN, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
-from costbench.experiments.tracking.champion import crown
-from costbench.experiments.tracking.queries import Wanted
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import load_section, load_yaml, merged
@@ -25,31 +21,16 @@ _EXPERIMENT = "costbench/report"
 
 
 @dataclass(frozen=True)
-class Arena:
-    """Whose validation metric decides which trained model is its task's champion.
-
-    Attributes:
-        split: of the stage `split`.
-        chip: of the stage `features`, by name.
-    """
-
-    split: Literal["random", "manual"] = "random"
-    chip: str = "tpu_v2"
-
-
-@dataclass(frozen=True)
 class ReportParams:
     """Section `report`.
 
     Attributes:
         seed: of the bootstrap over programs.
         curves: task -> metric of its training histories that is drawn.
-        champion: where the models of a task are compared for the one that is served.
     """
 
     seed: int
     curves: Mapping[str, str]
-    champion: Arena = Arena()
 
 
 def run(params: Path) -> None:
@@ -93,22 +74,6 @@ def run(params: Path) -> None:
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
     _track(workspace, names, provenance, written)
     _log.info("%s", written.page)
-    _crown(workspace.name, section.champion)
-
-
-def _crown(profile: str, arena: Arena) -> None:
-    for task in TASKS:
-        wanted = Wanted(task, split=arena.split, chip=arena.chip, profile=profile)
-        try:
-            best = crown(tracking_uri(), wanted)
-        except DataError as error:
-            # The report is there, and does not depend on the registry.
-            _log.warning("%s: no champion: %s", task, error)
-            continue
-        if best is None:
-            _log.info("%s: nothing tracked on %s, %s: no champion", task, arena.split, arena.chip)
-        else:
-            _log.info("%s: version %s", best.uri, best.version)
 
 
 def _settings(params: Path, sweep: Path) -> Settings:

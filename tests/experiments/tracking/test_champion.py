@@ -9,11 +9,11 @@ import pytest
 
 from costbench.errors import DataError
 from costbench.experiments.grid.spec import Cell
-from costbench.experiments.tracking.champion import Registered, crown, example, register_champion
+from costbench.experiments.tracking.champion import Registered, example, register_champion
 from costbench.experiments.tracking.queries import Wanted, best_runs
 from costbench.experiments.tracking.record import client_of
 from costbench.serving.service import load_service
-from tests.experiments.finished_cells import finish_cell, track_cell
+from tests.experiments.finished_cells import finish_cell, register_best, track_cell
 
 pytestmark = [
     # MLflow's own use of SQLAlchemy, and what it says of its own type hints.
@@ -33,12 +33,12 @@ def _load(uri: str, model: str) -> object:
 def test_the_best_is_registered_once_and_a_better_one_takes_its_place(
     tracking_store: str, tmp_path: Path
 ) -> None:
-    assert crown(tracking_store, Wanted("tile")) is None
+    assert register_best(tracking_store, Wanted("tile")) is None
     folder = finish_cell(tmp_path / "first", "tile", "one", 0.5)
     run_id = track_cell(tracking_store, CELL, folder, "one", 0.5)
-    first = crown(tracking_store, Wanted("tile"))
+    first = register_best(tracking_store, Wanted("tile"))
     assert first == Registered("costbench-tile", "1", is_new=True)
-    again = crown(tracking_store, Wanted("tile"))
+    again = register_best(tracking_store, Wanted("tile"))
     assert again == Registered("costbench-tile", "1", is_new=False)
     client = client_of(tracking_store)
     version = client.get_model_version_by_alias("costbench-tile", "champion")
@@ -47,7 +47,7 @@ def test_the_best_is_registered_once_and_a_better_one_takes_its_place(
 
     better = finish_cell(tmp_path / "second", "tile", "two", 0.75, seed=1)
     track_cell(tracking_store, CELL, better, "two", 0.75)
-    assert crown(tracking_store, Wanted("tile")) == Registered("costbench-tile", "2", is_new=True)
+    assert register_best(tracking_store, Wanted("tile")) == Registered("costbench-tile", "2", is_new=True)
     # Back to what it was: that version is used again.
     worse = best_runs(tracking_store, Wanted("tile"))[1]
     assert register_champion(tracking_store, worse) == Registered("costbench-tile", "1", is_new=False)
@@ -59,7 +59,7 @@ def test_the_registered_model_has_all_that_it_takes(task: str, tracking_store: s
     """Signature, example, no pickle; and it answers its example as the checkpoint does."""
     folder = finish_cell(tmp_path / "cell", task, "key", 0.5)
     track_cell(tracking_store, Cell(task, "random", "tpu_v2", "main", 0), folder, "key", 0.5)
-    registered = crown(tracking_store, Wanted(task))
+    registered = register_best(tracking_store, Wanted(task))
     assert registered is not None
     model = _load(tracking_store, registered.uri)
     assert model.metadata.get_input_schema().input_names()[0] == "kernel"  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ def test_a_metric_over_few_kernels_makes_no_champion(tracking_store: str, tmp_pa
         folder = finish_cell(tmp_path / name, "tile", name, tau)
         track_cell(tracking_store, CELL, folder, name, tau, kernels=kernels)
     assert best_runs(tracking_store, Wanted("tile"))[0].key == "short"
-    crown(tracking_store, Wanted("tile"))
+    register_best(tracking_store, Wanted("tile"))
     version = client_of(tracking_store).get_model_version_by_alias("costbench-tile", "champion")
     assert version.tags["costbench.key"] == "long"
 
@@ -88,4 +88,4 @@ def test_a_model_that_is_gone_cannot_be_registered(tracking_store: str, tmp_path
     (run,) = best_runs(tracking_store, Wanted("tile"))
     with pytest.raises(DataError, match="no longer there"):
         register_champion(tracking_store, run)
-    assert crown(tracking_store, Wanted("tile")) is None
+    assert register_best(tracking_store, Wanted("tile")) is None

@@ -60,20 +60,18 @@ class Registered:
         return f"models:/{self.name}@{CHAMPION}"
 
 
-def crown(uri: str, wanted: Wanted) -> Registered | None:
-    """Make the best model that is still where it was left the champion of its task; None if there is none.
+def best_candidate(uri: str, wanted: Wanted) -> TrainedRun | None:
+    """The run whose model should be the champion: the best one whose folder still holds its model.
 
-    Of models that were validated on different numbers of kernels, those with the most are compared: a short
-    training's few say little.
+    Of models that were validated on different numbers of kernels, those with the most are compared: a metric
+    on the few kernels of a short training says little. None, if there is no such run.
 
     Raises:
         DataError: if the store cannot be used.
     """
-    there = [run for run in find_runs(uri, wanted) if run.is_there]
-    if not there:
-        return None
-    most = max(run.validated_on for run in there)
-    return register_champion(uri, next(run for run in there if run.validated_on == most))
+    kept = [run for run in find_runs(uri, wanted) if run.is_there]
+    most = max((run.validated_on for run in kept), default=0)
+    return next((run for run in kept if run.validated_on == most), None)
 
 
 def register_champion(uri: str, best: TrainedRun) -> Registered:

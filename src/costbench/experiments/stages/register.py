@@ -1,0 +1,64 @@
+"""Stage `register`: the best trained model of each task becomes its champion in MLflow's model registry.
+
+Cells are compared by their validation metric, so the stage needs no test results. Which models became
+champions stands in `champions.json`; versions and runs are facts of the registry and stand there alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from costbench.artifacts import write_json
+from costbench.experiments.tracking.champion import MODELS, best_candidate, register_champion
+from costbench.experiments.tracking.queries import Wanted
+from costbench.experiments.tracking.record import OFF
+from costbench.experiments.tracking.runs import tracking_uri
+from costbench.experiments.workspace import load_workspace
+from costbench.params import load_section
+
+_log = logging.getLogger(__name__)
+CHAMPIONS_FILE = "champions.json"
+
+
+@dataclass(frozen=True)
+class RegisterParams:
+    """Section `register`: where the models of a task are compared for the one that is served.
+
+    Attributes:
+        split: of the stage `split`.
+        chip: of the stage `features`, by name.
+    """
+
+    split: Literal["random", "manual"]
+    chip: str
+
+
+def run(params: Path) -> None:
+    """Register the best model of each task that has one, and write `champions.json`.
+
+    Raises:
+        CostbenchError: for wrong parameters, or a store that cannot be used.
+    """
+    workspace = load_workspace(params)
+    section = load_section(params, "register", RegisterParams)
+    uri = tracking_uri()
+    if uri == OFF:
+        _log.info("tracking is off: no champions")
+    champions = {}
+    for task in MODELS if uri != OFF else ():
+        best = best_candidate(uri, Wanted(task, section.split, section.chip, profile=workspace.name))
+        if best is None:
+            _log.info("%s: no tracked model on %s, %s: no champion", task, section.split, section.chip)
+            continue
+        registered = register_champion(uri, best)
+        _log.info("%s: version %s: %s", registered.uri, registered.version, best.name)
+        champions[task] = {
+            "model": best.name,
+            "metric": best.metric,
+            "monitor": best.monitor,
+            "key": best.key,
+        }
+    write_json(workspace.stage("register") / CHAMPIONS_FILE, champions)
