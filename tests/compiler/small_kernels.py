@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.hlo.builder import ModuleBuilder
+from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.instruction import (
     DotDimensions,
     GatherDimensions,
@@ -174,7 +174,12 @@ def sort() -> Kernel:
     """Keys and values, by key, along the last axis."""
     b = ModuleBuilder("sort")
     keys, values = b.parameter("f32[64,1024]"), b.parameter("s32[64,1024]")
-    called = (b.function("compare", b.shape(keys)),)
+
+    def by_key(c: ComputationBuilder) -> int:
+        first, second, _, _ = (c.parameter(shape) for shape in ("f32[]", "f32[]", "s32[]", "s32[]"))
+        return c.op("compare", first, second, comparison_direction="GE")
+
+    called = (b.computation("by_key", by_key),)
     made = b.op("sort", keys, values, shape="(f32[64,1024], s32[64,1024])", dimensions=(1,), called=called)
     return finish(b, b.get(made, 0), b.get(made, 1))
 

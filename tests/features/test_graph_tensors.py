@@ -36,7 +36,7 @@ def program() -> HloModule:
         ),
         root=2,
     )
-    padding = (PaddingDimension(1, 1, 0),) * 2
+    padding = (PaddingDimension(1, -1, 0),) * 2
     main = HloComputation(
         "main",
         (
@@ -149,7 +149,9 @@ def test_a_value_from_nowhere_is_an_error() -> None:
 
 
 def test_a_kernel_of_one_node_has_an_empty_edge_array() -> None:
-    body = HloComputation("c", (Instruction(name="i", opcode=Opcode.IOTA, shape=ROW),), root=0)
+    body = HloComputation(
+        "c", (Instruction(name="i", opcode=Opcode.IOTA, shape=ROW, dimensions=(0,)),), root=0
+    )
     graph = kernel_graph(kernel_from_module(HloModule("m", (body,), entry=0)), ProgramFeatureCache())
     assert graph.edges.shape == (2, 0)
     assert graph.node_features[0, 0] == 1

@@ -115,18 +115,18 @@ def test_another_message_is_no_module(shared_data: Path) -> None:
 BREAKS: dict[str, Callable[..., object]] = {
     "unknown opcode 'frobnicate'": lambda _m, _e, tanh, _r: setattr(tanh, "opcode", "frobnicate"),
     "operand id 999 does not exist": lambda _m, _e, tanh, _r: tanh.operand_ids.__setitem__(0, 999),
-    "is not stored before its user": lambda _m, _e, tanh, r: tanh.operand_ids.__setitem__(0, r.id),
+    "one stored before its user": lambda _m, _e, tanh, r: tanh.operand_ids.__setitem__(0, r.id),
     "called computation id 999": lambda _m, _e, _t, r: r.called_computation_ids.__setitem__(0, 999),
     "calls itself": lambda _m, entry, _t, r: r.called_computation_ids.__setitem__(0, entry.id),
-    "reduce calls 0 computations": lambda _m, _e, _t, r: r.ClearField("called_computation_ids"),
+    "computations that reduce calls: 0 ": lambda _m, _e, _t, r: r.ClearField("called_computation_ids"),
     "entry computation id 999": lambda module, _e, _t, _r: setattr(module, "entry_computation_id", 999),
     "root id 999 does not exist": lambda _m, entry, _t, _r: setattr(entry, "root_id", 999),
     "two instructions share an id": lambda _m, entry, tanh, _r: setattr(tanh, "id", entry.instructions[0].id),
     "two computations share an id": lambda m, entry, _t, _r: setattr(entry, "id", m.computations[0].id),
     "99 is not a valid ElementType": lambda _m, _e, tanh, _r: setattr(tanh.shape, "element_type", 99),
-    r"negative size in shape f32\[-3,8\]": lambda _m, _e, t, _r: t.shape.dimensions.__setitem__(0, -3),
-    r"layout \(1, 1\) is no": lambda _m, _e, t, _r: t.shape.layout.minor_to_major.__setitem__(1, 1),
-    "reduce has 1 operands": lambda _m, _e, _t, r: r.operand_ids.pop(),
+    r"shape f32\[-3,8\].* extents of 0 or more": lambda _m, _e, t, _r: t.shape.dimensions.__setitem__(0, -3),
+    r"layout \(1, 1\) of 2 axes": lambda _m, _e, t, _r: t.shape.layout.minor_to_major.__setitem__(1, 1),
+    "operands of reduce: 1 ": lambda _m, _e, _t, r: r.operand_ids.pop(),
     r"parameter numbers \[4\]": lambda _m, e, _t, _r: setattr(e.instructions[0], "parameter_number", 4),
 }
 

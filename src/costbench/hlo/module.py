@@ -8,49 +8,8 @@ from functools import cached_property
 from costbench.errors import HloError
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.operand_checks import operand_problem
-from costbench.hlo.shape import Shape
-
-_ANY = -1
-_NUM_OPERANDS: dict[Opcode, int] = {
-    Opcode.PARAMETER: 0,
-    Opcode.CONSTANT: 0,
-    Opcode.IOTA: 0,
-    Opcode.CONVOLUTION: 2,
-    Opcode.DOT: 2,
-    Opcode.BROADCAST: 1,
-    Opcode.RESHAPE: 1,
-    Opcode.TRANSPOSE: 1,
-    Opcode.SLICE: 1,
-    Opcode.REVERSE: 1,
-    Opcode.PAD: 2,
-    Opcode.SELECT: 3,
-    Opcode.CLAMP: 3,
-    Opcode.GATHER: 2,
-    Opcode.SELECT_AND_SCATTER: 3,
-    Opcode.GET_TUPLE_ELEMENT: 1,
-    Opcode.COPY: 1,
-    Opcode.CONVERT: 1,
-    Opcode.ADD: 2,
-    Opcode.MULTIPLY: 2,
-    Opcode.SUBTRACT: 2,
-    Opcode.DIVIDE: 2,
-    Opcode.MAXIMUM: 2,
-    Opcode.MINIMUM: 2,
-    Opcode.COMPARE: 2,
-    Opcode.WHILE: 1,
-}
-_NUM_CALLED: dict[Opcode, int] = {
-    Opcode.WHILE: 2,
-    Opcode.FUSION: 1,
-    Opcode.CALL: 1,
-    Opcode.REDUCE: 1,
-    Opcode.REDUCE_WINDOW: 1,
-    Opcode.SCATTER: 1,
-    Opcode.SELECT_AND_SCATTER: 2,
-    Opcode.SORT: 1,
-    Opcode.MAP: 1,
-}
+from costbench.hlo.verify.instructions import instruction_problem
+from costbench.hlo.verify.problems import Context, Problem, Signature
 
 
 @dataclass(frozen=True)
@@ -108,77 +67,65 @@ class HloModule:
             offsets.append(offsets[-1] + len(computation.instructions))
         return tuple(offsets)
 
-    def verify(self) -> HloModule:
+    def verify(self, *, where: str | None = None) -> HloModule:
         """Checks every invariant that later stages rely on, and returns the module itself.
 
+        Operands are stored before their users and callees before their callers; operands, dimension numbers,
+        called computations and result shapes fit each opcode as XLA requires (`costbench.hlo.verify`).
+
+        Args:
+            where: file that the module was read from, for errors; its name where it was not read.
+
         Raises:
-            HloError: naming the module, the instruction and what was expected.
+            HloError: naming the file, the instruction, its field and what was expected.
         """
+        where = where or self.name
         if not self.computations:
-            raise HloError("no computations", where=self.name, expected="at least the entry computation")
+            raise HloError("no computations", where=where, expected="at least the entry computation")
         if not 0 <= self.entry < len(self.computations):
-            raise HloError(f"entry computation {self.entry} does not exist", where=self.name)
-        for position, computation in enumerate(self.computations):
-            self._verify_computation(position, computation)
+            raise HloError(f"entry computation {self.entry} does not exist", where=where)
+        signatures: list[Signature] = []
+        for computation in self.computations:
+            _verify_computation(computation, signatures, where)
         return self
 
-    def _verify_computation(self, position: int, computation: HloComputation) -> None:
-        if not 0 <= computation.root < len(computation.instructions):
+
+def _verify_computation(computation: HloComputation, signatures: list[Signature], where: str) -> None:
+    """Checks a computation against those stored before it, and appends its signature to theirs."""
+    instructions = computation.instructions
+    if not 0 <= computation.root < len(instructions):
+        raise HloError(
+            f"root {computation.root} does not exist",
+            where=where,
+            field=computation.name,
+            expected=f"a position below {len(instructions)}",
+        )
+    numbers = [instructions[p].parameter_number for p in computation.parameters]
+    if numbers != list(range(len(numbers))):
+        raise HloError(
+            f"parameter numbers {numbers}",
+            where=where,
+            field=computation.name,
+            expected="0, 1, 2, ... each once",
+        )
+    for index, inst in enumerate(instructions):
+        problem = _order_problem(index, inst, len(signatures))
+        if problem is None:
+            operands = [instructions[o].shape for o in inst.operands]
+            problem = instruction_problem(inst, Context(operands, [signatures[c] for c in inst.called]))
+        if problem is not None:
             raise HloError(
-                f"root {computation.root} does not exist",
-                where=self.name,
-                field=computation.name,
-                expected=f"a position below {len(computation.instructions)}",
+                problem.found, where=where, field=f"{computation.name}/{inst.name}", expected=problem.expected
             )
-        numbers = [computation.instructions[p].parameter_number for p in computation.parameters]
-        if numbers != list(range(len(numbers))):
-            raise HloError(
-                f"parameter numbers {numbers}",
-                where=self.name,
-                field=computation.name,
-                expected="0, 1, 2, ... each once",
-            )
-        for index, inst in enumerate(computation.instructions):
-            problem = _instruction_problem(index, inst) or self._called_problem(position, inst)
-            problem = problem or _shape_problem(inst.shape)
-            problem = problem or operand_problem(
-                inst, [computation.instructions[o].shape for o in inst.operands]
-            )
-            if problem:
-                raise HloError(problem, where=self.name, field=f"{computation.name}/{inst.name}")
-
-    def _called_problem(self, position: int, inst: Instruction) -> str | None:
-        for callee in inst.called:
-            if not 0 <= callee < position:
-                return f"calls computation {callee}, expected one stored before {position}"
-        want = _NUM_CALLED.get(inst.opcode)
-        if want is not None and len(inst.called) != want:
-            return f"{inst.opcode.xla_name} calls {len(inst.called)} computations, expected {want}"
-        return None
+    parameters = tuple(instructions[p].shape for p in computation.parameters)
+    signatures.append(Signature(parameters, computation.root_instruction.shape))
 
 
-def _instruction_problem(index: int, inst: Instruction) -> str | None:
+def _order_problem(index: int, inst: Instruction, computation: int) -> Problem | None:
     for operand in inst.operands:
         if not 0 <= operand < index:
-            return f"operand {operand} is not stored before its user at {index}"
-    want = _NUM_OPERANDS.get(inst.opcode, _ANY)
-    if want != _ANY and len(inst.operands) != want:
-        return f"{inst.opcode.xla_name} has {len(inst.operands)} operands, expected {want}"
-    if inst.opcode is Opcode.GATHER and inst.gather is None:
-        return "gather without dimension numbers"
-    if inst.opcode is Opcode.SCATTER and inst.scatter is None:
-        return "scatter without dimension numbers"
-    for dimension in inst.window:
-        if dimension.size < 0 or dimension.stride < 1 or dimension.base_dilation < 1:
-            return f"impossible window {dimension}"
-    return None
-
-
-def _shape_problem(shape: Shape) -> str | None:
-    for leaf in shape.leaves():
-        if any(size < 0 for size in leaf.dimensions):
-            return f"negative size in shape {leaf}"
-        order = leaf.minor_to_major
-        if order and sorted(order) != list(range(leaf.rank)):
-            return f"layout {order} is no permutation of {leaf.rank} axes"
+            return Problem(f"operand at {operand}", f"one stored before its user at {index}")
+    for callee in inst.called:
+        if not 0 <= callee < computation:
+            return Problem(f"calls computation {callee}", f"one stored before {computation}")
     return None

@@ -121,7 +121,8 @@ def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule
     entry = place.get(proto.entry_computation_id)
     if entry is None:
         raise HloError(f"entry computation id {proto.entry_computation_id} does not exist", where=where)
-    return HloModule(name=proto.name or Path(where).name, computations=computations, entry=entry).verify()
+    module = HloModule(name=proto.name or Path(where).name, computations=computations, entry=entry)
+    return module.verify(where=where)
 
 
 def _callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:

@@ -56,7 +56,9 @@ def test_elementwise_neighbours_take_the_order_of_a_convolution_without_copies()
     b = ModuleBuilder()
     conv = b.convolution(b.parameter("f32[32,8,8,128]"), b.parameter("f32[3,3,128,128]"), windows=SAME)
     bias = b.broadcast(b.parameter("f32[128]"), "f32[32,8,8,128]", (3,))
-    b.reduce(b.op("maximum", b.op("add", conv, bias), b.op("iota", shape="f32[32,8,8,128]")), (1,))
+    b.reduce(
+        b.op("maximum", b.op("add", conv, bias), b.op("iota", shape="f32[32,8,8,128]", dimensions=(0,))), (1,)
+    )
     module = assign_layouts(b.build())
     entry = module.entry_computation
     shapes = {str(i.shape) for i in entry.instructions if i.shape.rank == 4 and i.operands}

@@ -1,0 +1,1 @@
+"""What every instruction must satisfy, as in XLA's shape inference and HLO verifier."""

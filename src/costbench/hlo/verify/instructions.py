@@ -1,0 +1,105 @@
+"""The check of one instruction: numbers of operands and computations, its shape, then what its opcode asks.
+
+Rules are those of XLA's shape inference and HLO verifier (`xla/service/shape_inference.cc`,
+`xla/service/hlo_verifier.cc`), layouts and floating-point precision left out. Opcodes without a rule here
+(custom calls, infeeds, sends, asynchronous pairs and other collectives) are taken as they are: nothing after
+this indexes by their attributes.
+"""
+
+from __future__ import annotations
+
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import ElementType, Shape
+from costbench.hlo.verify import calls, contraction, elementwise, indexing, movement, windows
+from costbench.hlo.verify.problems import Check, Context, Problem, check_count
+
+_O = Opcode
+_MAX_BITS = 1 << 63
+_OPAQUE = frozenset({ElementType.TOKEN, ElementType.OPAQUE})
+_CHECKS: dict[Opcode, Check] = {
+    **elementwise.CHECKS,
+    **movement.CHECKS,
+    **indexing.CHECKS,
+    **windows.CHECKS,
+    **contraction.CHECKS,
+    **calls.CHECKS,
+}
+_NUM_OPERANDS: dict[Opcode, int] = {
+    **dict.fromkeys((_O.PARAMETER, _O.CONSTANT, _O.IOTA, _O.PARTITION_ID, _O.REPLICA_ID), 0),
+    **dict.fromkeys(elementwise.UNARY, 1),
+    **dict.fromkeys(elementwise.BINARY, 2),
+    **dict.fromkeys((_O.CONVERT, _O.BITCAST_CONVERT, _O.IS_FINITE, _O.BITCAST, _O.COPY, _O.RESHAPE), 1),
+    **dict.fromkeys((_O.BROADCAST, _O.TRANSPOSE, _O.SLICE, _O.REVERSE, _O.GET_TUPLE_ELEMENT), 1),
+    **dict.fromkeys((_O.WHILE, _O.OPT_BARRIER, _O.DOMAIN, _O.FFT, _O.CHOLESKY, _O.GET_DIMENSION_SIZE), 1),
+    **dict.fromkeys((_O.RNG_BIT_GENERATOR,), 1),
+    **dict.fromkeys((_O.COMPARE, _O.STOCHASTIC_CONVERT, _O.PAD, _O.CONVOLUTION, _O.DOT, _O.GATHER), 2),
+    **dict.fromkeys((_O.TRIANGULAR_SOLVE, _O.SET_DIMENSION_SIZE, _O.ADD_DEPENDENCY), 2),
+    **dict.fromkeys((_O.SELECT, _O.CLAMP, _O.SELECT_AND_SCATTER), 3),
+}
+_MIN_OPERANDS: dict[Opcode, int] = {
+    **dict.fromkeys((_O.CONCATENATE, _O.SORT, _O.MAP, _O.DYNAMIC_SLICE, _O.CONDITIONAL), 1),
+    **dict.fromkeys((_O.REDUCE, _O.REDUCE_WINDOW, _O.DYNAMIC_UPDATE_SLICE), 2),
+    _O.SCATTER: 3,
+}
+_NUM_CALLED: dict[Opcode, int] = {
+    **dict.fromkeys((_O.FUSION, _O.CALL, _O.REDUCE, _O.REDUCE_WINDOW, _O.SCATTER, _O.SORT, _O.MAP), 1),
+    **dict.fromkeys((_O.WHILE, _O.SELECT_AND_SCATTER), 2),
+}
+_ARRAYS_ONLY = (
+    frozenset(elementwise.CHECKS)
+    | movement.ARRAYS_ONLY
+    | frozenset(contraction.CHECKS)
+    | {_O.GATHER, _O.REDUCE_PRECISION, _O.RNG, _O.SELECT_AND_SCATTER}
+)
+
+
+def instruction_problem(inst: Instruction, context: Context) -> Problem | None:
+    """Returns what is wrong with an instruction in its place, or None."""
+    problem = _shape_problem(inst.shape) or _count_problem(inst, context)
+    if problem is not None:
+        return problem
+    if inst.opcode in _ARRAYS_ONLY:
+        for shape in (inst.shape, *context.operands):
+            if shape.is_tuple:
+                return Problem(f"{inst.opcode.xla_name} of a tuple {shape}", "an array")
+    check = _CHECKS.get(inst.opcode)
+    return None if check is None else check(inst, context)
+
+
+def _count_problem(inst: Instruction, context: Context) -> Problem | None:
+    name, found = inst.opcode.xla_name, len(context.operands)
+    wanted = _NUM_OPERANDS.get(inst.opcode, found)
+    least = _MIN_OPERANDS.get(inst.opcode, 0)
+    if found < least:
+        return Problem(f"operands of {name}: {found}", f"{least} or more")
+    called = _NUM_CALLED.get(inst.opcode, len(context.called))
+    return check_count(f"operands of {name}", found, wanted) or check_count(
+        f"computations that {name} calls", len(context.called), called
+    )
+
+
+def _shape_problem(shape: Shape) -> Problem | None:
+    if shape.is_tuple:
+        if shape.dimensions:
+            return Problem(f"tuple with extents {shape.dimensions}", "members only")
+        for member in shape.tuple_shapes:
+            problem = _shape_problem(member)
+            if problem is not None:
+                return problem
+        return None
+    if shape.tuple_shapes:
+        return Problem(f"array {shape} with members", "a tuple, or no members")
+    bits = shape.element_type.bits
+    for size in shape.dimensions:
+        if size < 0:
+            return Problem(f"shape {shape}", "extents of 0 or more")
+        bits *= max(1, size)
+    if bits >= _MAX_BITS:
+        return Problem(f"shape {shape}", "less than 2^63 bits")
+    if not bits and shape.element_type not in _OPAQUE:
+        return Problem(f"shape {shape}", "a known element type")
+    order = shape.minor_to_major
+    if order and (len(order) != shape.rank or set(order) != set(range(shape.rank))):
+        return Problem(f"layout {order} of {shape.rank} axes", "a permutation of them")
+    return None
