@@ -1,8 +1,7 @@
-"""Genetic search: the best of parents and children go on.
+"""Genetic search: the best of parents and children are kept from one generation to the next.
 
-A child has one or two parents, each the better of two drawn ones, and takes a few steps to a neighbour. When
-a generation brings nothing new, decisions drawn at random join it, so given enough budget a small space is
-visited as a whole. TpuGraphs' layout search is of this kind (tpugraphs2023, section 4.2).
+A child has one or two parents, each the better of two drawn ones, and takes a few steps to a neighbour.
+TpuGraphs' layout search is of this kind (tpugraphs2023, section 4.2).
 """
 
 from __future__ import annotations
@@ -28,14 +27,17 @@ class Genetic:
         population: decisions kept from one generation to the next, and children per generation.
         crossover: share of children that have two parents.
         mutations: steps to a neighbour that a child takes, at most; at least one.
+        tries: 0, or attempts per child to breed one that is new. With 0 a generation is drawn at once and
+            children that are known are dropped from it; otherwise children are drawn one after another.
 
     Raises:
-        ValueError: for a population below 2, no mutations, or a share outside of [0, 1].
+        ValueError: for a population below 2, no mutations, a share outside of [0, 1], or fewer than 0 tries.
     """
 
     population: int = 32
     crossover: float = 0.5
     mutations: int = 2
+    tries: int = 0
 
     def __post_init__(self) -> None:
         if self.population < 2:
@@ -44,36 +46,84 @@ class Genetic:
             raise ValueError("mutations: at least 1")
         if not 0.0 <= self.crossover <= 1.0:
             raise ValueError("crossover: a share, from 0 to 1")
+        if self.tries < 0:
+            raise ValueError("tries: at least 0")
 
     def __call__(self, space: SearchSpace[Any], rng: np.random.Generator, start: Rows, /) -> Proposals:
-        """Generations, the first of them `start` (drawn at random if it is empty)."""
+        """Yields generations, the first of them `start` (drawn at random if it is empty).
+
+        When a generation brings nothing new, decisions drawn at random join it, so given enough budget a
+        small space is visited as a whole.
+        """
         seen = Seen()
-        kept, scores = space.rows([]), np.zeros(0)
+        kept = Population(space.rows([]), np.zeros(0))
         batch = start if len(start) else space.draw(rng, self.population, seen)
         while len(batch):
-            found = yield batch
             seen.add(batch)
-            kept, scores = np.concatenate([kept, batch]), np.concatenate([scores, found])
-            best = np.argsort(scores, kind="stable")[: self.population]
-            kept, scores = kept[best], scores[best]
-            batch = self._children(space, rng, kept, scores)
-            batch = batch[seen.fresh(batch)]
+            kept = self.survivors(kept, Population(batch, (yield batch)))
+            batch = self.children(space, rng, kept, self.population, seen)
             if not len(batch):
                 batch = space.draw(rng, self.population, seen)
 
-    def _children(
-        self, space: SearchSpace[Any], rng: np.random.Generator, kept: Rows, scores: FloatArray
+    def survivors(self, parents: Population, children: Population) -> Population:
+        """The best of both by score; of equal ones the older."""
+        rows = np.concatenate([parents.rows, children.rows])
+        scores = np.concatenate([parents.scores, children.scores])
+        best = np.argsort(scores, kind="stable")[: self.population]
+        return Population(rows[best], scores[best])
+
+    def children(
+        self, space: SearchSpace[Any], rng: np.random.Generator, parents: Population, count: int, seen: Seen
     ) -> Rows:
-        first, second = (kept[self._parents(rng, scores)] for _ in range(2))
+        """Up to `count` children that are not in `seen`, to which they are added."""
+        if not self.tries:
+            return seen.take_fresh(self._generation(space, rng, parents, count))
+        found = space.rows([])
+        for _ in range(count * self.tries):
+            if len(found) == count:
+                break
+            child = self._child(space, rng, parents)
+            found = np.concatenate([found, seen.take_fresh(child)])
+        return found
+
+    def _generation(
+        self, space: SearchSpace[Any], rng: np.random.Generator, parents: Population, count: int
+    ) -> Rows:
+        """`count` children drawn at once, one draw of each kind for all of them."""
+        first, second = (parents.tournament(rng, count) for _ in range(2))
         crossed = space.cross(first, second, rng)
-        two_parents = rng.random(self.population) < self.crossover
+        two_parents = rng.random(count) < self.crossover
         children = np.where(two_parents[:, None], crossed, first)
-        steps = rng.integers(1, self.mutations + 1, size=self.population)
+        steps = rng.integers(1, self.mutations + 1, size=count)
         for number in range(self.mutations):
             children = np.where((steps > number)[:, None], space.step(children, rng), children)
         return children
 
-    def _parents(self, rng: np.random.Generator, scores: FloatArray) -> npt.NDArray[np.int64]:
-        drawn = rng.integers(len(scores), size=(self.population, _TOURNAMENT))
-        better: npt.NDArray[np.int64] = drawn[np.arange(self.population), np.argmin(scores[drawn], axis=1)]
-        return better
+    def _child(self, space: SearchSpace[Any], rng: np.random.Generator, parents: Population) -> Rows:
+        """One child, for which no more is drawn than it takes; [1, m]."""
+        child = parents.tournament(rng, 1)
+        if rng.random() < self.crossover:
+            child = space.cross(child, parents.tournament(rng, 1), rng)
+        for _ in range(int(rng.integers(1, self.mutations + 1))):
+            child = space.step(child, rng)
+        return child
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Decisions with their scores.
+
+    Attributes:
+        rows: [n, m].
+        scores: float64 [n], lower is better.
+    """
+
+    rows: Rows
+    scores: FloatArray
+
+    def tournament(self, rng: np.random.Generator, count: int) -> Rows:
+        """`count` parents, each the better of two drawn ones, [count, m]."""
+        drawn = rng.integers(len(self.scores), size=(count, _TOURNAMENT))
+        better: npt.NDArray[np.int64] = drawn[np.arange(count), np.argmin(self.scores[drawn], axis=1)]
+        parents: Rows = self.rows[better]
+        return parents

@@ -56,6 +56,12 @@ class Seen:
                 result[place] = True
         return result
 
+    def take_fresh(self, rows: Rows) -> Rows:
+        """Those of [n, m] that `fresh` tells; they are put in."""
+        new = rows[self.fresh(rows)]
+        self.add(new)
+        return new
+
 
 def keys(rows: Rows) -> list[bytes]:
     """The bytes of each row, or a digest of them where they are many: a search remembers every row it met."""

@@ -14,13 +14,15 @@ import numpy.typing as npt
 
 from costbench.compiler.spaces import ChoiceArray, VectorSpace
 from costbench.datasets.layout.columns import DEFAULT, GENETIC, RANDOM
+from costbench.search.genetic import Genetic, Population
+from costbench.search.space import Seen, Vectors
 
 FloatArray = npt.NDArray[np.float64]
 Measure = Callable[[ChoiceArray], FloatArray]
 """Runtime in ns of configs [n, m], float64 [n]; infinite where one failed."""
 
 _TRIES = 8
-_TOURNAMENT = 2
+"""Draws in a row without anything new after which a space is taken to be used up; attempts per child."""
 _BATCH = 64
 
 
@@ -41,12 +43,17 @@ class GeneticParams:
     mutations: int = 2
 
     def __post_init__(self) -> None:
-        if self.population < 2:
-            raise ValueError("population: at least 2")
-        if self.generations < 1 or self.mutations < 1:
-            raise ValueError("generations, mutations: at least 1")
-        if not 0.0 <= self.crossover <= 1.0:
-            raise ValueError("crossover: a share, from 0 to 1")
+        if self.generations < 1:
+            raise ValueError("generations: at least 1")
+        self.breeding()
+
+    def breeding(self) -> Genetic:
+        """How children are made of parents.
+
+        Raises:
+            ValueError: for a population, share or number of mutations that `Genetic` refuses.
+        """
+        return Genetic(self.population, self.crossover, self.mutations, tries=_TRIES)
 
 
 class Trials:
@@ -58,32 +65,23 @@ class Trials:
 
     Attributes:
         num_failed: configs that failed.
+        seen: configs that are measured, or about to be.
     """
 
     def __init__(self, space: VectorSpace, measure: Measure) -> None:
         self._measure = measure
-        self._seen: set[bytes] = set()
         self._configs: list[ChoiceArray] = []
         self._runtime: list[float] = []
         self._source: list[int] = []
         self.num_failed = 0
+        self.seen = Seen(space.default[None])
         self.run(space.default[None], DEFAULT)
 
     def __len__(self) -> int:
         return len(self._configs) + self.num_failed
 
-    def fresh(self, config: ChoiceArray) -> bool:
-        """Whether it is not measured yet; from now on it counts as measured."""
-        key = np.ascontiguousarray(config, dtype="<i2").tobytes()
-        if key in self._seen:
-            return False
-        self._seen.add(key)
-        return True
-
     def run(self, configs: ChoiceArray, source: int) -> FloatArray:
         """Measures fresh configs [n, m]; returns their runtimes, infinite where one failed."""
-        if source == DEFAULT:
-            self.fresh(configs[0])
         runtime = self._measure(configs)
         for config, ns in zip(configs, runtime.tolist(), strict=True):
             if np.isfinite(ns):
@@ -108,10 +106,10 @@ def search_randomly(space: VectorSpace, trials: Trials, rng: np.random.Generator
     idle = 0
     while len(trials) < limit and idle < _TRIES:
         drawn = space.sample(rng, min(_BATCH, limit - len(trials)))
-        new = [config for config in drawn if trials.fresh(config)]
-        idle = 0 if new else idle + 1
-        if new:
-            trials.run(np.array(new), RANDOM)
+        new = trials.seen.take_fresh(drawn)
+        idle = 0 if len(new) else idle + 1
+        if len(new):
+            trials.run(new, RANDOM)
 
 
 def search_genetically(
@@ -119,46 +117,14 @@ def search_genetically(
 ) -> None:
     """Evolves the default: the best of parents and children go on, until `limit` configs are measured.
 
-    A child has one or two parents, each the faster of two drawn ones, and takes up to `params.mutations`
-    steps to a neighbour.
+    The default counts as slower than any config that runs, so it is a parent of the first generation only.
     """
-    population = space.default[None]
-    runtime = np.full(1, np.inf)
+    breeding, vectors = params.breeding(), Vectors(space)
+    population = Population(space.default[None], np.full(1, np.inf))
     for _ in range(params.generations):
         wanted = min(params.population, limit - len(trials))
-        children = _children(space, trials, rng, (population, runtime), params, wanted)
+        children = breeding.children(vectors, rng, population, wanted, trials.seen)
         if not len(children):
             return
-        population = np.concatenate([population, children])
-        runtime = np.concatenate([runtime, trials.run(children, GENETIC)])
-        best = np.argsort(runtime, kind="stable")[: params.population]
-        population, runtime = population[best], runtime[best]
-
-
-def _children(
-    space: VectorSpace,
-    trials: Trials,
-    rng: np.random.Generator,
-    parents: tuple[ChoiceArray, FloatArray],
-    params: GeneticParams,
-    count: int,
-) -> ChoiceArray:
-    found: list[ChoiceArray] = []
-    for _ in range(count * _TRIES):
-        if len(found) == count:
-            break
-        child = _parent(rng, *parents)
-        if rng.random() < params.crossover:
-            child = space.crossover(child, _parent(rng, *parents), rng)
-        for _ in range(int(rng.integers(1, params.mutations + 1))):
-            near = space.neighbours(child, rng, 1)
-            child = near[0] if len(near) else child
-        if trials.fresh(child):
-            found.append(child)
-    return np.array(found, dtype=np.int16).reshape(len(found), len(space.default))
-
-
-def _parent(rng: np.random.Generator, population: ChoiceArray, runtime: FloatArray) -> ChoiceArray:
-    drawn = rng.integers(len(population), size=_TOURNAMENT)
-    chosen: ChoiceArray = population[drawn[np.argmin(runtime[drawn])]]
-    return chosen
+        runtime = trials.run(children.astype(np.int16), GENETIC)
+        population = breeding.survivors(population, Population(children, runtime))
