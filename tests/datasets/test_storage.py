@@ -112,8 +112,7 @@ def test_an_unknown_column_is_an_error(path: Path) -> None:
         Shard.open(path)["runtime"]
 
 
-@pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
-def test_damage_to_any_byte_is_found_or_changes_nothing(path: Path, flip: int) -> None:
+def test_damage_to_any_byte_is_found_or_changes_nothing(path: Path) -> None:
     """Padding, and the second copy of the schema that streams start with, are not read."""
     wanted = contents(verify_shard(path))
     whole = path.read_bytes()
@@ -121,7 +120,7 @@ def test_damage_to_any_byte_is_found_or_changes_nothing(path: Path, flip: int) -
     with path.open("r+b", buffering=0) as file:
         for place, byte in enumerate(whole):
             file.seek(place)
-            file.write(bytes([byte ^ flip]))
+            file.write(bytes([byte ^ (1 << place % 8)]))
             try:
                 assert contents(verify_shard(path)) == wanted
             except DataError as error:
@@ -250,7 +249,7 @@ def test_offsets_out_of_range_are_refused(path: Path, offsets: list[int]) -> Non
     assert whole.count(good) == 2  # of tiles and of runtimes
     for both in (1, 2):
         path.write_bytes(whole.replace(good, np.array(offsets, np.int64).tobytes(), both))
-        with pytest.raises(DataError, match=r"resnet\.arrow: .*(damaged|do not delimit|other lengths)"):
+        with pytest.raises(DataError, match=r"resnet\.arrow: .*(damaged|do not delimit|lengths|lists of)"):
             contents(Shard.open(path))
 
 
@@ -258,7 +257,7 @@ def test_compressed_tables_and_tables_of_others_are_refused(path: Path) -> None:
     table = pa.ipc.open_file(path).read_all()
     rewritten(path, table, compression="lz4")
     with pytest.raises(DataError, match=r"resnet\.arrow: \w+: is compressed"):
-        Shard.open(path)
+        contents(Shard.open(path))
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema.remove_metadata()) as writer:
         writer.write_table(table.replace_schema_metadata(None))
     with pytest.raises(DataError, match="is an Arrow file, but no shard"):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -42,19 +42,20 @@ class StoredColumn:
             row.
         field: its field in the schema, with `unit` and `meaning` as metadata; None for a column that has
             nothing to do with the rows and is kept in the metadata of the schema, as hexadecimal digits.
+        dtype: of its values.
+        fixed: sizes that entries have in all files: those after the first that are numbers.
+        varies: whether entries are lists that are equally long within a file, not in all files.
     """
 
     column: Column
     levels: tuple[str, ...]
     field: pa.Field | None
-
-    @property
-    def varies(self) -> bool:
-        """Whether entries are lists that are equally long within a file, not in all files."""
-        return len(self.column.shape) > 1 and not self.column.shape[1].isdigit()
+    dtype: np.dtype[np.generic]
+    fixed: tuple[int, ...]
+    varies: bool
 
 
-@lru_cache
+@cache
 def stored_columns(record: RecordType) -> tuple[StoredColumn, ...]:
     """How the columns of a record type are stored, without those of offsets."""
     found = []
@@ -65,10 +66,19 @@ def stored_columns(record: RecordType) -> tuple[StoredColumn, ...]:
             field = None
             if levels is not None:
                 field = pa.field(column.key, _arrow_type(column, levels), nullable=False, metadata=metadata)
-            found.append(StoredColumn(column, levels or (), field))
+            fixed = tuple(int(size) for size in column.shape[1:] if size.isdigit())
+            varies = len(fixed) + 1 < len(column.shape)
+            found.append(StoredColumn(column, levels or (), field, np.dtype(column.dtype), fixed, varies))
     return tuple(found)
 
 
+@cache
+def stored_column(record: RecordType, key: str) -> StoredColumn:
+    """How the column called `key` is stored. Raises: KeyError, if it is a column of offsets or none."""
+    return {stored.column.key: stored for stored in stored_columns(record)}[key]
+
+
+@cache
 def arrow_schema(record: RecordType) -> pa.Schema:
     """The schema of a record type's tables, without metadata of a single shard."""
     return pa.schema([stored.field for stored in stored_columns(record) if stored.field is not None])
@@ -188,33 +198,30 @@ def array_views(stored: StoredColumn, array: pa.Array, file: pa.Buffer) -> Array
         DataError: if it holds nulls, is compressed, or has too few bytes for its length. Whether offsets
             ascend is not looked at.
     """
+    if array.offset:
+        raise DataError("is a part of a column", expected="all of it")
+    # Each list has two buffers, validity and offsets; then come the validity of the values, and the values.
+    buffers = array.buffers()
+    num_lists = len(stored.levels) + stored.varies
+    if any(
+        validity is not None for validity in (*buffers[: 2 * num_lists : 2], *buffers[2 * num_lists : -1])
+    ):
+        raise DataError("holds nulls", expected="none")
     offsets: list[AnyArray] = []
-    dtype, last = np.dtype(stored.column.dtype), 0
-    while True:
-        if array.null_count or array.offset:
-            raise DataError("holds nulls", expected="none")
-        if pa.types.is_large_binary(array.type):
-            ends = _view(array.buffers()[1], np.dtype("<i8"), len(array) + 1, file)
-            last = int(ends[-1])
-            return ArrayViews(_view(array.buffers()[2], dtype, last, file), (ends,))
-        if pa.types.is_large_list(array.type):
-            offsets.append(_view(array.buffers()[1], np.dtype("<i8"), len(array) + 1, file))
-        elif not pa.types.is_fixed_size_list(array.type):
-            break
-        array = array.values
-    shape = tuple(int(size) for size in stored.column.shape[1:] if size.isdigit())
-    if stored.varies:
-        count = len(offsets[-1]) - 1
-        shape = (int(offsets[-1][-1]) // count if count else 0,)
-        if len(array) != count * shape[0]:
-            raise DataError("has lists of different lengths", expected="equal lengths")
-    width = array.type.byte_width if pa.types.is_fixed_size_binary(array.type) else 1
-    values = _view(array.buffers()[1], dtype, len(array) * width, file)
-    if stored.varies:
-        return ArrayViews(values.reshape(count, *shape), tuple(offsets))
-    if len(values) % math.prod(shape):
-        raise DataError(f"has {len(values)} values", expected=f"a multiple of {math.prod(shape)}")
-    return ArrayViews(values.reshape(-1, *shape), tuple(offsets))
+    outer = count = len(array)
+    for buffer in buffers[1 : 2 * num_lists : 2]:
+        offsets.append(_view(buffer, _OFFSET, count + 1, file))
+        outer, count = count, int(offsets[-1][-1])
+        if not pa.types.is_large_binary(array.type):
+            array = array.values
+            if len(array) != count:
+                raise DataError(f"has lists of {count} values", expected=f"{len(array)}")
+    values = _view(buffers[-1], stored.dtype, count * math.prod(stored.fixed), file)
+    if not stored.varies:
+        return ArrayViews(values.reshape(-1, *stored.fixed), tuple(offsets))
+    if count % max(outer, 1):
+        raise DataError("has lists of different lengths", expected="equal lengths")
+    return ArrayViews(values.reshape(outer, count // max(outer, 1)), tuple(offsets))
 
 
 def _view(buffer: pa.Buffer | None, dtype: np.dtype[np.generic], count: int, file: pa.Buffer) -> AnyArray:
@@ -229,6 +236,7 @@ def _view(buffer: pa.Buffer | None, dtype: np.dtype[np.generic], count: int, fil
 
 _EMPTY = np.zeros(0, np.uint8)
 _EMPTY.flags.writeable = False
+_OFFSET = np.dtype("<i8")
 
 
 def check_levels(stored: StoredColumn, views: ArrayViews, shared: Mapping[str, AnyArray]) -> None:

@@ -46,9 +46,9 @@ def offsets_column(key: str, meaning: str) -> Column:
     return Column(f"{key}_offsets", "<i8", ("k+1",), "entries", meaning, offsets_into=key)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class RecordType:
-    """A kind of shard.
+    """A kind of shard, equal to itself alone.
 
     Attributes:
         name: of the task whose samples it holds.
@@ -90,7 +90,9 @@ def check_columns(record: RecordType, columns: Mapping[str, AnyArray], where: Pa
         if column.key not in columns:
             raise DataError("missing", where=where, field=column.key, expected=column.meaning)
         check_dtype(column, columns[column.key], where)
-    check_shapes(record, {key: array.shape for key, array in columns.items()}, where)
+    sizes: dict[str, int] = {}
+    for column in record.columns:
+        check_shape(column, columns[column.key].shape, sizes, where)
     for column in record.columns:
         check_values(column, columns[column.key], where)
         if column.offsets_into is not None:
@@ -108,25 +110,30 @@ def check_dtype(column: Column, array: AnyArray, where: Path | str) -> None:
     )
 
 
-def check_shapes(record: RecordType, shapes: Mapping[str, tuple[int, ...]], where: Path | str) -> None:
-    """Raises DataError unless equal letters have equal sizes."""
-    sizes: dict[str, int] = {}
-    for column in record.columns:
-        shape = shapes[column.key]
-        if len(shape) != len(column.shape):
-            raise DataError(
-                f"has {len(shape)} dimensions",
-                where=where,
-                field=column.key,
-                expected=f"[{', '.join(column.shape)}]",
-            )
-        for size, text in zip(shape, column.shape, strict=True):
-            letter, plus = text.removesuffix("+1"), int(text.endswith("+1"))
-            wanted = int(letter) if letter.isdigit() else sizes.setdefault(letter, size - plus)
-            if size != wanted + plus:
-                raise DataError(
-                    f"has {size} entries", where=where, field=column.key, expected=f"{wanted + plus}"
-                )
+def check_shape(column: Column, shape: tuple[int, ...], sizes: dict[str, int], where: Path | str) -> None:
+    """Checks the shape of a column against the sizes that are known, and adds those that are not.
+
+    Args:
+        column: the column.
+        shape: of its array.
+        sizes: by letter, of the columns before.
+        where: the file, for errors.
+
+    Raises:
+        DataError: unless equal letters have equal sizes.
+    """
+    if len(shape) != len(column.shape):
+        raise DataError(
+            f"has {len(shape)} dimensions",
+            where=where,
+            field=column.key,
+            expected=f"[{', '.join(column.shape)}]",
+        )
+    for size, text in zip(shape, column.shape, strict=True):
+        letter, plus = text.removesuffix("+1"), int(text.endswith("+1"))
+        wanted = int(letter) if letter.isdigit() else sizes.setdefault(letter, size - plus)
+        if size != wanted + plus:
+            raise DataError(f"has {size} entries", where=where, field=column.key, expected=f"{wanted + plus}")
 
 
 def check_values(column: Column, array: AnyArray, where: Path | str) -> None:

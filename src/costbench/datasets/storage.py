@@ -5,10 +5,10 @@ open it; `arrow_tables` says which table the columns of a record type make. The 
 `costbench`, JSON with the record type, its version, the facts that the samples were made from (program,
 chip, ...) and the SHA-256 of every column, and as `costbench.sha256` the digest of this JSON.
 
-It is written under a temporary name and renamed when it is complete, so a killed writer leaves no shard.
-Opening reads no data: it checks the metadata against their digest and the table's schema and lengths
-against the record type, which finds truncated files and damaged headers. Columns are checked for impossible
-values when they are first used, and `verify_shard` compares all values with the digests.
+It is written under a temporary name and renamed when it is complete, so a killed writer leaves no shard. Opening
+reads no data: it checks the metadata against their digest and the table's schema against the record type, which
+finds truncated files and damaged schemas. Lengths, offsets and values of a column are checked when it is first
+used, and `verify_shard` compares all of them with the digests.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ from costbench.datasets.arrow_tables import (
     arrow_batch,
     arrow_schema,
     check_levels,
+    stored_column,
     stored_columns,
 )
 from costbench.datasets.record_types import RECORD_TYPES, TILE
 from costbench.datasets.records import (
     AnyArray,
+    Column,
     RecordType,
     check_columns,
     check_offsets,
-    check_shapes,
+    check_shape,
     check_values,
 )
 from costbench.errors import DataError
@@ -119,13 +121,23 @@ def _digest(array: AnyArray) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """An opened file: the record type, its facts, and its columns with the offsets of each."""
+    """An opened file.
+
+    Attributes:
+        record: its record type.
+        metadata: what its samples were made from.
+        sha256: digests of its columns.
+        schema: with what is kept in its metadata.
+        batch: its one record batch.
+        file: its bytes, mapped.
+    """
 
     record: RecordType
     metadata: Mapping[str, Any]
     sha256: Mapping[str, str]
-    columns: Mapping[str, AnyArray]
-    views: Mapping[str, tuple[StoredColumn, ArrayViews]]
+    schema: pa.Schema
+    batch: pa.RecordBatch
+    file: pa.Buffer
 
 
 class Shard:
@@ -140,7 +152,9 @@ class Shard:
         self.record = table.record
         self.metadata = table.metadata
         self._table = table
+        self._views: dict[str, ArrayViews] = {}
         self._checked: dict[str, AnyArray] = {}
+        self._sizes = {self.record.row: table.batch.num_rows} if self.record.row else {}
 
     @staticmethod
     def open(path: Path | str) -> Shard:
@@ -162,15 +176,40 @@ class Shard:
         known = self._checked.get(key)
         if known is None:
             column = self.record.column(key)
-            known = self._table.columns[key]
-            check_values(column, known, self.path)
-            if column.offsets_into is not None:
-                check_offsets(column, known, len(self._table.columns[column.offsets_into]), self.path)
-            elif key in self._table.views:
-                with _named(self.path, key):
-                    check_levels(*self._table.views[key], self._table.columns)
+            known = self._offsets(column) if column.offsets_into is not None else self._values(column)
             self._checked[key] = known
         return known
+
+    def _offsets(self, column: Column) -> AnyArray:
+        """An offsets column, which is stored with the column whose parts it delimits."""
+        assert column.offsets_into is not None
+        views = self._view(column.offsets_into)
+        levels = stored_column(self.record, column.offsets_into).levels
+        offsets = views.offsets[levels.index(column.key)]
+        check_offsets(column, offsets, len(views.values), self.path)
+        return offsets
+
+    def _values(self, column: Column) -> AnyArray:
+        views = self._view(column.key)
+        check_shape(column, views.values.shape, self._sizes, self.path)
+        check_values(column, views.values, self.path)
+        if views.offsets:
+            stored = stored_column(self.record, column.key)
+            shared = {level: self[level] for level in stored.levels if level}
+            with _named(self.path, column.key):
+                check_levels(stored, views, shared)
+        return views.values
+
+    def _view(self, key: str) -> ArrayViews:
+        """A column that is no offsets column, as it is in the file."""
+        if key not in self._views:
+            stored, table = stored_column(self.record, key), self._table
+            with _named(self.path, key):
+                if stored.field is None:
+                    self._views[key] = ArrayViews(_read_aside(stored, table.schema), ())
+                else:
+                    self._views[key] = array_views(stored, table.batch.column(key), table.file)
+        return self._views[key]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -180,24 +219,23 @@ class Shard:
     @property
     def num_kernels(self) -> int:
         """Kernels in the shard; 0 for records of whole programs."""
-        return len(self._table.columns.get("kernel_fingerprint", ()))
+        return self._table.batch.num_rows if self.record.row else 0
 
     @property
     def num_configs(self) -> int:
         """Measured decisions in the shard, of all kernels together."""
-        return len(self._table.columns[self.record.runtime])
+        return len(self._view(self.record.runtime).values)
 
     def verify(self) -> None:
-        """Compares all columns with their digests and checks their values.
+        """Checks the values of all columns and compares them with their digests.
 
         Raises:
             DataError: naming the file and the column, at the first difference.
         """
         for key in self.keys:
             wanted = self._table.sha256.get(key)
-            if _digest(self._table.columns[key]) != wanted:
+            if _digest(self[key]) != wanted:
                 raise DataError("damaged", where=self.path, field=key, expected=f"SHA-256 {wanted}")
-            self[key]
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Shard.open, (self.path,))
@@ -229,7 +267,7 @@ def list_shards(folder: Path | str) -> tuple[Path, ...]:
 
 
 def _read_table(path: Path) -> _Table:
-    """Maps a file and checks all of it but the values of its columns."""
+    """Maps a file and checks all of it but its columns' offsets and values."""
     file = _mapped(path)
     try:
         reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
@@ -242,25 +280,9 @@ def _read_table(path: Path) -> _Table:
         batch.validate()
     except _UNREADABLE as error:
         raise _damaged(path, error) from error
-    views: dict[str, tuple[StoredColumn, ArrayViews]] = {}
-    columns: dict[str, AnyArray] = {}
-    for stored in stored_columns(record):
-        key = stored.column.key
-        with _named(path, key):
-            if stored.field is None:
-                columns[key] = _read_aside(stored, reader.schema)
-                continue
-            found = array_views(stored, batch.column(len(views)), file)
-        views[key] = stored, found
-        columns[key] = found.values
-        for level, offsets in zip(stored.levels, found.offsets, strict=False):
-            if level and record.column(level).offsets_into == key:
-                columns[level] = offsets
-    check_shapes(record, {key: array.shape for key, array in columns.items()}, path)
-    rows = len(columns["kernel_fingerprint"]) if record.row else 1
-    if batch.num_rows != rows:
-        raise DataError(f"{batch.num_rows} rows", where=path, expected=f"{rows}")
-    return _Table(record, facts["metadata"], facts["sha256"], columns, views)
+    if not record.row and batch.num_rows != 1:
+        raise DataError(f"{batch.num_rows} rows", where=path, expected="one")
+    return _Table(record, facts["metadata"], facts["sha256"], reader.schema, batch, file)
 
 
 def _mapped(path: Path) -> pa.Buffer:
