@@ -29,6 +29,7 @@ ALLOWED = {
     "workloads.a": "import jax, jaxlib, keras, costbench.hlo.a",
     "hlo.a": "import costbench.artifacts, costbench.execution.compiled",
     "metrics.a": "import costbench.errors",
+    "tasks": "import costbench.metrics.a",
     "target": "import costbench.params",
     "params": "import costbench.errors",
     "artifacts": "import costbench.errors",

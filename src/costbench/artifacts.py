@@ -3,8 +3,8 @@
 Everything costbench leaves on disk is written to a temporary file in the destination's own folder,
 flushed to the device and renamed over the destination, so a reader (or the next `dvc repro` after a
 kill) never meets half a file. A temporary's name carries the host and process that wrote it, so
-those of dead processes can be told from those still being written. JSON has one form (sorted keys,
-no NaN), which makes equal contents equal bytes.
+leftovers of ended processes can be distinguished from files still being written. JSON has one form
+(sorted keys, no NaN), which makes equal contents equal bytes.
 """
 
 from __future__ import annotations

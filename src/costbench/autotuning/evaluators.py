@@ -54,7 +54,7 @@ class Evaluator(Protocol[Decisions_contra]):
         ...
 
     def recall(self, decisions: Decisions_contra) -> None:
-        """Told, when a search is taken up again, of decisions that were evaluated before, in order.
+        """Take over decisions that an interrupted search has evaluated, in order.
 
         What an evaluator charges may depend on what it met before; then it has to know.
         """

@@ -52,7 +52,7 @@ class Progress:
 
 
 Watch = Callable[[Progress], None]
-"""Told after every batch."""
+"""Called after every batch with the progress of the search."""
 
 
 def unwatched(progress: Progress) -> None:
@@ -81,7 +81,7 @@ class Search(Generic[Decisions]):
         budget: what may be spent.
         strategy: name of the strategy, for the trace.
         seed: likewise.
-        watch: is told how far the search is.
+        watch: called with the progress of the search.
     """
 
     problem: TuningProblem[Decisions]

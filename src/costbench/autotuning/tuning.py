@@ -73,7 +73,7 @@ def tune(
         plan: how to search.
         recorded: the first part of the same search, from an interrupted run or one with less budget; it is
             not scored again, and the result is what it would be without.
-        watch: is told after every batch how far the search is.
+        watch: called after every batch with the progress of the search.
 
     Raises:
         ChoiceError: for an unknown strategy.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from costbench.autotuning.search import Progress
-    from costbench.experiments.tuning.program import Session, Step, Tell, Tuned, TuneOptions
+    from costbench.experiments.tuning.program import Report, Session, Step, Tuned, TuneOptions
 
 _INTERRUPTED = 130
 _LISTED = 10
@@ -92,9 +92,9 @@ def tune(  # noqa: PLR0913 (a command has its options)
     folder = out or Path("out") / "tune" / f"{_stem(file)}-{task}"
     console = _console()
     try:
-        with _stopping() as stop, _telling(console, file) as tell:
+        with _stopping() as stop, _reporting(console, file) as report:
             target = load_target(chip)
-            session = Session(folder, options, target, resume=resume, tell=stop.before(tell))
+            session = Session(folder, options, target, resume=resume, report=stop.before(report))
             tuned = _tuned(session)
     except KeyboardInterrupt:
         typer.echo("costbench: stopped; no results written", err=True)
@@ -122,14 +122,14 @@ class _Stop:
             raise KeyboardInterrupt
         self._pressed = True
 
-    def before(self, tell: Tell) -> Tell:
-        """Looks for it before something is told."""
+    def before(self, report: Report) -> Report:
+        """Check for an interrupt before each report of progress."""
 
         def checked(step: Step, progress: Progress) -> None:
             self._searching = True
             if self._pressed:
                 raise KeyboardInterrupt
-            tell(step, progress)
+            report(step, progress)
 
         return checked
 
@@ -173,7 +173,7 @@ def _draw(tuned: Tuned, options: TuneOptions, folder: Path) -> None:
 
 
 @contextmanager
-def _telling(console: Console, file: Path) -> Iterator[Tell]:
+def _reporting(console: Console, file: Path) -> Iterator[Report]:
     """A bar on a terminal, a line every few seconds elsewhere."""
     if not console.is_terminal:
         yield _lines(time.monotonic)
@@ -185,25 +185,25 @@ def _telling(console: Console, file: Path) -> Iterator[Tell]:
         yield _bar(bar, bar.add_task(f"reading {file.name}", total=None, found=""))
 
 
-def _bar(bar: Bar, task: TaskID) -> Tell:
-    def tell(step: Step, progress: Progress) -> None:
+def _bar(bar: Bar, task: TaskID) -> Report:
+    def report(step: Step, progress: Progress) -> None:
         part, whole = _part(step, progress)
         bar.update(task, description=step.label, total=whole, completed=part, found=_found(step, progress))
 
-    return tell
+    return report
 
 
-def _lines(clock: Callable[[], float]) -> Tell:
+def _lines(clock: Callable[[], float]) -> Report:
     last: list[float] = []
 
-    def tell(step: Step, progress: Progress) -> None:
+    def report(step: Step, progress: Progress) -> None:
         if not last or clock() - last[-1] >= _LINE_EVERY_S:
             last[:] = [clock()]
             part, whole = _part(step, progress)
             percent = f" ({100 * part / whole:.0f}%)" if whole else ""
             typer.echo(f"costbench: {step.label}{percent}: {_found(step, progress)}", err=True)
 
-    return tell
+    return report
 
 
 def _part(step: Step, progress: Progress) -> tuple[float, float | None]:

@@ -80,7 +80,7 @@ def program_features(module: HloModule) -> ProgramFeatures:
 class ProgramFeatureCache:
     """Features of the programs used last, so that memory stays flat whatever the number of programs.
 
-    Programs are told apart as objects: two equal modules are two programs.
+    Programs are keyed by object identity: two equal modules are two programs.
 
     Args:
         capacity: programs kept, 560 bytes per instruction each.

@@ -1,8 +1,8 @@
 """Rank metrics within one kernel: Kendall's tau-b and ordered-pair accuracy, both from pair counts.
 
 All pairs of decisions are sorted into concordant, discordant and tied ones. Counting discordant pairs is
-counting inversions, done bit by bit on dense ranks (a wavelet-tree walk): O(n log n) work in whole-array
-steps, so the 500,000 tile sizes of the largest kernel take a fraction of a second.
+counting inversions, done bit by bit on dense ranks (the levels of a wavelet tree): O(n log n) work in
+whole-array steps, so the 500,000 tile sizes of the largest kernel take a fraction of a second.
 """
 
 from __future__ import annotations

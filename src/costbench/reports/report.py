@@ -16,7 +16,6 @@ from costbench.reports.data.evidence import flat_leaks, read_audits, read_counts
 from costbench.reports.data.section import data_section
 from costbench.reports.figures.results import write_curve_figure
 from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
-from costbench.reports.measures import MEASURES
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
 from costbench.reports.results import Cell, Results, load_results
@@ -30,6 +29,7 @@ from costbench.reports.sections.results import Evidence, analytical_section, cel
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.tables.settings import Settings, settings_tables
 from costbench.reports.tables.trials import trials_table
+from costbench.tasks import LEARNED, labels_of
 
 _TITLE = "How well do cost models choose tile sizes?"
 _TITLE_OF_BOTH = "How well do cost models rank tile sizes and predict the runtimes of fused kernels?"
@@ -101,7 +101,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     searches = load_searches(inputs.searches)
     findings = evaluate_claims(load_claims(), (*results.rows, *searches.rows), seed)
     budgets = read_budgets(inputs.trained)
-    cells = [cell for cell in results.cells if cell.task in MEASURES]
+    cells = [cell for cell in results.cells if cell.task in LEARNED]
     sections = [
         overview_section(cells, searches, findings, cards, budgets),
         *(cell_section(results, cell, evidence) for cell in cells),
@@ -126,7 +126,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     svgs = [figure.path for section in shown for figure in section.figures]
     figures = tuple(path for svg in svgs for path in (svg, svg.with_suffix(".png")))
     claims = write_claims(findings, folder)
-    title = _TITLE if all(cell.task == "tile" for cell in cells) else _TITLE_OF_BOTH
+    title = _TITLE if all(LEARNED[cell.task].ranks_decisions for cell in cells) else _TITLE_OF_BOTH
     write_page(folder / "index.html", title, _lead(cells), shown)
     page, summary, metrics = (folder / n for n in ("index.html", "summary.json", "metrics.json"))
     return ReportFiles(page, summary, metrics, folder / "budgets.json", claims, written, figures, headline)
@@ -183,11 +183,8 @@ def _lead(cells: Sequence[Cell]) -> str:
     chips = sorted({cell.chip for cell in cells})
     programs = {program for cell in cells for _, program in cell.programs}
     tasks = {cell.task for cell in cells}
-    does = [words for task, words in _DOES.items() if task in tasks]
+    does = [labels_of(task).goal for task in LEARNED if task in tasks]
     return (
         f"A learned and a hand-written cost model {' and '.join(does)} of {len(programs)} unseen XLA "
         f"programs on {' and '.join(chips)} (simulated), beside baselines and the paper that posed the task."
     )
-
-
-_DOES = {"tile": "rank the tile sizes", "fusion": "predict the runtimes of fused kernels"}

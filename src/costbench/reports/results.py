@@ -10,6 +10,7 @@ import numpy as np
 
 from costbench.errors import DataError
 from costbench.metrics.rows import MAIN, MetricRow, read_rows
+from costbench.tasks import task_order
 
 MODELS = ("learned", "tuned", "hybrid", "analytical", "iterations", "random")
 """In the order in which tables and figures show them."""
@@ -23,8 +24,7 @@ ALL, UNSEEN = "all", "unseen"
 KINDS = ("contraction", "reduction", "elementwise", "data movement")
 """Groups of a program's kernels: all, those that training has not seen, those of a kind."""
 
-TASKS = {"tile": 0, "fusion": 1}
-"""In the order in which reports show them."""
+SPLIT_NAMES: Mapping[str, str] = {"random": "random split", "manual": "manual split"}
 
 Scores = Mapping[tuple[str, str, str], float]
 """(model, metric, program) -> mean over seeds."""
@@ -121,7 +121,7 @@ def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Resul
     groups: dict[tuple[str, str, str, str, str], list[MetricRow]] = {}
     for row in rows:
         groups.setdefault((row.task, row.split, row.chip, row.kernels, row.variant), []).append(row)
-    ordered = sorted(groups, key=lambda key: (TASKS.get(key[0], len(TASKS)), key[1] != "random", *key))
+    ordered = sorted(groups, key=lambda key: (task_order(key[0]), key[1] != "random", *key))
     found = [_cell(groups[key], path) for key in ordered]
     return Results(
         tuple(cell for cell in found if cell.kernels == ALL and cell.variant == MAIN),

@@ -13,8 +13,8 @@ from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, t
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import load_section, load_yaml, merged
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
-from costbench.reports.results import TASKS
 from costbench.reports.tables.settings import Settings
+from costbench.tasks import LEARNED
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/report"
@@ -79,7 +79,7 @@ def run(params: Path) -> None:
 def _settings(params: Path, sweep: Path) -> Settings:
     """Section `train` and what the sweep found, as the tables of hyper-parameters want it."""
     train = load_yaml(params).get("train")
-    tasks = {name: train[name] for name in TASKS if name in train} if isinstance(train, Mapping) else {}
+    tasks = {name: train[name] for name in LEARNED if name in train} if isinstance(train, Mapping) else {}
     tuned = {name: {"section train": settings} for name, settings in tasks.items()}
     for name, settings in tasks.items():
         path = sweep / f"{name}.yaml"

@@ -21,14 +21,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costbench.reports.measures import ALL_FUSION_KERNELS, MEASURES, SHORT_KERNELS
 from costbench.reports.results import UNSEEN, Cell, Results
+from costbench.tasks import LEARNED
 
 _UNSEEN_METRICS = ("ape_mean", "ape_median", "tau_mean", "tau_median")
-_KNOWN = {
-    "tile": MEASURES["tile"],
-    "fusion": (*MEASURES["fusion"], *SHORT_KERNELS, *ALL_FUSION_KERNELS),
-}
 _ERROR_KINDS = {
     "mean": "geometric_mean",
     "arithmetic_mean": "mean",
@@ -46,7 +42,7 @@ _TAU_KINDS = {
 def averages(cell: Cell, model: str) -> dict[str, float]:
     """Headline numbers of one model in one cell, by name as in the module's description."""
     found: dict[str, float] = {}
-    known = _KNOWN.get(cell.task, MEASURES["tile"])
+    known = LEARNED[cell.task].known_measures
     for measure in known:
         values = cell.over_programs(model, measure.metric)
         if not values:

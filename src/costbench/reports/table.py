@@ -82,11 +82,11 @@ class Table:
             return False
         if not contest or not better or not isinstance(value, float | int):
             return False
-        rivals = [index for index, other in enumerate(self.columns) if other.contest == contest]
-        values = [self.rows[row][index] for index in rivals]
+        compared = [index for index, other in enumerate(self.columns) if other.contest == contest]
+        values = [self.rows[row][index] for index in compared]
         numbers = [
             float(self.text(row, i))
-            for i, v in zip(rivals, values, strict=True)
+            for i, v in zip(compared, values, strict=True)
             if not isinstance(v, str | None)
         ]
         if len(numbers) < 2:

@@ -128,7 +128,7 @@ def resumable(path: Path) -> Path | None:
     try:
         torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises whatever it meets first in damaged bytes
-        _LOG.warning("%s: cannot be resumed from (%s); training starts anew", path, error)
+        _LOG.warning("%s: cannot be resumed from (%s); training starts from the beginning", path, error)
         path.unlink()
         return None
     return path

@@ -67,7 +67,7 @@ class CostModelModule(pl.LightningModule):
         """The loss of one batch."""
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = self._rate(self.global_step)
-        # A stream of dropout per step: what ran before, here or in a process that was killed, is no matter.
+        # One dropout stream per step, so that a run resumed after a kill draws what it would have drawn.
         _seed_draws(stream_key(self._seed, "dropout", self.global_step) % 2**63)
         loss = self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
         self._losses.append(loss.detach())

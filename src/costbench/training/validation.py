@@ -1,4 +1,4 @@
-"""What validation tells of a network, gathered kernel by kernel."""
+"""Validation metrics of a network, gathered kernel by kernel."""
 
 from __future__ import annotations
 

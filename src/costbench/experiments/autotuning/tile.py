@@ -33,7 +33,7 @@ class AutotuneTileParams:
     Attributes:
         top_k: tile sizes measured per kernel.
         max_tiles_per_kernel: legal tile sizes that are looked at, drawn at random; 0 for all.
-        alternating: the two models whose favourites the arm of that name takes in turn.
+        alternating: the two models whose best candidates the arm of that name takes in turn.
         random_seeds: random choices to average over.
         compile_s: seconds charged per tile size besides its runs.
         seed: of drawing and of the machine's noise.

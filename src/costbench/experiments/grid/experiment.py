@@ -74,7 +74,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One entry of section `experiments`, its variants made out.
+    """One entry of section `experiments`, its variants resolved.
 
     Attributes:
         name: of the entry.

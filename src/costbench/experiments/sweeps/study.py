@@ -205,7 +205,7 @@ def own(trial: optuna.Trial) -> None:
 
 
 def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
-    """Queue trials of dead workers again: of this machine at once, of others once their heartbeat stops."""
+    """Requeue trials of workers that are gone: at once on this machine, else when heartbeats stop."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         optuna.storages.fail_stale_trials(study)

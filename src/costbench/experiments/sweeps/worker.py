@@ -1,4 +1,4 @@
-"""A worker of a sweep: it trains trials until the study has enough, and hands over what the dead left.
+"""A worker of a sweep: it trains trials until the study has enough, and requeues those of lost workers.
 
 Any number of workers, on any number of machines, do the same on one study and know of each other through its
 database alone.
@@ -38,7 +38,7 @@ from costbench.rng import stream_key
 _log = logging.getLogger(__name__)
 
 TrainTrial = Callable[[CellTask, OnEpoch], CellResult]
-"""Trains one trial and tells of every epoch."""
+"""Trains one trial and reports every epoch."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _run_trial(study: optuna.Study, task: SweepTask, train: TrainTrial) -> None:
         study.optimize(partial(_objective, task=task, train=train, begun=begun), n_trials=1)
     except BaseException as error:
         if begun and given_away(study, begun[0]) and isinstance(error, Exception):
-            # This process was thought dead (suspended, or cut off from the database) and now cannot report.
+            # This process was taken for gone (suspended, or cut off from the database) and now cannot report.
             _log.warning("%s: trial %d was given to another worker", task.study.name, begun[0])
             return
         # Interrupted or out of order: nothing that the values are to blame for.
@@ -132,7 +132,7 @@ def _objective(trial: optuna.Trial, task: SweepTask, train: TrainTrial, begun: l
     own(trial)
     trials = trial.study.get_trials(deepcopy=False)
     number = ordinal(trials[trial.number], trials)
-    told = set(trials[trial.number].intermediate_values)
+    reported = set(trials[trial.number].intermediate_values)
     cell = task.trial_task(number, task.space.suggest(trial))
     trial.set_user_attr("ordinal", number)
     trial.set_user_attr("seed", cell.cell.seed)
@@ -140,8 +140,8 @@ def _objective(trial: optuna.Trial, task: SweepTask, train: TrainTrial, begun: l
 
     def on_epoch(metrics: Mapping[str, float], step: int) -> None:
         epoch = step // per_epoch
-        # A trial that goes on after a kill may tell of its last epoch twice.
-        if epoch not in told:
+        # A trial that goes on after a kill may report its last epoch twice.
+        if epoch not in reported:
             trial.report(metrics[task.metric], epoch)
         if trial.should_prune():
             raise RunStopped

@@ -82,7 +82,7 @@ class TrainedRun:
         params: all settings, by dotted name.
         folder: where the model was left.
         key: all that it was trained from.
-        is_there: whether the folder still holds this very model; it may have been trained anew since.
+        is_there: whether the folder still holds this model; it may have been trained again since.
     """
 
     run_id: str

@@ -1,4 +1,4 @@
-"""What is told of one run: settings, numbers, data sets, files.
+"""What is logged of one run: settings, numbers, data sets, files.
 
 Calls are batched, since each costs a transaction of some 15 ms on SQLite. A store that is lost after a run
 has begun costs its record, with a warning, and never the training.
@@ -44,14 +44,14 @@ class TrackedRun:
     def log_params(self, params: Mapping[str, object]) -> None:
         """Log settings; nested mappings become dotted names."""
 
-        def tell(client: MlflowClient) -> None:
+        def log(client: MlflowClient) -> None:
             from mlflow.entities import Param
 
             flat = [Param(key, str(value)[:6000]) for key, value in sorted(_flatten(params))]
             for start in range(0, len(flat), _PARAMS_PER_CALL):
                 client.log_batch(self.run_id, params=flat[start : start + _PARAMS_PER_CALL])
 
-        self._tell(tell)
+        self._send(log)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Log numbers of one step. Characters that MLflow refuses in names become underscores."""
@@ -60,7 +60,7 @@ class TrackedRun:
     def log_history(self, steps: Iterable[tuple[int, Mapping[str, float]]]) -> None:
         """Log numbers of many steps, in as few calls as possible."""
 
-        def tell(client: MlflowClient) -> None:
+        def log(client: MlflowClient) -> None:
             from mlflow.entities import Metric
 
             now = int(time.time() * 1000)
@@ -72,23 +72,23 @@ class TrackedRun:
             for start in range(0, len(flat), _METRICS_PER_CALL):
                 client.log_batch(self.run_id, metrics=flat[start : start + _METRICS_PER_CALL])
 
-        self._tell(tell)
+        self._send(log)
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags; unlike settings they may change."""
 
-        def tell(client: MlflowClient) -> None:
+        def log(client: MlflowClient) -> None:
             from mlflow.entities import RunTag
 
             client.log_batch(self.run_id, tags=[RunTag(key, value) for key, value in sorted(tags.items())])
 
-        self._tell(tell)
+        self._send(log)
 
     def log_datasets(self, datasets: Sequence[Dataset]) -> None:
         """Log what was read: digests, and tables of their contents as schema and profile."""
         from mlflow.exceptions import MlflowException
 
-        def tell(client: MlflowClient) -> None:
+        def log(client: MlflowClient) -> None:
             inputs = [dataset.entity() for dataset in datasets]
             try:
                 client.log_inputs(self.run_id, datasets=inputs)
@@ -96,16 +96,16 @@ class TrackedRun:
                 # MLflow looks for a data set and then makes it: another process has, in between.
                 client.log_inputs(self.run_id, datasets=inputs)
 
-        self._tell(tell)
+        self._send(log)
 
     def log_files(self, paths: Sequence[Path], folder: str) -> None:
         """Log files as artifacts under `folder`."""
 
-        def tell(client: MlflowClient) -> None:
+        def log(client: MlflowClient) -> None:
             for path in paths:
                 client.log_artifact(self.run_id, str(path), folder)
 
-        self._tell(tell)
+        self._send(log)
 
     def log_folder(self, path: Path) -> None:
         """Log all files of a folder as artifacts under the folder's name, in one call."""
@@ -115,13 +115,13 @@ class TrackedRun:
         """Close the run: `FINISHED`, `FAILED` or `KILLED`."""
         self._tell(lambda client: client.set_terminated(self.run_id, status))
 
-    def _tell(self, tell: Callable[[MlflowClient], None]) -> None:
+    def _send(self, log: Callable[[MlflowClient], None]) -> None:
         if self.uri == OFF:
             return
         from mlflow.exceptions import MlflowException
 
         try:
-            tell(client_of(self.uri))
+            log(client_of(self.uri))
         except (MlflowException, OSError) as error:
             # What is trained is worth more than its record.
             _log.warning("%s: not tracked: %s", self.uri, " ".join(str(error).split())[:300])

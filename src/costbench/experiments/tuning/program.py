@@ -40,8 +40,8 @@ class Step:
     program_ns: float | None = None
 
 
-Tell = Callable[[Step, Progress], None]
-"""Told what is searched, and how far that is."""
+Report = Callable[[Step, Progress], None]
+"""Called with what is searched and the progress of that search."""
 Run = Callable[[SearchTrace | None, Watch], SearchTrace]
 """A search, given the recorded first part of it."""
 
@@ -172,8 +172,8 @@ class Session:
         folder: of the results; made if need be.
         options: of the run.
         target: the chip.
-        resume: go on with the traces that are there, which have to be of equal options.
-        tell: is told how far searches are.
+        resume: continue from existing traces, which must be of equal options.
+        report: called with the progress of searches.
 
     Attributes:
         options: the same.
@@ -185,11 +185,11 @@ class Session:
     """
 
     def __init__(
-        self, folder: Path, options: TuneOptions, target: Target, *, resume: bool, tell: Tell
+        self, folder: Path, options: TuneOptions, target: Target, *, resume: bool, report: Report
     ) -> None:
         self.options, self.target = options, target
         self.interrupted = False
-        self._folder, self._tell, self._resume = folder, tell, resume
+        self._folder, self._report, self._resume = folder, report, resume
         settings = {**asdict(options), "file": digest_file(options.file), "chip": target.name}
         # More hardware time only adds to what was measured.
         del settings["minutes"]
@@ -210,7 +210,7 @@ class Session:
             return recorded
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            trace = run(recorded, lambda progress: self._tell(step, progress))
+            trace = run(recorded, lambda progress: self._report(step, progress))
         except SearchInterrupted as stopped:
             self.interrupted = True
             trace = stopped.trace

@@ -100,7 +100,7 @@ class Claim:
 
     @property
     def pairs(self) -> tuple[tuple[Side, Side], ...]:
-        """Who meets whom; nobody, where the right side is a number."""
+        """Pairs of models that the claim compares; empty where the right side is a number."""
         if self.pairing == "each":
             return tuple(zip(self.left, self.right, strict=True))
         return tuple((left, right) for left in self.left for right in self.right)

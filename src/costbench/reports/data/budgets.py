@@ -14,6 +14,7 @@ from costbench.artifacts import read_json, write_json
 from costbench.errors import DataError
 from costbench.reports.data.evidence import mapping
 from costbench.reports.table import Column, Table, Value
+from costbench.tasks import labels_of
 
 _CELL = re.compile(r"([a-z]+)-([a-z]+)-([A-Za-z0-9_.]+?)-([a-z0-9_-]+)-s(\d+)")
 _NUMBERS = ("steps", "kernels", "configs", "validations")
@@ -140,16 +141,17 @@ def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: st
             names.append(variants[one.variant])
     if not groups:
         return ""
-    told = {amount: _told(amount, task) for amount in groups}
+    amounts = {amount: _described(amount, task) for amount in groups}
     if len(groups) == 1:
-        return f"Training of each on the {task} task: {next(iter(told.values()))}."
-    parts = [f"{', '.join(names)}: {told[amount]}" for amount, names in groups.items()]
+        return f"Training of each on the {task} task: {next(iter(amounts.values()))}."
+    parts = [f"{', '.join(names)}: {amounts[amount]}" for amount, names in groups.items()]
     return f"Training on the {task} task differs, so compare with care. {'; '.join(parts)}."
 
 
-def _told(amount: tuple[int, int, int, int], task: str) -> str:
+def _described(amount: tuple[int, int, int, int], task: str) -> str:
     steps, kernels, configs, validations = amount
-    batch = f"{kernels} kernels" + (f" x {configs} tile sizes" if task == "tile" else "")
+    decisions = labels_of(task).decisions
+    batch = f"{kernels} kernels" + (f" x {configs} {decisions}" if decisions else "")
     return f"{steps:,} steps of {batch}, validated {validations} times"
 
 

@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from costbench.reports.data.dataset_card import Card
 from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.tasks import TASKS
 
 FAST_NS = 5_000
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
@@ -143,7 +144,7 @@ def write_application_figure(task: str, card: Card, folder: Path) -> tuple[Path,
     """
     names = sorted(card.applications, key=lambda name: (card.applications[name].configs, name))
     panels = [("programs", "programs"), ("kernels", "kernels"), ("configs", "samples")]
-    if task == "layout":
+    if TASKS[task].subject == "program":
         panels.remove(("kernels", "kernels"))
     with styled():
         figure = Figure(figsize=(9.5, 1.0 + 0.19 * len(names)), layout="constrained")

@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from costbench.reports.data.evidence import PARTS, Counts, SplitCounts
 from costbench.reports.papers.numbers import PAPERS, PaperCorpus, corpus_of_paper
 from costbench.reports.table import Column, Table, Value
+from costbench.tasks import TASKS
 
 _SUMMED = ("train", "validation", "test")
-# Task -> what the papers call its kernels, and the fields of their rows for programs and samples.
+# Task -> what the papers call its samples, the fields of their rows for programs and samples, and a note.
 _TASKS = {
-    "tile": ("tile-size samples", "tile_programs", "tile_samples"),
-    "fusion": ("fusion kernels", "fusion_programs", "fusion_kernels"),
+    "tile": ("tile-size samples", "tile_programs", "tile_samples", ""),
+    "fusion": (
+        "fusion kernels",
+        "fusion_programs",
+        "fusion_kernels",
+        "Fusion kernels: different ones of each program, over all fusion configurations tried.",
+    ),
 }
 
 
@@ -57,20 +63,20 @@ def _columns(task: str, papers: Sequence[PaperCorpus]) -> list[Column]:
     columns += [
         Column(f"{task}_programs_{p.paper}", p.paper, f"Programs, {task}", count=True) for p in papers
     ]
-    if task == "tile":
-        columns.append(Column("tile_kernels", "ours", "Kernels, tile", count=True))
+    if TASKS[task].counts_kernels:
+        columns.append(Column(f"{task}_kernels", "ours", f"Kernels, {task}", count=True))
     group = name.capitalize()
     columns.append(Column(f"{task}_samples", "ours", group, count=True))
     return columns + [Column(f"{task}_samples_{p.paper}", p.paper, group, count=True) for p in papers]
 
 
 def _cells(counts: SplitCounts | None, task: str, part: str, papers: Sequence[PaperCorpus]) -> list[Value]:
-    _, programs, samples = _TASKS[task]
+    _, programs, samples, _ = _TASKS[task]
     split = "" if counts is None else counts.split
     ours = None if counts is None else _ours(counts, part)
     cells: list[Value] = [None if ours is None else ours.programs]
     cells += [_theirs(paper, split, part, programs) for paper in papers]
-    if task == "tile":
+    if TASKS[task].counts_kernels:
         cells.append(None if ours is None else ours.kernels)
     cells.append(None if ours is None else ours.samples)
     return cells + [_theirs(paper, split, part, samples) for paper in papers]
@@ -99,6 +105,4 @@ def _notes(tasks: Sequence[str]) -> tuple[str, ...]:
         "Dropped programs take no part in the manual split: they are of a held-out application without being "
         "tested on, or made by a builder of one.",
     ]
-    if "fusion" in tasks:
-        notes.append("Fusion kernels: different ones of each program, over all fusion configurations tried.")
-    return tuple(notes)
+    return (*notes, *(note for task in tasks if (note := _TASKS[task][3])))

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.artifacts import read_json
-from costbench.reports.data.evidence import by_task, mapping, parsed
+from costbench.reports.data.evidence import mapping, parsed
+from costbench.tasks import task_order
 
 QUANTILES = ("min", "p10", "median", "p90", "max", "mean")
 
@@ -93,7 +94,7 @@ def read_cards(path: Path) -> tuple[Card, ...]:
     """
     cards = []
     content = mapping(read_json(path), path, "")
-    for task in sorted(content, key=by_task):
+    for task in sorted(content, key=task_order):
         for chip, value in sorted(mapping(content[task], path, task).items()):
             field = f"{task}.{chip}"
             body = dict(mapping(value, path, field))

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 from costbench.artifacts import read_bytes, read_json
 from costbench.errors import DataError, ParamsError
 from costbench.params import parse
+from costbench.tasks import task_order
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _Plain = TypeVar("_Plain", bound="DataclassInstance")
-TASKS = ("tile", "fusion", "layout")
 """In the order in which tables show them."""
 PARTS = ("train", "validation", "test", "dropped")
 
@@ -103,16 +103,11 @@ def read_counts(path: Path) -> tuple[SplitCounts, ...]:
 def _leaves(path: Path) -> Iterator[tuple[str, str, str, object]]:
     """(task, split, chip, value) of a file nested like that: tile first, random first."""
     content = mapping(read_json(path), path, "")
-    for task in sorted(content, key=by_task):
+    for task in sorted(content, key=task_order):
         splits = mapping(content[task], path, task)
         for split in sorted(splits, key=lambda name: (name != "random", name)):
             for chip, value in sorted(mapping(splits[split], path, f"{task}.{split}").items()):
                 yield task, split, chip, value
-
-
-def by_task(name: str) -> tuple[int, str]:
-    """Sorts tasks: those of `TASKS` in that order, others behind them."""
-    return (TASKS.index(name) if name in TASKS else len(TASKS), name)
 
 
 def read_history(path: Path, column: str) -> tuple[tuple[float, float], ...]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from costbench.reports.data.card_figures import write_application_figure, write_histogram_figure
 from costbench.reports.data.corpus_table import corpus_tables
 from costbench.reports.data.dataset_card import Card
-from costbench.reports.data.evidence import TASKS, Audit, SplitCounts
+from costbench.reports.data.evidence import Audit, SplitCounts
 from costbench.reports.data.evidence_tables import dataset_tables, leakage_table
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import PAPERS, corpus_of_paper
+from costbench.tasks import TASKS
 
 _INTRODUCTION = (
     "Real XLA programs, compiled by the project's own compiler and measured on simulated chips: each sample "

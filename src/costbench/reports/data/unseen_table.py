@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
-from costbench.reports.measures import APE, TAU
+from costbench.metrics.measures import APE, TAU
 from costbench.reports.results import BEST, Cell
 from costbench.reports.table import Column, Table, Value
 

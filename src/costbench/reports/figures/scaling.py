@@ -7,9 +7,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from costbench.reports.figures.canvas import save, styled
-from costbench.reports.measures import MEASURES
-from costbench.reports.results import TASKS, Results
+from costbench.reports.results import Results
 from costbench.reports.tables.ablation import MODEL, Place
+from costbench.tasks import LEARNED
 
 SHARES = {25: "scale-25", 50: "scale-50", 100: "scale-100"}
 
@@ -24,8 +24,8 @@ def write_scaling_figure(results: Results, place: Place, folder: Path) -> tuple[
         DataError: if a file cannot be written.
     """
     panels: dict[str, list[tuple[int, list[float]]]] = {}
-    for task in TASKS:
-        error = MEASURES[task][0]
+    for task in LEARNED:
+        error = LEARNED[task].measures[0]
         for share, variant in SHARES.items():
             cell = results.cell(task, place.split, place.chip, variant)
             values = [] if cell is None else cell.over_programs(MODEL, error.metric)
@@ -38,7 +38,7 @@ def write_scaling_figure(results: Results, place: Place, folder: Path) -> tuple[
         figure = Figure(figsize=(3.6 * len(panels) + 0.4, 3.2), layout="constrained")
         drawn = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (task, points) in zip(drawn, panels.items(), strict=True):
-            error = MEASURES[task][0]
+            error = LEARNED[task].measures[0]
             shares = [share for share, _ in points]
             axes.plot(shares, [error.mean(values) for _, values in points], "o-", color="#0072B2")
             for share, values in points:

@@ -16,7 +16,8 @@ import numpy as np
 from costbench.metrics.averages import geometric_mean
 from costbench.metrics.rows import MAIN, MetricRow, read_rows
 from costbench.reports.papers.numbers import table_of_paper
-from costbench.reports.results import BEST, TASKS
+from costbench.reports.results import BEST
+from costbench.tasks import task_order
 
 GAINS = "gains"
 """In place of a split: programs outside of the test set that gain most from exhaustive search."""
@@ -149,7 +150,7 @@ def load_searches(path: str | PathLike[str] | None) -> Searches:
     groups: dict[tuple[str, str, str], list[MetricRow]] = {}
     for row in rows:
         groups.setdefault((row.task, row.split, row.chip), []).append(row)
-    ordered = sorted(groups, key=lambda key: (TASKS.get(key[0], len(TASKS)), _by_split(key[1]), *key))
+    ordered = sorted(groups, key=lambda key: (task_order(key[0]), _by_split(key[1]), *key))
     return Searches(tuple(_place(key, groups[key]) for key in ordered), rows)
 
 
@@ -159,7 +160,7 @@ def _by_split(split: str) -> int:
 
 def _place(key: tuple[str, str, str], rows: Sequence[MetricRow]) -> Place:
     values: dict[tuple[Bar, str, str], list[float]] = {}
-    # Rows are sorted, and within all that is told apart here by seed.
+    # Rows are sorted, and rows that differ only in their seed lie side by side.
     for row in rows:
         values.setdefault((Bar(row.model, row.variant), row.metric, row.program), []).append(row.value)
     programs = tuple(sorted({(row.application, row.program) for row in rows}))

@@ -23,6 +23,7 @@ from costbench.reports.search.results import GAINS, PREDICTED, SLOWDOWN, SPEEDUP
 from costbench.reports.search.tile.figures import write_tile_figure, write_top_k_figure
 from costbench.reports.search.tile.tables import budget_table, figure_4_table
 from costbench.reports.table import Column, Table, Value
+from costbench.tasks import labels_of
 
 _NUMBERS = {"lpm2021": "5", "lpm2020": "4"}
 _SAID = (
@@ -112,10 +113,10 @@ def _tile_finding(place: Place) -> str:
         return ""
     best = place.mean(EXHAUSTIVE, SPEEDUP)
     return (
-        f"{_split(place).capitalize()}, {place.chip}: measuring the learned model's {TOP_K} favourites takes "
-        f"{fewer:.0f} times fewer hardware seconds than measuring everything, and leaves programs "
-        f"{100 * slowdown:.2f}% slower on average: {speedup:.3f} times as fast as with the analytical "
-        f"model's choices, out of {best:.3f}."
+        f"{_split(place).capitalize()}, {place.chip}: measuring the {TOP_K} best candidates of the learned "
+        f"model takes {fewer:.0f} times fewer hardware seconds than measuring everything, and leaves "
+        f"programs {100 * slowdown:.2f}% slower on average: {speedup:.3f} times as fast as with the "
+        f"analytical model's choices, out of {best:.3f}."
     )
 
 
@@ -172,13 +173,14 @@ def _fusion_caption(paper: str, row: Sequence[Place]) -> str:
 def _budgets() -> str:
     parts = []
     for paper in FIGURES:
-        told = searches_of_paper(paper)
-        minutes = " or ".join(f"{number:g}" for number in told.hardware_minutes)
+        printed = searches_of_paper(paper)
+        minutes = " or ".join(f"{number:g}" for number in printed.hardware_minutes)
         parts.append(
-            f"{paper} ({told.section}) searches on its model for {told.model_minutes:g} minutes of a CPU, "
-            f"then on hardware for {minutes}, beside hardware alone for as long; best known is what "
-            f"{told.best_known_minutes:g} minutes of hardware find. Repeats: "
-            f"{' (text) or '.join(map(str, told.repeats))}{' (caption)' if len(told.repeats) > 1 else ''}."
+            f"{paper} ({printed.section}) searches on its model for {printed.model_minutes:g} minutes of a "
+            f"CPU, then on hardware for {minutes}, beside hardware alone for as long; best known is what "
+            f"{printed.best_known_minutes:g} minutes of hardware find. Repeats: "
+            f"{' (text) or '.join(map(str, printed.repeats))}"
+            f"{' (caption)' if len(printed.repeats) > 1 else ''}."
         )
     return " ".join(parts) + " The papers' figures have no printed values."
 
@@ -191,9 +193,9 @@ def _fusion_finding(place: Place, paths: Sequence[SearchPath]) -> str:
         means = {m: [place.mean(bar, SPEEDUP) for bar in bars] for m, bars in pairs.items()}
         if any(mean is None for several in means.values() for mean in several):
             continue
-        told = "; ".join(f"{m}: {one:.3f}, {ten:.3f}" for m, (one, ten) in means.items())
+        speedups = "; ".join(f"{m}: {one:.3f}, {ten:.3f}" for m, (one, ten) in means.items())
         needed = _minutes_alone(place, paths, start)
-        parts.append(f"from {STARTS[start]}, {told}{needed}")
+        parts.append(f"from {STARTS[start]}, {speedups}{needed}")
     if not parts:
         return ""
     known = [place.mean(bar, SPEEDUP) for bar in best_known(place)]
@@ -215,8 +217,8 @@ def _minutes_alone(place: Place, paths: Sequence[SearchPath], start: str) -> str
     after_one = float(means[max(0, int((seconds <= 60.0).sum()) - 1)])
     needed = seconds_to_reach(alone, after_one)
     most = max(seconds) / 60.0
-    told = f"more than {most:g}" if needed is None else f"{needed / 60.0:.1f}"
-    return f" (hardware alone needs {told} minutes for what the model and one minute find)"
+    minutes = f"more than {most:g}" if needed is None else f"{needed / 60.0:.1f}"
+    return f" (hardware alone needs {minutes} minutes for what the model and one minute find)"
 
 
 def _said_table(task: str, findings: Sequence[Finding]) -> Table:
@@ -235,7 +237,7 @@ def _said_table(task: str, findings: Sequence[Finding]) -> Table:
     for one in findings:
         if one.verdict == NOT_EVALUATED and one.claim.metric == SPEEDUP and one.claim.task == task:
             notes.append(f"{one.claim.id} lacks {'; '.join(one.missing)}.")
-    name = {"tile": "Tile sizes", "fusion": "Fusion searches"}[task]
+    name = labels_of(task).searches
     return Table(f"{task}_search_claims", f"{name}: what the papers say", _SAID, tuple(rows), 0, tuple(notes))
 
 

@@ -24,6 +24,7 @@ from costbench.reports.search.results import (
     Place,
     Searches,
 )
+from costbench.tasks import LEARNED
 
 _ALL = "all"
 
@@ -33,7 +34,7 @@ def flat_searches(searches: Searches) -> dict[str, float]:
     flat: dict[str, float | None] = {}
     for place in searches.places:
         for bar in place.bars:
-            flat |= _tile(place, bar) if place.task == "tile" else _fusion(place, bar)
+            flat |= _tile(place, bar) if LEARNED[place.task].ranks_decisions else _fusion(place, bar)
     return {key: value for key, value in flat.items() if value is not None}
 
 
@@ -46,7 +47,7 @@ def search_headlines(searches: Searches) -> SearchHeadlines:
     for place in searches.places:
         learned = Bar("learned", f"top{TOP_K}")
         named: dict[str, float | None] = {}
-        if place.task == "tile":
+        if LEARNED[place.task].ranks_decisions:
             named["learned_10_fewer_hardware_seconds"] = place.fewer_seconds(learned, EXHAUSTIVE)
             named["learned_10_slowdown_mean"] = place.mean(learned, SLOWDOWN)
         else:

@@ -8,17 +8,11 @@ from costbench.metrics.rows import MAIN
 from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, Finding
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.dataset_card import Card
-from costbench.reports.measures import MEASURES
 from costbench.reports.page import Pointer, Section
-from costbench.reports.results import TASKS, TITLES, Cell
+from costbench.reports.results import TITLES, Cell
 from costbench.reports.search.bars import EXHAUSTIVE, TOP_K, best_known
 from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
-
-_ERRORS = {"tile": "Tile-Size APE", "fusion": "MAPE"}
-_QUESTIONS = {
-    "tile": "Which model chooses tile sizes best?",
-    "fusion": "Which model predicts runtimes of fused kernels best?",
-}
+from costbench.tasks import LEARNED, labels_of
 
 
 def overview_section(
@@ -38,7 +32,7 @@ def overview_section(
         budgets: of the training runs.
     """
     asked: list[Pointer | None] = []
-    for task in MEASURES:
+    for task in LEARNED:
         asked.append(_models(next((cell for cell in cells if cell.task == task), None)))
     asked += [
         _tile_search(next(iter(searches.of("tile")), None)),
@@ -60,7 +54,7 @@ def _models(cell: Cell | None) -> Pointer | None:
     """Models by their error, the best first."""
     if cell is None:
         return None
-    error, tau = MEASURES[cell.task]
+    error, tau = LEARNED[cell.task].measures
     scores = {model: error.mean(cell.over_programs(model, error.metric)) for model in cell.models}
     ranked = sorted(
         (score, model) for model, score in scores.items() if score is not None and model != "random"
@@ -72,7 +66,8 @@ def _models(cell: Cell | None) -> Pointer | None:
             f"{TITLES.get(model, model)} {score:.1f}%" + ("" if other is None else f" (τ {other:.2f})")
         )
     where = f"{cell.split} split, {cell.chip}, {len(cell.programs)} test programs"
-    return Pointer(_QUESTIONS[cell.task], f"{_ERRORS[cell.task]}: {', '.join(parts)}; {where}.", cell.name)
+    labels = labels_of(cell.task)
+    return Pointer(labels.question, f"{labels.error}: {', '.join(parts)}; {where}.", cell.name)
 
 
 def _tile_search(place: Place | None) -> Pointer | None:
@@ -81,14 +76,14 @@ def _tile_search(place: Place | None) -> Pointer | None:
     if place is None:
         return None
     fewer, slowdown = place.fewer_seconds(bar, EXHAUSTIVE), place.mean(bar, SLOWDOWN)
-    told = "Speed-ups per program and hardware seconds of every way of choosing."
+    answer = "Speed-ups per program and hardware seconds of every way of choosing."
     if fewer is not None and slowdown is not None:
-        told = (
-            f"Measuring the learned model's {TOP_K} favourites in place of all tile sizes takes {fewer:.0f} "
-            f"times fewer hardware seconds and leaves programs {100.0 * slowdown:.2f}% slower; "
+        answer = (
+            f"Measuring the learned model's {TOP_K} best candidates in place of all tile sizes takes "
+            f"{fewer:.0f} times fewer hardware seconds and leaves programs {100.0 * slowdown:.2f}% slower; "
             f"{_where(place)}."
         )
-    return Pointer("What does a model save a tile autotuner?", told, "tile-search")
+    return Pointer("What does a model save a tile autotuner?", answer, "tile-search")
 
 
 def _fusion_search(place: Place | None) -> Pointer | None:
@@ -101,9 +96,11 @@ def _fusion_search(place: Place | None) -> Pointer | None:
     names |= {f"{bar.minutes:g} minutes of hardware alone": bar for bar in best_known(place)}
     means = {name: place.mean(bar, SPEEDUP) for name, bar in names.items()}
     parts = [f"{name} {100.0 * (mean - 1.0):.1f}%" for name, mean in means.items() if mean is not None]
-    told = f"Gained over the compiler's default: {'; '.join(parts)}; {_where(place)}." if parts else ""
+    answer = "Speed-ups per program and what searches were charged."
+    if parts:
+        answer = f"Gained over the compiler's default: {'; '.join(parts)}; {_where(place)}."
     question = "What does a model save a fusion autotuner?"
-    return Pointer(question, told or "Speed-ups per program and what searches were charged.", "fusion-search")
+    return Pointer(question, answer, "fusion-search")
 
 
 def _where(place: Place) -> str:
@@ -115,11 +112,11 @@ def _claims(findings: Sequence[Finding]) -> Pointer:
         verdict: sum(one.verdict == verdict for one in findings)
         for verdict in (HOLDS, DOES_NOT_HOLD, CANNOT_TELL)
     }
-    told = (
+    answer = (
         f"Of {sum(counts.values())} that could be tested, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do "
         f"not, {counts[CANNOT_TELL]} cannot be told either way."
     )
-    return Pointer("Do the papers' claims hold here?", told, "claims")
+    return Pointer("Do the papers' claims hold here?", answer, "claims")
 
 
 def _training(budgets: Sequence[Budget]) -> Pointer | None:
@@ -129,12 +126,12 @@ def _training(budgets: Sequence[Budget]) -> Pointer | None:
     main = {one.task: one for one in reversed(budgets) if one.variant == MAIN}
     given = (
         f"{task} {main[task].samples:,} samples in {main[task].steps:,} steps"
-        for task in TASKS
+        for task in LEARNED
         if task in main
     )
     models = f"{len(budgets)} models were trained" if len(budgets) > 1 else "1 model was trained"
-    told = "; ".join([models, *given])
-    return Pointer("What does training a model take?", f"{told}.", "training")
+    answer = "; ".join([models, *given])
+    return Pointer("What does training a model take?", f"{answer}.", "training")
 
 
 def _data(cards: Sequence[Card]) -> Pointer | None:
@@ -142,8 +139,8 @@ def _data(cards: Sequence[Card]) -> Pointer | None:
         return None
     programs = max(card.counts.programs for card in cards)
     seconds = sum(card.counts.device_seconds for card in cards)
-    told = (
+    answer = (
         f"{programs} programs; {sum(card.counts.configs for card in cards):,} samples for "
         f"{seconds:,.0f} seconds of the simulated machines, {len(cards)} data sets in all."
     )
-    return Pointer("What was measured, and for how long?", told, "data")
+    return Pointer("What was measured, and for how long?", answer, "data")

@@ -9,16 +9,14 @@ from pathlib import Path
 from costbench.reports.data.evidence import Audit
 from costbench.reports.data.unseen_table import unseen_sentence, unseen_table
 from costbench.reports.figures.results import write_program_figure
-from costbench.reports.measures import MEASURES, SPLIT_NAMES, TASK_NAMES
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import table_of_paper
-from costbench.reports.results import ALL, UNSEEN, Cell, Results
+from costbench.reports.results import ALL, SPLIT_NAMES, UNSEEN, Cell, Results
 from costbench.reports.tables.analytical import analytical_scores, application_table, findings, kind_table
 from costbench.reports.tables.comparison import comparison_table
 from costbench.reports.tables.earlier import earlier_tables
 from costbench.reports.tables.program import program_table, short_kernels_table
-
-_NAMES = {"tile": "APE", "fusion": "MAPE"}
+from costbench.tasks import LEARNED, labels_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence) -> Section:
     if paper is not None:
         cell = replace(cell, programs=paper.ordered(cell.programs))
     svg, _ = write_program_figure(cell, paper, evidence.figures)
-    error, tau = MEASURES[cell.task]
+    error, tau = LEARNED[cell.task].measures
     alt = (
         f"Bar chart of {_plain(error.title)} and Kendall's tau per test program, {cell.split} split, "
         f"{cell.chip}; the numbers are in the table below."
@@ -60,12 +58,14 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence) -> Section:
         *earlier_tables(results, cell),
         comparison_table(cell, evidence.seed),
     ]
-    if cell.task == "fusion":
+    task, name = LEARNED[cell.task], labels_of(cell.task).title
+    if task.short_kernels:
         tables.insert(1, short_kernels_table(cell))
-    if cell.task == "tile" and unseen is not None and audit is not None and audit.test.leaked_kernels:
+    leaked = audit is not None and audit.test.leaked_kernels > 0
+    if task.ranks_decisions and unseen is not None and leaked:
         tables.insert(1, unseen_table(cell, unseen))
-    title = f"{TASK_NAMES[cell.task]}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
-    label = f"{TASK_NAMES[cell.task]}, {cell.split}, {cell.chip}"
+    title = f"{name}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
+    label = f"{name}, {cell.split}, {cell.chip}"
     shown = tuple(table for table in tables if table.rows)
     return Section(cell.name, title, label, tuple(p for p in (_findings(cell), leak) if p), (figure,), shown)
 
@@ -73,14 +73,15 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence) -> Section:
 def _findings(cell: Cell) -> str:
     """What the numbers say, in words that follow from them."""
     parts = []
-    error, tau = MEASURES[cell.task]
+    labels = labels_of(cell.task)
+    error, tau = LEARNED[cell.task].measures
     for model in cell.models:
         means = [measure.mean(cell.over_programs(model, measure.metric)) for measure in (error, tau)]
         if means[0] is not None and means[1] is not None:
-            parts.append(f"{model}: {_NAMES[cell.task]} {means[0]:.1f}%, τ {means[1]:.2f}")
-    which = "" if cell.task == "tile" else ", kernels from 5 µs"
+            parts.append(f"{model}: {labels.short_error} {means[0]:.1f}%, τ {means[1]:.2f}")
     count = len(cell.programs)
-    over = f"Geometric mean of the {_NAMES[cell.task]} and mean of τ over {count} test programs{which}."
+    programs = f"{count} test programs{labels.kernels}"
+    over = f"Geometric mean of the {labels.short_error} and mean of τ over {programs}."
     return f"{over} {'; '.join(parts)}."
 
 
@@ -106,7 +107,7 @@ def _leak_sentence(cell: Cell, unseen: Cell | None, audit: Audit) -> str:
 
 def analytical_section(results: Results) -> Section | None:
     """Where the hand-written model does well and where not, chip by chip; None without its results."""
-    chips = sorted({cell.chip for cell in results.cells if cell.task == "tile"})
+    chips = sorted({cell.chip for cell in results.cells if LEARNED[cell.task].ranks_decisions})
     scores = {chip: analytical_scores(results, chip) for chip in chips}
     scores = {chip: found for chip, found in scores.items() if ALL in found}
     if not scores:

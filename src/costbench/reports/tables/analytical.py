@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
-from costbench.reports.measures import APE, TAU
+from costbench.metrics.measures import APE, TAU
 from costbench.reports.papers.numbers import table_of_paper
 from costbench.reports.results import ALL, BEST, KINDS, Results
 from costbench.reports.table import Column, Table, Value
+from costbench.tasks import LEARNED
 
 MODEL = "analytical"
 APE_NEAR_PAPERS = (4.0, 12.0)
@@ -54,7 +55,7 @@ def analytical_scores(results: Results, chip: str) -> Scores:
     """The model's scores of every test program on a chip, over all kernels and over each kind."""
     found: dict[str, dict[str, Score]] = {}
     for cell in (*results.cells, *results.parts):
-        if cell.chip != chip or cell.task != "tile" or cell.kernels not in (ALL, *KINDS):
+        if cell.chip != chip or not LEARNED[cell.task].ranks_decisions or cell.kernels not in (ALL, *KINDS):
             continue
         for application, program in cell.programs:
             ape = cell.score(MODEL, APE, program)

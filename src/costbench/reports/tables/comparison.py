@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from costbench.metrics.intervals import paired_bootstrap
-from costbench.reports.measures import MEASURES, Measure
+from costbench.metrics.measures import Measure
 from costbench.reports.results import TITLES, Cell
 from costbench.reports.table import Column, Table, Value
 from costbench.rng import stream
+from costbench.tasks import LEARNED, labels_of
 
 _COLUMNS = (
     Column("baseline", "learned minus"),
@@ -30,7 +31,7 @@ def comparison_table(cell: Cell, seed: int) -> Table:
     for baseline in cell.models:
         if baseline == "learned":
             continue
-        for measure in reversed(MEASURES[cell.task]):
+        for measure in reversed(LEARNED[cell.task].measures):
             row = _row(cell, baseline, measure, seed)
             if row is not None:
                 rows.append(row)
@@ -38,8 +39,8 @@ def comparison_table(cell: Cell, seed: int) -> Table:
         "Programs are drawn with replacement 10,000 times, both models' values of a program together; the "
         "interval is that of percentiles. Good are positive differences of τ and negative ones of errors.",
     )
-    task = "" if cell.task == "tile" else f"{cell.task}, "
-    title = f"Learned model against each baseline, {task}{cell.split} split, {cell.chip}"
+    prefix = labels_of(cell.task).prefix
+    title = f"Learned model against each baseline, {prefix}{cell.split} split, {cell.chip}"
     return Table(f"comparison_{cell.name}", title, _COLUMNS, tuple(rows), 0, notes)
 
 

@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT
-from costbench.reports.measures import AVERAGES, MEASURES, SHORT_KERNELS, SPLIT_NAMES, Measure
+from costbench.metrics.measures import AVERAGES, Measure
 from costbench.reports.papers.numbers import PaperTable
-from costbench.reports.results import BEST, TITLES, TRAINED, Cell
+from costbench.reports.results import BEST, SPLIT_NAMES, TITLES, TRAINED, Cell
 from costbench.reports.table import Column, Table, Value
+from costbench.tasks import LEARNED, labels_of
 
 PAPER_MODELS = ("learned", "analytical")
-_TITLES = {"tile": "Tile-size task", "fusion": "Fusion task"}
 _PRINTED_AVERAGES = ("median", "geometric_mean")
-_DEFINITIONS = {
-    "tile": "Tile-Size APE: how much slower the program is with the tile sizes a model picks than with the "
-    "best ones (lpm2021, equation 2; kernels weighted by how often they run). Kendall's τ: tau-b between "
-    "predicted and measured runtimes of a kernel's tile sizes, mean over kernels.",
-    "fusion": "MAPE: mean over a program's kernels of |predicted − measured| / measured runtime. Kendall's "
-    "τ: tau-b between predicted and measured runtimes of a program's kernels. The analytical model is scaled "
-    "by kind of kernel on runs of the default fusion.",
-}
 
 
 def program_table(cell: Cell, paper: PaperTable | None) -> Table:
@@ -32,20 +24,19 @@ def program_table(cell: Cell, paper: PaperTable | None) -> Table:
             the cell's, since times of another chip are no comparison.
     """
     shown = paper if paper is not None and paper.chip == cell.chip else None
-    title = f"{_TITLES[cell.task]}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
-    if cell.task == "fusion":
-        title += ", kernels from 5 µs"
+    task, labels = LEARNED[cell.task], labels_of(cell.task)
+    title = f"{labels.heading}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{labels.kernels}"
     if shown is not None:
         title += f", beside {shown.table} of {shown.paper}"
-    counted = "kernels_ge5us" if cell.task == "fusion" else ""
-    return _table(cell, MEASURES[cell.task], shown, (cell.name, title), counted)
+    return _table(cell, task.measures, shown, (cell.name, title), task.counted)
 
 
 def short_kernels_table(cell: Cell) -> Table:
-    """The same of fusion kernels below 5 us, for which the paper prints no rows; empty if there are none."""
-    title = f"{_TITLES['fusion']}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}, kernels below 5 µs"
-    table = _table(cell, SHORT_KERNELS, None, (f"{cell.name}_short", title), "kernels_lt5us")
-    measured = any(cell.over_programs(model, m.metric) for model in cell.models for m in SHORT_KERNELS)
+    """The same of kernels below 5 us, for which the paper prints no rows; empty if there are none."""
+    measures, heading = LEARNED[cell.task].short_kernels, labels_of(cell.task).heading
+    title = f"{heading}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}, kernels below 5 µs"
+    table = _table(cell, measures, None, (f"{cell.name}_short", title), "kernels_lt5us")
+    measured = any(cell.over_programs(model, m.metric) for model in cell.models for m in measures)
     return table if measured else Table(table.name, table.title, table.columns, ())
 
 
@@ -122,7 +113,7 @@ def _rows_that_ours_lack(cell: Cell, measures: Sequence[Measure], paper: PaperTa
 
 def _notes(cell: Cell, measures: Sequence[Measure], paper: PaperTable | None) -> tuple[str, ...]:
     notes = [
-        _DEFINITIONS[cell.task],
+        labels_of(cell.task).definition,
         f"In the geometric mean an error below {APE_FLOOR_PERCENT}% counts as {APE_FLOOR_PERCENT}%, so that "
         "a program without error does not hide the others; – where a correlation is not positive. The "
         "standard deviation is that over programs.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costbench.reports.measures import AVERAGES
+from costbench.metrics.measures import AVERAGES
 from costbench.reports.search.bars import (
     BEST_KNOWN,
     FUSION_MODELS,

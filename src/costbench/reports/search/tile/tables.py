@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from costbench.reports.measures import AVERAGES, SPLIT_NAMES, Measure
+from costbench.metrics.measures import AVERAGES, Measure
+from costbench.reports.results import SPLIT_NAMES
 from costbench.reports.search.bars import (
     EXHAUSTIVE,
     FIGURE_4,
@@ -44,8 +45,8 @@ def figure_4_table(place: Place) -> Table:
     notes = [
         "Runtime of the program with the tile sizes that the analytical model chooses, over its runtime with "
         f"those chosen. {title(_LEARNED)}: the {TOP_K} tile sizes of each kernel that the model likes best "
-        "are measured, the fastest is taken; 'in the compiler': its favourite, nothing is measured. "
-        "Alternating: favourites of the learned and the analytical model in turn. Random: median over "
+        "are measured, the fastest is taken; 'in the compiler': its first choice, nothing is measured. "
+        "Alternating: best candidates of the learned and the analytical model in turn. Random: median over "
         "repeats.",
         absent(FIGURE_4, place),
     ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from costbench.reports.measures import AVERAGES, MEASURES
+from costbench.metrics.measures import AVERAGES
+from costbench.tasks import LEARNED
 
-APE, TAU = MEASURES["tile"]
+APE, TAU = LEARNED["tile"].measures
 
 
 def test_averages_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""What each task is judged by: the two metrics of the papers' tables, their names, digits and averages.
+"""A metric as tables show it: its name, digits, which end is good, and how it is averaged over programs.
 
 Errors have geometric means over programs, as lpm2021 prints them, and correlations arithmetic ones.
 """
@@ -66,33 +66,14 @@ AVERAGES: Mapping[str, str] = {
     "mean": "Arithmetic mean",
     "standard_deviation": "Standard deviation",
 }
-"""Rows below a table of programs. Deviations have n - 1 in them, as those of lpm2021."""
+"""Rows below a table of programs. Deviations divide by n - 1, as those of lpm2021."""
 
 
-def _error(metric: str, short: str, title: str) -> Measure:
+def error_measure(metric: str, short: str, title: str) -> Measure:
+    """An error in percent: lower is better, one decimal, floored in geometric means."""
     return Measure(metric, short, title, "error", 1, "lower", APE_FLOOR_PERCENT)
 
 
-def _tau(metric: str, short: str, title: str) -> Measure:
+def tau_measure(metric: str, short: str, title: str) -> Measure:
+    """A rank correlation: higher is better, two decimals."""
     return Measure(metric, short, title, "tau", 2, "higher")
-
-
-MEASURES: Mapping[str, tuple[Measure, Measure]] = {
-    "tile": (_error(APE, "ape", "Tile-Size APE (%)"), _tau(TAU, "tau", "Kendall's τ")),
-    "fusion": (
-        _error("mape_ge5us", "mape_ge5us", "MAPE (%), kernels from 5 µs"),
-        _tau("kendall_tau_ge5us", "tau_ge5us", "Kendall's τ, kernels from 5 µs"),
-    ),
-}
-"""Task -> error and correlation of its main table."""
-
-SHORT_KERNELS = (
-    _error("mape_lt5us", "mape_lt5us", "MAPE (%), kernels below 5 µs"),
-    _tau("kendall_tau_lt5us", "tau_lt5us", "Kendall's τ, kernels below 5 µs"),
-)
-"""The same of fusion kernels that are over sooner."""
-
-ALL_FUSION_KERNELS = (_error("mape", "mape", "MAPE (%)"), _tau(TAU, "tau", "Kendall's τ"))
-
-TASK_NAMES: Mapping[str, str] = {"tile": "Tile sizes", "fusion": "Fusion"}
-SPLIT_NAMES: Mapping[str, str] = {"random": "random split", "manual": "manual split"}

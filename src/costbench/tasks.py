@@ -1,0 +1,169 @@
+"""The tasks: which decision of the compiler a cost model prices, and what that decision is judged by.
+
+A task is one frozen value. What differs between tasks is read from it, or looked up by its name in the table
+of what stages do with a task (`experiments.tasks`), so a new task is a value here and an entry there, beside
+the code that makes and evaluates its samples; `tests/contracts/test_tasks.py` checks that nothing is lacking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from costbench.metrics.measures import APE, TAU, Measure, error_measure, tau_measure
+
+TaskName = Literal["tile", "fusion", "layout"]
+LearnedTask = Literal["tile", "fusion"]
+"""Tasks that cost models are trained on; parameter files are checked against these two types."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What reports call a task and its parts.
+
+    Attributes:
+        title: of sections ("Tile sizes").
+        heading: of tables ("Tile-size task").
+        searches: of tables about autotuners ("Tile sizes", "Fusion searches").
+        question: that the best model answers.
+        goal: what a cost model does on the task, as a verb phrase.
+        error: name of the error, without its unit.
+        short_error: its abbreviation.
+        definition: of the two measures.
+        kernels: which kernels the measures are over, as an addition to titles; empty for all.
+        decisions: of a kernel in a batch, as an addition to batch sizes; empty where there is one.
+        prefix: in front of titles that say a task only where it is not the first.
+    """
+
+    title: str
+    heading: str
+    searches: str
+    question: str
+    goal: str
+    error: str
+    short_error: str
+    definition: str
+    kernels: str = ""
+    decisions: str = ""
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One decision of the compiler that cost models price.
+
+    Attributes:
+        name: in parameter files, folders and result rows; also the name of its record type.
+        subject: what a decision is about: one kernel, or a whole program.
+        answers: what a cost model of the task answers: a `cost` whose order counts, or a `runtime_ns`.
+            None where no model is trained on the task.
+        monitor: metric on validation programs by which the best model is chosen.
+        measures: error and correlation of the task's main table; empty where no model is trained.
+        short_kernels: the same over kernels that take less than 5 us, where these are reported apart.
+        all_kernels: the same over all kernels, where the main table leaves short ones out.
+        counted: metric that says how many kernels a program's measures are over; empty for no such column.
+        counts_kernels: whether tables of the corpus count kernels apart from samples.
+        labels: what reports say.
+    """
+
+    name: TaskName
+    subject: Literal["kernel", "program"]
+    answers: Literal["cost", "runtime_ns"] | None = None
+    monitor: str = ""
+    measures: tuple[Measure, ...] = ()
+    short_kernels: tuple[Measure, ...] = ()
+    all_kernels: tuple[Measure, ...] = ()
+    counted: str = ""
+    counts_kernels: bool = False
+    labels: Labels | None = None
+
+    @property
+    def learned(self) -> bool:
+        """Whether cost models are trained and evaluated on the task."""
+        return self.answers is not None
+
+    @property
+    def ranks_decisions(self) -> bool:
+        """Whether a model is judged by how it orders the decisions of a kernel."""
+        return self.answers == "cost"
+
+    @property
+    def known_measures(self) -> tuple[Measure, ...]:
+        """All measures that result rows may hold under a name of their own."""
+        return (*self.measures, *self.short_kernels, *self.all_kernels)
+
+
+_TILE = Task(
+    name="tile",
+    subject="kernel",
+    answers="cost",
+    monitor="tau",
+    measures=(error_measure(APE, "ape", "Tile-Size APE (%)"), tau_measure(TAU, "tau", "Kendall's τ")),
+    counts_kernels=True,
+    labels=Labels(
+        title="Tile sizes",
+        heading="Tile-size task",
+        searches="Tile sizes",
+        question="Which model chooses tile sizes best?",
+        goal="rank the tile sizes",
+        error="Tile-Size APE",
+        short_error="APE",
+        definition="Tile-Size APE: how much slower the program is with the tile sizes a model picks than "
+        "with the best ones (lpm2021, equation 2; kernels weighted by how often they run). Kendall's τ: "
+        "tau-b between predicted and measured runtimes of a kernel's tile sizes, mean over kernels.",
+        decisions="tile sizes",
+    ),
+)
+
+_FUSION = Task(
+    name="fusion",
+    subject="kernel",
+    answers="runtime_ns",
+    monitor="mape",
+    measures=(
+        error_measure("mape_ge5us", "mape_ge5us", "MAPE (%), kernels from 5 µs"),
+        tau_measure("kendall_tau_ge5us", "tau_ge5us", "Kendall's τ, kernels from 5 µs"),
+    ),
+    short_kernels=(
+        error_measure("mape_lt5us", "mape_lt5us", "MAPE (%), kernels below 5 µs"),
+        tau_measure("kendall_tau_lt5us", "tau_lt5us", "Kendall's τ, kernels below 5 µs"),
+    ),
+    all_kernels=(error_measure("mape", "mape", "MAPE (%)"), tau_measure(TAU, "tau", "Kendall's τ")),
+    counted="kernels_ge5us",
+    labels=Labels(
+        title="Fusion",
+        heading="Fusion task",
+        searches="Fusion searches",
+        question="Which model predicts runtimes of fused kernels best?",
+        goal="predict the runtimes of fused kernels",
+        error="MAPE",
+        short_error="MAPE",
+        definition="MAPE: mean over a program's kernels of |predicted − measured| / measured runtime. "
+        "Kendall's τ: tau-b between predicted and measured runtimes of a program's kernels. The analytical "
+        "model is scaled by kind of kernel on runs of the default fusion.",
+        kernels=", kernels from 5 µs",
+        prefix="fusion, ",
+    ),
+)
+
+_LAYOUT = Task(name="layout", subject="program")
+
+TASKS: Mapping[str, Task] = {task.name: task for task in (_TILE, _FUSION, _LAYOUT)}
+"""Every task by name, in the order in which reports show them."""
+
+LEARNED: Mapping[str, Task] = {name: task for name, task in TASKS.items() if task.learned}
+"""Tasks that cost models are trained and evaluated on."""
+
+
+def labels_of(task: str) -> Labels:
+    """Labels of a task that models are evaluated on."""
+    labels = LEARNED[task].labels
+    assert labels is not None, f"{task} is learned, so it has labels"
+    return labels
+
+
+def task_order(task: str) -> tuple[int, str]:
+    """Sort key of tasks: those of `TASKS` in that order, others behind them by name."""
+    names = list(TASKS)
+    return (names.index(task) if task in TASKS else len(names), task)
