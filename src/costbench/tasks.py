@@ -1,8 +1,8 @@
 """The tasks: which decision of the compiler a cost model prices, and what that decision is judged by.
 
-A task is one frozen value. What differs between tasks is read from it, or looked up by its name in the table
-of what stages do with a task (`experiments.tasks`), so a new task is a value here and an entry there, beside
-the code that makes and evaluates its samples; `tests/contracts/test_tasks.py` checks that nothing is lacking.
+A task is one frozen value: code reads what differs between tasks from it and never compares names. The code
+that makes, reads, evaluates or tunes the samples of a task is an entry under the task's name in one table of
+the stage that does it; `tests/contracts/test_tasks.py` checks that no table lacks a task.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Labels:
         short_error: its abbreviation.
         definition: of the two measures.
         kernels: which kernels the measures are over, as an addition to titles; empty for all.
-        decisions: of a kernel in a batch, as an addition to batch sizes; empty where there is one.
+        decisions: what is decided, in the plural.
         prefix: in front of titles that say a task only where it is not the first.
     """
 
@@ -44,8 +44,8 @@ class Labels:
     error: str
     short_error: str
     definition: str
+    decisions: str
     kernels: str = ""
-    decisions: str = ""
     prefix: str = ""
 
 
@@ -55,7 +55,9 @@ class Task:
 
     Attributes:
         name: in parameter files, folders and result rows; also the name of its record type.
-        subject: what a decision is about: one kernel, or a whole program.
+        samples: what one sample is of: a kernel, or a whole program.
+        measures_programs: whether an autotuner measures a decision by running the whole program, after
+            compiling it, and not one kernel.
         answers: what a cost model of the task answers: a `cost` whose order counts, or a `runtime_ns`.
             None where no model is trained on the task.
         monitor: metric on validation programs by which the best model is chosen.
@@ -68,7 +70,8 @@ class Task:
     """
 
     name: TaskName
-    subject: Literal["kernel", "program"]
+    samples: Literal["kernel", "program"]
+    measures_programs: bool
     answers: Literal["cost", "runtime_ns"] | None = None
     monitor: str = ""
     measures: tuple[Measure, ...] = ()
@@ -96,7 +99,8 @@ class Task:
 
 _TILE = Task(
     name="tile",
-    subject="kernel",
+    samples="kernel",
+    measures_programs=False,
     answers="cost",
     monitor="tau",
     measures=(error_measure(APE, "ape", "Tile-Size APE (%)"), tau_measure(TAU, "tau", "Kendall's τ")),
@@ -118,7 +122,8 @@ _TILE = Task(
 
 _FUSION = Task(
     name="fusion",
-    subject="kernel",
+    samples="kernel",
+    measures_programs=True,
     answers="runtime_ns",
     monitor="mape",
     measures=(
@@ -142,15 +147,19 @@ _FUSION = Task(
         definition="MAPE: mean over a program's kernels of |predicted − measured| / measured runtime. "
         "Kendall's τ: tau-b between predicted and measured runtimes of a program's kernels. The analytical "
         "model is scaled by kind of kernel on runs of the default fusion.",
+        decisions="fusions",
         kernels=", kernels from 5 µs",
         prefix="fusion, ",
     ),
 )
 
-_LAYOUT = Task(name="layout", subject="program")
+_LAYOUT = Task(name="layout", samples="program", measures_programs=True)
 
 TASKS: Mapping[str, Task] = {task.name: task for task in (_TILE, _FUSION, _LAYOUT)}
 """Every task by name, in the order in which reports show them."""
+
+AUDITED: tuple[str, ...] = tuple(name for name, task in TASKS.items() if task.samples == "kernel")
+"""Tasks whose samples are kernels, which may occur in training and test programs alike."""
 
 LEARNED: Mapping[str, Task] = {name: task for name, task in TASKS.items() if task.learned}
 """Tasks that cost models are trained and evaluated on."""

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from costbench.tasks import LEARNED, TASKS, labels_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,10 +80,9 @@ def tune(  # noqa: PLR0913 (a command has its options)
     from costbench.experiments.tuning.program import Session, TuneOptions, write_results
     from costbench.target import load_target
 
-    tasks: dict[str, Literal["tile", "fusion"]] = {"tile": "tile", "fusion": "fusion"}
     options = TuneOptions(
         file=file,
-        task=choose(tasks, task, "task"),
+        task=choose(LEARNED, task, "task").name,
         model=model,
         minutes=budget,
         model_minutes=model_budget,
@@ -161,7 +162,7 @@ def _stem(file: Path) -> str:
 def _draw(tuned: Tuned, options: TuneOptions, folder: Path) -> None:
     from costbench.reports.search.convergence import SearchCurve, draw_search
 
-    measured = [row.measured_ns for row in tuned.rows] if options.task == "fusion" else []
+    measured = [row.measured_ns for row in tuned.rows] if TASKS[options.task].measures_programs else []
     curve = SearchCurve(
         title=f"{tuned.program}, {options.task}",
         default_ns=tuned.default_ns,
@@ -225,7 +226,7 @@ def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path) -
     if gained:
         table = Table(title=f"{tuned.program}, {options.task}: what was gained")
         # A trained model of tile sizes predicts scores without unit.
-        in_ns = options.task == "fusion" or options.model == "analytical"
+        in_ns = not LEARNED[options.task].ranks_decisions or options.model == "analytical"
         predicted = ["predicted (µs)" if in_ns else "predicted score"] if tuned.num_predicted else []
         for name in ("what", "runs", "default (µs)", "now (µs)", "saved (µs)", *predicted):
             table.add_column(name, justify="left" if name == "what" else "right")
@@ -244,7 +245,7 @@ def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path) -
 def summary(tuned: Tuned, options: TuneOptions, folder: Path) -> str:
     """What came out, in words."""
     default, best = (f"{ns / _NS_PER_MS:.3f} ms" for ns in (tuned.default_ns, tuned.best_ns))
-    chosen = "tile sizes" if options.task == "tile" else "fusions"
+    chosen = labels_of(options.task).decisions
     if tuned.unmeasured is not None:
         chosen_ns, default_ns = (f"{ns / _NS_PER_MS:.3f} ms" for ns in tuned.unmeasured)
         gain = f"the best fusions found are predicted to take {chosen_ns}, the default ones {default_ns}"
@@ -257,7 +258,8 @@ def summary(tuned: Tuned, options: TuneOptions, folder: Path) -> str:
     if tuned.num_predicted:
         lines.append(f"{tuned.num_predicted:,} {chosen} predicted by {options.model}")
     lines.append(f"{tuned.num_measured:,} measured in {tuned.hardware_seconds:,.4g} s of hardware time")
-    if not tuned.num_measured and options.task == "fusion" and options.compile_s > 60 * options.minutes:
+    compiles = TASKS[options.task].measures_programs
+    if not tuned.num_measured and compiles and options.compile_s > 60 * options.minutes:
         lines.append(
             f"{options.compile_s:g} s for compiling a program do not fit in {options.minutes:g} minutes: "
             "give a larger --budget, or a smaller --compile-s"

@@ -94,12 +94,12 @@ def set_counts(split: Split, shards: ProgramShards) -> dict[str, dict[str, int]]
 
 
 def _counts(shard: Shard) -> dict[str, int]:
-    fast = shard.record.name == "fusion"
+    timed = any(column.key == "kernel_runtime_ns" for column in shard.record.columns)
     return {
         "kernels": shard.num_kernels,
         "configs": shard.num_configs,
         "failed": int(shard.metadata.get("num_failed", 0)),
-        "fast_kernels": int(np.count_nonzero(shard["kernel_runtime_ns"] < FAST_NS)) if fast else 0,
+        "fast_kernels": int(np.count_nonzero(shard["kernel_runtime_ns"] < FAST_NS)) if timed else 0,
     }
 
 

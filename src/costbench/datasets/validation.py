@@ -25,7 +25,7 @@ Fingerprints = npt.NDArray[np.bytes_]
 """Fingerprints as 16-byte strings, which sort and compare fast, [k]."""
 
 # What the program spends on each kernel without any tuning: runtime and executions.
-_UNTUNED = {
+UNTUNED = {
     "tile": ("kernel_default_ns", "kernel_runs"),
     "fusion": ("kernel_runtime_ns", "kernel_default_runs"),
 }
@@ -153,7 +153,7 @@ def fingerprints(shard: Shard) -> Fingerprints:
 
 def _leakage(path: Path, common: Fingerprints) -> Leakage:
     shard = Shard.open(path)
-    runtime_ns, runs = _UNTUNED[shard.record.name]
+    runtime_ns, runs = UNTUNED[shard.record.name]
     runtime = shard[runtime_ns] * shard[runs]
     leaked = np.isin(fingerprints(shard), common)
     return Leakage(

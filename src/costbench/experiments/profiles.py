@@ -18,6 +18,7 @@ from costbench.errors import ParamsError
 from costbench.experiments.grid.spec import SECTION
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_yaml, merged
+from costbench.tasks import LEARNED
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _FILE = "params.yaml"
 _RUN = re.compile(r"(?ms)^run:\n.*?(?=^\S)")
 _NAME = re.compile(r"(?m)^  name: .*$")
-_TASKS = ("tile", "fusion")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def sizes(params: Path) -> ProfileSizes:
     try:
         found = [_cells(one, sections["train"]) for one in sections[SECTION].values()]
         counts = [count for counts in found for count in counts]
-        widths = {sections["train"][task]["net"]["hidden"] for task in _TASKS}
+        widths = {sections["train"][task]["net"]["hidden"] for task in LEARNED}
         for space in sections["sweep"]["space"].values():
             widths |= set(space.get("net.hidden", {}).get("choices", ()))
         generate, sweep = sections["generate"], sections["sweep"]

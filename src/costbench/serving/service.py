@@ -35,7 +35,7 @@ class CostService:
     def __init__(self, model: CostModel, task: str, chip: str) -> None:
         self._model = model
         self._chip = chip
-        self._answer = choose(_ANSWERS, task, "task")
+        self._answer = choose(ANSWERS, task, "task")
         self._architecture = load_target(chip).architecture
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
@@ -88,7 +88,7 @@ def _answer_fusion(model: CostModel, row: Row, architecture: Architecture, where
     return {"runtime_ns": float(model.predict(kernel, tile)[0])}
 
 
-_ANSWERS: Mapping[str, Callable[[CostModel, Row, Architecture, str], Answer]] = {
+ANSWERS: Mapping[str, Callable[[CostModel, Row, Architecture, str], Answer]] = {
     "tile": _answer_tile,
     "fusion": _answer_fusion,
 }

@@ -100,7 +100,7 @@ def autotune(task: AutotuneTask) -> Autotuned:
         DataError: if a model cannot be read, or is of the other decision.
         UnsupportedKernelError: for a kernel that cannot be lowered.
     """
-    return choose(_AUTOTUNE, task.decision, "decision")(task)
+    return choose(AUTOTUNE, task.decision, "decision")(task)
 
 
 def _tiles(task: AutotuneTask) -> Autotuned:
@@ -146,7 +146,7 @@ def _fusions(task: AutotuneTask) -> Autotuned:
 
 _ARMS: Mapping[str, str] = {LEARNED: "model"}
 """Models whose arms are called otherwise: as in lpm2021, `model and hardware`."""
-_AUTOTUNE: Mapping[str, Callable[[AutotuneTask], Autotuned]] = {"fusion": _fusions, "tile": _tiles}
+AUTOTUNE: Mapping[str, Callable[[AutotuneTask], Autotuned]] = {"fusion": _fusions, "tile": _tiles}
 
 
 def _of_kind(params: SearchParams, kind: type[_P]) -> _P:

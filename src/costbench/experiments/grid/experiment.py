@@ -19,6 +19,7 @@ from costbench.errors import ParamsError
 from costbench.experiments.grid.spec import MAIN, SECTION, Cell
 from costbench.experiments.sweeps.best import best_path, read_best
 from costbench.params import load_yaml, merged, parse
+from costbench.tasks import LearnedTask
 from costbench.training.spec import TrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -40,7 +41,7 @@ class Grid:
             take the place of those in section `train`.
     """
 
-    task: Literal["tile", "fusion"]
+    task: LearnedTask
     splits: tuple[Literal["random", "manual"], ...]
     chips: tuple[str, ...]
     seeds: tuple[int, ...]

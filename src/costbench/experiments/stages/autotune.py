@@ -30,6 +30,7 @@ from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest, load_section, parse
 from costbench.target import load_target
+from costbench.tasks import TASKS
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SEARCH_FILE = "rows.jsonl", "search.json"
@@ -180,7 +181,7 @@ def _inputs(item: TuningItem) -> list[Path]:
 
 def _effort(item: TuningItem) -> float:
     """Order of the time that a work item takes: fusion searches are many, tile sizes go with the kernels."""
-    return (1e6 if item.task.decision == "fusion" else 0.0) + item.instructions
+    return (1e6 if TASKS[item.task.decision].measures_programs else 0.0) + item.instructions
 
 
 def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:

@@ -35,7 +35,7 @@ from costbench.params import load_section
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SCATTER_FILE = "rows.jsonl", "scatter.json"
-_EVALUATE: dict[str, Callable[[ProgramTask], ProgramResult]] = {
+EVALUATE: dict[str, Callable[[ProgramTask], ProgramResult]] = {
     "tile": evaluate_tiles,
     "fusion": evaluate_fusions,
 }
@@ -70,7 +70,7 @@ def evaluate_task(item: tuple[str, ProgramTask]) -> ProgramResult:
     task, program = item
     if program.checkpoints:
         load(("costbench.models.checkpoint",))
-    return choose(_EVALUATE, task, "task")(program)
+    return choose(EVALUATE, task, "task")(program)
 
 
 def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, workspace: Workspace) -> None:

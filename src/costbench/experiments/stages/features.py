@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from costbench.artifacts import digest_files, remove_stale_temporaries
 from costbench.compiler.analytical.model import AnalyticalModel
@@ -30,8 +29,7 @@ from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.params import load_section
 from costbench.target import Architecture, load_target
-
-TaskName = Literal["tile", "fusion"]
+from costbench.tasks import LearnedTask
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class FeaturesParams:
         chips: names of chips, or YAML files, of the stage `generate`.
     """
 
-    tasks: tuple[TaskName, ...]
+    tasks: tuple[LearnedTask, ...]
     chips: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -64,7 +62,7 @@ class Wanted:
         path: of the feature shard.
     """
 
-    task: TaskName
+    task: LearnedTask
     architecture: Architecture
     sources: tuple[Path, ...]
     path: Path
@@ -133,7 +131,7 @@ def make_features(item: ProgramItem) -> tuple[ShardSummary, ...]:
         if not _is_there(wanted.path, key):
             if program is None:
                 program = program_features(modules.module(item.program))
-            kernels, application = choose(_READERS, wanted.task, "task")(wanted, modules)
+            kernels, application = choose(READERS, wanted.task, "task").kernels(wanted, modules)
             chip = wanted.path.parent.name
             metadata: dict[str, object] = {
                 "task": wanted.task, "program": item.program, "application": application, "chip": chip,
@@ -169,9 +167,26 @@ def _fusion_kernels(wanted: Wanted, modules: CompiledPrograms) -> tuple[list[Mea
     return [found.kernel(index) for index in range(len(found))], found.application
 
 
-_READERS: dict[str, Callable[[Wanted, CompiledPrograms], tuple[list[MeasuredKernel], str]]] = {
-    "tile": _tile_kernels,
-    "fusion": _fusion_kernels,
+@dataclass(frozen=True)
+class _Reader:
+    """How the samples of a task are read.
+
+    Attributes:
+        paths: the shards of a program, from folder, chip and name of the program.
+        kernels: the measured kernels in these shards, and the program's application.
+    """
+
+    paths: Callable[[Path, str, str], tuple[Path, ...]]
+    kernels: Callable[[Wanted, CompiledPrograms], tuple[list[MeasuredKernel], str]]
+
+
+def _fusion_paths(data: Path, chip: str, name: str) -> tuple[Path, ...]:
+    return tuple(part.path for part in fusion_parts(data, chip, name))
+
+
+READERS: Mapping[str, _Reader] = {
+    "tile": _Reader(lambda data, chip, name: (shard_path(data, chip, name),), _tile_kernels),
+    "fusion": _Reader(_fusion_paths, _fusion_kernels),
 }
 
 
@@ -185,9 +200,7 @@ def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
     names = sorted({path.name.split(".")[0] for path in folder.glob("*.arrow") if path.name[0] != "."})
     if not names:
         raise DataError("no shards", where=folder, expected=f"{task} samples made by the stage `generate`")
-    if task == "tile":
-        return {name: (shard_path(data, chip, name),) for name in names}
-    return {name: tuple(part.path for part in fusion_parts(data, chip, name)) for name in names}
+    return {name: READERS[task].paths(data, chip, name) for name in names}
 
 
 def _work_items(section: FeaturesParams, data: Path, folder: Path) -> dict[str, ProgramItem]:

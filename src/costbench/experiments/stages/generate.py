@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from costbench.artifacts import digest_files, read_json, remove_stale_temporaries, write_json
 from costbench.datasets.fusion.generation import FusionParams, FusionTask
@@ -20,6 +19,7 @@ from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_section
 from costbench.target import Target, load_target
+from costbench.tasks import TaskName
 from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes
 
 _CODE_FILE = "code.json"
@@ -39,7 +39,7 @@ class GenerateParams:
         layout: how many layout configs.
     """
 
-    tasks: tuple[Literal["tile", "fusion", "layout"], ...]
+    tasks: tuple[TaskName, ...]
     chips: tuple[str, ...]
     programs: tuple[str, ...]
     tile: TileParams
@@ -113,7 +113,7 @@ def _layout_tasks(p: _Program, section: GenerateParams) -> list[Task]:
     ]
 
 
-_TASKS: dict[str, Callable[[_Program, GenerateParams], list[Task]]] = {
+WORK_ITEMS: dict[str, Callable[[_Program, GenerateParams], list[Task]]] = {
     "tile": _tile_tasks,
     "fusion": _fusion_tasks,
     "layout": _layout_tasks,
@@ -130,7 +130,7 @@ def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
         # All tasks of a program share its bytes, so memory holds each program once.
         program = _Program(entry, read_program_bytes(programs, entry), targets, folder)
         for name in section.tasks:
-            tasks += _TASKS[name](program, section)
+            tasks += WORK_ITEMS[name](program, section)
     return tasks
 
 

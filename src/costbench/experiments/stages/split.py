@@ -20,12 +20,11 @@ from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_section
+from costbench.tasks import AUDITED, TASKS
 from costbench.workloads.manifest import all_programs
 
 _log = logging.getLogger(__name__)
 _USER = "user:"
-TASKS = ("tile", "fusion", "layout")
-_AUDITED = ("tile", "fusion")
 Tree = dict[str, dict[str, object]]
 
 
@@ -115,7 +114,7 @@ def run(params: Path) -> None:
             counts.setdefault(task, {}).setdefault(split.name, {})[chip] = counted
             sizes = "/".join(str(counted[part]["programs"]) for part in ("train", "validation", "test"))
             _log.info("%s, %s, %s: %s programs to train, validate, test", split.name, task, chip, sizes)
-            if task in _AUDITED:
+            if task in AUDITED:
                 report = leakage_audit(split, programs_of)
                 leakage.setdefault(task, {}).setdefault(split.name, {})[chip] = report.to_dict()
                 share = 100 * report.test.share_of_kernels

@@ -35,11 +35,11 @@ from costbench.experiments.sweeps.worker import SweepTask
 from costbench.experiments.tracking.runs import Provenance, prepare, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import load_yaml, merged, parse
+from costbench.tasks import LEARNED, LearnedTask
 from costbench.training.spec import TrainSpec, monitored
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/sweep"
-_TASKS = ("tile", "fusion")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class SweepParams:
         space: by task and dotted name of the hyper-parameter: what trials differ in.
     """
 
-    tasks: tuple[Literal["tile", "fusion"], ...]
+    tasks: tuple[LearnedTask, ...]
     split: Literal["random", "manual"]
     chip: str
     seed: int
@@ -89,8 +89,8 @@ class SweepParams:
             raise ValueError(f"max_retries is {self.max_retries}, must not be negative")
         for name, of_tasks in (("model", self.model), ("space", self.space)):
             for task in of_tasks:
-                if task not in _TASKS:
-                    raise ValueError(f"{name} is of the task {task!r}, must be of {' or '.join(_TASKS)}")
+                if task not in LEARNED:
+                    raise ValueError(f"{name} is of the task {task!r}, must be of {' or '.join(LEARNED)}")
         for task, model in self.model.items():
             if model.seed != 0:
                 raise ValueError(f"model.{task}.seed follows from seed, and must be left out")
@@ -142,9 +142,9 @@ class SweepFlags:
         Raises:
             ParamsError: for an unknown task, or no trials or workers.
         """
-        if self.task is not None and self.task not in _TASKS:
+        if self.task is not None and self.task not in LEARNED:
             raise ParamsError(
-                f"unknown task {self.task!r}", where="command line", expected=f"one of {', '.join(_TASKS)}"
+                f"unknown task {self.task!r}", where="command line", expected=f"one of {', '.join(LEARNED)}"
             )
         given: dict[str, typing.Any] = {"trials": self.trials, "workers": self.workers}
         given["tasks"] = None if self.task is None else (self.task,)
@@ -204,7 +204,7 @@ def _at_least(workers: int, backend: Backend) -> Backend:
 
 def _clear(folder: Path, tasks: tuple[str, ...]) -> None:
     """Remove results of tasks that are not asked for."""
-    for task in set(_TASKS) - set(tasks):
+    for task in set(LEARNED) - set(tasks):
         best_path(folder, task).unlink(missing_ok=True)
         trials_path(folder, task).unlink(missing_ok=True)
 

@@ -32,6 +32,7 @@ from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
 from costbench.features.feature_shards import feature_path
 from costbench.params import load_section
+from costbench.tasks import LEARNED
 from costbench.training.spec import TrainSpec
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class TrainParams:
     fusion: TrainSpec
 
     def __post_init__(self) -> None:
-        for name in ("tile", "fusion"):
+        for name in LEARNED:
             if getattr(self, name).seed != 0:
                 raise ValueError(f"{name}.seed is taken from experiments, and must be left out")
 

@@ -12,6 +12,7 @@ from costbench.artifacts import read_json
 from costbench.errors import ChoiceError, DataError, choose
 from costbench.experiments.tracking.record import OFF, client_of
 from costbench.experiments.tracking.runs import FOLDER, KEY, KIND, prepare, store_errors
+from costbench.tasks import LEARNED
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 TRAINED = "costbench/train"
 """Experiment of MLflow in which cells are tracked."""
-_MONITORS: Mapping[str, str] = {"tile": "tau", "fusion": "mape"}
 _LARGER_IS_BETTER: Mapping[str, bool] = {"tau": True, "ape": False, "slowdown": False, "mape": False}
 _PAGE = 1000
 
@@ -49,7 +49,7 @@ class Wanted:
     @property
     def metric(self) -> str:
         """The metric to compare by. Raises: ChoiceError, for an unknown task or metric."""
-        monitor = choose(_MONITORS, self.task, "task") if self.monitor is None else self.monitor
+        monitor = choose(LEARNED, self.task, "task").monitor if self.monitor is None else self.monitor
         choose(_LARGER_IS_BETTER, monitor, "metric")
         return monitor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING
 from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, TiledKernels
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
-from costbench.errors import DataError, HloError
+from costbench.errors import DataError, HloError, choose
 from costbench.experiments.grid.spec import cell_from_name
 from costbench.experiments.tuning.fusion import tune_fusion
-from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Task, Tuned
+from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
 from costbench.experiments.tuning.tiles import tune_tiles
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
@@ -20,6 +21,7 @@ from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
 from costbench.hlo.text.reader import looks_like_text, module_from_text
 from costbench.models.cost_model import CostModel
+from costbench.tasks import TaskName
 
 if TYPE_CHECKING:
     from costbench.models.learned import LearnedCostModel
@@ -34,12 +36,25 @@ def tuned(session: Session, name: str) -> Tuned:
         DataError: for a model that cannot be read or is of the other task.
     """
     program = PreparedProgram(unfused(program_in(session.options.file)), name)
-    model, architecture = session.options.model, session.target.architecture
+    return choose(TUNE, session.options.task, "task")(program, session)
+
+
+def _tune_tiles(program: PreparedProgram, session: Session) -> Tuned:
+    analytical = AnalyticalModel(session.target.architecture)
+    return tune_tiles(program, session, _tile_model(session.options.model, analytical))
+
+
+def _tune_fusion(program: PreparedProgram, session: Session) -> Tuned:
+    architecture = session.target.architecture
     analytical = AnalyticalModel(architecture)
-    if session.options.task == "tile":
-        return tune_tiles(program, session, _tile_model(model, analytical))
     tiled = TiledKernels(program.lowering, architecture, analytical)
-    return tune_fusion(program, session, tiled, _fusion_model(model, tiled, analytical))
+    return tune_fusion(program, session, tiled, _fusion_model(session.options.model, tiled, analytical))
+
+
+TUNE: Mapping[str, Callable[[PreparedProgram, Session], Tuned]] = {
+    "tile": _tune_tiles,
+    "fusion": _tune_fusion,
+}
 
 
 def program_in(path: Path) -> HloModule:
@@ -87,7 +102,7 @@ def _fusion_model(name: str, tiled: TiledKernels, analytical: AnalyticalModel) -
     return LearnedKernels(tiled, _checkpoint(name, "fusion", analytical))
 
 
-def _checkpoint(name: str, task: Task, analytical: AnalyticalModel) -> LearnedCostModel:
+def _checkpoint(name: str, task: TaskName, analytical: AnalyticalModel) -> LearnedCostModel:
     """The model in a folder; of folders called after a cell, only those of the task."""
     from costbench.models.checkpoint import load_checkpoint
 

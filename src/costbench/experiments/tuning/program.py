@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from costbench.artifacts import digest_file, read_json, write_json, write_text
 from costbench.autotuning.charging import COMPILE_S
@@ -18,8 +17,8 @@ from costbench.autotuning.search import Progress, SearchInterrupted, Watch
 from costbench.autotuning.trace import SearchTrace, read_trace, write_trace
 from costbench.errors import DataError
 from costbench.target import Target
+from costbench.tasks import TaskName
 
-Task = Literal["tile", "fusion"]
 ANALYTICAL, NO_MODEL = "analytical", "none"
 
 
@@ -63,7 +62,7 @@ class TuneOptions:
     """
 
     file: Path
-    task: Task
+    task: TaskName
     model: str = ANALYTICAL
     minutes: float = 10.0
     model_minutes: float = 1.0

@@ -8,6 +8,7 @@ from typing import Literal
 
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
+from costbench.tasks import LearnedTask
 
 _FILE = Path(__file__).parents[1] / "papers" / "claims.yaml"
 
@@ -59,7 +60,7 @@ class Claim:
     id: str
     where: str
     statement: str
-    task: Literal["tile", "fusion"]
+    task: LearnedTask
     metric: str
     direction: Direction
     paper_effect: float | tuple[float, float] | None

@@ -14,7 +14,7 @@ from costbench.artifacts import read_json, write_json
 from costbench.errors import DataError
 from costbench.reports.data.evidence import mapping
 from costbench.reports.table import Column, Table, Value
-from costbench.tasks import labels_of
+from costbench.tasks import LEARNED, labels_of
 
 _CELL = re.compile(r"([a-z]+)-([a-z]+)-([A-Za-z0-9_.]+?)-([a-z0-9_-]+)-s(\d+)")
 _NUMBERS = ("steps", "kernels", "configs", "validations")
@@ -150,8 +150,8 @@ def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: st
 
 def _described(amount: tuple[int, int, int, int], task: str) -> str:
     steps, kernels, configs, validations = amount
-    decisions = labels_of(task).decisions
-    batch = f"{kernels} kernels" + (f" x {configs} {decisions}" if decisions else "")
+    each = f" x {configs} {labels_of(task).decisions}" if LEARNED[task].ranks_decisions else ""
+    batch = f"{kernels} kernels{each}"
     return f"{steps:,} steps of {batch}, validated {validations} times"
 
 

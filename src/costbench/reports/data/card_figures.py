@@ -144,7 +144,7 @@ def write_application_figure(task: str, card: Card, folder: Path) -> tuple[Path,
     """
     names = sorted(card.applications, key=lambda name: (card.applications[name].configs, name))
     panels = [("programs", "programs"), ("kernels", "kernels"), ("configs", "samples")]
-    if TASKS[task].subject == "program":
+    if TASKS[task].samples == "program":
         panels.remove(("kernels", "kernels"))
     with styled():
         figure = Figure(figsize=(9.5, 1.0 + 0.19 * len(names)), layout="constrained")
