@@ -109,11 +109,11 @@ class TrackedRun:
 
     def log_folder(self, path: Path) -> None:
         """Log all files of a folder as artifacts under the folder's name, in one call."""
-        self._tell(lambda client: client.log_artifacts(self.run_id, str(path), path.name))
+        self._send(lambda client: client.log_artifacts(self.run_id, str(path), path.name))
 
     def end(self, status: str) -> None:
         """Close the run: `FINISHED`, `FAILED` or `KILLED`."""
-        self._tell(lambda client: client.set_terminated(self.run_id, status))
+        self._send(lambda client: client.set_terminated(self.run_id, status))
 
     def _send(self, log: Callable[[MlflowClient], None]) -> None:
         if self.uri == OFF:
