@@ -5,10 +5,10 @@ open it; `arrow_tables` says which table the columns of a record type make. The 
 `costbench`, JSON with the record type, its version, the facts that the samples were made from (program,
 chip, ...) and the SHA-256 of every column, and as `costbench.sha256` the digest of this JSON.
 
-It is written under a temporary name and renamed when it is complete, so a killed writer leaves no shard. Opening
-reads no data: it checks the metadata against their digest and the table's schema against the record type, which
-finds truncated files and damaged schemas. Lengths, offsets and values of a column are checked when it is first
-used, and `verify_shard` compares all of them with the digests.
+It is written under a temporary name and renamed when it is complete, so a killed writer leaves no shard.
+Opening reads no data: it checks the metadata against their digest and the table's schema against the record
+type, which finds truncated files and damaged schemas. Lengths, offsets and values of a column are checked
+when it is first used, and `verify_shard` compares all of them with the digests.
 """
 
 from __future__ import annotations
