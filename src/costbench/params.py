@@ -3,7 +3,8 @@
 Each pipeline stage has one dataclass that is parsed once at the edge; below it only typed values
 travel. The dataclass is the whole schema: its annotations say what is accepted, its defaults what
 may be left out, its `__post_init__` (raising ValueError) which values are impossible. A misspelt
-key is never ignored, `true` is never a number, and NaN is never a setting.
+key is never ignored, `true` is never a number, and NaN is never a setting. Pydantic checks and builds
+it; its errors become one line that names file, field, value and expectation.
 
 YAML is read as YAML 1.2 by the library that DVC reads the same file with: `1e-3` is a number, and `on`, `yes`
 and `1:30` are plain text.
@@ -16,11 +17,10 @@ import dataclasses
 import difflib
 import hashlib
 import json
-import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
@@ -32,10 +32,13 @@ from costbench.errors import CostbenchError, ParamsError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from pydantic import ValidationError
+    from pydantic_core import SchemaValidator
 
 T = TypeVar("T", bound="DataclassInstance")
 
 Where = str | PathLike[str]
+_UNKNOWN = ("unexpected_keyword_argument", "invalid_key")
 _DIGEST_LENGTH = 16
 _SHOWN_VALUE_LENGTH = 60
 # Parameter files have some hundred; a few nested aliases make more values than fit into memory.
@@ -49,7 +52,7 @@ def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
     tuple[X, Y], Mapping[str, X] and dataclasses. An int is accepted where a float is asked and becomes one.
 
     Args:
-        cls: the dataclass; an annotation not listed above is a TypeError.
+        cls: the dataclass; an annotation of another kind is a TypeError.
         mapping: what the file holds.
         where: the file, for errors.
         field: dotted name of `mapping` inside the file, for errors.
@@ -59,37 +62,130 @@ def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
             key, a missing key without default, a wrong type, NaN or an infinity, or a ValueError
             from `__post_init__`.
     """
-    if not isinstance(mapping, Mapping):
-        _refuse(mapping, where, field, f"the keys {', '.join(_fields(cls))}")
-    fields = _fields(cls)
-    for key in mapping:
-        if key not in fields:
-            raise ParamsError(
-                f"unknown key{_nearest(key, fields)}",
-                where=where,
-                field=_join(field, key),
-                expected="one of " + ", ".join(sorted(fields)),
-            )
-    hints = typing.get_type_hints(cls)
-    values: dict[str, Any] = {}
-    for name, declared in fields.items():
-        if name in mapping:
-            values[name] = _convert(hints[name], mapping[name], where, _join(field, name))
-        elif declared.default is dataclasses.MISSING and declared.default_factory is dataclasses.MISSING:
-            raise ParamsError(
-                "missing", where=where, field=_join(field, name), expected=_describe(hints[name])
-            )
-    return _build(cls, values, where, field)
+    # Imported where it is needed: it takes longer than all else that settings import.
+    from pydantic import ValidationError
 
-
-def _build(cls: type[T], values: dict[str, Any], where: Where, field: str) -> T:
     try:
-        return cls(**values)
+        parsed: T = _validator(cls).validate_python(mapping)
+    except ValidationError as error:
+        _translate(cls, mapping, error, where, field)
+    return parsed
+
+
+@cache
+def _validator(cls: type[DataclassInstance]) -> SchemaValidator:
+    """What checks and builds instances of a dataclass: pydantic's schema of it, made strict.
+
+    Pydantic's own strict mode asks for instances where a file has mappings, for tuples where it has lists.
+    """
+    from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
+
+    return SchemaValidator(_strict(TypeAdapter(cls).core_schema))
+
+
+_SCALARS = ("bool", "int", "float", "str")
+_COMPOUNDS = ("literal", "none", "nullable", "union", "tuple", "dict", "default")
+_REFERENCES = ("definitions", "definition-ref")
+_DATACLASS = ("dataclass", "dataclass-args", "dataclass-field")
+# Where a core schema has other schemas; other entries, such as defaults, are values.
+_INNER = ("schema", "fields", "items_schema", "choices", "keys_schema", "values_schema", "definitions")
+
+
+def _strict(schema: Any) -> Any:
+    """A core schema that converts nothing but int to float, and refuses unknown keys, NaN and infinities.
+
+    Raises:
+        TypeError: for an annotation that `parse` does not understand.
+    """
+    from pydantic_core import core_schema
+
+    if isinstance(schema, list):
+        return [_strict(part) for part in schema]
+    kind = schema["type"]
+    if kind not in (*_SCALARS, *_COMPOUNDS, *_REFERENCES, *_DATACLASS):
+        raise TypeError(f"a parameter cannot be a {kind}")
+    # The `fields` of a dataclass are names; those of its arguments are schemas.
+    inner = [key for key in _INNER if key in schema and not (kind == "dataclass" and key == "fields")]
+    strict = schema | {key: _strict(schema[key]) for key in inner}
+    if kind in _SCALARS:
+        strict["strict"] = True
+    if kind == "float":
+        strict["allow_inf_nan"] = False
+    if kind == "literal" and all(type(choice) is int for choice in schema["expected"]):
+        # By itself, a literal takes 64.0 for 64.
+        return core_schema.chain_schema([core_schema.int_schema(strict=True), strict])
+    if kind == "dataclass-args":
+        strict["extra_behavior"] = "forbid"
+    if kind == "dataclass":
+        ref = strict.pop("ref", None)
+        return core_schema.no_info_wrap_validator_function(_build, strict, ref=ref)
+    return strict
+
+
+def _build(value: object, handler: Callable[[object], object]) -> object:
+    """Has pydantic say where an error of ours came from, as it does for ValueErrors of `__post_init__`."""
+    from pydantic_core import PydanticCustomError
+
+    try:
+        return handler(value)
     except CostbenchError as error:
-        inner = _join(field, error.field) if error.field else field
-        raise ParamsError(error.problem, where=where, field=inner, expected=error.expected) from error
-    except ValueError as error:
-        raise ParamsError(str(error), where=where, field=field) from error
+        raise PydanticCustomError("costbench", "{error}", {"error": error}) from error
+
+
+def _translate(
+    cls: type[DataclassInstance], mapping: object, errors: ValidationError, where: Where, field: str
+) -> NoReturn:
+    """Raises the most telling of pydantic's errors as a ParamsError.
+
+    An unknown key is often a misspelt one, and then explains what else is missing.
+    """
+    found = errors.errors(include_url=False)
+    unknown = [error for error in found if error["type"] in _UNKNOWN]
+    error = min(unknown, key=lambda error: len(error["loc"])) if unknown else found[0]
+    cause: Exception | None = error.get("ctx", {}).get("error")
+    loc = error["loc"][:-1] if error["type"] in _UNKNOWN else error["loc"]
+    hint, value, field = _located(cls, mapping, field, loc)
+    if error["type"] in _UNKNOWN:
+        key, known = error["loc"][-1], _fields(hint)
+        problem, expected = f"unknown key{_nearest(key, known)}", "one of " + ", ".join(sorted(known))
+        raise ParamsError(problem, where=where, field=_join(field, key), expected=expected)
+    if error["type"] == "missing" and not isinstance(value, list | tuple):
+        raise ParamsError("missing", where=where, field=field, expected=_describe(hint))
+    if isinstance(cause, CostbenchError):
+        inner = _join(field, cause.field) if cause.field else field
+        raise ParamsError(cause.problem, where=where, field=inner, expected=cause.expected) from cause
+    if isinstance(cause, ValueError):
+        raise ParamsError(str(cause), where=where, field=field) from cause
+    _refuse(value, where, field, _expected(hint, value), _nearest_choice(hint, value))
+
+
+def _located(cls: Any, mapping: object, field: str, loc: tuple[int | str, ...]) -> tuple[Any, Any, str]:
+    """Annotation, value and dotted name of the place that pydantic calls `loc`.
+
+    For a union of several types it is the union: pydantic goes on with the members that it tried.
+    """
+    hint, value = cls, mapping
+    for part in loc:
+        hint = _without_none(hint)
+        origin = typing.get_origin(hint)
+        if dataclasses.is_dataclass(hint):
+            hint = typing.get_type_hints(hint)[str(part)]
+            value = value.get(part) if isinstance(value, Mapping) else None
+            field = _join(field, part)
+        elif origin is tuple and isinstance(part, int) and isinstance(value, list | tuple):
+            if part >= len(value):
+                break
+            members = typing.get_args(hint)
+            hint = members[0] if members[-1] is Ellipsis else members[part]
+            value, field = value[part], f"{field}[{part}]"
+        elif origin is Mapping and isinstance(value, Mapping) and part in value:
+            if loc[-1] == "[key]":
+                break
+            hint, value, field = typing.get_args(hint)[1], value[part], _join(field, part)
+        else:
+            break
+    return _without_none(hint), value, field
 
 
 def _fields(cls: type[DataclassInstance]) -> dict[str, dataclasses.Field[Any]]:
@@ -125,87 +221,25 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _convert(hint: Any, value: object, where: Where, field: str) -> Any:
-    """`value` as the annotation `hint` asks, or a ParamsError."""
-    origin = typing.get_origin(hint)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return parse(hint, value, where=where, field=field)
-    if origin is Literal:
-        return _convert_literal(hint, value, where, field)
-    if origin in (typing.Union, types.UnionType):
-        return _convert_union(hint, value, where, field)
-    if origin is tuple:
-        return _convert_tuple(hint, value, where, field)
-    if origin is Mapping:
-        return _convert_mapping(hint, value, where, field)
-    if hint is type(None):
-        if value is not None:
-            _refuse(value, where, field, "null")
-        return None
-    if hint is float:
-        return _convert_float(value, where, field)
-    if hint in (bool, int, str):
-        # By type, not isinstance: True is an int to Python and never to us.
-        if type(value) is not hint:
-            _refuse(value, where, field, _describe(hint))
-        return value
-    raise TypeError(f"{field}: a parameter cannot be annotated {hint!r}")
+def _without_none(hint: Any) -> Any:
+    """The one other member of a union with None; other annotations as they are."""
+    members = [member for member in typing.get_args(hint) if member is not type(None)]
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return members[0] if is_union and len(members) == 1 else hint
 
 
-def _convert_float(value: object, where: Where, field: str) -> float:
-    if type(value) not in (int, float):
-        _refuse(value, where, field, "float")
-    try:
-        number = float(typing.cast("int | float", value))
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        _refuse(value, where, field, "a finite float")
-    return number
+def _expected(hint: Any, value: object) -> str:
+    if dataclasses.is_dataclass(hint):
+        return f"the keys {', '.join(_fields(typing.cast('type[DataclassInstance]', hint)))}"
+    if hint is float and type(value) in (int, float):
+        return "a finite float"
+    return _describe(hint)
 
 
-def _convert_literal(hint: Any, value: object, where: Where, field: str) -> Any:
-    choices = typing.get_args(hint)
-    for choice in choices:
-        if type(choice) is type(value) and choice == value:
-            return choice
-    hint_text = _nearest(value, [choice for choice in choices if isinstance(choice, str)])
-    _refuse(value, where, field, _describe(hint), hint_text)
-
-
-def _convert_union(hint: Any, value: object, where: Where, field: str) -> Any:
-    members = typing.get_args(hint)
-    if value is None and type(None) in members:
-        return None
-    members = tuple(member for member in members if member is not type(None))
-    if len(members) == 1:
-        return _convert(members[0], value, where, field)
-    # A member of the value's own type goes first: 1 stays an int in `float | int`.
-    for member in sorted(members, key=lambda member: member is not type(value)):
-        try:
-            return _convert(member, value, where, field)
-        except ParamsError:
-            continue
-    _refuse(value, where, field, _describe(hint))
-
-
-def _convert_tuple(hint: Any, value: object, where: Where, field: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        _refuse(value, where, field, _describe(hint))
-    members = typing.get_args(hint)
-    if len(members) == 2 and members[1] is Ellipsis:
-        members = members[:1] * len(value)
-    if len(members) != len(value):
-        _refuse(value, where, field, _describe(hint))
-    pairs = enumerate(zip(members, value, strict=True))
-    return tuple(_convert(member, item, where, f"{field}[{index}]") for index, (member, item) in pairs)
-
-
-def _convert_mapping(hint: Any, value: object, where: Where, field: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        _refuse(value, where, field, _describe(hint))
-    _, member = typing.get_args(hint)
-    return {key: _convert(member, item, where, _join(field, key)) for key, item in value.items()}
+def _nearest_choice(hint: Any, value: object) -> str:
+    if typing.get_origin(hint) is not Literal:
+        return ""
+    return _nearest(value, [choice for choice in typing.get_args(hint) if isinstance(choice, str)])
 
 
 def _describe(hint: Any) -> str:
