@@ -37,7 +37,6 @@ from costbench.rng import stream_words
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 HashArray = npt.NDArray[np.uint64]
-_KEYS_KEPT = 1 << 16
 _BITS = np.uint64(64)
 
 
@@ -104,18 +103,11 @@ def structure_keys(batch: KernelBatch, chip: str) -> HashArray:
     kernels, body = batch.kernels, batch.everything.body
     opcodes = np.array(opcodes_of(body), dtype=np.int64)
     mixes = _operation_mixes(kernels.instructions_offsets, opcodes[kernels.instructions])
-    found, places, inverse = np.unique(mixes, return_index=True, return_inverse=True)
-    known: dict[tuple[str, int], int] = vars(body).setdefault("structure_keys", {})
-    if len(known) > _KEYS_KEPT:
-        known.clear()
+    _, places, inverse = np.unique(mixes, return_index=True, return_inverse=True)
     keys = []
-    for one, place in zip(found.tolist(), places.tolist(), strict=True):
-        key = known.get((chip, one))
-        if key is None:
-            first, end = kernels.instructions_offsets[place : place + 2]
-            operations = tuple(opcodes[kernels.instructions[first:end]].tolist())
-            key = known[chip, one] = structure_key(operations, chip)
-        keys.append(key)
+    for place in places.tolist():
+        start, stop = kernels.instructions_offsets[place : place + 2]
+        keys.append(structure_key(tuple(opcodes[kernels.instructions[start:stop]].tolist()), chip))
     result: HashArray = np.array(keys, dtype=np.uint64)[inverse.reshape(-1)]
     return result
 

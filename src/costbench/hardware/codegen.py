@@ -33,6 +33,7 @@ COMPUTE, TRANSFER = range(2)
 """Rows of a table of factors."""
 
 
+@lru_cache(maxsize=1 << 16)
 def structure_key(opcodes: tuple[int, ...], chip: str) -> int:
     """64-bit key of a kernel's mix of operations: opcodes with counts rounded to powers of two."""
     counts = sorted(Counter(opcodes).items())
@@ -54,12 +55,9 @@ def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
     return _factors(operations, target.name, deviations)
 
 
-def opcodes_of(body: HloComputation) -> list[int]:
-    """Opcodes by position, kept with the computation."""
-    known: list[int] | None = vars(body).get("opcodes")
-    if known is None:
-        known = vars(body)["opcodes"] = [int(inst.opcode) for inst in body.instructions]
-    return known
+def opcodes_of(body: HloComputation) -> tuple[int, ...]:
+    """Opcodes by position."""
+    return body.opcodes
 
 
 @lru_cache(maxsize=4096)

@@ -32,6 +32,11 @@ class HloComputation:
         return tuple(sorted(found, key=lambda i: self.instructions[i].parameter_number))
 
     @cached_property
+    def opcodes(self) -> tuple[int, ...]:
+        """Codes of the instructions' opcodes, by position."""
+        return tuple(int(inst.opcode) for inst in self.instructions)
+
+    @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:
         """For every position, the positions that read it, ascending, each once."""
         users: list[list[int]] = [[] for _ in self.instructions]
