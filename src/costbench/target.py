@@ -41,11 +41,6 @@ class Architecture:
         """Nanoseconds of a clock cycle."""
         return 1e3 / self.clock_mhz
 
-    @property
-    def peak_tflops(self) -> float:
-        """Peak of the matrix units: 2 * mxus * size^2 * clock, in 1e12 operations per second."""
-        return 2e-6 * self.num_mxus * self.mxu_size**2 * self.clock_mhz
-
 
 @dataclass(frozen=True)
 class Timing:

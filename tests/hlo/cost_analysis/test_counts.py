@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
 import pytest
 
 from costbench.errors import UnsupportedKernelError
@@ -10,9 +9,6 @@ from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.cost_analysis.counts import (
     Cost,
     CostAnalysis,
-    computation_cost,
-    instruction_cost,
-    kernel_static_features,
     module_cost,
 )
 from costbench.hlo.instruction import GatherDimensions, ScatterDimensions
@@ -24,7 +20,7 @@ X_BYTES = 8 * 16 * 4
 
 def last(b: ModuleBuilder) -> Cost:
     module = b.build()
-    return instruction_cost(module, module.entry, module.entry_computation.root)
+    return CostAnalysis(module).instruction(module.entry, module.entry_computation.root)
 
 
 def test_elementwise_counts_elements_and_transcendentals_apart() -> None:
@@ -159,7 +155,7 @@ def test_what_has_no_rule_is_an_error(opcode: str) -> None:
     x = b.parameter(X)
     y = b.op(opcode, x, x, shape=X)
     with pytest.raises(UnsupportedKernelError, match=f"odd: {opcode}.*no cost rule for {opcode}"):
-        instruction_cost(b.build(), 0, y)
+        CostAnalysis(b.build()).instruction(0, y)
 
 
 def test_whole_computations_add_up() -> None:
@@ -168,7 +164,6 @@ def test_whole_computations_add_up() -> None:
     b.op("add", b.op("tanh", x), x)
     module = b.build()
     assert module_cost(module) == Cost(128, 3 * X_BYTES, 2 * X_BYTES, 128)
-    assert computation_cost(module, module.entry) == module_cost(module)
     assert module_cost(module).bytes_accessed == 5 * X_BYTES
 
 
@@ -201,9 +196,8 @@ def test_kernels_are_priced_like_fusions_but_read_no_input_twice() -> None:
     outputs = fused(b, a, v)
     module = b.build(*outputs)
     instructions = range(2, max(outputs) + 1)
-    features = kernel_static_features(module, module.entry, instructions, (a, v), outputs)
-    assert features.dtype == np.float64
-    assert features.tolist() == [272, 512 + 64 + 64, 512 + 256 + 512 + 512, 128]
+    cost = CostAnalysis(module).kernel(module.entry, instructions, (a, v), outputs)
+    assert cost == Cost(272, 512 + 64 + 64, 512 + 256 + 512 + 512, 128)
 
 
 def test_a_kernel_that_only_slices_reads_the_slice_and_updates_in_place() -> None:
@@ -213,8 +207,8 @@ def test_a_kernel_that_only_slices_reads_the_slice_and_updates_in_place() -> Non
     row = b.op("dynamic-slice", big, i, zero, shape="f32[1,16]", dynamic_slice_sizes=(1, 16))
     out = b.op("dynamic-update-slice", big, b.op("tanh", row), i, zero, shape="f32[1000,16]")
     module = b.build(out)
-    features = kernel_static_features(module, 0, (zero, row, row + 1, out), (big, i), (out,))
-    assert features.tolist() == [0, 64 + 4, 64, 16]
+    cost = CostAnalysis(module).kernel(0, (zero, row, row + 1, out), (big, i), (out,))
+    assert cost == Cost(0, 64 + 4, 64, 16)
 
 
 def test_pricing_is_quick() -> None:

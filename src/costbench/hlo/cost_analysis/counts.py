@@ -27,9 +27,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.cost_analysis.bytes import bytes_of, fused_read_bytes, is_large_constant, written_bytes
 from costbench.hlo.cost_analysis.work import (
@@ -196,35 +193,6 @@ class CostAnalysis:
         return float(read), float(sum(written_bytes(body, p) for p in outputs))
 
 
-def instruction_cost(module: HloModule, computation: int, position: int) -> Cost:
-    """Cost of one instruction. Raises: UnsupportedKernelError for an opcode without a rule."""
-    return CostAnalysis(module).instruction(computation, position)
-
-
-def computation_cost(module: HloModule, computation: int) -> Cost:
-    """Cost of running a computation once. Raises: UnsupportedKernelError for an opcode without a rule."""
-    return CostAnalysis(module).computation(computation)
-
-
 def module_cost(module: HloModule) -> Cost:
     """Cost of a program: of its entry computation, with one iteration of every loop, as XLA counts."""
     return CostAnalysis(module).computation(module.entry)
-
-
-def kernel_static_features(
-    module: HloModule,
-    computation: int,
-    instructions: Sequence[int],
-    inputs: Sequence[int],
-    outputs: Sequence[int],
-) -> npt.NDArray[np.float64]:
-    """The static performance features of a kernel (lpm2021, section 3).
-
-    Returns:
-        float64 [4]: FLOPs, bytes read from inputs, bytes written to outputs, transcendental operations.
-
-    Raises:
-        UnsupportedKernelError: for an opcode without a rule.
-    """
-    cost = CostAnalysis(module).kernel(computation, instructions, inputs, outputs)
-    return np.array([cost.flops, cost.bytes_read, cost.bytes_written, cost.transcendentals])

@@ -7,7 +7,6 @@ losses are computed in float32, as mixed-precision training does.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -155,20 +154,6 @@ def max_pool(x: Array, window: Extent, stride: Extent, padding: str = "SAME") ->
         x, lowest, lax.max, (1, *_spread(window, rank), 1), (1, *_spread(stride, rank), 1), padding
     )
     return pooled
-
-
-def avg_pool(x: Array, window: Extent, stride: Extent, padding: str = "VALID") -> Array:
-    """Mean over windows of the spatial dimensions (divided by the window's size)."""
-    import numpy as np
-    from jax import lax
-
-    rank = x.ndim - 2
-    extents = _spread(window, rank)
-    zero = np.array(0, x.dtype)
-    total: Array = lax.reduce_window(
-        x, zero, lax.add, (1, *extents, 1), (1, *_spread(stride, rank), 1), padding
-    )
-    return total / math.prod(extents)
 
 
 def global_mean(x: Array) -> Array:
