@@ -2,7 +2,7 @@
 
 A program costs the sum over its kernels of cost times executions (lpm2021, sections 2.1 and 3). Scoring a
 config prices only kernels that were not met before, whatever config they occurred in; the rest of the work is
-cutting the program (`compiler.fusion_cuts`).
+cutting the program (`compiler.fusion.cuts`).
 """
 
 from __future__ import annotations

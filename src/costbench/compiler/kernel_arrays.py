@@ -1,4 +1,4 @@
-"""Many kernels of one computation as a few arrays: lists of positions laid end to end."""
+"""Many kernels of one computation as a few arrays: lists of positions are concatenated, with offsets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KernelArrays(NamedTuple):
 
 
 def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[IntArray, IntArray]:
-    """Offsets [n + 1] and entries of n lists laid end to end."""
+    """Offsets [n + 1] and entries of n lists, concatenated."""
     entries = [list(one) for one in lists]
     offsets = np.zeros(len(entries) + 1, dtype=np.int64)
     np.cumsum([len(one) for one in entries], out=offsets[1:])

@@ -64,7 +64,7 @@ def trip_count(
 def _constant(
     body: HloComputation, position: int, module: HloModule, caller: HloComputation, loop: Instruction
 ) -> int | None:
-    """The integer that a value of the condition always has, if that can be told."""
+    """The integer that a value of the condition always has, if the condition shows it."""
     inst = body.instructions[position]
     if inst.opcode is Opcode.CONSTANT:
         return scalar_value(inst)

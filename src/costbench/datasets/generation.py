@@ -3,7 +3,7 @@
 A task is one program, on one or several chips. It depends on nothing but its own fields, so tasks are done
 side by side, in any order, and a task whose shards are already there for the same inputs is not done again.
 Tasks that compile the same program alike form a group, done by one process with one compiled program.
-What a task makes is told in `tile_generation` and its neighbours; here is how tasks are run.
+`tile.generation`, `fusion.generation` and `layout.generation` say what tasks write; this module runs them.
 """
 
 from __future__ import annotations

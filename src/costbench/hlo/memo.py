@@ -1,4 +1,4 @@
-"""Tables that fill themselves: what is asked for the first time is made and kept."""
+"""Tables that compute a value when its key is looked up for the first time, and keep it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Value = TypeVar("Value")
 class Memo(dict[Key, Value], Generic[Key, Value]):
     """A dict in which a missing key gets the value that `make` gives it.
 
-    Looking up what is there costs no more than in a plain dict. It belongs to whoever made it and lives as
-    long; `get` and `in` make nothing.
+    Looking up a known key costs no more than in a plain dict. A memo belongs to the object that made it and
+    lives as long; `get` and `in` compute nothing.
     """
 
     __slots__ = ("_make",)

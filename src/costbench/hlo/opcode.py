@@ -173,6 +173,6 @@ class Opcode(IntEnum):
 
 _FIRST_EXTRA_CODE = 128
 NUM_OPCODE_CODES = 160
-"""Size of an embedding table that holds every opcode, with room for new ones."""
+"""Size of an embedding table that holds every opcode, with spare rows for new ones."""
 
 _BY_NAME = {opcode.xla_name: opcode for opcode in Opcode}

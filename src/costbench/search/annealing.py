@@ -1,10 +1,10 @@
-"""Simulated annealing: chains that walk from neighbour to neighbour, all of them scored in one call.
+"""Simulated annealing: chains of random moves to a neighbour, all of them scored in one call.
 
 Each step moves every chain to a random neighbour of its state: always if that is no worse, else with
 probability exp(-(new - old) / T). T is the median distance that moves made so far, so that scores may have
 any scale and sign, times a factor that falls with every step. Scores are remembered: a decision is proposed
-once, and coming back to it is free. When the chains have found nothing new for a while they start afresh
-somewhere not seen yet, so given enough budget a small space is visited as a whole.
+once, and coming back to it is free. When the chains have found nothing new for a while they start again
+from decisions not seen yet, so given enough budget a small space is visited as a whole.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Annealing:
         while len(states):
             known.learn(states, (yield states))
             count = max(self.num_chains, len(states))
-            yield from self._walk(space, rng, states[np.arange(count) % len(states)], known)
+            yield from self._steps(space, rng, states[np.arange(count) % len(states)], known)
             states = space.draw(rng, self.num_chains, known.seen)
 
-    def _walk(
+    def _steps(
         self, space: SearchSpace[Any], rng: np.random.Generator, states: Rows, known: Known
     ) -> Proposals:
-        """Steps until nothing new turns up; adds what it learns to `known`."""
+        """Yields new moves of the chains until `patience` steps bring none; adds their scores to `known`."""
         heat, idle = 1.0, 0
         distances = np.zeros(0)
         while idle < self.patience:
@@ -112,7 +112,7 @@ def accepts(old: FloatArray, new: FloatArray, temperature: float, draws: FloatAr
     worse[uphill] = new[uphill] - old[uphill]
     if temperature == 0.0:
         return ~uphill
-    # A long walk gets so cold that the quotient overflows: the chance is then 0.
+    # After many steps it is so cold that the quotient overflows: the chance is then 0.
     with np.errstate(over="ignore"):
         chance: npt.NDArray[np.bool_] = draws < np.exp(-worse / temperature)
     return ~uphill | chance

@@ -1,8 +1,8 @@
 """The strategies by name, and the one signature they share.
 
 A strategy is a generator over the decisions of any space. It yields a batch of decisions to try and is sent
-their scores; it never hears how they were scored, nor of budgets, so with less budget it tries the first part
-of what it tries with more. It proposes legal decisions only, and each once.
+their scores; it knows neither how they were scored nor the budget, so with less budget it tries the first
+part of what it tries with more. It proposes legal decisions only, and each once.
 """
 
 from __future__ import annotations

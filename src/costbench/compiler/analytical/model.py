@@ -1,6 +1,6 @@
 """The compiler's hand-written tile-size model, and the tile size that it chooses.
 
-It is the baseline of lpm2021 (section 2.3 and appendix A); `analytical_cost` holds its formula.
+It is the baseline of lpm2021 (section 2.3 and appendix A); `analytical.cost` holds its formula.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A step of a search changes a few groups. Which groups a config gives has to be worked out as a whole, since
 whether two may be merged can depend on any other; but what a kernel is follows from its group, so a group
-that was met before is known by its hash (`kernel_hashes.group_hashes`) and nothing is made of it. Kernels of
-equal hash cost the same and share a number.
+that was met before is known by its hash (`identity.hashes.group_hashes`) and nothing is made of it.
+Kernels of equal hash cost the same and share a number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Groups of instructions that never depend on each other in a circle, merged one pair at a time.
+"""Groups of instructions whose dependencies stay free of cycles, merged one pair at a time.
 
 A kernel can only start when all that it reads is finished, so two groups may be merged only if no path leads
 from one to the other through a third. The groups are kept in a topological order that is repaired after each
@@ -24,7 +24,7 @@ _VACANT = np.iinfo(np.int64).min
 
 
 class Groups(NamedTuple):
-    """The state, every array [n] but where said.
+    """The groups of n instructions; arrays are [n] where nothing else is said.
 
     Attributes:
         group: the group of each position, named by one of its members.
@@ -37,9 +37,9 @@ class Groups(NamedTuple):
         after: readers.
         mark: the last search that met each group.
         searches: [1], how many searches there were.
-        met: room for two lists of groups, [2, n].
-        inside: room for the members of a group.
-        room: for giving out new places, [2, n]; the first is zeros.
+        met: buffer for the groups that the two searches of a merge met, [2, n].
+        inside: buffer for the members of a group.
+        places: buffer for the ranks that are given out again, [2, n]; its first row is 0 between merges.
     """
 
     group: IntArray
@@ -54,7 +54,7 @@ class Groups(NamedTuple):
     searches: IntArray
     met: IntArray
     inside: IntArray
-    room: IntArray
+    places: IntArray
 
 
 def new_groups(sources: Sequence[Iterable[int]]) -> Groups:
@@ -99,7 +99,7 @@ def merge(g: Groups, first: int, second: int) -> int:
         num_behind, num_ahead = _between(g, first, second)
         if num_behind < 0:
             return -1
-        place = _make_room(g, first, second, num_ahead, num_behind) if num_behind else g.rank[second]
+        place = _reorder(g, first, second, num_ahead, num_behind) if num_behind else g.rank[second]
     merged = _unite(g, first, second)
     g.rank[merged] = place
     return merged
@@ -175,11 +175,11 @@ def _spread(g: Groups, ends: tuple[int, int], place: int, found: int, forward: b
 
 
 @compiled_step
-def _make_room(g: Groups, first: int, second: int, num_ahead: int, num_behind: int) -> int:
-    """New places: what `second` needs, then the merged group (its place is returned), then what follows."""
+def _reorder(g: Groups, first: int, second: int, num_ahead: int, num_behind: int) -> int:
+    """Ranks what `second` needs, then the merged group, whose rank it returns, then what follows `first`."""
     low, high = g.rank[first], g.rank[second]
-    at, places = g.room[0], g.room[1]
-    # What is at each place that is given anew: 1 more than a group behind, below 0 a group ahead.
+    at, places = g.places[0], g.places[1]
+    # What is at each rank that is given out again: 1 more than a group behind, below 0 a group ahead.
     at[low] = at[high] = _VACANT
     for i in range(num_ahead):
         at[g.rank[g.met[1, i]]] = -1 - g.met[1, i]

@@ -59,7 +59,7 @@ class KernelGroups:
         graph: reads of the computation.
         reads: the same as arrays.
         extents: what loops may run over, by number.
-        groups: who is together with whom.
+        groups: which instructions share a group.
         shaping: what the groups are like.
         start: the groups that they set out from, if any.
     """

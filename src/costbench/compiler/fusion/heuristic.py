@@ -4,12 +4,12 @@ In order: contractions and gathers take what follows their result (`kOutput` fus
 the result as further outputs); every instruction whose readers all run in one kernel moves there, from the
 last to the first, so chains end in a root, a reduction or an operand of a contraction; values read by several
 kernels of equal extent pull these together (multi-output fusion), and so do reductions of one value
-(statistics of a batch normalisation). What is duplicated is settled before (`fusion_rules.is_duplicated`).
+(statistics of a batch normalisation). Which values are duplicated is known before (`rules.is_duplicated`).
 
-A value that is cheap to make out of one other that is in memory anyway is not stored either: its readers make
-it anew (the centred activations of a normalisation, say). The whole is repeated once these are known.
+A value that is cheap to compute from one other that is in memory anyway is not stored either: its readers
+compute it again (the centred activations of a normalisation, say). The heuristic runs again once these are known.
 
-An edge is a pair (maker or sibling, reader) of instructions that are not duplicated. `default_fusion`
+An edge is a pair (producer or sibling, reader) of instructions that are not duplicated. `default_fusion`
 proposes edges, `cut` makes kernels from any set of them, leaving out edges that no kernel allows, so a search
 over boolean fusion configs drives the same cut.
 """

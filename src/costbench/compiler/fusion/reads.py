@@ -98,7 +98,7 @@ class ReadGraph:
         body: the computation, layouts assigned.
         remade: instructions that are duplicated although not by nature, because that saves traffic.
         facts: its kinds, free reshapes and carried tuple elements (also as attributes of their own).
-        duplicated: whether an instruction is made anew wherever it is read.
+        duplicated: whether an instruction is computed again wherever it is read.
         stored: duplicated instructions that some reader needs in memory all the same.
     """
 
@@ -116,7 +116,7 @@ class ReadGraph:
         self.stored: set[int] = set()
         self._rootless: list[bool] = []
         for position, inst in enumerate(self.body.instructions):
-            self.duplicated.append(self._is_made_anew(position, inst))
+            self.duplicated.append(self._is_recomputed(position, inst))
         self._find_stored()
 
     def with_remade(self, more: frozenset[int]) -> ReadGraph:
@@ -127,7 +127,7 @@ class ReadGraph:
         """The instruction at a position."""
         return self.body.instructions[position]
 
-    def _is_made_anew(self, position: int, inst: Instruction) -> bool:
+    def _is_recomputed(self, position: int, inst: Instruction) -> bool:
         """Whether an instruction is duplicated; notes those made of constants and broadcasts alone."""
         if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST, Opcode.CONSTANT):
             duplicated = is_duplicated(self.body, inst, self.free[position])

@@ -178,7 +178,7 @@ def is_cheap(inst: Instruction) -> bool:
 
 
 def is_duplicated(body: HloComputation, inst: Instruction, free: bool) -> bool:
-    """Whether every kernel that reads the value makes it anew instead of reading it from memory.
+    """Whether every kernel that reads the value computes it again instead of reading it from memory.
 
     `free` says whether `inst` is a reshape, transpose or copy that moves nothing (`is_free`).
     """

@@ -63,7 +63,7 @@ class ModuleFingerprints:
         return [_blake2b(labels[p]) for p in positions], [inputs[p] for p in positions]
 
     def called(self, computation: int) -> bytes:
-        """The fingerprint of a whole computation, parameters told apart by their numbers; 16 bytes."""
+        """The fingerprint of a whole computation, parameters distinguished by their numbers; 16 bytes."""
         return self._called[computation]
 
     def _whole(self, computation: int) -> bytes:

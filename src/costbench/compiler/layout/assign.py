@@ -3,7 +3,7 @@
 Arguments of the program come in their compact order, convolutions and dots have wishes, and orders spread
 from there through every instruction that keeps them, forwards and backwards. Values that one buffer holds
 (loop state, tuple members) have one order. Where at the end an instruction needs another order than its
-operand has, a `copy` is put between them (`layout_copies`), as XLA does; transposes never move data
+operand has, a `copy` is put between them (`layout.copies`), as XLA does; transposes never move data
 themselves: they become free, and a copy moves what has to move. The program's results stay in the order they
 are made in.
 

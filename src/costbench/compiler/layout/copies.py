@@ -132,7 +132,7 @@ class _Emitter:
         self._origins.append(origin)
 
     def _in_order(self, value: int, order: MinorToMajor) -> int:
-        """The value in another memory order: itself, the same broadcast made anew, or a copy."""
+        """The value in another memory order: itself, the same broadcast made again, or a copy."""
         shape = self._flat[value].shape
         if shape.is_tuple or shape.rank < 2 or shape.layout == order:
             return value

@@ -90,7 +90,7 @@ class FusionTask:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The parts that are there, or the first ones to come."""
+        """The parts that exist, or the first ones to be written."""
         found = []
         for target in self.targets:
             parts = finished_parts(self.folder, target.name, self.name, self.key)
@@ -120,7 +120,7 @@ class FusionTask:
         return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
 
     def is_done(self) -> bool:
-        """Whether all parts are there, whole, and of the same inputs."""
+        """Whether all parts exist, are whole and were made from the same inputs."""
         compiled = compiled_program_path(self.folder, self.name)
         return compiled.exists() and all(
             (parts := finished_parts(self.folder, target.name, self.name, self.key))

@@ -122,7 +122,7 @@ class LayoutTask:
         return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
 
     def is_done(self) -> bool:
-        """Whether the shard is there, whole, and of the same inputs."""
+        """Whether the shard exists, is whole and was made from the same inputs."""
         try:
             return Shard.open(self.path).metadata.get("key") == self.key
         except DataError:

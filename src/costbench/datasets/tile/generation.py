@@ -97,7 +97,7 @@ class TileTask:
         return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
 
     def is_done(self) -> bool:
-        """Whether the shards are there, whole, and of the same inputs."""
+        """Whether the shards exist, are whole and were made from the same inputs."""
         compiled = compiled_program_path(self.folder, self.name)
         return compiled.exists() and all(map(self._is_made, self.targets))
 

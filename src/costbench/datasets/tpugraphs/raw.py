@@ -3,7 +3,7 @@
 A tile file is one `TuningData` message: kernels, each a stand-alone module with the tile sizes that were
 tried. A layout file is one `ModuleTuningData`: a whole program with the layouts that were tried for its
 configurable nodes. Both become the records of `tuning`. The `.npz` form of the same data is in
-`tpugraphs_npz`. Source: tpugraphs2023, section 3, and the formats that the data set documents.
+`tpugraphs.npz`. Source: tpugraphs2023, section 3, and the formats that the data set documents.
 """
 
 from __future__ import annotations
