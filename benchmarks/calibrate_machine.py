@@ -26,14 +26,14 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from costbench import artifacts
-from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.footprint import TileGrid
+from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.hardware.fidelity import FidelityReport, RecordedKernel, evaluate_fidelity
-from costbench.hardware.simulator import simulate_grid
+from costbench.hardware.simulator import simulate_nest
 from costbench.target import Target, load_target
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 PRIORS: dict[str, tuple[float, float]] = {
     # Parameter: (value expected before any fit, standard deviation of its logarithm).
@@ -81,7 +81,8 @@ class Recorded:
     """One kernel, its tiles laid out once for all fits."""
 
     kernel: RecordedKernel
-    grid: TileGrid
+    nest: LoopNest
+    extents: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +109,7 @@ def read_recorded(path: Path) -> list[Recorded]:
         if len(item.runtime_ns):
             nest = loop_nest(item.kernel)
             kernel = RecordedKernel(item.name, item.kernel, item.tile_sizes, item.runtime_ns)
-            found.append(Recorded(kernel, TileGrid(nest, nest.extents(item.tile_sizes))))
+            found.append(Recorded(kernel, nest, nest.extents(item.tile_sizes)))
     return found
 
 
@@ -145,7 +146,7 @@ def fit(
         parts = [(log_values - start) / prior_sd]
         for item in recorded:
             measured = item.kernel.runtime_ns.astype(np.float64)
-            error = np.log(simulate_grid(item.grid, machine).runtime_ns / measured)
+            error = np.log(simulate_nest(item.nest, item.extents, machine).runtime_ns / measured)
             parts.append(error * len(measured) ** -0.25 / ERROR_SCALE)
         return np.concatenate(parts)
 

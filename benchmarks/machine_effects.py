@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.calibrate_machine import Recorded, fidelity, fit, read_recorded, without_codegen
 from costbench.artifacts import write_json
-from costbench.compiler.tiling.footprint import TileGrid
-from costbench.hardware.simulator import simulate_grid
+from costbench.compiler.lowering.packed import unpacked
+from costbench.hardware.simulator import simulate_nest
 from costbench.metrics.ranking import kendall_tau
 from costbench.target import Target, load_target
 
@@ -66,9 +66,10 @@ def in_memory_order(recorded: Sequence[Recorded]) -> list[Recorded]:
     """The same kernels with loops in the order of memory, not with columns outermost and sums innermost."""
     found = []
     for item in recorded:
-        nest = replace(item.grid.nest)
-        vars(nest)["order"] = tuple(range(len(nest.loops)))
-        found.append(Recorded(item.kernel, TileGrid(nest, item.grid.extents)))
+        nest = replace(item.nest, words=item.nest.words.copy())
+        order = unpacked(nest.words).order
+        order.sort()
+        found.append(replace(item, nest=nest))
     return found
 
 
@@ -78,7 +79,7 @@ def without(name: str, recorded: Sequence[Recorded], target: Target, pinned: dic
     machine = without_codegen(found.target)
     taus, fast, slow, errors = [], [], [], []
     for item in recorded:
-        predicted = simulate_grid(item.grid, machine).runtime_ns
+        predicted = simulate_nest(item.nest, item.extents, machine).runtime_ns
         measured = item.kernel.runtime_ns.astype(np.float64)
         quick = measured <= np.quantile(measured, 0.25)
         slow.append(float(measured[predicted.argmin()] / measured.min() - 1.0))
@@ -94,11 +95,11 @@ def order_bias(recorded: Sequence[Recorded], target: Target) -> float:
     """Mean error, percent, over the convolution's tiles that cut rows and columns but not the sum."""
     machine = without_codegen(fit(recorded, target).target)
     item = max(recorded, key=lambda r: len(r.kernel.runtime_ns))
-    nest, trips = item.grid.nest, item.grid.trips
+    nest, trips = item.nest, item.nest.trips(item.extents)
     last = nest.num_output_loops
     chosen = (trips[:, last:] == 1).all(axis=1) & (trips[:, last - 1] > 1)
     chosen &= (trips[:, : last - 1] > 1).any(axis=1)
-    predicted = simulate_grid(item.grid, machine).runtime_ns
+    predicted = simulate_nest(item.nest, item.extents, machine).runtime_ns
     return float(np.abs(predicted / item.kernel.runtime_ns - 1.0)[chosen].mean() * 100.0)
 
 

@@ -18,7 +18,6 @@ from benchmarks.calibrate_machine import (
     write_timing,
 )
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.footprint import TileGrid
 from costbench.compiler.tiling.space import tile_space
 from costbench.hardware.fidelity import RecordedKernel
 from costbench.hardware.simulator import simulate
@@ -38,7 +37,7 @@ def recorded(target: Target) -> list[Recorded]:
         runtime = np.rint(simulate(kernel, tiles, target).runtime_ns).astype(np.int64)
         nest = loop_nest(kernel)
         item = RecordedKernel(kernel.module.name, kernel, tiles, runtime)
-        found.append(Recorded(item, TileGrid(nest, nest.extents(tiles))))
+        found.append(Recorded(item, nest, nest.extents(tiles)))
     return found
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from benchmarks.machine_effects import EFFECTS, in_memory_order, without
 from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.lowering.packed import unpacked
 from costbench.target import load_target
 from tests.benchmarks.test_calibrate_machine import recorded
 from tests.compiler import small_kernels as small
@@ -29,8 +30,8 @@ def test_the_other_order_changes_contractions_only_by_order() -> None:
     runs = recorded(V3)
     other = in_memory_order(runs)
     dot = next(r for r in other if r.kernel.name == "dot")
-    assert dot.grid.nest.order == (0, 1, 2)
-    assert loop_nest(small.dot()).order == (1, 0, 2)
-    assert all(np.array_equal(a.grid.extents, b.grid.extents) for a, b in zip(runs, other, strict=True))
+    assert unpacked(dot.nest.words).order.tolist() == [0, 1, 2]
+    assert unpacked(loop_nest(small.dot()).words).order.tolist() == [1, 0, 2]
+    assert all(np.array_equal(a.extents, b.extents) for a, b in zip(runs, other, strict=True))
     # The originals keep their order.
-    assert next(r for r in runs if r.kernel.name == "dot").grid.nest.order == (1, 0, 2)
+    assert unpacked(next(r for r in runs if r.kernel.name == "dot").nest.words).order.tolist() == [1, 0, 2]

@@ -10,12 +10,11 @@ from costbench.hardware.codegen import opcodes_of, structure_key
 from costbench.hardware.device import Device
 from costbench.target import Target, load_target
 from tests.compiler import small_kernels as small
-from tests.compiler.lowering.test_kernel_batches import ALONE, lowered
 from tests.compiler.small_kernels import KERNELS
+from tests.compiler.tiling.test_kernel_batch import lowered
 from tests.hardware.machines import changed, machine
 
 V3 = load_target("tpu_v3")
-IN_BATCHES = sorted(set(KERNELS) - ALONE)
 
 
 def assert_measured_alike(target: Target, kernel: Kernel) -> bool:
@@ -26,7 +25,7 @@ def assert_measured_alike(target: Target, kernel: Kernel) -> bool:
     batch = lowered(kernel, kernel, kernel)
     room = np.zeros((3, batch.most_loops), dtype=np.int64)
     room[:, : extents.shape[1]] = extents
-    together = measure_batch(device, batch, np.arange(3), room, [kernel.fingerprint] * 3)
+    together = measure_batch(device, batch.lowered, np.arange(3), room, [kernel.fingerprint] * 3)
     alone = device.measure_nest(space.nest, extents)
     assert together.runtime_ns.tolist() == alone.runtime_ns.tolist()
     assert together.failed.tolist() == alone.failed.tolist()
@@ -34,7 +33,7 @@ def assert_measured_alike(target: Target, kernel: Kernel) -> bool:
     return bool(alone.failed.any())
 
 
-@pytest.mark.parametrize("name", IN_BATCHES)
+@pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_of_a_batch_takes_as_long_as_alone(name: str) -> None:
     assert_measured_alike(V3, KERNELS[name]())
 
@@ -45,7 +44,7 @@ def test_so_it_does_without_irregular_code() -> None:
 
 def test_compiles_fail_as_they_do_alone() -> None:
     failing = changed(V3, failure_rate=1.0, failure_floor=1e-3)
-    failed = [assert_measured_alike(failing, KERNELS[name]()) for name in IN_BATCHES]
+    failed = [assert_measured_alike(failing, KERNELS[name]()) for name in KERNELS]
     assert any(failed)
 
 
@@ -54,7 +53,7 @@ def test_kernels_that_are_not_chosen_are_not_run() -> None:
     space = tile_space(kernel, V3.architecture)
     batch = lowered(kernel, kernel)
     extents = space.extents(np.array([1]))
-    found = measure_batch(Device(V3), batch, np.array([1]), extents, [kernel.fingerprint])
+    found = measure_batch(Device(V3), batch.lowered, np.array([1]), extents, [kernel.fingerprint])
     assert found.runtime_ns.tolist() == Device(V3).measure_nest(space.nest, extents).runtime_ns.tolist()
 
 
@@ -63,13 +62,13 @@ def test_a_machine_that_prices_nonsense_is_found_out() -> None:
     kernel = small.elementwise()
     extents = tile_space(kernel, V3.architecture).extents(np.array([0]))
     with pytest.raises(FloatingPointError, match="priced a kernel at inf ns"):
-        measure_batch(Device(endless), lowered(kernel), np.array([0]), extents, [kernel.fingerprint])
+        measure_batch(Device(endless), lowered(kernel).lowered, np.array([0]), extents, [kernel.fingerprint])
 
 
 def test_structure_keys_tell_mixes_of_operations_apart() -> None:
     kernel = small.two_results()
     part = Kernel(kernel.module, kernel.computation, kernel.instructions[:1], kernel.inputs, (1,))
-    batch = lowered(kernel, part, kernel)
+    batch = lowered(kernel, part, kernel).lowered
     opcodes = opcodes_of(kernel.body)
     expected = [
         structure_key(tuple(opcodes[p] for p in one.instructions), "chip") for one in (kernel, part, kernel)

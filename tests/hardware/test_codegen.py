@@ -5,7 +5,7 @@ import pytest
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.lowering.packed import pack, unpacked
+from costbench.compiler.lowering.packed import unpacked
 from costbench.hardware.codegen import (
     codegen_factors,
     halves,
@@ -26,7 +26,7 @@ KEYS = mix(np.arange(100_000, dtype=np.uint64))
 
 def factors(kernel: Kernel, *extents: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     nest = loop_nest(kernel)
-    packed = unpacked(pack(nest).ints, pack(nest).floats)
+    packed = unpacked(nest.words)
     places = [structure_of(packed, np.array(one, dtype=np.int64)) for one in extents]
     compute, transfer = codegen_factors(nest, VARIED)
     return compute[places], transfer[places]

@@ -13,13 +13,13 @@ from tests.hardware.machines import breakdown, machine, price
 def test_roles_of_a_dot() -> None:
     numbers = DotDimensions((2,), (1,), (0,), (0,))
     nest = loop_nest(small.dot("f32[6,64,512]", "f32[6,512,384]", numbers, "f32[6,64,384]{1,2,0}"))
-    roles = contraction_roles(nest)
+    roles = contraction_roles(nest.space)
     # The result lies as batch, columns, rows.
     assert (roles.batch, roles.columns, roles.rows, roles.depth) == ((0,), (1,), (2,), (3,))
 
 
 def test_roles_of_a_convolution() -> None:
-    roles = contraction_roles(loop_nest(small.convolution()))
+    roles = contraction_roles(loop_nest(small.convolution()).space)
     assert set(roles.rows) == {0, 1, 2}
     assert roles.columns == (3,)
     assert roles.taps == (4, 5)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.lowering.packed import BOX
 from costbench.hardware.machine import machine_numbers
 from costbench.hardware.memory import CopyShape, box_shape, copy_ns, copy_shape
 from tests.compiler import small_kernels as small
@@ -13,7 +12,7 @@ from tests.hardware.machines import machine
 
 def copies(kernel: Kernel, extents: tuple[int, ...], transfer: int = 0) -> CopyShape:
     packed, tile, _ = laid_out(kernel, extents)
-    box = box_shape(packed, tile, int(packed.transfers[transfer, BOX]))
+    box = box_shape(packed, tile, int(packed.transfers[transfer]["box"]))
     return CopyShape(*copy_shape(packed, tile, transfer, box))
 
 

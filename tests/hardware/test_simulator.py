@@ -292,3 +292,38 @@ def test_every_kernel_of_real_programs_has_a_price(name: str, repository: Path) 
 def test_breakdowns_are_plain_arrays() -> None:
     parts = simulate_nest(loop_nest(small.scalar()), np.zeros((3, 0), dtype=np.int64), V3)
     assert {value.shape for value in asdict(parts).values()} == {(3,)}
+
+
+def test_a_dot_with_prologue_and_epilogue() -> None:
+    b = ModuleBuilder()
+    left = b.op("exponential", b.parameter("f32[64,512]"))
+    product = b.dot(left, b.parameter("f32[512,384]"))
+    kernel = finish(b, b.reduce(b.op("negate", product), (1,)))
+    timed = machine(
+        vector_cycles=1.0,
+        transcendental_cycles=10.0,
+        accumulate_cycles=100.0,
+        dot_drain_ns=7.0,
+        cross_lane_ns=50.0,
+    )
+    found = breakdown(kernel, timed, (8, 3, 2))
+    # Twice half of the depth: 2 blocks x 3 columns x 64 rows, and the drain.
+    assert found.matrix_ns.tolist() == [2 * (2 * 3 * 64 + 7)]
+    # In each half 8 x 2 registers of exponentials (two simple operations and a transcendental) and 24
+    # registers of sums; once 24 registers negated and 24 reduced over lanes.
+    assert found.vector_ns.tolist() == [2 * (16 * (2 + 10) + 24 * 100) + 24 + 24 + 50]
+
+
+def test_without_a_contraction_everything_runs_in_every_iteration() -> None:
+    for tile, registers in (((32, 4), 128), ((8, 1), 8)):
+        found = breakdown(small.unary(times=2), machine(vector_cycles=1.0), tile)
+        assert found.vector_ns.tolist() == [2 * registers * (128 // registers)]
+        assert found.matrix_ns.tolist() == [0]
+
+
+def test_alike_values_are_summed_before_they_are_priced() -> None:
+    # Element types differ, tiles do not.
+    b = ModuleBuilder()
+    value = b.op("negate", b.parameter("f32[256,512]"))
+    kernel = finish(b, b.op("negate", b.convert(value, "bf16")))
+    assert breakdown(kernel, machine(vector_cycles=1.0), (32, 4)).vector_ns == pytest.approx([3 * 128])

@@ -8,16 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.lowering.batch import Nests
-from costbench.compiler.lowering.kernel_batches import (
-    KernelBatch,
-    Ragged,
-    nest_of,
-    row_of,
-)
-from costbench.compiler.lowering.packed import num_boxes_of, unpacked
-from costbench.compiler.lowering.work import add_up
+from costbench.compiler.lowering.loop_nest import LoweredKernels
+from costbench.compiler.lowering.packed import bound_bytes, unpacked
+from costbench.compiler.lowering.work import Ragged, add_up, contraction_rows, row_of
+from costbench.compiler.lowering.writing import Nests
 from costbench.compiler.tiling.footprint import new_tile, row_bytes
+from costbench.compiler.tiling.kernel_batch import words_of
 from costbench.execution.compiled import compiled
 from costbench.hardware.codegen import (
     NUM_STRUCTURES,
@@ -28,9 +24,9 @@ from costbench.hardware.codegen import (
 )
 from costbench.hardware.device import FASTEST, Device, Measurement, measurement_of, run_priced
 from costbench.hardware.machine import FAILURE_FLOOR, SCRATCHPAD_BYTES, machine_numbers
-from costbench.hardware.matrix_unit import pack_contraction
-from costbench.hardware.simulator import NUM_PARTS, Run, price
-from costbench.hardware.vector_unit import vector_table
+from costbench.hardware.matrix_unit import MATRIX_UNIT, pack_contraction
+from costbench.hardware.simulator import NUM_PARTS, PreparedKernel, price
+from costbench.hardware.vector_work import vector_table
 from costbench.hashing.splitmix64 import mix
 from costbench.rng import stream_words
 
@@ -63,14 +59,14 @@ class _Inputs(NamedTuple):
 
 
 def measure_batch(
-    device: Device, batch: KernelBatch, chosen: IntArray, extents: IntArray, fingerprints: Sequence[str]
+    device: Device, lowered: LoweredKernels, chosen: IntArray, extents: IntArray, fingerprints: Sequence[str]
 ) -> Measurement:
-    """One tile size of each of m kernels of a batch.
+    """One tile size of each of m of the lowered kernels of a computation.
 
     Args:
         device: that measures.
-        batch: the kernels, lowered.
-        chosen: which of them, [m]; none that is left out.
+        lowered: the kernels.
+        chosen: which of them, [m].
         extents: of their loops, [m, most_loops].
         fingerprints: of the m kernels.
 
@@ -78,29 +74,29 @@ def measure_batch(
         UnsupportedKernelError: if a kernel holds an operation that the machine cannot run.
     """
     target = device.target
-    table = vector_table(batch.everything)
-    table.complete(batch.everything)
+    table = vector_table(lowered.tables)
+    table.complete(lowered.kernels.instructions)
     inputs = _Inputs(
         table.subjects,
         table.amounts,
-        batch.source.of_contractions("matrix unit", pack_contraction),
-        structure_keys(batch, target.name)[chosen],
+        contraction_rows(lowered.spaces, MATRIX_UNIT, pack_contraction),
+        structure_keys(lowered, target.name)[chosen],
         stream_words(device.seed, "device", target.name, ends=fingerprints),
         machine_numbers(target),
         (target.timing.codegen_compute_sd, target.timing.codegen_transfer_sd),
     )
     timed = np.empty((2, len(chosen)))
-    wrong = _run_each(batch.nests, chosen, extents, inputs, timed)
+    wrong = _run_each(lowered.nests, chosen, extents, inputs, timed)
     if wrong >= 0:
         raise FloatingPointError(
-            f"{batch.everything.module.name}: the machine priced a kernel at {timed[0, wrong]} ns"
+            f"{lowered.module.name}: the machine priced a kernel at {timed[0, wrong]} ns"
         )
     return measurement_of(timed)
 
 
-def structure_keys(batch: KernelBatch, chip: str) -> HashArray:
-    """`structure_key` of every kernel of a batch, [k]."""
-    kernels, body = batch.kernels, batch.everything.body
+def structure_keys(lowered: LoweredKernels, chip: str) -> HashArray:
+    """`structure_key` of every kernel, [k]."""
+    kernels, body = lowered.kernels, lowered.module.computations[lowered.computation]
     opcodes = np.array(opcodes_of(body), dtype=np.int64)
     mixes = _operation_mixes(kernels.instructions_offsets, opcodes[kernels.instructions])
     _, places, inverse = np.unique(mixes, return_index=True, return_inverse=True)
@@ -138,23 +134,23 @@ def _run_each(nests: Nests, chosen: IntArray, extents: IntArray, inputs: _Inputs
     columns, factors = np.empty((NUM_PARTS + 2, 1)), np.ones((2, NUM_STRUCTURES))
     is_regular = inputs.deviations[0] == 0.0 and inputs.deviations[1] == 0.0
     for i in range(len(chosen)):
-        ints, floats = nest_of(nests, chosen[i])
-        nest = unpacked(ints, floats)
+        words = words_of(nests, chosen[i])
+        nest = unpacked(words)
         one = np.empty((1, len(nest.loops)), dtype=np.int64)
         for loop in range(len(nest.loops)):
             one[0, loop] = extents[i, loop]
-        amounts = np.zeros((2, num_boxes_of(ints), inputs.amounts.shape[2]))
-        add_up(ints, floats, inputs.subjects, inputs.amounts, amounts)
+        amounts = np.zeros((2, len(nest.boxes) - 1, inputs.amounts.shape[2]))
+        add_up(nest, inputs.subjects, inputs.amounts, amounts)
         structure = structure_of(nest, one[0])
         factors[:, structure] = 1.0
         if len(nest.loops) and not is_regular:
             set_factors(factors, structure, inputs.structures[i], inputs.deviations)
-        contraction = row_of(inputs.contractions, nests.walks[chosen[i]])
-        price(Run(ints, floats, contraction, amounts, factors, machine), one, columns)
-        needed = np.zeros(1 if len(nest.loops) and floats[0] > limit else 0)
+        contraction = row_of(inputs.contractions, nests.spaces[chosen[i]])
+        price(PreparedKernel(words, contraction, amounts, factors, machine), one, columns)
+        needed = np.zeros(1 if len(nest.loops) and bound_bytes(words) > limit else 0)
         if len(needed):
             needed[0] = row_bytes(nest, one[0], new_tile(nest))
-        wrong = run_priced(columns, floats, one, needed, inputs.starts[i], machine)
+        wrong = run_priced(columns, words, one, needed, inputs.starts[i], machine)
         timed[0, i], timed[1, i] = columns[FASTEST, 0], columns[FASTEST + 1, 0]
         if wrong >= 0:
             return i

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.lowering.packed import NUM_OUTPUT_LOOPS, PackedNest
+from costbench.compiler.lowering.packed import PackedNest
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.normal import normal_quantile
 from costbench.hashing.splitmix64 import GOLDEN_GAMMA, mix
@@ -50,7 +50,7 @@ def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
     # A kernel without loops is one fixed routine.
     if not any(deviations) or not nest.is_tiled:
         return _REGULAR
-    opcodes = opcodes_of(nest.kernel.body)
+    opcodes = opcodes_of(nest.space.body)
     operations = tuple(sorted([opcodes[position] for position in nest.kernel.instructions]))
     return _factors(operations, target.name, deviations)
 
@@ -84,7 +84,7 @@ def set_factors(table: FloatArray, structure: int, key: np.uint64, deviations: t
 @compiled_step
 def structure_of(nest: PackedNest, extents: npt.NDArray[np.int64]) -> int:
     """Number of the structure that a tile size [num_loops] gives the inner loops."""
-    last = nest.head[NUM_OUTPUT_LOOPS] - 1
+    last = nest.num_output_loops - 1
     if last < 0:
         return 0
     outer = min(extents[max(0, last - 1)], _UNROLL_LIMIT)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.lowering.packed import loop_units, pack
+from costbench.compiler.lowering.packed import Records, Words, bound_bytes, unpacked
 from costbench.compiler.tiling.footprint import scratchpad_bytes
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.execution.compiled import compiled, compiled_step
@@ -27,7 +27,7 @@ from costbench.hardware.machine import (
     SCRATCHPAD_BYTES,
 )
 from costbench.hardware.normal import normal_quantile
-from costbench.hardware.simulator import NUM_PARTS, price, run_of
+from costbench.hardware.simulator import NUM_PARTS, prepare, price
 from costbench.hashing.splitmix64 import mix
 from costbench.rng import stream_key
 from costbench.target import Target
@@ -93,14 +93,13 @@ class Device:
         """[2, n]: nanoseconds of the fastest run, and of all runs together; 0 where the compile failed."""
         extents = np.ascontiguousarray(extents)
         columns = np.empty((NUM_PARTS + 2, len(extents)))
-        run = run_of(nest, self.target)
-        price(run, extents, columns)
-        packed, needed = pack(nest), _NOTHING
+        prepared, needed = prepare(nest, self.target), _NOTHING
+        price(prepared, extents, columns)
         limit = self.target.timing.failure_floor * self.target.architecture.scratchpad_bytes
-        if nest.is_tiled and packed.bound_bytes > limit:
+        if nest.is_tiled and bound_bytes(nest.words) > limit:
             needed = scratchpad_bytes(nest, extents)
         start = np.uint64(stream_key(self.seed, "device", self.target.name, fingerprint) & (2**64 - 1))
-        wrong = run_priced(columns, run.floats, extents, needed, start, run.machine)
+        wrong = run_priced(columns, nest.words, extents, needed, start, prepared.machine)
         if wrong >= 0:
             raise FloatingPointError(
                 f"{nest.kernel.module.name}: the machine priced a kernel at {columns[FASTEST, wrong]} ns"
@@ -122,7 +121,7 @@ def measurement_of(timed: FloatArray) -> Measurement:
 @compiled
 def run_priced(
     columns: FloatArray,
-    floats: FloatArray,
+    words: Words,
     extents: IntArray,
     needed: FloatArray,
     start: np.uint64,
@@ -131,8 +130,8 @@ def run_priced(
     """Runs what was priced in the first rows of [9, n]: fills in the last two, fastest and all runs.
 
     Args:
-        columns: the parts of the runtime, and room for the result.
-        floats: of the packed nest.
+        columns: the parts of the runtime; the last two rows take the result.
+        words: of the packed nest.
         extents: [n, num_loops].
         needed: bytes of scratchpad, [n]; [0] where no compile can fail.
         start: key of the kernel.
@@ -141,6 +140,7 @@ def run_priced(
     Returns:
         the first row whose price is no time, or -1.
     """
+    loops = unpacked(words).loops
     for i in range(len(extents)):
         runtime = 0.0
         for part in range(NUM_PARTS):
@@ -148,7 +148,7 @@ def run_priced(
         columns[FASTEST, i], columns[_TOTAL, i] = runtime, 0.0
         if not 0.0 < runtime < np.inf:
             return i
-        key = _key(floats, extents[i], start)
+        key = _key(loops, extents[i], start)
         if len(needed) and _fails(extents[i], needed[i], key, machine):
             columns[FASTEST, i] = 0.0
         else:
@@ -157,11 +157,11 @@ def run_priced(
 
 
 @compiled_step
-def _key(floats: FloatArray, extents: IntArray, start: np.uint64) -> np.uint64:
+def _key(loops: Records, extents: IntArray, start: np.uint64) -> np.uint64:
     """A mixed key of a tile size; different ones in all spaces of fewer than 2^64 tiles."""
     number = np.uint64(0)
     for loop in range(len(extents)):
-        number = number * np.uint64(loop_units(floats, loop) + 1.0) + np.uint64(extents[loop])
+        number = number * np.uint64(loops[loop].units + 1.0) + np.uint64(extents[loop])
     return mix(number ^ start)
 
 

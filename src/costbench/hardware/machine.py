@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, fields
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +42,12 @@ FAILURE_RATE = _NAMES.index("failure_rate")
 CYCLE_NS, NUM_MXUS, MXU_SIZE, SCRATCHPAD_BYTES = range(len(_NAMES), len(_NAMES) + 4)
 
 
+@lru_cache(maxsize=64)
 def machine_numbers(target: Target) -> FloatArray:
-    """`Timing` in the order of its fields, then what is needed of the architecture; kept with the target."""
-    known: FloatArray | None = vars(target).get("machine_numbers")
-    if known is None:
-        chip = target.architecture
-        values = (*astuple(target.timing), chip.cycle_ns, chip.num_mxus, chip.mxu_size, chip.scratchpad_bytes)
-        known = vars(target)["machine_numbers"] = np.array(values, dtype=np.float64)
-    return known
+    """Returns `Timing` in the order of its fields, then what is needed of the architecture.
+
+    The array is kept and not to be changed.
+    """
+    chip = target.architecture
+    values = (*astuple(target.timing), chip.cycle_ns, chip.num_mxus, chip.mxu_size, chip.scratchpad_bytes)
+    return np.array(values, dtype=np.float64)

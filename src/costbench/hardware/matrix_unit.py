@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.lowering.loop_nest import LANES, SUBLANES, LoopNest
-from costbench.compiler.lowering.packed import NUM_OUTPUT_LOOPS, RESULT_BOX, PackedNest
+from costbench.compiler.lowering.iteration_space import IterationSpace
+from costbench.compiler.lowering.packed import PackedNest
+from costbench.compiler.tiled_memory import LANES, SUBLANES
 from costbench.compiler.tiling.footprint import Tile
 from costbench.execution.compiled import compiled_step
 from costbench.hardware.machine import (
@@ -77,22 +78,21 @@ class ContractionRoles:
     window_in_sublanes: bool = False
 
 
-def contraction_roles(nest: LoopNest) -> ContractionRoles:
-    """The roles of a contraction's loops."""
-    assert nest.contraction is not None
-    inst = nest.kernel.instruction(nest.contraction)
-    loop_of = {axis: loop for loop, axis in enumerate(reversed(inst.shape.layout))} if nest.is_tiled else {}
-    summing = tuple(range(nest.num_output_loops, len(nest.loops)))
+def contraction_roles(space: IterationSpace) -> ContractionRoles:
+    """Returns the roles that the loops over a contraction play; none plays any without tiles."""
+    inst = space.instruction
+    loop_of = {axis: loop for loop, axis in enumerate(reversed(inst.shape.layout))} if space.loops else {}
+    summing = tuple(range(space.num_output_loops, len(space.loops)))
     if inst.opcode is Opcode.DOT:
-        return _dot_roles(nest, inst, loop_of, summing)
-    return _convolution_roles(nest, inst, loop_of, summing)
+        return _dot_roles(space, inst, loop_of, summing)
+    return _convolution_roles(space, inst, loop_of, summing)
 
 
 def _dot_roles(
-    nest: LoopNest, inst: Instruction, loop_of: dict[int, int], summing: tuple[int, ...]
+    space: IterationSpace, inst: Instruction, loop_of: dict[int, int], summing: tuple[int, ...]
 ) -> ContractionRoles:
     assert inst.dot is not None
-    lhs = nest.kernel.instruction(inst.operands[0]).shape
+    lhs = space.body.instructions[inst.operands[0]].shape
     num_batch = len(inst.dot.lhs_batch)
     first_column = lhs.rank - len(inst.dot.lhs_contracting)
     axes = sorted(loop_of)
@@ -106,13 +106,13 @@ def _dot_roles(
 
 
 def _convolution_roles(
-    nest: LoopNest, inst: Instruction, loop_of: dict[int, int], summing: tuple[int, ...]
+    space: IterationSpace, inst: Instruction, loop_of: dict[int, int], summing: tuple[int, ...]
 ) -> ContractionRoles:
     c = inst.convolution
     assert c is not None
-    lhs, rhs = (nest.kernel.instruction(operand).shape for operand in inst.operands[:2])
+    lhs, rhs = (space.body.instructions[operand].shape for operand in inst.operands[:2])
     num_groups = max(1, inst.feature_group_count) * max(1, inst.batch_group_count)
-    right = nest.operand_accesses[1]
+    right = space.operand_accesses[1]
     taps = tuple(right[axis].loop for axis in c.kernel_spatial if right and right[axis].loop >= 0)
     features = inst.shape.dimensions[c.output_feature]
     return ContractionRoles(
@@ -143,22 +143,18 @@ class MatrixTime(NamedTuple):
     vector_ns: float
 
 
-_NO_CONTRACTION = np.zeros(0)
+MATRIX_UNIT = "matrix unit"
+"""Under this name an iteration space keeps its packed contraction."""
 
 
-def pack_contraction(nest: LoopNest) -> FloatArray:
-    """A nest's contraction as the numbers that this module names; empty where there is none.
-
-    After those, for each loop the bit set of the roles that it plays.
-    """
-    if nest.contraction is None:
-        return _NO_CONTRACTION
-    roles = contraction_roles(nest)
-    played = [0] * len(nest.loops)
+def pack_contraction(space: IterationSpace) -> FloatArray:
+    """Returns a contraction as the numbers that this module names, then the bit set of each loop's roles."""
+    roles = contraction_roles(space)
+    played = [0] * len(space.loops)
     for role, loops in enumerate((roles.rows, roles.columns, roles.depth, roles.taps, roles.batch)):
         for loop in loops:
             played[loop] |= 1 << role
-    inst = nest.kernel.instruction(nest.contraction)
+    inst = space.instruction
     spatial = inst.convolution is not None and bool(inst.convolution.output_spatial)
     numbers = (
         roles.num_groups,
@@ -187,8 +183,8 @@ def matrix_time(
     size = _product_size(contraction, tile)
     cycles, shifts = _matrix_cycles(contraction, size, machine)
     sums = 0.0
-    if moving >> nest.head[NUM_OUTPUT_LOOPS]:
-        sums = tile.sizes[nest.head[RESULT_BOX]] * machine[ACCUMULATE_CYCLES]
+    if moving >> nest.num_output_loops:
+        sums = tile.sizes[nest.result_box] * machine[ACCUMULATE_CYCLES]
     if contraction[_NUM_GROUPS] > 1.0:
         # A multiply and an add per product, features in lanes; rows (or, where they are summed, batches) fill
         # the sublanes: how depthwise convolutions run.

@@ -13,18 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.lowering.packed import (
-    BOX,
-    ELEMENT_BYTES,
-    FIRST_AXIS,
-    IS_OUTPUT,
-    LIMIT,
-    MASK,
-    NATIVE_BYTES,
-    NUM_ELEMENTS,
-    ROW_ELEMENTS,
-    PackedNest,
-)
+from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.tiling.footprint import Tile, copied
 from costbench.execution.compiled import compiled_step
 from costbench.hardware.machine import (
@@ -83,9 +72,9 @@ def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
     native_tiles, pieces, descriptors, narrow = 1.0, 1.0, 1.0, 0.0
     apart = False  # an axis so far was covered in part, so that what follows comes in pieces
     uneven = False  # pieces so far have a second distance, so that what follows needs descriptors of its own
-    first, end = nest.boxes[box, FIRST_AXIS], nest.boxes[box + 1, FIRST_AXIS]
+    first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     for axis in range(end - 1, first - 1, -1):
-        limit = nest.axes[axis, LIMIT]
+        limit = nest.axes[axis].limit
         span = copied(nest.axes[axis], tile)
         native_tiles *= span
         if axis == end - 1:
@@ -106,18 +95,18 @@ def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
 def copy_shape(nest: PackedNest, tile: Tile, transfer: int, box: BoxShape) -> CopyShape:
     """The copy of a transfer, given that of its box."""
     item = nest.transfers[transfer]
-    number = int(item[BOX])
-    last = nest.boxes[number + 1, FIRST_AXIS] - 1
-    if last < nest.boxes[number, FIRST_AXIS]:
-        return CopyShape(item[NATIVE_BYTES], 0.0, 0.0, 0.0, 0.0)
-    if item[ROW_ELEMENTS] > 0.0:
-        rows = max(_moved_elements(nest, tile, transfer) / item[ROW_ELEMENTS], 1.0)
-        row_bytes = max(item[ROW_ELEMENTS] * item[ELEMENT_BYTES], _MIN_ROW_BYTES)
+    number = item.box
+    last = nest.boxes[number + 1].first_axis - 1
+    if last < nest.boxes[number].first_axis:
+        return CopyShape(item.native_bytes, 0.0, 0.0, 0.0, 0.0)
+    if item.row_elements > 0.0:
+        rows = max(_moved_elements(nest, tile, transfer) / item.row_elements, 1.0)
+        row_bytes = max(item.row_elements * item.element_bytes, _MIN_ROW_BYTES)
         return CopyShape(rows * row_bytes, 0.0, 0.0, 0.0, rows)
-    num_bytes = box.native_tiles * item[NATIVE_BYTES]
+    num_bytes = box.native_tiles * item.native_bytes
     conflicts = 0.0
-    if box.is_narrow and last > nest.boxes[number, FIRST_AXIS]:
-        pitch = int(nest.axes[last, LIMIT] * item[NATIVE_BYTES])
+    if box.is_narrow and last > nest.boxes[number].first_axis:
+        pitch = int(nest.axes[last].limit * item.native_bytes)
         if pitch >= _BANK_PITCH_BYTES and pitch & (pitch - 1) == 0:
             conflicts = num_bytes / _PIECE_BYTES
     return CopyShape(num_bytes, box.pieces - 1.0, box.descriptors - 1.0, conflicts, 0.0)
@@ -126,8 +115,8 @@ def copy_shape(nest: PackedNest, tile: Tile, transfer: int, box: BoxShape) -> Co
 @compiled_step
 def _moved_elements(nest: PackedNest, tile: Tile, transfer: int) -> float:
     """Elements of a value in one tile, where rows are picked one by one."""
-    moved = nest.transfers[transfer, NUM_ELEMENTS]
-    mask = nest.boxes[int(nest.transfers[transfer, BOX]), MASK]
+    moved = nest.transfers[transfer].num_elements
+    mask = nest.boxes[nest.transfers[transfer].box].mask
     for loop in range(len(nest.loops)):
         if mask >> loop & 1:
             moved /= tile.trips[loop]
@@ -157,8 +146,8 @@ def set_copy_times(
     known = -1
     shape = BoxShape(0.0, 1.0, 1.0, False)
     for transfer in range(len(nest.transfers)):
-        box = int(nest.transfers[transfer, BOX])
+        box = nest.transfers[transfer].box
         if box != known:
             shape, known = box_shape(nest, tile, box), box
         copy = copy_shape(nest, tile, transfer, shape)
-        times[transfer] = factor * copy_ns(copy, machine, nest.transfers[transfer, IS_OUTPUT] != 0.0)
+        times[transfer] = factor * copy_ns(copy, machine, nest.transfers[transfer].is_output != 0)

@@ -21,20 +21,12 @@ import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.lowering.packed import (
-    BOX,
-    IS_OUTPUT,
-    MASK,
-    NUM_OUTPUT_LOOPS,
-    PackedNest,
-    pack,
-    unpacked,
-)
-from costbench.compiler.tiling.footprint import Tile, TileGrid, new_tile, set_sizes, set_tile
+from costbench.compiler.lowering.packed import PackedNest, Words, unpacked
+from costbench.compiler.lowering.work import contraction_numbers
+from costbench.compiler.tiling.footprint import Tile, new_tile, set_sizes, set_tile
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.codegen import COMPUTE, TRANSFER, codegen_factors, structure_of
-from costbench.hardware.compute import ComputeTime, compute_time, kernel_work
 from costbench.hardware.machine import (
     ITERATION_NS,
     LAUNCH_NS,
@@ -42,8 +34,10 @@ from costbench.hardware.machine import (
     TRANSFER_NS,
     machine_numbers,
 )
+from costbench.hardware.matrix_unit import MATRIX_UNIT, matrix_time, pack_contraction
 from costbench.hardware.memory import set_copy_times
-from costbench.hardware.vector_unit import VectorRates, vector_rates
+from costbench.hardware.vector_unit import VectorRates, vector_ns, vector_rates
+from costbench.hardware.vector_work import VECTOR_UNIT, vector_table
 from costbench.target import Target
 
 FloatArray = npt.NDArray[np.float64]
@@ -88,28 +82,26 @@ class Breakdown:
         )
 
 
-class Run(NamedTuple):
+class PreparedKernel(NamedTuple):
     """All that a kernel's runtime depends on but the tile size.
 
     Attributes:
-        ints: of the packed nest.
-        floats: of the packed nest.
-        contraction: see `KernelWork`.
-        vector: see `KernelWork`.
+        words: the packed nest.
+        contraction: its convolution or dot, see `pack_contraction`; empty without one.
+        vector: `VectorAmounts` per box, [2, num_boxes, 8].
         factors: of generated code, [2, num_structures].
         machine: the chip, see `machine_numbers`.
     """
 
-    ints: IntArray
-    floats: FloatArray
+    words: Words
     contraction: FloatArray
     vector: FloatArray
     factors: FloatArray
     machine: FloatArray
 
 
-class Room(NamedTuple):
-    """What is worked out anew for each tile size.
+class Workspace(NamedTuple):
+    """What is worked out again for each tile size, and views and rates that stay the same.
 
     Attributes:
         nest: the lowered kernel; the same for all tile sizes.
@@ -128,8 +120,22 @@ class Room(NamedTuple):
     rates: VectorRates
 
 
+class ComputeTime(NamedTuple):
+    """Nanoseconds of computing for one tile size. Every tile is computed in full, edge tiles included.
+
+    Attributes:
+        matrix_ns: matrix unit, per iteration.
+        vector_ns: vector unit, per iteration.
+        epilogue_ns: vector unit, per result tile of a contraction: what needs its finished sums.
+    """
+
+    matrix_ns: float
+    vector_ns: float
+    epilogue_ns: float
+
+
 def simulate(kernel: Kernel, tile_sizes: TileSizes, target: Target) -> Breakdown:
-    """Prices tile sizes of a kernel.
+    """Lowers a kernel, prepares it for a chip and prices its tile sizes.
 
     Raises:
         UnsupportedKernelError: if the kernel cannot be lowered or the tile sizes are not its own.
@@ -139,71 +145,77 @@ def simulate(kernel: Kernel, tile_sizes: TileSizes, target: Target) -> Breakdown
 
 
 def simulate_nest(nest: LoopNest, extents: IntArray, target: Target) -> Breakdown:
-    """The same for a lowered kernel and loop extents [n, num_loops]."""
-    return simulate_grid(TileGrid(nest, extents), target)
-
-
-def simulate_grid(grid: TileGrid, target: Target) -> Breakdown:
-    """The same for tile sizes that are laid out already."""
-    parts = np.empty((NUM_PARTS, grid.count))
-    price(run_of(grid.nest, target), np.ascontiguousarray(grid.extents), parts)
-    return Breakdown(*parts)
-
-
-def run_of(nest: LoopNest, target: Target) -> Run:
-    """The inputs of compiled code.
+    """Prices loop extents [n, num_loops] of a lowered kernel.
 
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
     """
-    packed, work = pack(nest), kernel_work(nest)
-    factors, machine = codegen_factors(nest, target), machine_numbers(target)
-    return Run(packed.ints, packed.floats, work.contraction, work.vector, factors, machine)
+    parts = np.empty((NUM_PARTS, len(extents)))
+    price(prepare(nest, target), np.ascontiguousarray(extents), parts)
+    return Breakdown(*parts)
+
+
+def prepare(nest: LoopNest, target: Target) -> PreparedKernel:
+    """Returns all that prices on a chip depend on but the tile size; what no chip changes is kept.
+
+    Raises:
+        UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
+    """
+    if VECTOR_UNIT not in nest.described:
+        table = vector_table(nest.tables)
+        nest.described[VECTOR_UNIT] = table.per_box(nest.words, nest.kernel.instructions)
+    return PreparedKernel(
+        nest.words,
+        contraction_numbers(nest.space, MATRIX_UNIT, pack_contraction),
+        nest.described[VECTOR_UNIT],
+        codegen_factors(nest, target),
+        machine_numbers(target),
+    )
 
 
 @compiled
-def _new_room(run: Run) -> Room:
-    """Room to price tile sizes."""
-    nest = unpacked(run.ints, run.floats)
+def _new_workspace(kernel: PreparedKernel) -> Workspace:
+    nest = unpacked(kernel.words)
     transfers = len(nest.transfers)
     masks = np.empty(transfers, dtype=np.int64)
     for transfer in range(transfers):
-        masks[transfer] = nest.boxes[int(nest.transfers[transfer, BOX]), MASK]
-    return Room(
+        masks[transfer] = nest.boxes[nest.transfers[transfer].box].mask
+    return Workspace(
         nest,
         new_tile(nest),
         np.empty(transfers),
         masks,
         np.empty(transfers, dtype=np.bool_),
-        vector_rates(run.vector, run.machine),
+        vector_rates(kernel.vector, kernel.machine),
     )
 
 
 @compiled
-def price(run: Run, extents: IntArray, parts: FloatArray) -> None:
+def price(kernel: PreparedKernel, extents: IntArray, parts: FloatArray) -> None:
     """Fills in the first rows of [7 or more, n], in the order of `Breakdown`, for extents [n, num_loops]."""
-    room = _new_room(run)
+    workspace = _new_workspace(kernel)
     for i in range(len(extents)):
-        _price_tile(run, room, extents[i], parts[:, i])
+        _price_tile(kernel, workspace, extents[i], parts[:, i])
 
 
 @compiled_step
-def _price_tile(run: Run, room: Room, extents: IntArray, parts: FloatArray) -> None:
-    """Fills in the parts [7] of one tile size, using the room."""
-    nest, machine, tile = room.nest, run.machine, room.tile
+def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: IntArray, parts: FloatArray) -> None:
+    """Fills in the parts [7] of one tile size."""
+    nest, machine, tile = workspace.nest, kernel.machine, workspace.tile
     moving = set_tile(nest, extents, tile)
     set_sizes(nest, tile, len(tile.sizes))
     structure = structure_of(nest, extents)
-    factor = run.factors[COMPUTE, structure]
-    set_copy_times(nest, tile, machine, run.factors[TRANSFER, structure], room.times)
-    plain = compute_time(nest, run.contraction, room.rates, tile, moving, machine)
-    compute = ComputeTime(plain.matrix_ns * factor, plain.vector_ns * factor, plain.epilogue_ns * factor)
-    exposed, issue, iterations, results = _between_iterations(room, compute, machine)
+    factor = kernel.factors[COMPUTE, structure]
+    set_copy_times(nest, tile, machine, kernel.factors[TRANSFER, structure], workspace.times)
+    matrix = matrix_time(nest, kernel.contraction, tile, moving, machine)
+    every, after = vector_ns(workspace.rates, tile)
+    compute = ComputeTime(matrix.matrix_ns * factor, (matrix.vector_ns + every) * factor, after * factor)
+    exposed, issue, iterations, results = _between_iterations(workspace, compute, machine)
     parts[_LAUNCH] = machine[LAUNCH_NS]
     parts[_FILL], parts[_DRAIN] = 0.0, 0.0
     for transfer in range(len(nest.transfers)):
-        part = _DRAIN if nest.transfers[transfer, IS_OUTPUT] else _FILL
-        parts[part] += room.times[transfer] + machine[TRANSFER_NS]
+        part = _DRAIN if nest.transfers[transfer].is_output else _FILL
+        parts[part] += workspace.times[transfer] + machine[TRANSFER_NS]
     parts[_MATRIX] = compute.matrix_ns * iterations
     parts[_VECTOR] = compute.vector_ns * iterations + compute.epilogue_ns * results
     parts[_EXPOSED] = exposed
@@ -212,7 +224,7 @@ def _price_tile(run: Run, room: Room, extents: IntArray, parts: FloatArray) -> N
 
 @compiled_step
 def _between_iterations(
-    room: Room, compute: ComputeTime, machine: FloatArray
+    workspace: Workspace, compute: ComputeTime, machine: FloatArray
 ) -> tuple[float, float, float, float]:
     """Transfer that compute does not hide, issue of copies, iterations, and tiles of the result.
 
@@ -220,29 +232,29 @@ def _between_iterations(
     going from the innermost loop outwards, each advance costs the copies of all values that this loop or one
     further in moves.
     """
-    nest = room.nest
+    nest = workspace.nest
     exposed, issue = 0.0, 0.0
     iterations, results = 1.0, 1.0
     for place in range(len(nest.order)):
         loop = nest.order[place]
-        iterations *= room.tile.trips[loop]
-        if loop < nest.head[NUM_OUTPUT_LOOPS]:
-            results *= room.tile.trips[loop]
+        iterations *= workspace.tile.trips[loop]
+        if loop < nest.num_output_loops:
+            results *= workspace.tile.trips[loop]
     outer = iterations
     transfer_ns, copies = 0.0, 0.0
     exposed_ns, known_ns, known_busy_ns = 0.0, -1.0, -1.0
-    for transfer in range(len(room.starts_over)):
-        room.starts_over[transfer] = False
+    for transfer in range(len(workspace.starts_over)):
+        workspace.starts_over[transfer] = False
     for place in range(len(nest.order) - 1, -1, -1):
         loop = nest.order[place]
-        trips = room.tile.trips[loop]
+        trips = workspace.tile.trips[loop]
         if trips == 1.0:
             continue
         outer /= trips
-        if copies < len(room.times):
-            transfer_ns, copies = _copies_at(room, loop)
+        if copies < len(workspace.times):
+            transfer_ns, copies = _copies_at(workspace, loop)
         busy = compute.matrix_ns + compute.vector_ns + copies * machine[TRANSFER_NS]
-        if loop < nest.head[NUM_OUTPUT_LOOPS]:
+        if loop < nest.num_output_loops:
             busy += compute.epilogue_ns
         if transfer_ns != known_ns or busy != known_busy_ns:
             exposed_ns = soft_maximum(transfer_ns, busy, machine[OVERLAP_EXPONENT]) - busy
@@ -254,14 +266,14 @@ def _between_iterations(
 
 
 @compiled_step
-def _copies_at(room: Room, loop: int) -> tuple[float, float]:
+def _copies_at(workspace: Workspace, loop: int) -> tuple[float, float]:
     """Nanoseconds and number of the copies needed when a loop advances and all inside it start over."""
     transfer_ns, copies = 0.0, 0.0
-    for transfer in range(len(room.times)):
-        if room.masks[transfer] >> loop & 1:
-            room.starts_over[transfer] = True
-        if room.starts_over[transfer]:
-            transfer_ns += room.times[transfer]
+    for transfer in range(len(workspace.times)):
+        if workspace.masks[transfer] >> loop & 1:
+            workspace.starts_over[transfer] = True
+        if workspace.starts_over[transfer]:
+            transfer_ns += workspace.times[transfer]
             copies += 1.0
     return transfer_ns, copies
 

@@ -1,16 +1,60 @@
-"""What each operation costs the vector unit, per register of 8 x 128 elements.
+"""What each instruction asks of the vector unit, per register of 8 x 128 elements, whatever the machine.
 
-The table states operation counts; what an operation takes in cycles is the chip's. Sources: instruction
-counts of the usual expansions (a division is a reciprocal and two refinements, a power is a logarithm and
-an exponential, ...); data movement counts the rows or registers moved.
+A table states operation counts; what an operation takes in cycles is the chip's. Sources: instruction counts
+of the usual expansions (a division is a reciprocal and two refinements, a power is a logarithm and an
+exponential, ...); data movement counts the rows or registers moved.
+
+Copies, transposes, slices and the like move whole registers for free as long as axes keep their place in the
+8 x 128 grid and starts are aligned to it. Everything else shifts rows of 128 lanes between sublanes, which
+goes through the cross-lane unit: a cost per row, and a latency per iteration.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from costbench.compiler.lowering.access import array_shape
+from costbench.compiler.lowering.work import WorkTable, WorkTables
+from costbench.compiler.tiled_memory import LANES, SUBLANES
 from costbench.errors import UnsupportedKernelError
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
+
+_SORT_OPS = 6.0
+_WINDOW_OPS = 1.5
+_SCATTER_OPS = 3.0
+
+
+VECTOR_UNIT = "vector unit"
+"""Under this name a nest keeps its vector work."""
+
+
+class VectorAmounts(NamedTuple):
+    """What one instruction asks of the vector unit, on the tile of one value.
+
+    Attributes:
+        simple: operations per register.
+        transcendental: the same, on the transcendental unit.
+        random: registers of random bits, per register.
+        rows: rows moved between sublanes, per register.
+        packed_rows: the same of 16-bit values or smaller.
+        prologue: operations lost at the ends of its loop, per run and register of the unrolled loop.
+        crosses_lanes: above 0 where anything is reduced over lanes.
+        crosses_sublanes: above 0 where anything is reduced over sublanes or moved between them.
+    """
+
+    simple: float = 0.0
+    transcendental: float = 0.0
+    random: float = 0.0
+    rows: float = 0.0
+    packed_rows: float = 0.0
+    prologue: float = 0.0
+    crosses_lanes: float = 0.0
+    crosses_sublanes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +156,7 @@ VECTOR_COSTS: dict[Opcode, VectorCost] = {
     Opcode.RNG: VectorCost(simple=3.0, random=1.0),
     Opcode.RNG_BIT_GENERATOR: VectorCost(random=1.0),
     Opcode.STOCHASTIC_CONVERT: VectorCost(simple=3.0),
-    # Priced by their own shapes in compute.py; named here so that the table covers what can be lowered.
+    # Described by `_special_operations`; named here so that the table covers what can be lowered.
     Opcode.REDUCE: _FREE,
     Opcode.REDUCE_WINDOW: _FREE,
     Opcode.SELECT_AND_SCATTER: _FREE,
@@ -138,3 +182,150 @@ def vector_cost(opcode: Opcode) -> VectorCost:
             f"the machine has no routine for {opcode.xla_name!r}",
             expected="one of " + ", ".join(sorted(o.xla_name for o in VECTOR_COSTS)),
         ) from None
+
+
+# ---- instructions ------------------------------------------------------------------------------------------
+
+
+def vector_table(tables: WorkTables) -> WorkTable:
+    """`VectorAmounts` of the instructions of a computation, as far as they are described."""
+    return tables.table(VECTOR_UNIT, len(VectorAmounts._fields), describe)
+
+
+def describe(module: HloModule, body: HloComputation, position: int) -> list[tuple[int, VectorAmounts]]:
+    """Returns the values whose tiles an instruction works on, and the work on each.
+
+    Raises:
+        UnsupportedKernelError: for an operation the machine cannot run; never a silent zero.
+    """
+    inst = body.instructions[position]
+    cost = vector_cost(inst.opcode)
+    special = _special_operations(module, body, position)
+    if special is not None:
+        lanes, sublanes = _crossings(body, inst)
+        return [
+            (subject, VectorAmounts(simple=count, crosses_lanes=lanes, crosses_sublanes=sublanes))
+            for subject, count in special
+        ]
+    moves = moved_rows(body, inst)
+    is_array = bool(inst.shape.rank) or inst.shape.is_tuple
+    works = cost if is_array else vector_cost(Opcode.PARAMETER)
+    packed = 0 < array_shape(inst.shape).element_type.bits <= 16
+    amounts = VectorAmounts(
+        simple=works.simple,
+        transcendental=works.transcendental,
+        random=works.random,
+        rows=0.0 if packed else moves * SUBLANES,
+        packed_rows=moves * SUBLANES if packed else 0.0,
+        prologue=works.simple,
+        crosses_sublanes=moves,
+    )
+    return [(_worked_on(inst, position), amounts)] if any(amounts) else []
+
+
+def _crossings(body: HloComputation, inst: Instruction) -> tuple[float, float]:
+    """Whether a reduction runs over lanes, and over sublanes."""
+    if inst.opcode is not Opcode.REDUCE:
+        return 0.0, 0.0
+    source = array_shape(body.instructions[inst.operands[0]].shape)
+    if source.rank < 2:
+        return 0.0, 0.0
+    return float(source.layout[0] in inst.dimensions), float(source.layout[1] in inst.dimensions)
+
+
+def _worked_on(inst: Instruction, position: int) -> int:
+    """An update in place works on what it writes, not on all that it leaves alone."""
+    if inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE:
+        return inst.operands[1]
+    return inst.operands[-1] if inst.opcode is Opcode.SCATTER else position
+
+
+def _special_operations(
+    module: HloModule, body: HloComputation, position: int
+) -> list[tuple[int, float]] | None:
+    """(value, simple operations per register of it) where the work is not one pass over the result."""
+    inst = body.instructions[position]
+    window = float(math.prod(w.size for w in inst.window))
+    if inst.opcode is Opcode.REDUCE:
+        return [(inst.operands[0], float(max(1, len(inst.operands) // 2)))]
+    if inst.opcode is Opcode.REDUCE_WINDOW:
+        return [(position, window * _WINDOW_OPS)]
+    if inst.opcode is Opcode.SELECT_AND_SCATTER:
+        return [(inst.operands[1], window * _SCATTER_OPS), (position, 1.0)]
+    if inst.opcode in (Opcode.SORT, Opcode.TOPK):
+        source = array_shape(body.instructions[inst.operands[0]].shape)
+        axis = inst.dimensions[0] if inst.dimensions else source.rank - 1
+        steps = math.log2(max(2, source.dimensions[axis] if source.rank else 2))
+        exchanges = steps * (steps + 1) / 2 if inst.opcode is Opcode.SORT else steps
+        return [(inst.operands[0], exchanges * _SORT_OPS * max(1, len(inst.operands)))]
+    if inst.opcode in (Opcode.FFT, Opcode.CHOLESKY, Opcode.TRIANGULAR_SOLVE):
+        shape = array_shape(inst.shape)
+        size = shape.dimensions[-1] if shape.rank else 1
+        depth = math.log2(max(2, size)) if inst.opcode is Opcode.FFT else size / SUBLANES
+        return [(position, depth * _SORT_OPS)]
+    if inst.opcode is Opcode.MAP:
+        return [(position, float(len(module.computations[inst.called[0]].instructions)))]
+    return None
+
+
+# ---- rows that change their place ------------------------------------------------------------------------
+
+LANE_MOVES = 4.0
+"""Moves per row where lanes themselves change: a transpose in the cross-lane unit."""
+
+
+def moved_rows(body: HloComputation, inst: Instruction) -> float:
+    """How often each row of 128 lanes of the result changes its place in a register; 0 if none does."""
+    if inst.opcode in (Opcode.COPY, Opcode.TRANSPOSE, Opcode.RESHAPE):
+        return _relayout_moves(inst, body.instructions[inst.operands[0]].shape)
+    if inst.opcode is Opcode.REVERSE:
+        minor = inst.shape.layout[:2]
+        return 1.0 if any(axis in minor for axis in inst.dimensions) else 0.0
+    if inst.opcode is Opcode.CONCATENATE:
+        return _misaligned(inst.shape, inst.dimensions[0], _concatenate_starts(body, inst))
+    if inst.opcode in (Opcode.SLICE, Opcode.PAD):
+        return _resize_moves(inst)
+    if inst.opcode in (Opcode.DYNAMIC_SLICE, Opcode.DYNAMIC_UPDATE_SLICE):
+        return 1.0 if inst.shape.rank > 1 else 0.0
+    return 1.0 if inst.opcode in (Opcode.GATHER, Opcode.SCATTER) else 0.0
+
+
+def _relayout_moves(inst: Instruction, source: Shape) -> float:
+    if source.rank == 0 or inst.shape.rank == 0:
+        return 0.0
+    if inst.opcode is Opcode.RESHAPE:
+        same = source.physical_dimensions[-2:] == inst.shape.physical_dimensions[-2:]
+        return 0.0 if same else 1.0
+    order = list(source.layout)
+    if inst.opcode is Opcode.TRANSPOSE:
+        # The source's axes, fastest first, named as in the result.
+        rename = {axis: out for out, axis in enumerate(inst.dimensions)}
+        order = [rename[axis] for axis in order]
+    target = list(inst.shape.layout)
+    if order[0] != target[0]:
+        return LANE_MOVES
+    return 1.0 if order[1:2] != target[1:2] else 0.0
+
+
+def _concatenate_starts(body: HloComputation, inst: Instruction) -> list[int]:
+    starts, start = [], 0
+    for operand in inst.operands:
+        starts.append(start)
+        start += body.instructions[operand].shape.dimensions[inst.dimensions[0]]
+    return starts
+
+
+def _resize_moves(inst: Instruction) -> float:
+    starts = [s.start for s in inst.slices] or [p.low for p in inst.padding]
+    strides = [s.stride for s in inst.slices] or [p.interior + 1 for p in inst.padding]
+    moves = [_misaligned(inst.shape, axis, [start]) for axis, start in enumerate(starts)]
+    strided = [1.0 for axis, s in enumerate(strides) if s > 1 and axis in inst.shape.layout[:2]]
+    return max([*moves, *strided, 0.0])
+
+
+def _misaligned(shape: Shape, axis: int, starts: list[int]) -> float:
+    order = shape.layout
+    unit = LANES if order[0] == axis else SUBLANES if axis in order[1:2] else 1
+    if all(start % unit == 0 for start in starts):
+        return 0.0
+    return LANE_MOVES / 2 if unit == LANES else 1.0

@@ -25,9 +25,9 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.models.cost_model import CostModel
 from costbench.target import Architecture
 from tests.compiler import small_kernels as small
-from tests.compiler.lowering.test_kernel_batches import ALONE, lowered
 from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import KERNELS
+from tests.compiler.tiling.test_kernel_batch import lowered
 
 # A clock of 1 GHz, a byte per nanosecond, one matrix unit.
 ARCHITECTURE = Architecture(
@@ -233,7 +233,7 @@ def test_a_kernel_that_never_fits_is_named() -> None:
         AnalyticalModel(tight).choose(tile_space(kernel, tight))
 
 
-@pytest.mark.parametrize("name", sorted(set(KERNELS) - ALONE))
+@pytest.mark.parametrize("name", KERNELS)
 def test_the_choice_for_a_kernel_of_a_batch_is_that_for_it_alone(name: str) -> None:
     model, kernel = AnalyticalModel(ARCHITECTURE), KERNELS[name]()
     expected = model.choose(tile_space(kernel, ARCHITECTURE))

@@ -23,7 +23,7 @@ from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
 from tests.compiler import small_kernels as small
-from tests.compiler.lowering.test_kernel_batches import as_arrays
+from tests.compiler.kernel_lists import as_arrays
 from tests.compiler.small_kernels import KERNELS
 from tests.hlo.random_modules import SQUARE, modules, renumbered
 

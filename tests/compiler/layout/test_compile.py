@@ -139,7 +139,7 @@ def test_kernels_by_hash_are_those_of_the_compiled_program(repository: Path, nam
         found: Counter[str] = Counter()
         for part in compiler.compile(config):
             for number, key in enumerate(part.hashes.tolist()):
-                fingerprint = part.kernel(number, space.module).fingerprint
+                fingerprint = part.kernel(number, part.program(space.module)).fingerprint
                 assert named.setdefault(key, fingerprint) == fingerprint
                 found[fingerprint] += part.trip_count
         assert found == executions(compile_with_layouts(space, config, name))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from costbench.compiler.lowering.access import (
@@ -20,13 +19,9 @@ from costbench.compiler.lowering.access import (
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import GatherDimensions, SliceDimension, WindowDimension
 from costbench.hlo.text.notation import parse_shape
+from tests.compiler.laid_out import elements_in_tile
 
 L0, L1, L2 = AxisMap(loop=0), AxisMap(loop=1), AxisMap(loop=2)
-
-
-def extent(axis: AxisMap, size: int, *elements: float) -> float:
-    """Elements of the axis in one tile, with so many elements per loop."""
-    return float(np.asarray(axis.extent(size, [np.array([float(e)]) for e in elements])).item())
 
 
 def operands(b: ModuleBuilder, root: int, access: Access) -> list[Access]:
@@ -37,12 +32,12 @@ def operands(b: ModuleBuilder, root: int, access: Access) -> list[Access]:
 
 
 def test_an_axis_without_loop_is_whole() -> None:
-    assert extent(WHOLE, 77) == 77
+    assert elements_in_tile(WHOLE, 77) == 77
 
 
 @pytest.mark.parametrize(("elements", "expected"), [(16, 16), (100, 77)])
 def test_a_plain_axis_is_covered_as_far_as_it_goes(elements: int, expected: int) -> None:
-    assert extent(L0, 77, elements) == expected
+    assert elements_in_tile(L0, 77, elements) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,16 +52,16 @@ def test_a_plain_axis_is_covered_as_far_as_it_goes(elements: int, expected: int)
 )
 def test_a_window_widens_the_tile(size: int, stride: int, dilation: int, tile: int, expected: int) -> None:
     window = WindowDimension(size, stride, window_dilation=dilation)
-    assert extent(through_window(L0, window), 1000, tile) == expected
+    assert elements_in_tile(through_window(L0, window), 1000, tile) == expected
     # The same as a contraction describes its left-hand side.
     direct = AxisMap(loop=0, window=size, stride=stride, dilation=dilation)
-    assert extent(direct, 1000, tile) == expected
+    assert elements_in_tile(direct, 1000, tile) == expected
 
 
 def test_a_dilated_base_has_fewer_elements_under_the_window() -> None:
     # 4 windows of 3, one apart, cover 6 places, every second of which holds an element.
     axis = through_window(L0, WindowDimension(3, base_dilation=2))
-    assert extent(axis, 1000, 4) == 3
+    assert elements_in_tile(axis, 1000, 4) == 3
 
 
 @pytest.mark.parametrize("tile", [1, 2, 7])
@@ -75,9 +70,9 @@ def test_windows_on_windows(tile: int) -> None:
     outer, inner = WindowDimension(3, window_dilation=2), WindowDimension(3, 2)
     middle = tile + 4
     expected = (middle - 1) * 2 + 3
-    assert extent(through_window(through_window(L0, outer), inner), 1000, tile) == expected
+    assert elements_in_tile(through_window(through_window(L0, outer), inner), 1000, tile) == expected
     contraction = AxisMap(loop=0, window=3, dilation=2)
-    assert extent(through_window(contraction, inner), 1000, tile) == expected
+    assert elements_in_tile(through_window(contraction, inner), 1000, tile) == expected
 
 
 def test_padding_of_the_outer_window_counts_in_steps_of_the_inner_one() -> None:
@@ -89,12 +84,12 @@ def test_padding_of_the_outer_window_counts_in_steps_of_the_inner_one() -> None:
 
 def test_a_window_cut_by_a_loop_reaches_over_its_part() -> None:
     axis = AxisMap(loop=0, window_loop=1, window=5)
-    assert extent(axis, 1000, 4, 5) == 8
-    assert extent(axis, 1000, 4, 2) == 5
+    assert elements_in_tile(axis, 1000, 4, 5) == 8
+    assert elements_in_tile(axis, 1000, 4, 2) == 5
 
 
 def test_a_tile_smaller_than_a_window_is_clipped_to_the_axis() -> None:
-    assert extent(AxisMap(loop=0, window=9), 5, 1) == 5
+    assert elements_in_tile(AxisMap(loop=0, window=9), 5, 1) == 5
 
 
 def test_broadcast_and_transpose_rename_axes() -> None:
@@ -123,8 +118,8 @@ def test_parts_of_a_concatenation_move_in_proportion() -> None:
     b = ModuleBuilder()
     root = b.concatenate([b.parameter("f32[25,8]"), b.parameter("f32[75,8]")], 0)
     first, second = operands(b, root, (L0, L1))
-    assert extent(first[0], 25, 40) == 10
-    assert extent(second[0], 75, 40) == 30
+    assert elements_in_tile(first[0], 25, 40) == 10
+    assert elements_in_tile(second[0], 75, 40) == 30
     assert first[1] == second[1] == L1
 
 
@@ -133,7 +128,7 @@ def test_a_strided_slice_reads_what_it_steps_over() -> None:
     ranges = (SliceDimension(4, 24, 2), SliceDimension(0, 8, 1))
     root = b.op("slice", b.parameter("f32[100,8]"), shape="f32[10,8]", slices=ranges)
     (access,) = operands(b, root, (L0, L1))
-    assert extent(access[0], 100, 5) == 10
+    assert elements_in_tile(access[0], 100, 5) == 10
     assert access[1] == L1
 
 
@@ -143,7 +138,7 @@ def test_an_update_in_place_moves_with_what_it_updates() -> None:
     root = b.op("dynamic-update-slice", value, update, zero, zero, shape="f32[100,8]")
     found = operands(b, root, (L0, L1))
     assert found[0] == (L0, L1)
-    assert extent(found[1][0], 20, 10) == 2
+    assert elements_in_tile(found[1][0], 20, 10) == 2
     assert found[2] == found[3] == ()
 
 
@@ -158,13 +153,13 @@ def test_a_table_is_read_anywhere_and_its_indices_follow_the_batch() -> None:
 def test_a_merged_axis_moves_the_major_part() -> None:
     merged = reshaped((L0, L1, L2), parse_shape("f32[4,6,8]"), parse_shape("f32[24,8]"))
     # One step of the major axis is six elements of the merged one.
-    assert extent(merged[0], 24, 2, 6) == 12
+    assert elements_in_tile(merged[0], 24, 2, 6) == 12
     assert merged[1] == L2
 
 
 def test_a_split_axis_moves_the_major_part() -> None:
     split = reshaped((L0, L1), parse_shape("f32[24,8]"), parse_shape("f32[4,6,8]"))
-    assert extent(split[0], 4, 12) == 2
+    assert elements_in_tile(split[0], 4, 12) == 2
     assert split[1:] == (WHOLE, L1)
 
 

@@ -1,66 +1,58 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.lowering.access import AxisMap
+from costbench.compiler.lowering.access import array_shape
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.lowering.packed import (
-    AFTER_CONTRACTION,
-    BOX,
-    IS_OUTPUT,
-    IS_UNMAPPED,
-    KIND,
-    LIMIT,
-    MASK,
-    NATIVE_BYTES,
-    NODE_BOX,
-    POSITION,
-    SIZE,
-    PackedNest,
-    pack,
-    unpacked,
-)
+from costbench.compiler.lowering.packed import AFTER_CONTRACTION, PackedNest, bound_bytes, unpacked
 from costbench.hlo.builder import ModuleBuilder
 from tests.compiler import small_kernels as small
-from tests.compiler.laid_out import transfer_axes
+from tests.compiler.laid_out import box_axes, maps_of, transfer_axes
 from tests.compiler.small_kernels import KERNELS, finish
 
 
 def packed_nest(kernel: Kernel) -> PackedNest:
-    packed = pack(loop_nest(kernel))
-    return unpacked(packed.ints, packed.floats)
+    return unpacked(loop_nest(kernel).words)
 
 
 def test_a_dot_in_numbers() -> None:
     # 64 x 512 by 512 x 384: 8 x 3 native tiles of results, 4 of depth.
     found = packed_nest(small.dot())
-    assert found.head.tolist()[:2] == [2, found.transfers[2, BOX]]
-    assert found.loops.tolist() == [[8, 8, 64], [3, 128, 384], [4, 128, 512]]
+    assert found.num_output_loops == 2
+    assert found.result_box == found.transfers["box"][2]
+    assert found.loops.tolist() == [(8, 8, 64), (3, 128, 384), (4, 128, 512)]
     # Columns of the right-hand side outermost, sums innermost.
     assert found.order.tolist() == [1, 0, 2]
-    masks = [int(found.boxes[int(box), MASK]) for box in found.transfers[:, BOX]]
-    assert masks == [0b101, 0b110, 0b011]
-    assert found.transfers[:, IS_OUTPUT].tolist() == [0, 0, 1]
-    assert found.transfers[:, NATIVE_BYTES].tolist() == [4096] * 3
-    assert transfer_axes(found, 1)[:, SIZE].tolist() == [512, 384]
-    assert transfer_axes(found, 1)[:, LIMIT].tolist() == [64, 3]
+    assert found.boxes["mask"][found.transfers["box"]].tolist() == [0b101, 0b110, 0b011]
+    assert found.transfers["is_output"].tolist() == [0, 0, 1]
+    assert found.transfers["native_bytes"].tolist() == [4096] * 3
+    assert transfer_axes(found, 1)["size"].tolist() == [512, 384]
+    assert transfer_axes(found, 1)["limit"].tolist() == [64, 3]
+    # Everything whole, twice, and the sums once: (8 x 4, 64 x 3, 8 x 3, 8 x 3 native tiles) of 4 KiB.
+    assert bound_bytes(loop_nest(small.dot()).words) == (2 * (32 + 192 + 24) + 24) * 4096
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_every_axis_of_every_value_is_there(name: str) -> None:
-    nest = loop_nest(KERNELS[name]())
-    found = unpacked(pack(nest).ints, pack(nest).floats)
-    for transfer, item in enumerate(nest.transfers):
-        axes = transfer_axes(found, transfer)
-        order = list(reversed(item.shape.layout))
-        assert axes[:, SIZE].tolist() == [item.shape.dimensions[axis] for axis in order]
-        fields = len(AxisMap._fields)
-        assert [tuple(row) for row in axes[:, :fields]] == [tuple(item.access[axis]) for axis in order]
-        mask = sum(1 << loop for loop in item.loops)
-        assert found.boxes[int(found.transfers[transfer, BOX]), MASK] == mask
-    assert found.nodes[:, POSITION].tolist() == list(nest.kernel.nodes)
+def test_every_value_of_every_kernel_is_there(name: str) -> None:
+    kernel = KERNELS[name]()
+    found = packed_nest(kernel)
+    assert found.nodes["position"].tolist() == list(kernel.nodes)
+    for node in found.nodes:
+        shape = array_shape(kernel.instruction(int(node["position"])).shape)
+        axes = box_axes(found, node["box"])
+        if not found.boxes[node["box"]]["is_unmapped"]:
+            assert axes["size"].tolist() == list(shape.physical_dimensions)
+        loops = {loop for axis in maps_of(axes) for loop in axis.loops}
+        assert found.boxes[node["box"]]["mask"] == sum(1 << loop for loop in loops)
+
+
+@pytest.mark.parametrize(("type_name", "num_bytes"), [("f32", 4096), ("bf16", 2048), ("pred", 1024)])
+def test_a_native_tile_has_1024_elements(type_name: str, num_bytes: int) -> None:
+    for sizes in ("64,256", "5000"):
+        copied = packed_nest(small.unary(f"{type_name}[{sizes}]")).transfers[0]
+        assert (copied["native_bytes"], copied["element_bytes"]) == (num_bytes, num_bytes / 1024)
+    assert packed_nest(small.unary(f"{type_name}[]")).transfers[0]["native_bytes"] == num_bytes / 1024
 
 
 def test_values_that_are_cut_alike_share_a_box() -> None:
@@ -71,7 +63,7 @@ def test_values_that_are_cut_alike_share_a_box() -> None:
         value = b.op("negate", value)
     found = packed_nest(finish(b, value))
     assert len(found.nodes) == 7
-    assert set(found.nodes[:, NODE_BOX]) == {0}
+    assert set(found.nodes["box"].tolist()) == {0}
     assert len(found.boxes) == 1 + 1
 
 
@@ -79,18 +71,12 @@ def test_the_epilogue_of_a_contraction_is_marked() -> None:
     b = ModuleBuilder()
     product = b.dot(b.op("negate", b.parameter("f32[64,512]")), b.parameter("f32[512,384]"))
     found = packed_nest(finish(b, b.op("negate", product)))
-    assert (found.nodes[:, KIND] == AFTER_CONTRACTION).sum() == 1
+    assert (found.nodes["kind"] == AFTER_CONTRACTION).sum() == 1
 
 
 def test_a_kernel_without_loops_works_on_vectors() -> None:
     # c64[64,256] without loops to cut it: its box is whole, or one vector of as many elements.
     found = packed_nest(small.fft())
     assert len(found.loops) == len(found.order) == 0
-    assert not found.boxes[:, MASK].any()
-    assert set(found.boxes[:, IS_UNMAPPED]) <= {0, 1}
-
-
-def test_a_nest_is_packed_once() -> None:
-    nest = loop_nest(small.dot())
-    assert pack(nest) is pack(nest)
-    assert np.array_equal(pack(nest).floats, pack(loop_nest(small.dot())).floats)
+    assert not found.boxes["mask"].any()
+    assert set(found.boxes["is_unmapped"].tolist()) <= {0, 1}

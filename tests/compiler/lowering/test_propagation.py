@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
+import pytest
+
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.lowering.access import WHOLE, Access, AxisMap, identity
-from costbench.compiler.lowering.anchors import anchor_of
-from costbench.compiler.lowering.propagation import Propagation
-from costbench.compiler.lowering.value_tables import ValueTables
+from costbench.compiler.lowering.access import WHOLE, Access, AxisMap
+from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.hlo.builder import ModuleBuilder
+from costbench.hlo.opcode import Opcode
 from tests.compiler import small_kernels as small
+from tests.compiler.laid_out import accesses_of
 from tests.compiler.small_kernels import finish
 
 L0, L1 = AxisMap(loop=0), AxisMap(loop=1)
@@ -14,13 +19,9 @@ L0, L1 = AxisMap(loop=0), AxisMap(loop=1)
 
 def accesses(kernel: Kernel) -> list[Access]:
     """Of inputs, then instructions."""
-    tables = ValueTables(kernel.body)
-    values = [tables[p] for p in kernel.instructions]
-    anchor = anchor_of(kernel, tables)
-    start = tables.number(identity(anchor.shape))
-    found = Propagation(tables, kernel, values, anchor, start).run()
+    found = accesses_of(kernel)
     assert found.keys() == set(kernel.nodes)
-    return [tables.accesses[found[p]] for p in kernel.nodes]
+    return [found[p] for p in kernel.nodes]
 
 
 def test_a_reduction_keeps_what_it_does_not_sum() -> None:
@@ -68,3 +69,74 @@ def test_indices_of_a_scatter_follow_its_updates() -> None:
     assert found[updates] == (L0, L1)
     assert found[indices] == (L0, WHOLE)
     assert found[table] == (WHOLE, WHOLE)
+
+
+# ---- against brute force: which elements of every value a tile of the result needs -------------------------
+
+
+def chain() -> Kernel:
+    b = ModuleBuilder()
+    row = b.broadcast(b.op("negate", b.parameter("f32[16]")), "f32[24,16,130]", (1,))
+    turned = b.op("transpose", b.parameter("f32[130,24,16]"), shape="f32[24,16,130]", dimensions=(1, 2, 0))
+    column = b.broadcast(b.parameter("f32[24,1,130]"), "f32[24,1,130]", (0, 1, 2))
+    return finish(
+        b,
+        b.op(
+            "add",
+            b.op("add", turned, row),
+            b.broadcast(b.op("reshape", column, shape="f32[24,130]"), "f32[24,16,130]", (0, 2)),
+        ),
+    )
+
+
+def merged() -> Kernel:
+    b = ModuleBuilder()
+    flat = b.op("reshape", b.parameter("f32[6,4,256]"), shape="f32[6,1024]")
+    return finish(b, b.op("add", flat, b.broadcast(b.parameter("f32[6]"), "f32[6,1024]", (0,))))
+
+
+def needed_elements(kernel: Kernel) -> dict[int, np.ndarray]:
+    """For each value, the element of it that each element of the result is computed from."""
+    (output,) = kernel.outputs
+    body = kernel.body
+    shape = body.instructions[output].shape
+    found = {output: np.arange(shape.num_elements).reshape(shape.dimensions)}
+    for position in reversed(kernel.instructions):
+        inst = body.instructions[position]
+        for operand in inst.operands:
+            of = body.instructions[operand].shape
+            numbers = np.arange(of.num_elements).reshape(of.dimensions)
+            if inst.opcode is Opcode.TRANSPOSE:
+                numbers = numbers.transpose(inst.dimensions)
+            elif inst.opcode is Opcode.RESHAPE:
+                numbers = numbers.reshape(inst.shape.dimensions)
+            elif inst.opcode is Opcode.BROADCAST:
+                axes = [a for a in range(inst.shape.rank) if a not in inst.dimensions]
+                numbers = np.broadcast_to(np.expand_dims(numbers, axes), inst.shape.dimensions)
+            found[operand] = numbers.ravel()[found[position]]
+    return found
+
+
+@pytest.mark.parametrize("make", [chain, merged])
+def test_accesses_hold_just_what_tiles_of_the_result_need(make: object) -> None:
+    kernel = make()  # type: ignore[operator]
+    nest, found, needed = loop_nest(kernel), accesses_of(kernel), needed_elements(kernel)
+    shape = kernel.instruction(kernel.outputs[0]).shape
+    assert shape.layout == tuple(reversed(range(shape.rank)))  # loop i runs over axis i
+    # One native tile along each loop: every tile of the result, and the elements that it is computed from.
+    units = [loop.unit for loop in nest.loops]
+    starts = itertools.product(*(range(0, loop.extent, loop.unit) for loop in nest.loops))
+    for start in starts:
+        tile = tuple(slice(s, s + unit) for s, unit in zip(start, units, strict=True))
+        lengths = [min(unit, loop.extent - s) for s, unit, loop in zip(start, units, nest.loops, strict=True)]
+        for position, access in found.items():
+            sizes = kernel.instruction(position).shape.dimensions
+            expected = [
+                lengths[axis.loop] * axis.scale if axis.loops else size
+                for axis, size in zip(access, sizes, strict=True)
+            ]
+            exact = len(np.unique(needed[position][tile]))
+            # Of an axis that a reshape merges, whole minor axes are taken.
+            assert exact <= np.prod([max(1.0, np.ceil(e)) for e in expected])
+            if make is chain:
+                assert exact == np.prod(expected)

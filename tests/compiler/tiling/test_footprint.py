@@ -5,10 +5,10 @@ import pytest
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.lowering.packed import native_tile_bytes
-from costbench.compiler.tiling.footprint import copied, covered, scratchpad_bound, scratchpad_bytes
+from costbench.compiler.lowering.packed import bound_bytes
+from costbench.compiler.tiling.footprint import copied, covered, scratchpad_bytes
 from costbench.compiler.tiling.space import tile_space
-from costbench.hlo.text.notation import parse_shape, window
+from costbench.hlo.text.notation import window
 from costbench.target import load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.laid_out import laid_out, transfer_axes
@@ -62,6 +62,61 @@ def test_copies_by_counting() -> None:
         assert spans(kernel, tile)[0][1] >= touched.max()
 
 
+def touched(starts: np.ndarray, ends: np.ndarray, native: int) -> np.ndarray:
+    """Native tiles that ranges of elements lie in."""
+    return (ends - 1) // native - starts // native + 1
+
+
+@pytest.mark.parametrize("extents", [(8, 3, 4), (3, 2, 1), (5, 1, 3), (1, 1, 1), (2, 3, 2)])
+def test_operands_of_a_dot_by_counting(extents: tuple[int, ...]) -> None:
+    """Native tiles of both sides and the result, against a count over all tiles of the nest."""
+    kernel = small.dot("f32[60,500]", "f32[500,300]")
+    sizes, units = (60, 300, 500), (8, 128, 128)
+    ranges = []
+    for size, unit, extent in zip(sizes, units, extents, strict=True):
+        starts = np.arange(0, size, unit * extent)
+        ranges.append((starts, np.minimum(starts + unit * extent, size)))
+    rows, columns, depth = range(3)
+    # (loop, elements of a native tile) of each axis; the depth is in the sublanes of the right-hand side.
+    values = [((rows, 8), (depth, 128)), ((depth, 8), (columns, 128)), ((rows, 8), (columns, 128))]
+    for transfer, axes in enumerate(values):
+        counts = [touched(*ranges[loop], native) for loop, native in axes]
+        assert spans(kernel, extents, transfer=transfer, of_copies=True)[0] == pytest.approx(
+            [count.mean() for count in counts]
+        )
+        held = spans(kernel, extents, transfer=transfer)[0]
+        assert held == [count.max() for count in counts]
+
+
+@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (2, 0)])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
+def test_rows_under_a_window_by_counting(padding: tuple[int, int], stride: int, dilation: int) -> None:
+    """Input rows of a convolution, against the rows that windows see, over all tiles that fit the axis."""
+    kernel = small.convolution(
+        windows=window((3, 3), (stride, stride), (padding, padding), window_dilation=(dilation, dilation))
+    )
+    out = kernel.instruction(kernel.outputs[0]).shape.dimensions[1]
+    for extent in (e for e in range(1, out + 1) if out % e == 0):
+        seen = []
+        for start in range(0, out, extent):
+            first = start * stride - padding[0]
+            last = (start + extent - 1) * stride - padding[0] + 2 * dilation
+            seen.append(min(last, 15) - max(first, 0) + 1)
+        tile = (8, extent, laid_out_units(kernel, 2), 2, 3, 3, 1)
+        # Rows are native tiles of their own. The mean is exact where windows reach beyond the end as far as
+        # padding says, and padding is met in the outer tiles alone.
+        exact = (out - 1) * stride - padding[0] + 2 * dilation == 15 + padding[1]
+        exact &= extent * stride >= padding[0]
+        found = spans(kernel, tile, of_copies=True)[0][1]
+        if exact:
+            assert found == pytest.approx(np.mean(seen))
+        assert spans(kernel, tile)[0][1] >= max(seen) - 1e-9
+
+
+def laid_out_units(kernel: Kernel, loop: int) -> int:
+    return loop_nest(kernel).loops[loop].units
+
+
 def test_padding_under_a_window_is_not_copied() -> None:
     # 16 rows, windows of 3, padded by one on both sides. Four rows at a time see 6, the outer two parts 5.
     tiles = ((8, 4, 2, 2, 3, 3, 1), (8, 16, 2, 2, 3, 3, 1))
@@ -91,13 +146,6 @@ def test_strided_windows_skip_rows() -> None:
     assert spans(kernel, tile)[0][1] == 9
     # The second part misses the padded row.
     assert spans(kernel, tile, of_copies=True)[0][1] == 8.5
-
-
-@pytest.mark.parametrize(("type_name", "num_bytes"), [("f32", 4096), ("bf16", 2048), ("pred", 1024)])
-def test_a_native_tile_has_1024_elements(type_name: str, num_bytes: int) -> None:
-    assert native_tile_bytes(parse_shape(f"{type_name}[64,256]")) == num_bytes
-    assert native_tile_bytes(parse_shape(f"{type_name}[5000]")) == num_bytes
-    assert native_tile_bytes(parse_shape(f"{type_name}[]")) == num_bytes / 1024
 
 
 def test_moving_operands_are_doubled_and_resting_ones_are_not() -> None:
@@ -130,7 +178,7 @@ def test_scalars_take_no_scratchpad() -> None:
 def test_no_tile_needs_more_than_the_bound(name: str) -> None:
     space = tile_space(KERNELS[name](), ARCHITECTURE)
     needed = scratchpad_bytes(space.nest, space.extents(np.arange(space.size)))
-    assert needed.max() <= scratchpad_bound(space.nest)
+    assert needed.max() <= bound_bytes(space.nest.words)
     # Copies never move more than the scratchpad takes.
     for extents in space.extents(np.arange(space.size))[:: max(1, space.size // 50)]:
         packed, tile, _ = laid_out(space.nest.kernel, tuple(extents))

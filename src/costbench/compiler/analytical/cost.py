@@ -16,29 +16,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.iteration_space import IterationSpace
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.lowering.packed import (
-    BOX,
-    ELEMENT_BYTES,
-    FIRST_AXIS,
-    IS_UNMAPPED,
-    MASK,
-    NATIVE,
-    NUM_COPIED_BOXES,
-    NUM_OUTPUT_LOOPS,
-    UNIT,
-    UNITS,
-    PackedNest,
-    pack,
-    unpacked,
-)
+from costbench.compiler.lowering.packed import PackedNest, Words, unpacked
 from costbench.compiler.lowering.work import (
     EVERY_ITERATION,
     EVERY_RESULT,
     WorkTable,
-    work_per_box,
-    work_table,
+    WorkTables,
+    contraction_numbers,
 )
 from costbench.compiler.tiling.footprint import (
     Tile,
@@ -47,6 +33,7 @@ from costbench.compiler.tiling.footprint import (
     set_tile,
 )
 from costbench.execution.compiled import compiled, compiled_step
+from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.target import Architecture
 
@@ -93,28 +80,28 @@ _BANDWIDTH, _CYCLE_NS, _MXU_SIZE, _NUM_MXUS = range(4)
 _DILATION, _HAS_GROUPS, _FIRST_ROLE = range(3)
 _OTHER, _COLUMNS, _DEPTH = range(3)
 _NO_CONTRACTION = np.zeros(0)
+WORK = "analytical"
+"""Under this name a nest keeps what the model derives from it."""
 
 
 class Estimate(NamedTuple):
     """What the cost of a kernel's tile sizes depends on.
 
     Attributes:
-        ints: of the packed nest.
-        floats: of the packed nest.
+        words: of the packed nest.
         weights: operations per 1,024 elements of each box, [2, num_boxes]: every iteration, every result.
         contraction: dilation, whether it has groups, then the role of each loop; empty without one.
         chip: bandwidth, cycle, size and number of matrix units.
     """
 
-    ints: IntArray
-    floats: FloatArray
+    words: Words
     weights: FloatArray
     contraction: FloatArray
     chip: FloatArray
 
 
-class CostRoom(NamedTuple):
-    """What is worked out anew for each tile size.
+class CostWorkspace(NamedTuple):
+    """What is worked out again for each tile size.
 
     Attributes:
         nest: the lowered kernel; the same for all tile sizes.
@@ -135,26 +122,22 @@ def chip_numbers(chip: Architecture) -> FloatArray:
 
 
 def estimate_of(nest: LoopNest, chip: FloatArray) -> Estimate:
-    """The inputs of compiled code, for `chip_numbers`."""
-    packed = pack(nest)
-    table = cost_table(nest.kernel)
-    return Estimate(
-        packed.ints,
-        packed.floats,
-        work_per_box(packed, nest.kernel, table).reshape(2, -1),
-        contraction_numbers(nest),
-        chip,
-    )
+    """Returns the inputs of compiled code, for `chip_numbers`; what the kernel does is worked out once."""
+    if WORK not in nest.described:
+        instructions = nest.kernel.instructions
+        nest.described[WORK] = cost_table(nest.tables).per_box(nest.words, instructions).reshape(2, -1)
+    contraction = contraction_numbers(nest.space, WORK, describe_contraction)
+    return Estimate(nest.words, nest.described[WORK], contraction, chip)
 
 
-def cost_table(kernel: Kernel) -> WorkTable:
-    """Operations of the instructions of a kernel's computation, as far as they are known."""
-    return work_table(kernel, "analytical", 1, _describe)
+def cost_table(tables: WorkTables) -> WorkTable:
+    """Operations of the instructions of a computation, as far as they are described."""
+    return tables.table(WORK, 1, _describe)
 
 
-def _describe(kernel: Kernel, position: int) -> list[tuple[int, tuple[float]]]:
+def _describe(_: HloModule, body: HloComputation, position: int) -> list[tuple[int, tuple[float]]]:
     """The value that an instruction works on, and its operations per element."""
-    inst = kernel.instruction(position)
+    inst = body.instructions[position]
     if inst.opcode in _WITHOUT_WORK:
         return []
     # A reduction works on what it reads, an update in place on what it writes.
@@ -164,20 +147,20 @@ def _describe(kernel: Kernel, position: int) -> list[tuple[int, tuple[float]]]:
     return [(subject, (window * _EXPENSIVE.get(inst.opcode, 1.0),))]
 
 
-def contraction_numbers(nest: LoopNest) -> FloatArray:
-    """What `Estimate` says of a nest's contraction."""
-    if nest.contraction is None or not nest.is_tiled:
+def describe_contraction(space: IterationSpace) -> FloatArray:
+    """Returns what `Estimate` says of a contraction; nothing where the kernel is not tiled."""
+    if not space.loops:
         return _NO_CONTRACTION
-    left, right = nest.operand_accesses
-    inst = nest.kernel.instruction(nest.contraction)
+    left, right = space.operand_accesses
+    inst = space.instruction
     in_left = {loop for axis in left for loop in axis.loops}
     in_right = {loop for axis in right for loop in axis.loops}
     windows = {axis.window_loop for axis in left}
     roles = []
-    for loop in range(len(nest.loops)):
+    for loop in range(len(space.loops)):
         if loop in in_right and loop not in in_left:
             roles.append(_COLUMNS)
-        elif loop in in_left and loop in in_right and loop >= nest.num_output_loops and loop not in windows:
+        elif loop in in_left and loop in in_right and loop >= space.num_output_loops and loop not in windows:
             roles.append(_DEPTH)
         else:
             roles.append(_OTHER)
@@ -187,50 +170,50 @@ def contraction_numbers(nest: LoopNest) -> FloatArray:
 
 
 @compiled
-def new_cost_room(estimate: Estimate) -> CostRoom:
-    """Room to work out costs."""
-    nest = unpacked(estimate.ints, estimate.floats)
-    return CostRoom(nest, new_tile(nest), np.empty(len(nest.loops)), np.zeros(len(nest.boxes) - 1))
+def new_cost_workspace(estimate: Estimate) -> CostWorkspace:
+    """Returns the workspace to work out the costs of one kernel."""
+    nest = unpacked(estimate.words)
+    return CostWorkspace(nest, new_tile(nest), np.empty(len(nest.loops)), np.zeros(len(nest.boxes) - 1))
 
 
 @compiled
 def tile_costs(estimate: Estimate, extents: IntArray) -> FloatArray:
     """Nanoseconds for loop extents [n, num_loops]."""
     result = np.empty(len(extents))
-    room = new_cost_room(estimate)
+    workspace = new_cost_workspace(estimate)
     for i in range(len(extents)):
-        set_tile(room.nest, extents[i], room.tile)
-        result[i] = tile_cost(estimate, room)
+        set_tile(workspace.nest, extents[i], workspace.tile)
+        result[i] = tile_cost(estimate, workspace)
     return result
 
 
 @compiled_step
-def tile_cost(estimate: Estimate, room: CostRoom) -> float:
-    """Nanoseconds of the tile size in the room."""
-    nest, trips, chip = room.nest, room.tile.trips, estimate.chip
+def tile_cost(estimate: Estimate, workspace: CostWorkspace) -> float:
+    """Nanoseconds of the tile size in the workspace."""
+    nest, trips, chip = workspace.nest, workspace.tile.trips, estimate.chip
     iterations, results = 1.0, 1.0
     for loop in range(len(trips)):
-        room.elements[loop] = nest.loops[loop, UNITS] * nest.loops[loop, UNIT] / trips[loop]
+        workspace.elements[loop] = nest.loops[loop].units * nest.loops[loop].unit / trips[loop]
         iterations *= trips[loop]
-        if loop < nest.head[NUM_OUTPUT_LOOPS]:
+        if loop < nest.num_output_loops:
             results *= trips[loop]
     vector = 0.0
-    for box in range(len(room.padded)):
+    for box in range(len(workspace.padded)):
         every, after = estimate.weights[EVERY_ITERATION, box], estimate.weights[EVERY_RESULT, box]
-        works = (every > 0.0 or after > 0.0) and not nest.boxes[box, IS_UNMAPPED]
-        if works or box < nest.head[NUM_COPIED_BOXES]:
-            room.padded[box] = _padded(nest, box, room.elements)
+        works = (every > 0.0 or after > 0.0) and not nest.boxes[box].is_unmapped
+        if works or box < nest.num_copied_boxes:
+            workspace.padded[box] = _padded(nest, box, workspace.elements)
         if works:
-            vector += (every * iterations + after * results) * room.padded[box] / 1024.0
+            vector += (every * iterations + after * results) * workspace.padded[box] / 1024.0
     transfer = 0.0
     for item in range(len(nest.transfers)):
-        box = int(nest.transfers[item, BOX])
-        num_bytes = room.padded[box] * nest.transfers[item, ELEMENT_BYTES]
+        box = nest.transfers[item].box
+        num_bytes = workspace.padded[box] * nest.transfers[item].element_bytes
         # bytes / (bandwidth * bytes / (bytes + half)) = (bytes + half) / bandwidth
-        fetches = _fetches(nest, nest.boxes[box, MASK], trips)
+        fetches = _fetches(nest, nest.boxes[box].mask, trips)
         transfer += fetches * (num_bytes + HALF_EFFICIENCY_BYTES) / chip[_BANDWIDTH]
     # Matrix and vector work of the whole kernel, perfectly scheduled side by side.
-    matrix = iterations * _matrix_cycles(estimate, room)
+    matrix = iterations * _matrix_cycles(estimate, workspace)
     compute = max(vector / OPERATIONS_PER_CYCLE, matrix) * chip[_CYCLE_NS]
     return float(max(transfer, compute) + iterations * ITERATION_NS)
 
@@ -238,10 +221,10 @@ def tile_cost(estimate: Estimate, room: CostRoom) -> float:
 @compiled_step
 def _padded(nest: PackedNest, box: int, elements: FloatArray) -> float:
     """Elements of a tile padded to 8 sublanes and 128 lanes."""
-    first, end = nest.boxes[box, FIRST_AXIS], nest.boxes[box + 1, FIRST_AXIS]
+    first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     total = 1.0
     for axis in range(first, end):
-        unit = nest.axes[axis, NATIVE] if end > first + 1 else 1.0
+        unit = nest.axes[axis].native if end > first + 1 else 1.0
         total *= np.ceil(mean_extent(nest.axes[axis], elements) / unit) * unit
     return total
 
@@ -259,20 +242,20 @@ def _fetches(nest: PackedNest, mask: int, trips: FloatArray) -> float:
 
 
 @compiled_step
-def _matrix_cycles(estimate: Estimate, room: CostRoom) -> float:
+def _matrix_cycles(estimate: Estimate, workspace: CostWorkspace) -> float:
     """Multiply-adds of one tile over the peak, both sides of the matrix unit padded to its size."""
     contraction, size = estimate.contraction, estimate.chip[_MXU_SIZE]
     if len(contraction) == 0:
         return 0.0
     work, depth = 1.0, 1.0
-    for loop in range(len(room.elements)):
+    for loop in range(len(workspace.elements)):
         role = contraction[_FIRST_ROLE + loop]
         if role == _COLUMNS:
-            work *= np.ceil(room.elements[loop] / size) * size
+            work *= np.ceil(workspace.elements[loop] / size) * size
         elif role == _DEPTH:
-            depth *= room.elements[loop]
+            depth *= workspace.elements[loop]
         else:
-            work *= room.elements[loop]
+            work *= workspace.elements[loop]
     if contraction[_HAS_GROUPS]:
         # Groups leave the matrix unit nearly empty, so their products run on the vector unit.
         return float(work * depth / contraction[_DILATION] * 2.0 / 1024.0 / OPERATIONS_PER_CYCLE)

@@ -13,33 +13,31 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.analytical.cost import (
-    CostRoom,
+    WORK,
+    CostWorkspace,
     Estimate,
     chip_numbers,
-    contraction_numbers,
     cost_table,
+    describe_contraction,
     estimate_of,
-    new_cost_room,
+    new_cost_workspace,
     tile_cost,
     tile_costs,
 )
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.lowering.batch import Nests
-from costbench.compiler.lowering.kernel_batches import (
-    KernelBatch,
-    Ragged,
-    Walks,
-    candidates_of,
-    needed_limit,
-    nest_of,
-    row_of,
-)
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.lowering.packed import NUM_COPIED_BOXES, num_boxes_of
-from costbench.compiler.lowering.work import add_up
+from costbench.compiler.lowering.packed import unpacked
+from costbench.compiler.lowering.work import Ragged, add_up, contraction_rows, row_of
+from costbench.compiler.lowering.writing import Nests
 from costbench.compiler.tiling.footprint import needed_bytes, scratchpad_bytes, set_sizes, set_tile
+from costbench.compiler.tiling.kernel_batch import (
+    KernelBatch,
+    SpaceCandidates,
+    candidates_of,
+    words_of,
+)
 from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import Candidates, TileSpace
+from costbench.compiler.tiling.space import Candidates, TileSpace, needed_limit
 from costbench.errors import UnsupportedKernelError
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.target import Architecture
@@ -96,14 +94,15 @@ class AnalyticalModel:
 
     def choose_each(self, batch: KernelBatch, chosen: IntArray) -> IntArray:
         """The same for m kernels of a batch whose smallest tiles fit: loop extents, int64 [m, most_loops]."""
-        table = cost_table(batch.everything)
-        table.complete(batch.everything)
+        lowered = batch.lowered
+        table = cost_table(lowered.tables)
+        table.complete(lowered.kernels.instructions)
         return _search_each(
-            batch.nests,
-            batch.walks,
+            lowered.nests,
+            batch.candidates,
             chosen,
             (table.subjects, table.amounts),
-            (batch.source.of_contractions("analytical", contraction_numbers), self._chip),
+            (contraction_rows(lowered.spaces, WORK, describe_contraction), self._chip),
             (batch.most_loops, float(self.architecture.scratchpad_bytes)),
         )
 
@@ -122,7 +121,7 @@ class _Search(NamedTuple):
         estimate: inputs of the cost.
         candidates: of each loop.
         limit_bytes: scratchpad that a tile may take.
-        room: to work out costs.
+        workspace: of the costs.
         picks: [num_loops], points of the grid along each loop.
         best: [num_loops], places of the best candidates so far.
         tried: [num_loops], those of the tile that is looked at.
@@ -132,7 +131,7 @@ class _Search(NamedTuple):
     estimate: Estimate
     candidates: Candidates
     limit_bytes: float
-    room: CostRoom
+    workspace: CostWorkspace
     picks: IntArray
     best: IntArray
     tried: IntArray
@@ -144,8 +143,8 @@ def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I
     """Extents of the tile that is found; zeros if no tile is legal."""
     num_loops = len(candidates.offsets) - 1
     places = np.zeros((4, num_loops), dtype=np.int64)
-    room, following = new_cost_room(estimate), np.zeros(num_loops, dtype=np.int64)
-    s = _Search(estimate, candidates, limit_bytes, room, places[0], places[1], places[2], places[3])
+    workspace, following = new_cost_workspace(estimate), np.zeros(num_loops, dtype=np.int64)
+    s = _Search(estimate, candidates, limit_bytes, workspace, places[0], places[1], places[2], places[3])
     points = _lay_grid(s)
     cost, phase = np.inf, int(_GRID)  # not a literal: `_propose` is compiled once
     while True:
@@ -176,7 +175,7 @@ def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I
 @compiled
 def _search_each(
     nests: Nests,
-    walks: Walks,
+    spaces: SpaceCandidates,
     chosen: IntArray,
     work: tuple[IntArray, FloatArray],
     inputs: tuple[Ragged, FloatArray],
@@ -186,7 +185,7 @@ def _search_each(
 
     Args:
         nests: of all kernels of a batch.
-        walks: their loops.
+        spaces: what their loops may take.
         chosen: which kernels, [m].
         work: subjects and amounts of the table.
         inputs: numbers of contractions, and of the chip.
@@ -197,13 +196,12 @@ def _search_each(
     most_loops, available = limits
     result = np.zeros((len(chosen), most_loops), dtype=np.int64)
     for i in range(len(chosen)):
-        walk = nests.walks[chosen[i]]
-        ints, floats = nest_of(nests, chosen[i])
-        candidates = candidates_of(walks, walk)
-        weights = np.zeros((2, num_boxes_of(ints), 1))
-        add_up(ints, floats, subjects, amounts, weights)
-        estimate = Estimate(ints, floats, weights.reshape(2, -1), row_of(contractions, walk), chip)
-        found = _search(estimate, candidates, needed_limit(floats, candidates, available))
+        words, space = words_of(nests, chosen[i]), nests.spaces[chosen[i]]
+        candidates, nest = candidates_of(spaces, space), unpacked(words)
+        weights = np.zeros((2, len(nest.boxes) - 1, 1))
+        add_up(nest, subjects, amounts, weights)
+        estimate = Estimate(words, weights.reshape(2, -1), row_of(contractions, space), chip)
+        found = _search(estimate, candidates, needed_limit(words, candidates, available))
         for loop in range(len(found)):
             result[i, loop] = found[loop]
     return result
@@ -280,12 +278,12 @@ def _moved(s: _Search, loop: int, distance: int) -> bool:
 @compiled_step
 def _cost_of_tried(s: _Search) -> float:
     """Nanoseconds; infinite for a tile that does not fit."""
-    nest, tile = s.room.nest, s.room.tile
+    nest, tile = s.workspace.nest, s.workspace.tile
     for loop in range(len(s.tried)):
         s.extents[loop] = s.candidates.values[s.candidates.offsets[loop] + s.tried[loop]]
     moving = set_tile(nest, s.extents, tile)
     if s.limit_bytes < np.inf:
-        set_sizes(nest, tile, nest.head[NUM_COPIED_BOXES])
+        set_sizes(nest, tile, nest.num_copied_boxes)
         if needed_bytes(nest, tile, moving) > s.limit_bytes:
             return np.inf
-    return tile_cost(s.estimate, s.room)
+    return tile_cost(s.estimate, s.workspace)

@@ -68,15 +68,18 @@ class LaidOutComputation:
     arrays: KernelArrays
     hashes: HashArray
 
-    def kernel(self, number: int, module: HloModule) -> Kernel:
-        """One of its kernels; `module` is the program whose computation this becomes."""
+    def program(self, module: HloModule) -> HloModule:
+        """The program in which this takes the place of the computation."""
         computations = list(module.computations)
         computations[self.computation] = self.body
+        return replace(module, computations=tuple(computations))
+
+    def kernel(self, number: int, program: HloModule) -> Kernel:
+        """One of its kernels, a view of `program(...)`."""
         instructions, inputs, outputs = (
             tuple(positions[offsets[number] : offsets[number + 1]].tolist())
             for offsets, positions in zip(self.arrays[::2], self.arrays[1::2], strict=True)
         )
-        program = replace(module, computations=tuple(computations))
         return Kernel(program, self.computation, instructions, inputs, outputs, self.trip_count)
 
 

@@ -1,24 +1,22 @@
-"""How values move with the loops of a kernel: one `AxisMap` per axis, carried through instructions.
+"""How the tile of each value of a kernel follows the kernel's loops, and the rule of each operation for that.
 
-A kernel's loops walk over one value, its anchor. From the anchor's axes the maps of every other value of the
-kernel follow, forwards through users and backwards through operands: an elementwise operation keeps them, a
-broadcast or transpose renames them, a window widens them, a reduction drops them.
+The *access* of a value has one `AxisMap` per axis: which loop moves the tile along the axis, and how many
+elements of the axis a tile of the loop needs. A kernel's loops run over one value, its anchor. The accesses
+of all other values follow from the anchor's, forwards through users and backwards through operands: an
+elementwise operation keeps the maps, a broadcast or transpose renames them, a window widens them, a
+reduction drops them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 from costbench.hlo.instruction import Instruction, WindowDimension
 from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
-FloatArray = npt.NDArray[np.float64]
 NO_LOOP = -1
 
 
@@ -48,19 +46,6 @@ class AxisMap(NamedTuple):
     def is_window(self) -> bool:
         """Whether neighbouring tiles overlap or leave gaps: windows, strides and dilation."""
         return self.window != 1 or self.window_loop != NO_LOOP or self.stride != 1 or self.base_dilation != 1
-
-    def extent(self, size: int, elements: Sequence[FloatArray]) -> FloatArray | float:
-        """Elements of an axis of `size` in a tile; `elements[loop]` are a loop's elements per tile, [n]."""
-        if self.loop == NO_LOOP and self.window_loop == NO_LOOP:
-            return float(size)
-        covered = elements[self.loop] * self.scale if self.loop != NO_LOOP else 1.0
-        if self.is_window:
-            window = elements[self.window_loop] if self.window_loop != NO_LOOP else float(self.window)
-            covered = (
-                np.maximum((covered - 1.0) * self.stride + (window - 1.0) * self.dilation + 1.0, 1.0)
-                / self.base_dilation
-            )
-        return np.minimum(covered, float(size))
 
 
 WHOLE = AxisMap()
@@ -104,7 +89,7 @@ def through_window(axis: AxisMap, window: WindowDimension) -> AxisMap:
         padding=axis.padding * window.stride + window.padding_low + window.padding_high,
     )
     if axis.window_loop != NO_LOOP:
-        # The window that a loop cuts keeps its pieces; the few elements of the second one do not matter.
+        # The window that a loop cuts stays cut; the few elements that the other one adds are left out.
         return wider._replace(dilation=axis.dilation * window.stride)
     reach = (axis.window - 1) * axis.dilation * window.stride + window.dilated_size
     return wider._replace(window=reach, dilation=1)
@@ -115,8 +100,9 @@ def _scaled(axis: AxisMap, ratio: float) -> AxisMap:
 
 
 def reshaped(source: Access, source_shape: Shape, target_shape: Shape) -> Access:
-    """Maps of a reshape's other side: equal groups of axes correspond, inside a group the major axis
-    moves.
+    """Returns the access of a reshape's other side.
+
+    Groups of axes with equal products correspond; inside a group the loop moves the major axis.
     """
     result = [WHOLE] * target_shape.rank
     groups = _reshape_groups(source_shape.dimensions, target_shape.dimensions)
@@ -211,7 +197,7 @@ def _concatenate_operand(inst: Instruction, place: int, access: Access, shape: S
 
 
 def _resized_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
-    """Slice, pad and their dynamic kin: axes correspond; a strided slice reads what it steps over."""
+    """Slices, pads and dynamic slices: axes correspond; a strided slice reads what it steps over."""
     if shape.rank != inst.shape.rank:
         return whole(shape)
     result = []

@@ -1,52 +1,34 @@
-"""The loops a kernel is lowered to, and the tiles of every value that they move.
+"""Kernels as loop nests: the lowering of a program's kernels, one by one or many in one call.
 
-One loop per physical axis of the iteration shape, major to minor, then the loops over a contraction. Loops
-that only sum run inside those that move a result. A tile size says how many native tiles each loop advances
-at a time; everything a cost model needs (iterations, tiles of operands, how often they are fetched again)
-follows from the nest and the tile size.
+One loop runs over each physical axis of the iteration shape, major to minor, then come the loops over a
+contraction. A tile size says how many native tiles each loop advances at a time; everything that a cost model
+needs (iterations, tiles of operands, how often they are fetched again) follows from nest and tile size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.lowering.access import NO_LOOP, Access
-from costbench.compiler.lowering.anchors import (
-    LANES,
-    SUBLANES,
-    KernelAxis,
-    Loop,
-    Walk,
-    anchor_of,
-    native_units,
-    walk_over,
-)
-from costbench.compiler.lowering.propagation import Propagation
-from costbench.compiler.lowering.transfers import Transfer, reads_of_first_operand
-from costbench.compiler.lowering.value_tables import (
-    CONTRACTS,
-    FIXES_AXES,
-    READS_PART,
-    UNTILED,
-    WORKS,
-    Value,
-    ValueTables,
-)
+from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays
+from costbench.compiler.lowering.access import NO_LOOP
+from costbench.compiler.lowering.boxes import Lists
+from costbench.compiler.lowering.iteration_space import MAX_LOOPS, IterationSpace, KernelAxis, Loop
+from costbench.compiler.lowering.lower import SEVERAL_CONTRACTIONS, lower_from
+from costbench.compiler.lowering.packed import Words
+from costbench.compiler.lowering.propagation import Search
+from costbench.compiler.lowering.tables import LoweringTables
+from costbench.compiler.lowering.work import WorkTables
+from costbench.compiler.lowering.writing import Nests
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import UnsupportedKernelError
-from costbench.hlo.memo import Memo
 from costbench.hlo.module import HloModule
-from costbench.hlo.shape import Shape
-
-__all__ = ["LANES", "SUBLANES", "KernelAxis", "Loop", "LoopNest", "Lowering", "loop_nest", "native_units"]
 
 IntArray = npt.NDArray[np.int64]
+_WORDS_PER_KERNEL, _WORDS_PER_NODE = 64, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,69 +37,47 @@ class LoopNest:
 
     Attributes:
         kernel: what is lowered.
-        anchor: position of the value whose shape the output loops walk over.
-        anchor_shape: its shape; of the largest member for a tuple.
-        contraction: position of the convolution or dot, if there is one.
-        loops: `num_output_loops` over the anchor's physical axes, major to minor, then the contraction's.
-        kernel_axes: the right-hand side's axes in physical order, empty without a contraction.
-        accesses: position -> access, for every value of the kernel and its inputs.
-        transfers: what is copied in and out.
-        operand_accesses: accesses of the contraction's left-hand and right-hand side.
-        contraction_order: the loops from outermost to innermost, where there is a contraction.
+        space: its loops.
+        words: the packed nest, see `lowering.packed`.
+        tables: work tables of the kernel's computation.
+        described: what cost models derive from the nest once, by names of theirs.
     """
 
     kernel: Kernel
-    anchor: int
-    anchor_shape: Shape
-    contraction: int | None
-    loops: tuple[Loop, ...]
-    num_output_loops: int
-    kernel_axes: tuple[KernelAxis, ...]
-    accesses: dict[int, Access]
-    transfers: tuple[Transfer, ...]
-    operand_accesses: tuple[Access, Access] = ((), ())
-    contraction_order: tuple[int, ...] = ()
+    space: IterationSpace
+    words: Words
+    tables: WorkTables
+    described: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
-    @cached_property
-    def order(self) -> tuple[int, ...]:
-        """The loops from outermost to innermost.
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """`num_output_loops` over the anchor's physical axes, major to minor, then the contraction's."""
+        return self.space.loops
 
-        A contraction walks over the columns of its right-hand side first, so that weights stay while rows
-        pass. Everywhere, loops that only sum run inside those that move a result.
-        """
-        if self.contraction is not None:
-            return self.contraction_order
-        loops = range(len(self.loops))
-        kept: set[int] = set()
-        for transfer in self.transfers:
-            if transfer.is_output:
-                kept.update(transfer.loops)
-        if len(kept) == len(loops):
-            return tuple(loops)
-        return (*(loop for loop in loops if loop in kept), *(loop for loop in loops if loop not in kept))
+    @property
+    def num_output_loops(self) -> int:
+        """Loops over the result; those after them sum."""
+        return self.space.num_output_loops
 
-    @cached_property
+    @property
+    def kernel_axes(self) -> tuple[KernelAxis, ...]:
+        """The right-hand side's axes in physical order, empty without a contraction."""
+        return self.space.kernel_axes
+
+    @property
+    def contraction(self) -> int | None:
+        """Position of the convolution or dot, if there is one."""
+        return self.space.anchor if self.space.contracts else None
+
+    @property
     def units(self) -> IntArray:
         """Native tiles along each loop, int64 [num_loops]."""
-        return np.array([loop.units for loop in self.loops], dtype=np.int64)
+        return self.space.units
 
     @property
     def is_tiled(self) -> bool:
         """Whether the kernel has tile sizes to choose; without loops its one tile is everything."""
-        return bool(self.loops)
-
-    @cached_property
-    def after_contraction(self) -> frozenset[int]:
-        """Instructions that run once per result tile, on the contraction's finished sums."""
-        if self.contraction is None:
-            return frozenset()
-        reached = {self.contraction}
-        instructions = self.kernel.body.instructions
-        for position in self.kernel.instructions:
-            if not reached.isdisjoint(instructions[position].operands):
-                reached.add(position)
-        reached.discard(self.contraction)
-        return frozenset(reached)
+        return bool(self.space.loops)
 
     def extents(self, tile_sizes: TileSizes) -> IntArray:
         """Native tiles that each loop advances per iteration, int64 [n, num_loops].
@@ -125,22 +85,22 @@ class LoopNest:
         Raises:
             UnsupportedKernelError: if the bounds do not belong to this kernel.
         """
-        num_kernel = len(self.kernel_axes) if self.kernel_axes else 0
         shape = (tile_sizes.kernel_bounds.shape[1], tile_sizes.output_bounds.shape[1])
         if not self.is_tiled:
-            return np.zeros((len(tile_sizes), 0), dtype=np.int64)
-        if shape != (num_kernel, self.num_output_loops):
+            return np.zeros((len(tile_sizes.output_bounds), 0), dtype=np.int64)
+        loops, kernel_axes, num_output = self.space.loops, self.space.kernel_axes, self.space.num_output_loops
+        if shape != (len(kernel_axes), num_output):
             raise UnsupportedKernelError(
                 f"tile of rank {shape[0]} (kernel) and {shape[1]} (output)",
                 where=self.kernel.module.name,
                 field="tile size",
-                expected=f"ranks {num_kernel} and {self.num_output_loops}",
+                expected=f"ranks {len(kernel_axes)} and {num_output}",
             )
-        extents = np.ones((len(tile_sizes), len(self.loops)), dtype=np.int64)
-        extents[:, : self.num_output_loops] = tile_sizes.output_bounds
-        for axis, kernel_axis in enumerate(self.kernel_axes):
-            if kernel_axis.loop >= self.num_output_loops:
-                loop = self.loops[kernel_axis.loop]
+        extents = np.ones((len(tile_sizes.output_bounds), len(loops)), dtype=np.int64)
+        extents[:, :num_output] = tile_sizes.output_bounds
+        for axis, kernel_axis in enumerate(kernel_axes):
+            if kernel_axis.loop >= num_output:
+                loop = loops[kernel_axis.loop]
                 tiles = -(-(tile_sizes.kernel_bounds[:, axis] * kernel_axis.unit) // loop.unit)
                 inside = (tile_sizes.kernel_bounds[:, axis] <= kernel_axis.units) & (tiles >= 1)
                 # The last native tile of the right-hand side may reach beyond the loop's end.
@@ -175,6 +135,63 @@ class LoopNest:
         return result
 
 
+@dataclass(frozen=True, eq=False)
+class LoweredKernels:
+    """k kernels of one computation, lowered.
+
+    Attributes:
+        module: the program.
+        computation: position of theirs.
+        kernels: positions of their instructions, inputs and outputs.
+        nests: packed.
+        spaces: the iteration spaces that `nests.spaces` numbers.
+        tables: work tables of the computation.
+    """
+
+    module: HloModule
+    computation: int
+    kernels: KernelArrays
+    nests: Nests
+    spaces: tuple[IterationSpace, ...]
+    tables: WorkTables
+
+    def __len__(self) -> int:
+        return len(self.nests.spaces)
+
+    def kernel(self, number: int) -> Kernel:
+        """One of the kernels on its own."""
+        instructions, inputs, outputs = (
+            tuple(positions[offsets[number] : offsets[number + 1]].tolist())
+            for offsets, positions in zip(self.kernels[::2], self.kernels[1::2], strict=True)
+        )
+        return Kernel(self.module, self.computation, instructions, inputs, outputs)
+
+    def nest(self, number: int) -> LoopNest:
+        """The lowering of one of the kernels."""
+        ends = self.nests.ends
+        words = self.nests.words[ends[number] : ends[number + 1]]
+        return LoopNest(self.kernel(number), self.spaces[self.nests.spaces[number]], words, self.tables)
+
+
+class _Body:
+    """What lowers the kernels of one computation: its tables, and workspace for compiled code."""
+
+    def __init__(self, module: HloModule, computation: int) -> None:
+        body = module.computations[computation]
+        self.tables = LoweringTables(body)
+        self.work = WorkTables(module, body)
+        self.search = Search(
+            np.zeros(4, dtype=np.int64), *np.zeros((9, len(body.instructions)), dtype=np.int64)
+        )
+        self.grow_lists(2 * len(body.instructions) + 64)
+
+    def grow_lists(self, length: int) -> None:
+        """Makes room for kernels of so many boxes and copies."""
+        a, b, c, d, e, f = np.zeros((6, length), dtype=np.int64)
+        counts, order = np.zeros(3, dtype=np.int64), np.zeros(MAX_LOOPS, dtype=np.int64)
+        self.lists = Lists(counts, a, b, c, d, e, f, order, np.zeros((length, 4)))
+
+
 class Lowering:
     """Lowers kernels of one program; what they share is worked out once.
 
@@ -186,10 +203,10 @@ class Lowering:
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
-        self._bodies: Memo[int, tuple[ValueTables, Memo[tuple[int, bool], Walk]]] = Memo(self._body)
+        self._bodies: dict[int, _Body] = {}
 
     def loop_nest(self, kernel: Kernel) -> LoopNest:
-        """As `loop_nest`, for a kernel of the program.
+        """Returns the loop nest of a kernel of the program.
 
         Raises:
             UnsupportedKernelError: if it holds more than one contraction, or belongs to another program.
@@ -198,49 +215,51 @@ class Lowering:
             raise UnsupportedKernelError(
                 "a kernel of another program", where=kernel.module.name, expected=self.module.name
             )
-        tables, walks = self._bodies[kernel.computation]
-        if tables.is_full:
-            tables, walks = self._bodies[kernel.computation] = self._body(kernel.computation)
-        values = [tables[position] for position in kernel.instructions]
-        traits = 0
-        for value in values:
-            traits |= value.traits
-        hero = _contraction(kernel, values) if traits & CONTRACTS else None
-        anchor = anchor_of(kernel, tables) if hero is None else hero
-        shape = anchor.shape
-        is_tiled = bool(shape.dimensions) and traits & WORKS and not traits & UNTILED
-        walk = walks[anchor.position, hero is not None] if is_tiled else Walk(anchor.whole)
-        if traits & FIXES_AXES:
-            walk = walk.with_fixed_axes(shape, values)
-        numbers = Propagation(tables, kernel, values, anchor, walk.access).run()
-        named = tables.accesses
-        accesses = {position: named[number] for position, number in numbers.items()}
-        in_part = {value.inst.operands[0] for value in values if value.traits & READS_PART}
-        transfers: list[Transfer] = []
-        for position in kernel.inputs:
-            if position in in_part:
-                transfers += reads_of_first_operand(kernel, accesses, position)
-            else:
-                transfers.append(tables.read[position, numbers[position]])
-        for position in kernel.outputs:
-            transfers += tables.writes[position, numbers[tables[position].source]]
-        return LoopNest(
-            kernel=kernel,
-            anchor=anchor.position,
-            anchor_shape=shape,
-            contraction=None if hero is None else hero.position,
-            loops=walk.loops,
-            num_output_loops=walk.num_output_loops,
-            kernel_axes=walk.kernel_axes,
-            accesses=accesses,
-            transfers=tuple(transfers),
-            operand_accesses=walk.operand_accesses,
-            contraction_order=walk.order,
+        nests, body = self._lower(
+            kernel.computation, kernel_arrays([(kernel.instructions, kernel.inputs, kernel.outputs)])
         )
+        space = body.tables.spaces[nests.spaces[0]]
+        return LoopNest(kernel, space, nests.words[: nests.ends[1]].copy(), body.work)
 
-    def _body(self, computation: int) -> tuple[ValueTables, Memo[tuple[int, bool], Walk]]:
-        tables = ValueTables(self.module.computations[computation])
-        return tables, Memo(partial(walk_over, tables))
+    def lower(self, computation: int, kernels: KernelArrays) -> LoweredKernels:
+        """Lowers kernels of one computation, given by positions.
+
+        Raises:
+            UnsupportedKernelError: if a kernel holds more than one contraction.
+        """
+        nests, body = self._lower(computation, kernels)
+        spaces = tuple(body.tables.spaces)
+        return LoweredKernels(self.module, computation, kernels, nests, spaces, body.work)
+
+    def _lower(self, computation: int, kernels: KernelArrays) -> tuple[Nests, _Body]:
+        body = self._bodies.get(computation)
+        if body is None or body.tables.is_full:
+            body = self._bodies[computation] = _Body(self.module, computation)
+        tables = body.tables
+        tables.make_ready(kernels.inputs)
+        tables.make_ready(kernels.instructions)
+        count = len(kernels.inputs_offsets) - 1
+        nodes = len(kernels.inputs) + len(kernels.instructions)
+        nests = Nests(
+            np.zeros(_WORDS_PER_KERNEL * count + _WORDS_PER_NODE * nodes),
+            np.zeros(count + 1, dtype=np.int64),
+            np.zeros(count, dtype=np.int64),
+        )
+        done = 0
+        while True:
+            done, key = lower_from(tables.arrays, body.search, body.lists, kernels, done, nests)
+            if done == count:
+                break
+            if key:
+                tables.fill(key)
+            else:
+                body.grow_lists(2 * len(body.lists.node_boxes))
+                nests = nests._replace(words=np.concatenate([nests.words, np.zeros_like(nests.words)]))
+        if (nests.spaces == SEVERAL_CONTRACTIONS).any():
+            raise UnsupportedKernelError(
+                "several contractions in one kernel", where=self.module.name, expected="at most one"
+            )
+        return nests, body
 
 
 def loop_nest(kernel: Kernel) -> LoopNest:
@@ -250,12 +269,3 @@ def loop_nest(kernel: Kernel) -> LoopNest:
         UnsupportedKernelError: if it holds more than one contraction.
     """
     return Lowering(kernel.module).loop_nest(kernel)
-
-
-def _contraction(kernel: Kernel, values: Sequence[Value]) -> Value:
-    found = [value for value in values if value.traits & CONTRACTS]
-    if len(found) > 1:
-        raise UnsupportedKernelError(
-            f"{len(found)} contractions in one kernel", where=kernel.module.name, expected="at most one"
-        )
-    return found[0]

@@ -1,298 +1,192 @@
-"""A loop nest as a few flat arrays, from which compiled code prices one tile size after the other.
+"""A lowered kernel as one flat array, from which compiled code prices one tile size after the other.
 
 Most values of a kernel are cut alike, so what a tile size needs is worked out once per distinct *box*: the
-tile of a shape under an access. Instructions and copies refer to boxes by number.
+tile of a shape under an access. Instructions and copies refer to boxes by number. All parts lie end to end in
+an array of 8-byte words; `unpacked` returns them as arrays of records with named fields.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.lowering.access import NO_LOOP, Access, array_shape, whole
-from costbench.compiler.lowering.loop_nest import LANES, SUBLANES, LoopNest, native_units
-from costbench.compiler.lowering.transfers import Transfer
+from costbench.compiler.lowering.access import NO_LOOP
 from costbench.execution.compiled import compiled, compiled_step
-from costbench.hlo.shape import ElementType, Shape
 
-FloatArray = npt.NDArray[np.float64]
+Words = npt.NDArray[np.float64]
+"""The words of a packed nest: 8 bytes each, float64 or (by their record) int64."""
+Records = npt.NDArray[Any]
 IntArray = npt.NDArray[np.int64]
 
-# Columns of `PackedNest.loops`.
-UNITS, UNIT, EXTENT = range(3)
-# Columns of `PackedNest.axes`: the map's fields, the axis' size, elements of a native tile, and what follows.
-(
-    LOOP,
-    SCALE,
-    WINDOW_LOOP,
-    WINDOW,
-    STRIDE,
-    DILATION,
-    BASE_DILATION,
-    PADDING,
-    SIZE,
-    NATIVE,
-    LIMIT,
-    STEP,
-    ALIGNED_STEP,
-    IS_WINDOW,
-) = range(14)
-_GIVEN_AXIS_COLUMNS = 10
-AXIS_COLUMNS = 14
-# Columns of `PackedNest.boxes`.
-FIRST_AXIS, MASK, IS_UNMAPPED = range(3)
-# Columns of `PackedNest.transfers`.
-BOX, IS_OUTPUT, NATIVE_BYTES, ELEMENT_BYTES, ROW_ELEMENTS, NUM_ELEMENTS = range(6)
-# Columns of `PackedNest.nodes`, and what a node is.
-POSITION, NODE_BOX, KIND = range(3)
+HEAD = np.dtype(
+    [
+        ("bound_bytes", "f8"),
+        ("num_output_loops", "i8"),
+        ("result_box", "i8"),
+        ("num_copied_boxes", "i8"),
+        ("num_loops", "i8"),
+        ("num_order", "i8"),
+        ("num_boxes", "i8"),
+        ("num_axes", "i8"),
+        ("num_transfers", "i8"),
+        ("num_nodes", "i8"),
+    ]
+)
+"""First record: scratchpad that no tile size exceeds, what `PackedNest` says, lengths of what follows."""
+LOOP = np.dtype([("units", "f8"), ("unit", "f8"), ("extent", "f8")])
+"""Native tiles along a loop, elements of one, elements."""
+ACCESS_MAP = [
+    ("loop", "i8"),
+    ("scale", "f8"),
+    ("window_loop", "i8"),
+    ("window", "f8"),
+    ("stride", "f8"),
+    ("dilation", "f8"),
+    ("base_dilation", "f8"),
+    ("padding", "f8"),
+]
+"""The fields of an `AxisMap`."""
+AXIS = np.dtype(
+    [
+        *ACCESS_MAP,
+        ("size", "f8"),
+        ("native", "f8"),
+        ("limit", "f8"),
+        ("advance", "f8"),
+        ("aligned_advance", "f8"),
+        ("is_window", "i8"),
+    ]
+)
+"""An axis of a box: its map; elements, elements of a native tile, native tiles (`limit`); elements between
+the starts of two tiles for each native tile that the loop advances (`advance`), the same in native tiles
+where tiles never start inside one, else 0 (`aligned_advance`); whether tiles overlap or leave gaps."""
+BOX = np.dtype([("first_axis", "i8"), ("mask", "i8"), ("is_unmapped", "i8")])
+"""Where the axes of a box begin; bit set of the loops that move it; whether its value has no map, so that it
+is worked on as one vector."""
+TRANSFER = np.dtype(
+    [
+        ("box", "i8"),
+        ("is_output", "i8"),
+        ("native_bytes", "f8"),
+        ("element_bytes", "f8"),
+        ("row_elements", "f8"),
+        ("num_elements", "f8"),
+    ]
+)
+"""A copy: its box, its direction, bytes of a native tile and of an element; the contiguous elements that an
+index selects, 0 for a copy without indices; elements of the value."""
+NODE = np.dtype([("position", "i8"), ("box", "i8"), ("kind", "i8")])
+"""An input or instruction of the kernel: its position, the box of its value, one of the kinds below."""
 INPUT, INSTRUCTION, AFTER_CONTRACTION = range(3)
-# Entries of `PackedNest.head`.
-NUM_OUTPUT_LOOPS, RESULT_BOX, NUM_COPIED_BOXES = range(3)
-# Lengths, which come next in `Packed.ints`.
-_NUM_LOOPS, _NUM_ORDER, _NUM_BOXES, _NUM_TRANSFERS, _NUM_NODES = range(3, 8)
-HEAD = 8
-
+HEAD_WORDS, LOOP_WORDS, AXIS_WORDS, BOX_WORDS, TRANSFER_WORDS, NODE_WORDS = (
+    kind.itemsize // 8 for kind in (HEAD, LOOP, AXIS, BOX, TRANSFER, NODE)
+)
 RESULT_TILE_BYTES = 1024.0 * 4
 """A native tile of a contraction's sums, which are float32 whatever its result is."""
-_BITS = [element_type.bits for element_type in sorted(ElementType)]
-_TUPLE = ElementType.TUPLE
-_BoxKey = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 class PackedNest(NamedTuple):
-    """A loop nest in numbers; every column is named by a constant of this module.
+    """The parts of a packed nest; see the records above.
 
     Attributes:
-        head: int64 [3]: loops over the output; box of a contraction's result, -1 without one; boxes that are
-            copied or accumulate sums: they come first.
-        loops: float64 [num_loops, 3]: native tiles, elements of one, elements.
+        bound_bytes: scratchpad that no tile size exceeds: everything whole, twice, and the sums.
+        num_output_loops: loops over the result; those after them sum.
+        result_box: box of a contraction's result, -1 without one.
+        num_copied_boxes: boxes that are copied or accumulate sums: they come first.
+        loops: records LOOP.
         order: int64, loops of more than one native tile, outermost first.
-        axes: float64 [num_axes, 14], physical order from major to minor, boxes end to end.
-        boxes: int64 [num_boxes + 1, 3]: first axis; bit set of the loops that move it; whether its value has
-            no map, so that it is worked on as one vector.
-        transfers: float64 [num_transfers, 6].
-        nodes: int64 [num_nodes, 3]: position, box, kind of every input and instruction.
+        boxes: records BOX, one more than there are boxes: the last one holds the end of the axes.
+        nodes: records NODE: inputs, then instructions.
+        transfers: records TRANSFER.
+        axes: records AXIS, boxes end to end, each from major to minor.
     """
 
-    head: IntArray
-    loops: FloatArray
+    bound_bytes: float
+    num_output_loops: int
+    result_box: int
+    num_copied_boxes: int
+    loops: Records
     order: IntArray
-    axes: FloatArray
-    boxes: IntArray
-    transfers: FloatArray
-    nodes: IntArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Packed:
-    """The arrays of a nest end to end: to hand two arrays to compiled code takes less time than seven.
-
-    Attributes:
-        ints: head, lengths, order, boxes, nodes.
-        floats: the bound, loops, transfers, axes.
-    """
-
-    ints: IntArray
-    floats: FloatArray
-
-    @property
-    def num_boxes(self) -> int:
-        """Distinct boxes."""
-        return int(self.ints[_NUM_BOXES])
-
-    @property
-    def bound_bytes(self) -> float:
-        """Scratchpad that no tile size exceeds: everything whole, twice, and the sums of a contraction."""
-        return float(self.floats[0])
-
-
-def pack(nest: LoopNest) -> Packed:
-    """The arrays of a nest; worked out once and kept with it, like its own cached properties."""
-    known: Packed | None = vars(nest).get("packed")
-    if known is None:
-        known = vars(nest)["packed"] = _pack(nest)
-    return known
+    boxes: Records
+    nodes: Records
+    transfers: Records
+    axes: Records
 
 
 @compiled
-def unpacked(ints: IntArray, floats: FloatArray) -> PackedNest:
-    """The single arrays of a nest, for compiled code."""
-    num_loops, num_boxes = ints[_NUM_LOOPS], ints[_NUM_BOXES]
-    boxes = HEAD + ints[_NUM_ORDER]
-    nodes = boxes + 3 * (num_boxes + 1)
-    transfers = 1 + 3 * num_loops
-    axes = transfers + 6 * ints[_NUM_TRANSFERS]
+def unpacked(words: Words) -> PackedNest:
+    """Returns the parts of a packed nest as views of its words."""
+    head = words[:HEAD_WORDS].view(HEAD)[0]
+    order = HEAD_WORDS + LOOP_WORDS * head.num_loops
+    boxes = order + head.num_order
+    nodes = boxes + BOX_WORDS * (head.num_boxes + 1)
+    transfers = nodes + NODE_WORDS * head.num_nodes
+    axes = transfers + TRANSFER_WORDS * head.num_transfers
     return PackedNest(
-        ints[:HEAD],
-        floats[1:transfers].reshape(num_loops, 3),
-        ints[HEAD:boxes],
-        floats[axes:].reshape((len(floats) - axes) // AXIS_COLUMNS, AXIS_COLUMNS),
-        ints[boxes:nodes].reshape(num_boxes + 1, 3),
-        floats[transfers:axes].reshape(ints[_NUM_TRANSFERS], 6),
-        ints[nodes:].reshape(ints[_NUM_NODES], 3),
+        head.bound_bytes,
+        head.num_output_loops,
+        head.result_box,
+        head.num_copied_boxes,
+        words[HEAD_WORDS:order].view(LOOP),
+        words[order:boxes].view(np.int64),
+        words[boxes:nodes].view(BOX),
+        words[nodes:transfers].view(NODE),
+        words[transfers:axes].view(TRANSFER),
+        words[axes : axes + AXIS_WORDS * head.num_axes].view(AXIS),
     )
 
 
-@compiled_step
-def num_boxes_of(ints: IntArray) -> int:
-    """Distinct boxes, from the packed ints."""
-    return int(ints[_NUM_BOXES])
-
-
-@compiled_step
-def loop_units(floats: FloatArray, loop: int) -> float:
-    """Native tiles along a loop, from the packed floats."""
-    return float(floats[1 + 3 * loop + UNITS])
-
-
-def native_tile_bytes(shape: Shape) -> float:
-    """Bytes of one native tile: 8 x 128 (or 1,024) elements; of the value itself for a scalar."""
-    bits = _BITS[shape.element_type]
-    return bits * (LANES * SUBLANES / 8) if shape.dimensions else bits / 8
-
-
-def copy_figures(transfer: Transfer) -> tuple[float, ...]:
-    """What a copy is beside its box: bytes of a native tile, of an element, row elements, elements."""
-    size = transfer.figures[0]
-    return (size * (LANES * SUBLANES) if transfer.shape.dimensions else size, *transfer.figures)
-
-
-class _Boxes:
-    """Distinct boxes, numbered as they are met."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[_BoxKey, int] = {}
-        self.rows: list[int] = []
-        self.axes: list[float] = []
-        self.num_axes = 0
-
-    def number(self, shape: Shape, access: Access) -> int:
-        # Accesses live as long as the nest; most values of a kernel share a few of them.
-        key = (id(access), shape.dimensions, shape.minor_to_major)
-        found = self.numbers.get(key)
-        if found is None:
-            found = self.numbers[key] = len(self.numbers)
-            if len(access) == len(shape.dimensions):
-                self._add(shape, access, is_unmapped=0)
-            else:
-                # Without maps that fit, everything is worked on in one go, as a vector.
-                flat = Shape(ElementType.F32, (max(1, shape.num_elements),))
-                self._add(flat, whole(flat), is_unmapped=1)
-        return found
-
-    def _add(self, shape: Shape, access: Access, *, is_unmapped: int) -> None:
-        self.rows += (self.num_axes, 0, is_unmapped)
-        dimensions = shape.dimensions
-        self.num_axes += len(dimensions)
-        order = reversed(shape.minor_to_major or shape.layout)
-        for axis, native in zip(order, native_units(shape), strict=True):
-            # The fields of a map are the first columns.
-            self.axes += access[axis]
-            self.axes += (dimensions[axis], native)
-
-
-def _pack(nest: LoopNest) -> Packed:
-    boxes = _Boxes()
-    floats: list[float] = [0.0]
-    for loop in nest.loops:
-        floats += (loop.units, loop.unit, loop.extent)
-    for t in nest.transfers:
-        box = boxes.numbers.get(t.box_key)
-        floats.append(boxes.number(t.shape, t.access) if box is None else box)
-        floats += (t.is_output, *copy_figures(t))
-    result = -1
-    if nest.contraction is not None:
-        result = boxes.number(nest.anchor_shape, nest.accesses[nest.contraction])
-    num_copied = len(boxes.numbers)
-    nodes = _nodes(nest, boxes)
-    order = [loop for loop in nest.order if floats[1 + 3 * loop] > 1]
-    lengths = (len(nest.loops), len(order), len(boxes.numbers), len(nest.transfers), len(nodes) // 3)
-    ints = [nest.num_output_loops, result, num_copied, *lengths, *order, *boxes.rows, boxes.num_axes, 0, 0]
-    packed_ints = np.array(ints + nodes, dtype=np.int64)
-    return Packed(packed_ints, _completed(packed_ints, np.array(floats + boxes.axes, dtype=np.float64)))
-
-
-def _nodes(nest: LoopNest, boxes: _Boxes) -> list[int]:
-    kernel = nest.kernel
-    instructions, accesses, numbers = kernel.body.instructions, nest.accesses, boxes.numbers
-    after = nest.after_contraction
-    rows: list[int] = []
-    for positions, kind in ((kernel.inputs, INPUT), (kernel.instructions, INSTRUCTION)):
-        for position in positions:
-            shape, access = instructions[position].shape, accesses[position]
-            if shape.element_type is _TUPLE:
-                shape = array_shape(shape)
-            box = numbers.get((id(access), shape.dimensions, shape.minor_to_major))
-            if box is None:
-                box = boxes.number(shape, access)
-            rows += (position, box, AFTER_CONTRACTION if position in after else kind)
-    return rows
+@compiled
+def bound_bytes(words: Words) -> float:
+    """Scratchpad that no tile size exceeds."""
+    return float(words[:HEAD_WORDS].view(HEAD)[0].bound_bytes)
 
 
 @compiled
-def _completed(ints: IntArray, given: FloatArray) -> FloatArray:
-    """The floats of a nest with all columns of its axes, and the bound; bit sets of boxes in place."""
-    first = 1 + 3 * ints[_NUM_LOOPS] + 6 * ints[_NUM_TRANSFERS]
-    num_axes = (len(given) - first) // _GIVEN_AXIS_COLUMNS
-    floats = np.zeros(first + num_axes * AXIS_COLUMNS)
-    for place in range(first):
-        floats[place] = given[place]
-    nest = unpacked(ints, floats)
-    for a in range(num_axes):
-        for column in range(_GIVEN_AXIS_COLUMNS):
-            nest.axes[a, column] = given[first + a * _GIVEN_AXIS_COLUMNS + column]
-    complete(ints, floats)
-    return floats
-
-
-@compiled
-def complete(ints: IntArray, floats: FloatArray) -> None:
+def complete(words: Words) -> None:
     """Fills in what follows from the other numbers of a nest: of axes and boxes, and the bound."""
-    nest = unpacked(ints, floats)
-    for a in range(len(nest.axes)):
-        _complete_axis(nest, a)
-    for box in range(ints[_NUM_BOXES]):
-        for a in range(nest.boxes[box, FIRST_AXIS], nest.boxes[box + 1, FIRST_AXIS]):
-            loop, window_loop = int(nest.axes[a, LOOP]), int(nest.axes[a, WINDOW_LOOP])
-            if loop != NO_LOOP:
-                nest.boxes[box, MASK] |= 1 << loop
-            if window_loop != NO_LOOP:
-                nest.boxes[box, MASK] |= 1 << window_loop
-    floats[0] = _bound_bytes(nest)
+    nest = unpacked(words)
+    for axis in range(len(nest.axes)):
+        _complete_axis(nest, axis)
+    for box in range(len(nest.boxes) - 1):
+        for axis in range(nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis):
+            for loop in (nest.axes[axis].loop, nest.axes[axis].window_loop):
+                if loop != NO_LOOP:
+                    nest.boxes[box].mask |= 1 << loop
+    words[:HEAD_WORDS].view(HEAD)[0].bound_bytes = _bound_bytes(nest)
 
 
 @compiled_step
-def _complete_axis(nest: PackedNest, a: int) -> None:
-    axis = nest.axes[a]
-    axis[LIMIT] = max(1.0, np.ceil(axis[SIZE] / axis[NATIVE]))
-    if axis[LOOP] != NO_LOOP:
-        # Elements between the starts of two tiles for each native tile that the loop advances; and native
-        # tiles, where they never start inside one.
-        axis[STEP] = nest.loops[int(axis[LOOP]), UNIT] * axis[SCALE] * axis[STRIDE] / axis[BASE_DILATION]
-        step = axis[STEP] / axis[NATIVE]
-        if step >= 1.0 and step == np.floor(step):
-            axis[ALIGNED_STEP] = step
-    if axis[WINDOW] != 1 or axis[WINDOW_LOOP] != NO_LOOP or axis[STRIDE] != 1 or axis[BASE_DILATION] != 1:
-        axis[IS_WINDOW] = 1.0
+def _complete_axis(nest: PackedNest, number: int) -> None:
+    axis = nest.axes[number]
+    axis.limit = max(1.0, np.ceil(axis.size / axis.native))
+    if axis.loop != NO_LOOP:
+        axis.advance = nest.loops[axis.loop].unit * axis.scale * axis.stride / axis.base_dilation
+        advance = axis.advance / axis.native
+        if advance >= 1.0 and advance == np.floor(advance):
+            axis.aligned_advance = advance
+    if axis.window != 1.0 or axis.window_loop != NO_LOOP or axis.stride != 1.0 or axis.base_dilation != 1.0:
+        axis.is_window = 1
 
 
 @compiled_step
 def _bound_bytes(nest: PackedNest) -> float:
     total = 0.0
     for t in range(len(nest.transfers)):
-        total += 2.0 * _whole_tiles(nest, int(nest.transfers[t, BOX])) * nest.transfers[t, NATIVE_BYTES]
-    if nest.head[RESULT_BOX] >= 0 and len(nest.loops):
-        total += _whole_tiles(nest, nest.head[RESULT_BOX]) * RESULT_TILE_BYTES
+        transfer = nest.transfers[t]
+        total += 2.0 * _whole_tiles(nest, transfer.box) * transfer.native_bytes
+    if nest.result_box >= 0 and len(nest.loops):
+        total += _whole_tiles(nest, nest.result_box) * RESULT_TILE_BYTES
     return total
 
 
 @compiled_step
 def _whole_tiles(nest: PackedNest, box: int) -> float:
-    first, end = nest.boxes[box, FIRST_AXIS], nest.boxes[box + 1, FIRST_AXIS]
+    """Native tiles of a value that is not cut; 0 for a scalar."""
+    first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     size = 1.0 if end > first else 0.0
     for axis in range(first, end):
-        size *= nest.axes[axis, LIMIT]
+        size *= nest.axes[axis].limit
     return size

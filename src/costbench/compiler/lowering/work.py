@@ -1,33 +1,35 @@
-"""Work of instructions, summed per box: what a cost model asks of a kernel before it sees any tile size.
+"""What the instructions of a kernel compute, summed per box before any tile size is looked at.
 
 What an instruction does depends on its program alone, not on the kernel that it is fused into. So a table per
-computation holds it, and summing it up for a kernel is a matter of additions.
+computation holds it, and a kernel only adds up rows of the table. What a contraction does follows from its
+iteration space, so it is worked out once for each space.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.iteration_space import IterationSpace
 from costbench.compiler.lowering.packed import (
     AFTER_CONTRACTION,
     INPUT,
-    KIND,
-    NODE_BOX,
-    POSITION,
-    Packed,
+    PackedNest,
+    Words,
     unpacked,
 )
 from costbench.execution.compiled import compiled
+from costbench.hlo.module import HloComputation, HloModule
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Amounts = tuple[float, ...]
-Describe = Callable[[Kernel, int], Sequence[tuple[int, Amounts]]]
-"""Gives for an instruction at most two values whose tiles are worked on, and the amounts of work on each."""
+Describe = Callable[[HloModule, HloComputation, int], Sequence[tuple[int, Amounts]]]
+"""Returns for an instruction (program, computation, position) at most two values whose tiles are worked on,
+and the amounts of work on each."""
 
 MAX_SUBJECTS = 2
 EVERY_ITERATION, EVERY_RESULT = range(2)
@@ -36,72 +38,128 @@ _UNKNOWN, _NONE = -2, -1
 
 
 class WorkTable:
-    """What the instructions of one computation do, found out when a kernel first asks.
+    """What the instructions of one computation do, described when a kernel first needs it.
 
     Args:
-        num_instructions: of the computation.
+        module: the program.
+        body: the computation.
         num_amounts: kinds of work.
-        describe: finds out.
+        describe: describes an instruction.
+
+    Attributes:
+        subjects: int64 [n, 2], positions of the values that each instruction works on.
+        amounts: float64 [n, 2, num_amounts].
     """
 
-    def __init__(self, num_instructions: int, num_amounts: int, describe: Describe) -> None:
+    def __init__(self, module: HloModule, body: HloComputation, num_amounts: int, describe: Describe) -> None:
+        num_instructions = len(body.instructions)
         self.subjects = np.full((num_instructions, MAX_SUBJECTS), _UNKNOWN, dtype=np.int64)
         self.amounts = np.zeros((num_instructions, MAX_SUBJECTS, num_amounts))
+        self._of = (module, body)
         self._describe = describe
 
-    def complete(self, kernel: Kernel) -> None:
-        """Finds out what is missing for a kernel."""
-        positions = np.array(kernel.instructions, dtype=np.int64)
-        for position in positions[self.subjects[positions, 0] == _UNKNOWN].tolist():
-            found = self._describe(kernel, position)
+    def complete(self, positions: IntArray) -> None:
+        """Describes those of the instructions that are missing."""
+        for position in np.unique(positions[self.subjects[positions, 0] == _UNKNOWN]).tolist():
+            found = self._describe(*self._of, position)
             for place, (subject, amounts) in enumerate(found):
                 self.subjects[position, place] = subject
                 self.amounts[position, place] = amounts
             self.subjects[position, len(found) :] = _NONE
 
+    def per_box(self, words: Words, instructions: Sequence[int]) -> FloatArray:
+        """Amounts of work summed over a kernel's instructions, [2, num_boxes, num_amounts].
 
-def work_table(kernel: Kernel, name: str, num_amounts: int, describe: Describe) -> WorkTable:
-    """The table of a kernel's computation, kept with the computation under a name."""
-    tables: dict[str, WorkTable] = vars(kernel.body).setdefault("work_tables", {})
-    table = tables.get(name)
-    if table is None:
-        table = tables[name] = WorkTable(len(kernel.body.instructions), num_amounts, describe)
-    return table
+        First what runs in every iteration, then what needs the finished sums of a contraction.
+
+        Args:
+            words: the packed nest.
+            instructions: positions of the kernel's instructions.
+        """
+        self.complete(np.array(instructions, dtype=np.int64))
+        return _per_box(words, self.subjects, self.amounts)
 
 
-def work_per_box(packed: Packed, kernel: Kernel, table: WorkTable) -> FloatArray:
-    """Amounts of work summed over a kernel's instructions, [2, num_boxes, num_amounts].
+class WorkTables:
+    """The work tables of one computation, one for each cost model that asks.
 
-    First what runs in every iteration, then what needs the finished sums of a contraction.
+    Args:
+        module: the program.
+        body: the computation.
     """
-    result = np.zeros((2, packed.num_boxes, table.amounts.shape[2]))
-    if not add_up(packed.ints, packed.floats, table.subjects, table.amounts, result):
-        table.complete(kernel)
-        result[:] = 0.0
-        add_up(packed.ints, packed.floats, table.subjects, table.amounts, result)
-    return result
+
+    def __init__(self, module: HloModule, body: HloComputation) -> None:
+        self._module = module
+        self._body = body
+        self._tables: dict[str, WorkTable] = {}
+
+    def table(self, name: str, num_amounts: int, describe: Describe) -> WorkTable:
+        """The table of that name, made when it is first asked for."""
+        if name not in self._tables:
+            self._tables[name] = WorkTable(self._module, self._body, num_amounts, describe)
+        return self._tables[name]
 
 
 @compiled
-def add_up(
-    ints: IntArray, floats: FloatArray, subjects: IntArray, amounts: FloatArray, result: FloatArray
-) -> bool:
-    """Adds work to `result`, [2, num_boxes, num_amounts]; False where the table lacks an instruction."""
-    nodes = unpacked(ints, floats).nodes
+def add_up(nest: PackedNest, subjects: IntArray, amounts: FloatArray, result: FloatArray) -> None:
+    """Adds the work of a kernel's instructions to `result`, [2, num_boxes, num_amounts]."""
+    nodes = nest.nodes
     for node in range(len(nodes)):
-        if nodes[node, KIND] == INPUT:
+        if nodes[node].kind == INPUT:
             continue
-        position = nodes[node, POSITION]
-        if subjects[position, 0] == _UNKNOWN:
-            return False
-        when = EVERY_RESULT if nodes[node, KIND] == AFTER_CONTRACTION else EVERY_ITERATION
+        position = nodes[node].position
+        when = EVERY_RESULT if nodes[node].kind == AFTER_CONTRACTION else EVERY_ITERATION
         for place in range(MAX_SUBJECTS):
             subject = subjects[position, place]
             if subject == _NONE:
                 break
+            # The value is the instruction itself or an operand, which stands a little before it.
             other = node
-            while nodes[other, POSITION] != subject:
+            while nodes[other].position != subject:
                 other = other - 1 if other else len(nodes) - 1
             for kind in range(amounts.shape[2]):
-                result[when, nodes[other, NODE_BOX], kind] += amounts[position, place, kind]
-    return True
+                result[when, nodes[other].box, kind] += amounts[position, place, kind]
+
+
+@compiled
+def _per_box(words: Words, subjects: IntArray, amounts: FloatArray) -> FloatArray:
+    nest = unpacked(words)
+    result = np.zeros((2, len(nest.boxes) - 1, amounts.shape[2]))
+    add_up(nest, subjects, amounts, result)
+    return result
+
+
+class Ragged(NamedTuple):
+    """Arrays of several lengths end to end: array i is `values[ends[i] : ends[i + 1]]`."""
+
+    values: FloatArray
+    ends: IntArray
+
+
+def contraction_rows(
+    spaces: Sequence[IterationSpace], name: str, describe: Callable[[IterationSpace], FloatArray]
+) -> Ragged:
+    """Numbers that describe the contraction of each space; none for a space without one."""
+    rows = [contraction_numbers(space, name, describe) for space in spaces]
+    ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return Ragged(np.concatenate([np.zeros(0), *rows]), ends)
+
+
+def contraction_numbers(
+    space: IterationSpace, name: str, describe: Callable[[IterationSpace], FloatArray]
+) -> FloatArray:
+    """The same for one space; described once and kept with the space under that name."""
+    if not space.contracts:
+        return _NOTHING
+    if name not in space.described:
+        space.described[name] = describe(space)
+    return space.described[name]
+
+
+_NOTHING = np.zeros(0)
+
+
+@compiled
+def row_of(ragged: Ragged, number: int) -> FloatArray:
+    """One of the arrays."""
+    return ragged.values[ragged.ends[number] : ragged.ends[number + 1]]

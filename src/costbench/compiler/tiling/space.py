@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.iteration_space import Loop
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.lowering.packed import pack, unpacked
+from costbench.compiler.lowering.packed import Words, bound_bytes, unpacked
 from costbench.compiler.tiling.footprint import new_tile, row_bytes
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
@@ -57,6 +58,11 @@ def balanced_splits(units: int) -> IntArray:
     splits = splits[:units]  # a loop of no tiles has no splits
     splits.flags.writeable = False
     return splits
+
+
+def loop_candidates(loop: Loop) -> IntArray:
+    """Extents in native tiles that a loop may take, ascending: balanced splits, or all of a fixed loop."""
+    return np.array([loop.units], dtype=np.int64) if loop.fixed else balanced_splits(loop.units)
 
 
 class Candidates(NamedTuple):
@@ -108,8 +114,7 @@ class TileSpace:
     def limit_bytes(self) -> float:
         """Scratchpad that a tile may take; infinite where all tiles fit, so that nothing need be checked."""
         available = float(self.architecture.scratchpad_bytes)
-        everything_fits = not self.candidates or pack(self.nest).bound_bytes <= available
-        return math.inf if everything_fits else available
+        return float(needed_limit(self.nest.words, self.packed, available))
 
     def extents(self, ids: IntArray) -> IntArray:
         """Loop extents of numbered tile sizes, int64 [n, num_loops]."""
@@ -147,15 +152,11 @@ class TileSpace:
         limit = self.limit_bytes
         if limit == math.inf:
             return np.ones(len(ids), dtype=bool)
-        packed = pack(self.nest)
-        return _legal(packed.ints, packed.floats, self.packed, np.ascontiguousarray(ids), limit)
+        return _legal(self.nest.words, self.packed, np.ascontiguousarray(ids), limit)
 
     def number(self, extents: IntArray) -> int:
         """Number of the tile size with these loop extents, [num_loops], each one of its loop's candidates."""
-        identifier = 0
-        for candidates, extent in zip(self.candidates, extents, strict=True):
-            identifier = identifier * len(candidates) + int(np.searchsorted(candidates, extent))
-        return identifier
+        return int(number_of(self.packed, extents))
 
     @property
     def has_legal_tile(self) -> bool:
@@ -191,13 +192,13 @@ class TileSpace:
             return self.legal_ids()
         if count > MAX_LISTED:
             raise _too_large(self.nest, f"a sample of {count} tile sizes", f"at most {MAX_LISTED}")
-        nest, candidates, limit = pack(self.nest), self.packed, self.limit_bytes
+        words, candidates, limit = self.nest.words, self.packed, self.limit_bytes
         # Where hardly anything is legal, listing is cheaper than drawing on.
         tries = _FEW_DRAWS if self.size <= _LIST_RATHER_THAN_DRAW else (*_FEW_DRAWS, _MANY_DRAWS)
         for per_sample in tries:
             draws = min(self.size, per_sample * count)
             raw = rng.integers(2**64, size=draws, dtype=np.uint64)
-            found = np.sort(_drawn(nest.ints, nest.floats, candidates, raw, limit, count))
+            found = np.sort(_drawn(words, candidates, raw, limit, count))
             if len(found) == count or draws == self.size or per_sample == _MANY_DRAWS:
                 return found
         ids = self.legal_ids()
@@ -235,11 +236,7 @@ def nest_tile_space(nest: LoopNest, architecture: Architecture) -> TileSpace:
     for number, loop in enumerate(nest.loops):
         if loop.units > MAX_UNITS:
             raise _too_large(nest, f"{loop.units} native tiles along loop {number}", f"at most {MAX_UNITS}")
-    candidates = tuple(
-        np.array([loop.units], dtype=np.int64) if loop.fixed else balanced_splits(loop.units)
-        for loop in nest.loops
-    )
-    space = TileSpace(nest, candidates, architecture)
+    space = TileSpace(nest, tuple(map(loop_candidates, nest.loops)), architecture)
     if space.size >= MAX_SIZE:
         raise _too_large(nest, f"{space.size} tile sizes", f"fewer than {MAX_SIZE}")
     return space
@@ -266,6 +263,25 @@ def set_extents(candidates: Candidates, number: int, extents: IntArray) -> None:
 
 
 @compiled
+def number_of(candidates: Candidates, extents: IntArray) -> int:
+    """The number of the tile size with these loop extents, each one of its loop's candidates."""
+    number = 0
+    for loop in range(len(candidates.offsets) - 1):
+        first, end = candidates.offsets[loop], candidates.offsets[loop + 1]
+        place = first
+        while place < end - 1 and candidates.values[place] < extents[loop]:
+            place += 1
+        number = number * (end - first) + (place - first)
+    return number
+
+
+@compiled
+def needed_limit(words: Words, candidates: Candidates, available: float) -> float:
+    """Scratchpad that a tile may take; infinite where all tiles fit, so that nothing need be checked."""
+    return np.inf if len(candidates.offsets) == 1 or bound_bytes(words) <= available else available
+
+
+@compiled
 def _extents(candidates: Candidates, ids: IntArray) -> IntArray:
     result = np.empty((len(ids), len(candidates.offsets) - 1), dtype=np.int64)
     for i in range(len(ids)):
@@ -274,10 +290,8 @@ def _extents(candidates: Candidates, ids: IntArray) -> IntArray:
 
 
 @compiled
-def _legal(
-    ints: IntArray, floats: FloatArray, candidates: Candidates, ids: IntArray, limit_bytes: float
-) -> BoolArray:
-    nest = unpacked(ints, floats)
+def _legal(words: Words, candidates: Candidates, ids: IntArray, limit_bytes: float) -> BoolArray:
+    nest = unpacked(words)
     result = np.empty(len(ids), dtype=np.bool_)
     extents, tile = np.empty(len(nest.loops), dtype=np.int64), new_tile(nest)
     for i in range(len(ids)):
@@ -288,8 +302,7 @@ def _legal(
 
 @compiled
 def _drawn(
-    ints: IntArray,
-    floats: FloatArray,
+    words: Words,
     candidates: Candidates,
     raw: npt.NDArray[np.uint64],
     limit_bytes: float,
@@ -300,7 +313,7 @@ def _drawn(
     The first places of a random permutation (Fisher and Yates), of which only the numbers that have moved are
     kept, in a hash table. Numbers of a space of N are equally likely to N / 2^64.
     """
-    nest = unpacked(ints, floats)
+    nest = unpacked(words)
     size = 1
     for loop in range(len(nest.loops)):
         size *= candidates.offsets[loop + 1] - candidates.offsets[loop]

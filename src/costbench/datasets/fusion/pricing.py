@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, taken
-from costbench.compiler.lowering.kernel_batches import BatchLowering, KernelBatch
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
+from costbench.compiler.tiling.kernel_batch import KernelBatch
 from costbench.compiler.tiling.space import nest_tile_space
 from costbench.datasets.kernel_columns import array_columns, digests_of
 from costbench.datasets.records import AnyArray
@@ -101,7 +100,6 @@ class FusionPricing:
 
     def __init__(self, lowering: Lowering, targets: Sequence[Target], seed: int) -> None:
         self._lowering = lowering
-        self._batches: Memo[int, BatchLowering] = Memo(partial(BatchLowering, lowering))
         self._devices = [Device(target, seed) for target in targets]
         self._models = [AnalyticalModel(target.architecture) for target in targets]
         self._priced = [PricedKernels() for _ in targets]
@@ -135,7 +133,7 @@ class FusionPricing:
         outcomes = [_Outcome(len(names)) for _ in self._devices]
         for computation in np.unique(computations).tolist():
             places = np.flatnonzero(computations == computation)
-            batch = self._batches[computation].lower(taken(kernels, places))
+            batch = KernelBatch(self._lowering.lower(computation, taken(kernels, places)))
             self._run(batch, places, names, outcomes)
         for outcome, priced in zip(outcomes, self._priced, strict=True):
             ran = outcome.fits & (outcome.runtime_ns > 0)
@@ -159,15 +157,13 @@ class FusionPricing:
         self, batch: KernelBatch, places: IntArray, names: Sequence[str], outcomes: Sequence[_Outcome]
     ) -> None:
         """Runs the kernels of a batch, which stand at these places among all."""
-        nests: Memo[int, LoopNest] = Memo(
-            lambda number: self._lowering.loop_nest(batch.source.kernel(batch.kernels, number))
-        )
+        nests: Memo[int, LoopNest] = Memo(batch.lowered.nest)
         for device, model, outcome in zip(self._devices, self._models, outcomes, strict=True):
             fits = batch.smallest_fits(device.target.architecture.scratchpad_bytes)
             chosen = np.flatnonzero(fits)
             if len(chosen):
                 extents, at = model.choose_each(batch, chosen), places[chosen]
-                measured = measure_batch(device, batch, chosen, extents, [names[p] for p in at])
+                measured = measure_batch(device, batch.lowered, chosen, extents, [names[p] for p in at])
                 outcome.fits[at] = True
                 outcome.tile[at], outcome.space_size[at] = batch.numbered(chosen, extents)
                 outcome.runtime_ns[at], outcome.run_seconds[at] = measured.runtime_ns, measured.run_seconds
@@ -178,7 +174,7 @@ class FusionPricing:
 def _run_alone(
     nest: LoopNest, name: str, machine: tuple[Device, AnalyticalModel], to: tuple[_Outcome, int]
 ) -> None:
-    """Runs a kernel that no batch can: lowered on its own, or of which hardly any tile fits.
+    """Runs a kernel whose smallest tile does not fit: a larger one may, in rare cases.
 
     A kernel with more tile sizes than can be numbered is left out with a warning, as if no tile fitted.
     """

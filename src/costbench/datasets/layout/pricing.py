@@ -19,8 +19,9 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.layout.compile import LaidOutComputation, LayoutCompiler
 from costbench.compiler.layout.memory import peak_bytes
 from costbench.compiler.layout.space import LayoutSpace
+from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.spaces import ChoiceArray
-from costbench.compiler.tiling.space import TileSpace, tile_space
+from costbench.compiler.tiling.space import TileSpace, nest_tile_space
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.device import Device
 from costbench.rng import stream
@@ -111,10 +112,16 @@ class ProgramPricer:
         total = 0.0
         for part in parts:
             keys = part.hashes.tolist()
+            new: dict[int, int] = {}
             for number, key in enumerate(keys):
                 if key not in self._kernel_ns:
-                    kernel = part.kernel(number, self._compiler.space.module)
-                    self._kernel_ns[key] = self._kernel(kernel, attempts)
+                    new.setdefault(key, number)
+            if new:
+                # What the kernels of one computation share is lowered once.
+                lowering = Lowering(part.program(self._compiler.space.module))
+                for key, number in new.items():
+                    kernel = part.kernel(number, lowering.module)
+                    self._kernel_ns[key] = self._kernel(lowering, kernel, attempts)
             total += part.trip_count * sum(self._kernel_ns[key] for key in keys)
         return total
 
@@ -124,10 +131,10 @@ class ProgramPricer:
         callees = [peak_bytes(part) for part in parts if part.computation != entry]
         return sum(peak_bytes(part) for part in parts if part.computation == entry) + max(callees, default=0)
 
-    def _kernel(self, kernel: Kernel, attempts: int | None) -> float:
+    def _kernel(self, lowering: Lowering, kernel: Kernel, attempts: int | None) -> float:
         """Measured runtime at the first tile that compiles; infinite if none of the attempts does."""
         try:
-            space = tile_space(kernel, self._device.target.architecture)
+            space = nest_tile_space(lowering.loop_nest(kernel), self._device.target.architecture)
             extents = self._model.choose(space)
         except UnsupportedKernelError:
             if attempts is None:

@@ -1,14 +1,24 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.access import NO_LOOP, AxisMap
-from costbench.compiler.lowering.contraction import ContractionAxes, contraction_axes
+from costbench.compiler.lowering.iteration_space import (
+    MAX_LOOPS,
+    ContractionAxes,
+    Loop,
+    contraction_axes,
+    iteration_space,
+)
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.tiling.sizes import TileSizes
+from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import DotDimensions
 from costbench.hlo.text.notation import window
+from tests.compiler import small_kernels as small
+from tests.compiler.laid_out import elements_in_tile
 from tests.compiler.small_kernels import convolution, depthwise, dot, transposed_convolution
 
 
@@ -44,8 +54,7 @@ def test_strides_and_dilations_reach_the_left_side() -> None:
 def test_a_transposed_convolution_reads_half_of_what_its_window_covers() -> None:
     left = axes_of(transposed_convolution())[0].operands[0]
     # 8 result rows under a window of 3 are 10 places, 5 of which hold a row.
-    elements = [np.array([8.0])] * 4 + [np.array([3.0])] * 2
-    assert left[1].extent(8, elements) == 5.0
+    assert elements_in_tile(left[1], 8, *[8.0] * 4, *[3.0] * 2) == 5.0
 
 
 def test_depthwise_features_follow_the_result() -> None:
@@ -123,3 +132,57 @@ def test_clipped_bounds_of_a_convolution() -> None:
     assert tiles.kernel_bounds.tolist() == [[3, 1, 16, 3], [1, 3, 24, 2]]
     again = TileSizes(tiles.kernel_bounds, tiles.output_bounds)
     assert nest.extents(again)[:, 4:].tolist() == [[3, 1, 1], [1, 3, 2]]
+
+
+def anchor_sizes(kernel: Kernel) -> tuple[int, ...]:
+    return loop_nest(kernel).space.instruction.shape.dimensions
+
+
+def test_units_round_up_and_are_one_at_least() -> None:
+    assert [Loop(33, 8).units, Loop(32, 8).units, Loop(0, 8).units] == [5, 4, 1]
+
+
+def test_anchors_are_operands_of_reductions_updates_and_the_largest_results() -> None:
+    assert anchor_sizes(small.reduction("f32[64,32,256]", (0,))) == (64, 32, 256)
+    assert anchor_sizes(small.dynamic_update_slice()) == (64, 256)
+    assert anchor_sizes(small.two_results("f32[64,32,256]")) == (64, 32, 256)
+    assert anchor_sizes(small.scatter()) == (512, 256)
+
+
+def test_an_iteration_space_has_a_loop_per_axis_in_memory_order() -> None:
+    kernel = small.unary("f32[32,12,256]{2,0,1}")
+    space = iteration_space(kernel.body, kernel.outputs[0], contracts=False, tiled=True)
+    assert space.loops == (Loop(12, 1), Loop(32, 8), Loop(256, 128))
+    assert [axis.loop for axis in space.access] == [1, 0, 2]
+    assert (space.num_output_loops, space.kernel_axes) == (3, ())
+
+
+def test_a_contraction_adds_its_sums_only_where_the_kernel_does_it() -> None:
+    kernel = small.dot()
+    (position,) = kernel.instructions
+    inside, outside = (
+        iteration_space(kernel.body, position, contracts=contracts, tiled=True) for contracts in (True, False)
+    )
+    assert inside.loops == (Loop(64, 8), Loop(384, 128), Loop(512, 128, contraction=True))
+    assert inside.num_output_loops == outside.num_output_loops == 2
+    assert outside.loops == inside.loops[:2]
+    assert outside.operand_accesses == ((), ())
+
+
+def test_without_tiles_there_are_no_loops() -> None:
+    kernel = small.fft()
+    space = iteration_space(kernel.body, kernel.outputs[0], contracts=False, tiled=False)
+    assert space.loops == ()
+    assert all(axis.loops == () for axis in space.access)
+
+
+def test_only_fixed_axes_may_not_be_cut() -> None:
+    kernel = small.unary("f32[32,12,256]{2,0,1}")
+    space = iteration_space(kernel.body, kernel.outputs[0], contracts=False, tiled=True, fixed={0})
+    assert [loop.fixed for loop in space.loops] == [False, True, False]
+
+
+def test_more_loops_than_a_set_of_bits_holds_are_refused() -> None:
+    kernel = small.unary(f"f32[{','.join(['1'] * (MAX_LOOPS + 1))}]")
+    with pytest.raises(UnsupportedKernelError, match="63 axes"):
+        loop_nest(kernel)
