@@ -7,7 +7,8 @@ kernels of equal extent pull these together (multi-output fusion), and so do red
 (statistics of a batch normalisation). Which values are duplicated is known before (`rules.is_duplicated`).
 
 A value that is cheap to compute from one other that is in memory anyway is not stored either: its readers
-compute it again (the centred activations of a normalisation, say). The heuristic runs again once these are known.
+compute it again (the centred activations of a normalisation, say). The heuristic runs again once these are
+known.
 
 An edge is a pair (producer or sibling, reader) of instructions that are not duplicated. `default_fusion`
 proposes edges, `cut` makes kernels from any set of them, leaving out edges that no kernel allows, so a search
