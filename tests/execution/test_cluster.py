@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError, ParamsError
+from costbench.execution import cluster
 from costbench.execution.backend import Backend
 from costbench.execution.cluster import Requirements, code_of
 from costbench.execution.workers import run_work_items
@@ -78,9 +79,10 @@ def test_an_address_that_is_none_is_one_error(scheduler: str, message: str, tmp_
         run_work_items(_same, {"a": "here"}, backend, lambda key, result: None)
 
 
-def test_another_server_on_that_port_is_one_error() -> None:
+def test_another_server_on_that_port_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the connection and does not answer, as a web server does."""
     pytest.importorskip("distributed", reason="needs the extra `scale`")
+    monkeypatch.setattr(cluster, "_CONNECT_S", 2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         backend = Backend("dask", scheduler=f"tcp://127.0.0.1:{server.getsockname()[1]}")
         with pytest.raises(ParamsError, match="no Dask scheduler answers"):

@@ -1,4 +1,4 @@
-"""Processes by name: whether one of them is gone can be said of those of this machine alone."""
+"""Writer tags say whether a process has ended, for processes of this machine alone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def test_this_process_is_not_gone() -> None:
 def test_a_process_that_has_ended_is_gone() -> None:
     code = "from costbench.experiments.writer import this_process; print(this_process())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    owner = done.stdout.strip()
-    assert is_gone(owner)
+    writer = done.stdout.strip()
+    assert is_gone(writer)
     # The same number on another machine says nothing.
-    assert not is_gone(f"elsewhere/{owner}")
+    assert not is_gone(f"elsewhere/{writer}")
 
 
 def test_what_names_no_process_is_not_gone() -> None:

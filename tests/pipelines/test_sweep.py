@@ -125,17 +125,17 @@ def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     url = f"sqlite:///{workplace / 'out' / 'smoke' / 'optuna.db'}"
     process = _start(workplace, "--task", "tile", "--workers", "2", "--trials", str(TRIALS + 2))
 
-    def owners() -> list[int]:
+    def writers() -> list[int]:
         (study,) = _studies(url)
         running = optuna.load_study(study_name=study, storage=url).get_trials(
             states=(optuna.trial.TrialState.RUNNING,)
         )
-        owned = [trial.user_attrs.get(f"costbench.owner.{trial.number}", "") for trial in running]
-        return [int(owner.rpartition(" ")[2]) for owner in owned if owner]
+        tags = [trial.user_attrs.get(f"costbench.writer.{trial.number}", "") for trial in running]
+        return [int(tag.rpartition(" ")[2]) for tag in tags if tag]
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    _wait_for(owners, process, 0.2)
-    os.kill(owners()[0], signal.SIGKILL)
+    _wait_for(writers, process, 0.2)
+    os.kill(writers()[0], signal.SIGKILL)
     assert process.wait(timeout=HANGS_AFTER_S) == 0
     (name,) = _studies(url)
     states = [trial.state.name for trial in optuna.load_study(study_name=name, storage=url).trials]

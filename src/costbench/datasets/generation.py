@@ -1,9 +1,9 @@
-"""Making a data set: units of work that each write their shards whole, on one process or many.
+"""Making a data set: tasks that each write whole shards, computed by one process or many.
 
-A task is one program, on one or several chips. It depends on nothing but its own fields, so tasks are done
-side by side, in any order, and a task whose shards are already there for the same inputs is not done again.
-Tasks that compile the same program alike form a group, done by one process with one compiled program.
-`tile.generation`, `fusion.generation` and `layout.generation` say what tasks write; this module runs them.
+A task is one program, on one or several chips. It depends on nothing but its own fields, so tasks run side
+by side, in any order, and a task whose shards exist for the same inputs does not run again. Tasks that
+compile the same program alike form a group, a work item, which one process computes with one compiled
+program. The modules `generation` of `tile`, `fusion` and `layout` define the tasks; this one runs them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Task(Protocol):
         """How much work it is beside others; the heaviest are done first."""
 
     def is_done(self) -> bool:
-        """Whether all its shards are there, whole, and of the same inputs."""
+        """Whether all its shards exist, whole, and of the same inputs."""
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Writes its shards, each of them atomically.
@@ -108,7 +108,7 @@ def generate(
 ) -> tuple[ShardSummary, ...]:
     """Does all tasks that are not done yet.
 
-    A killed worker costs the task in work, which is begun again.
+    A worker that is killed costs its work item, which is computed again.
 
     Args:
         tasks: the shards wanted.
@@ -128,20 +128,20 @@ def generate(
     for task in tasks:
         if task.is_done():
             found[_key(task)] = task.summaries()
-            _tell(on_kept, found[_key(task)])
+            _call(on_kept, found[_key(task)])
     groups: dict[str, tuple[Task, ...]] = {}
     for task in tasks:
         if _key(task) not in found:
             groups[task.group] = (*groups.get(task.group, ()), task)
 
-    def tell(group: str, made: Sequence[tuple[ShardSummary, ...]]) -> None:
+    def log_made(group: str, made: Sequence[tuple[ShardSummary, ...]]) -> None:
         for task, summaries in zip(groups[group], made, strict=True):
             found[_key(task)] = summaries
-            _tell(on_done, summaries)
+            _call(on_done, summaries)
 
     # Long work first, so that none is left over at the end.
     longest_first = sorted(groups, key=lambda group: (-sum(task.weight for task in groups[group]), group))
-    run_work_items(_make, {group: groups[group] for group in longest_first}, backend, tell)
+    run_work_items(_make, {group: groups[group] for group in longest_first}, backend, log_made)
     return tuple(summary for task in tasks for summary in found[_key(task)])
 
 
@@ -170,7 +170,7 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _tell(listener: OnDone | None, summaries: Sequence[ShardSummary]) -> None:
+def _call(listener: OnDone | None, summaries: Sequence[ShardSummary]) -> None:
     if listener is not None:
         for summary in summaries:
             listener(summary)

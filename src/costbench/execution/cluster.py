@@ -28,7 +28,8 @@ from costbench.execution.closure import Closure, Package, find_closure, read_pac
 from costbench.execution.process import start_logging
 from costbench.execution.workers import WorkersLostError
 
-_CONNECT_S = 8
+_CONNECT_S = 20
+"""A scheduler with much to do may take several seconds to answer."""
 _WORKERS_S = 30
 _IN_FLIGHT = 256
 """Work items that the scheduler has at a time: enough to keep a cluster busy, few enough for its memory."""

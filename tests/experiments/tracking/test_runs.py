@@ -98,7 +98,7 @@ def test_a_new_try_ends_the_record_of_the_last(tracking_store: str) -> None:
     prepare(tracking_store, "train")
     place = client.get_experiment_by_name("train")
     assert place is not None
-    tags = {WORK: "cell", "costbench.owner": "elsewhere/boot 1"}
+    tags = {WORK: "cell", "costbench.writer": "elsewhere/boot 1"}
     elsewhere = client.create_run(place.experiment_id, tags=tags).info.run_id
     with tracked_run(tracking_store, "train", "other", PROVENANCE, {WORK: "another"}):
         assert _status(tracking_store, elsewhere) == "RUNNING"

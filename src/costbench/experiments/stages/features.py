@@ -91,7 +91,7 @@ class ProgramItem:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Make the feature shards that are missing, and remove those that are not asked for.
+    """Make the feature shards that are missing, and remove those that the parameters do not ask for.
 
     Args:
         params: the parameter file.
@@ -128,7 +128,7 @@ def make_features(item: ProgramItem) -> tuple[ShardSummary, ...]:
     summaries = []
     for wanted in item.wanted:
         key = item.key(wanted)
-        if not _is_there(wanted.path, key):
+        if not _is_made(wanted.path, key):
             if program is None:
                 program = program_features(modules.module(item.program))
             kernels, application = choose(READERS, wanted.task, "task").kernels(wanted, modules)
@@ -143,7 +143,7 @@ def make_features(item: ProgramItem) -> tuple[ShardSummary, ...]:
     return tuple(summaries)
 
 
-def _is_there(path: Path, key: str) -> bool:
+def _is_made(path: Path, key: str) -> bool:
     try:
         return bool(Shard.open(path).metadata.get("key") == key)
     except DataError:

@@ -54,7 +54,7 @@ class GenerateParams:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Make the shards that are missing, and remove those that are not asked for.
+    """Make the shards that are missing, and remove those that the parameters do not ask for.
 
     Args:
         params: the parameter file.
@@ -147,7 +147,7 @@ def _chosen(
 
 
 def _clear(folder: Path, tasks: Sequence[Task]) -> None:
-    """Remove what this run would not make: other programs, chips, decisions, what older code made."""
+    """Remove shards that this run would not make: of other programs, chips, decisions, or by older code."""
     digest = {"code": code_digest(generate, *{type(task) for task in tasks})}
     try:
         made_by = read_json(folder / _CODE_FILE)

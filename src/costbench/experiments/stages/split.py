@@ -1,6 +1,6 @@
 """Stage `split`: divide the programs into sets, audit them for leaks, and write the data set's card.
 
-A user's own programs are always tested on and never trained on: that is what they were brought for.
+A user's own programs are always tested on and never trained on: that is why users add them.
 """
 
 from __future__ import annotations
@@ -166,12 +166,10 @@ def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
 
 
 def _programs(shards: Mapping[tuple[str, str], ProgramShards], folder: Path) -> tuple[ProgramInfo, ...]:
-    """What the manifest says of the programs that there are samples of, by name."""
+    """The manifest's entries of the programs that have samples, by name."""
     known = {entry.name: entry for entry in all_programs(folder)}
     names = sorted({name for programs in shards.values() for name in programs})
     for name in names:
         if name not in known:
-            raise DataError(
-                f"no program {name!r}, of which there are shards", where=folder, expected="generate again"
-            )
+            raise DataError(f"no program {name!r}, but shards of it", where=folder, expected="generate again")
     return tuple(ProgramInfo(name, known[name].application, known[name].builder) for name in names)

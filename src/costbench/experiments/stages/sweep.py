@@ -97,7 +97,7 @@ class SweepParams:
 
 
 def load_sweep(params: Path) -> SweepParams:
-    """Section `sweep`, its models made out as changes to those of section `train`.
+    """Read section `sweep`, whose models are changes to those of section `train`.
 
     Raises:
         ParamsError: for a section that is missing or wrong.

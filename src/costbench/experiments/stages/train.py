@@ -62,7 +62,7 @@ class TrainParams:
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
-    """Train the cells that are missing, and remove those that are not asked for.
+    """Train the cells that are missing, and remove those that the parameters do not ask for.
 
     Args:
         params: the parameter file.
@@ -102,7 +102,7 @@ def _train_experiment(
     def progress(name: str, result: CellResult) -> None:
         _log.info("%s: best %.4f after epoch %d", name, result.best_metric, result.best_epoch + 1)
 
-    # Its run is begun in this process: workers that create tables at the same time would collide.
+    # Its run is started in this process: workers that create tables at the same time would collide.
     with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
         made = _Made(experiment, section.cache_mb, workspace, provenance, of_cells)
         tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
@@ -156,13 +156,13 @@ def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
 
 
 def with_samples(split: Split, features: Path, task: str, chip: str) -> Split:
-    """A split without the programs that there are no samples of, such as those too large to be fused anew."""
+    """The split without programs that have no samples, such as those too large for other fusions."""
 
-    def there(names: tuple[str, ...]) -> tuple[str, ...]:
+    def measured(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if feature_path(features, task, chip, name).exists())
 
     return replace(
-        split, train=there(split.train), validation=there(split.validation), test=there(split.test)
+        split, train=measured(split.train), validation=measured(split.validation), test=measured(split.test)
     )
 
 

@@ -37,7 +37,7 @@ class StorageSpec:
     Attributes:
         url: of SQLAlchemy.
         heartbeat_s: between two signs of life of a trial.
-        max_retries: how often a trial is begun again after its worker died.
+        max_retries: how often a trial is started again after its worker died.
     """
 
     url: str

@@ -1,8 +1,8 @@
-"""A study: which trials there are, who may begin one, and with which random numbers.
+"""A study: which trials there are, who may start one, and with which random numbers.
 
 A trial goes by its *ordinal*, its place among those of the study that are no retries of another. Sampler and
-training draw from streams named after it, so a sweep that is killed and goes on ends as one that was not, and
-workers that join later draw other values than those already there.
+training draw from streams named after it, so a sweep that is killed and continued ends as one that was not,
+and workers that join later draw other values than those that joined before.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from costbench.experiments.writer import is_gone, this_process
 from costbench.rng import stream_key
 
 _IDENTITY = "costbench.identity"
-_OWNER = "costbench.owner"
+_WRITER = "costbench.writer"
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 _RETRY_OF = "failed_trial"
-"""Optuna's own mark of a trial that repeats another."""
+"""Optuna's mark of a trial that repeats another."""
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ class Progress:
     running: int
     waiting: int
 
-    def may_begin(self, wanted: int) -> bool:
-        """Whether another trial is to be begun: one that waits, or a new one."""
+    def may_start(self, wanted: int) -> bool:
+        """Whether another trial is to be started: one that waits, or a new one."""
         return self.waiting > 0 or self.finished + self.running < wanted
 
 
@@ -199,9 +199,9 @@ def progress(study: optuna.Study) -> Progress:
     return Progress(finished, states.count(TrialState.RUNNING), states.count(TrialState.WAITING))
 
 
-def own(trial: optuna.Trial) -> None:
-    """Leave this process's name on a trial."""
-    trial.set_user_attr(f"{_OWNER}.{trial.number}", this_process())
+def sign(trial: optuna.Trial) -> None:
+    """Leave this process's writer tag on a trial."""
+    trial.set_user_attr(f"{_WRITER}.{trial.number}", this_process())
 
 
 def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
@@ -210,7 +210,7 @@ def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
         warnings.simplefilter("ignore", ExperimentalWarning)
         optuna.storages.fail_stale_trials(study)
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        if is_gone(str(trial.user_attrs.get(f"{_OWNER}.{trial.number}", ""))):
+        if is_gone(str(trial.user_attrs.get(f"{_WRITER}.{trial.number}", ""))):
             # Another process may have seen it as well.
             with suppress(ValueError, UpdateFinishedTrialError):
                 study.tell(trial.number, state=TrialState.FAIL)

@@ -27,10 +27,10 @@ from costbench.experiments.sweeps.study import (
     given_away,
     open_study,
     ordinal,
-    own,
     progress,
     requeue,
     retry_lost,
+    sign,
 )
 from costbench.experiments.tracking.runs import KIND, WORK, RunStopped, work_of
 from costbench.rng import stream_key
@@ -101,7 +101,7 @@ def work(task: SweepTask, train: TrainTrial) -> None:
             now = progress(study)
             if now.finished >= task.study.trials:
                 return
-            if now.may_begin(task.study.trials):
+            if now.may_start(task.study.trials):
                 _run_trial(study, task, train)
             else:
                 time.sleep(pause_s)
@@ -113,23 +113,23 @@ def _parent() -> int | None:
 
 
 def _run_trial(study: optuna.Study, task: SweepTask, train: TrainTrial) -> None:
-    begun: list[int] = []
+    started: list[int] = []
     try:
-        study.optimize(partial(_objective, task=task, train=train, begun=begun), n_trials=1)
+        study.optimize(partial(_objective, task=task, train=train, started=started), n_trials=1)
     except BaseException as error:
-        if begun and given_away(study, begun[0]) and isinstance(error, Exception):
-            # This process was taken for gone (suspended, or cut off from the database) and now cannot report.
-            _log.warning("%s: trial %d was given to another worker", task.study.name, begun[0])
+        if started and given_away(study, started[0]) and isinstance(error, Exception):
+            # This process was thought dead (suspended, or cut off from the database) and now cannot report.
+            _log.warning("%s: trial %d was given to another worker", task.study.name, started[0])
             return
         # Interrupted or out of order: nothing that the values are to blame for.
-        if begun and study.get_trials(deepcopy=False)[begun[0]].state is optuna.trial.TrialState.FAIL:
-            requeue(study, begun[0], task.study.storage)
+        if started and study.get_trials(deepcopy=False)[started[0]].state is optuna.trial.TrialState.FAIL:
+            requeue(study, started[0], task.study.storage)
         raise
 
 
-def _objective(trial: optuna.Trial, task: SweepTask, train: TrainTrial, begun: list[int]) -> float:
-    begun.append(trial.number)
-    own(trial)
+def _objective(trial: optuna.Trial, task: SweepTask, train: TrainTrial, started: list[int]) -> float:
+    started.append(trial.number)
+    sign(trial)
     trials = trial.study.get_trials(deepcopy=False)
     number = ordinal(trials[trial.number], trials)
     reported = set(trials[trial.number].intermediate_values)

@@ -36,7 +36,7 @@ KEY = "costbench.key"
 """Tag: all that a trained cell follows from, as in its `done.json`."""
 FOLDER = "costbench.folder"
 """Tag: where the checkpoint lies."""
-_OWNER = "costbench.owner"
+_WRITER = "costbench.writer"
 _TAG_REVISION = "git_revision"
 _TAG_PARAMS = "costbench.params_digest"
 _TAG_DATA = "costbench.data_digest"
@@ -136,7 +136,7 @@ def tracked_run(
         _TAG_PARAMS: provenance.params_digest,
         _TAG_DATA: provenance.data_digest,
         "mlflow.source.git.commit": provenance.git_revision.split("+")[0],
-        _OWNER: this_process(),
+        _WRITER: this_process(),
         **(more_tags or {}),
     }
     with store_errors(uri):
@@ -182,5 +182,5 @@ def _end_lost(client: MlflowClient, place: str, work: str | None) -> None:
     """Mark running runs as killed whose process is gone, and those that were tries of the same `work`."""
     for run in client.search_runs([place], "attributes.status = 'RUNNING'"):
         tags = run.data.tags
-        if is_gone(tags.get(_OWNER, "")) or (work is not None and tags.get(WORK) == work):
+        if is_gone(tags.get(_WRITER, "")) or (work is not None and tags.get(WORK) == work):
             client.set_terminated(run.info.run_id, "KILLED")
