@@ -1,4 +1,4 @@
-"""Kernels as columns of a shard: references into the compiled program, lists laid end to end."""
+"""Turns kernels into columns of a shard: references into the compiled program, lists laid end to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AnyArray = npt.NDArray[np.generic]
 
 
 def kernel_columns(kernels: Sequence[Kernel], fingerprints: Sequence[str]) -> dict[str, AnyArray]:
-    """The columns that say which kernels a shard is about (see `record_types`).
+    """Returns the columns that say which kernels a shard is about (see `record_types`).
 
     Args:
         kernels: k of them.
@@ -34,7 +34,13 @@ def kernel_columns(kernels: Sequence[Kernel], fingerprints: Sequence[str]) -> di
 def array_columns(
     kernels: KernelArrays, computations: npt.NDArray[np.int64], fingerprints: Sequence[str]
 ) -> dict[str, AnyArray]:
-    """The same of kernels given by positions, each with the computation it belongs to."""
+    """Returns the same columns for kernels given as arrays of positions.
+
+    Args:
+        kernels: k of them.
+        computations: position of the computation that each belongs to, int64 [k].
+        fingerprints: of the kernels, 32 hexadecimal digits each.
+    """
     columns: dict[str, AnyArray] = {
         "kernel_computation": computations.astype(np.int32),
         "kernel_fingerprint": digests_of(fingerprints),
@@ -50,10 +56,10 @@ def array_columns(
 
 
 def digests_of(fingerprints: Sequence[str]) -> npt.NDArray[np.uint8]:
-    """Fingerprints of 32 hexadecimal digits as bytes, [k, 16]."""
+    """Returns fingerprints of 32 hexadecimal digits as bytes, uint8 [k, 16]."""
     return np.frombuffer(bytes.fromhex("".join(fingerprints)), dtype=np.uint8).reshape(-1, 16)
 
 
 def offsets_of(lengths: Iterable[int]) -> npt.NDArray[np.int64]:
-    """Where lists of these lengths begin when they lie end to end, and where the last one ends, [k + 1]."""
+    """Returns where lists of these lengths begin, laid end to end, and where the last ends, int64 [k + 1]."""
     return np.concatenate([[0], np.cumsum(list(lengths), dtype=np.int64)]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What is told of a finished shard, whichever stage made it."""
+"""The summary of a finished shard that stages log, whichever of them made it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ShardSummary:
-    """What a shard holds.
+    """How much a shard holds, and what it cost to measure.
 
     Attributes:
         task: what is decided: `tile`, `fusion` or `layout`.

@@ -53,10 +53,11 @@ from costbench.errors import DataError
 SUFFIX = ".arrow"
 _MAGIC = b"ARROW1\0\0"
 _OLD_MAGIC = b"CBSHARD"
+_KEYS = {"record", "version", "metadata", "sha256"}
 _FACTS, _FACTS_DIGEST = b"costbench", b"costbench.sha256"
 _AGAIN = "run `costbench generate` and `costbench features` again"
 # What pyarrow raises for files that are no Arrow files, or damaged ones.
-_UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError, KeyError, TypeError)
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError, KeyError, TypeError, RecursionError)
 
 
 def write_shard(
@@ -313,7 +314,10 @@ def _read_facts(schema: pa.Schema, path: Path) -> dict[str, Any]:
         raise DataError("is an Arrow file, but no shard", where=path, expected="`costbench` in its metadata")
     if hashlib.sha256(text).hexdigest().encode() != metadata.get(_FACTS_DIGEST):
         raise DataError("truncated or damaged", where=path, field="metadata", expected="its SHA-256")
-    facts: dict[str, Any] = json.loads(text)
+    facts = json.loads(text)
+    if not isinstance(facts, dict) or not facts.keys() >= _KEYS or not isinstance(facts["metadata"], dict):
+        keys = ", ".join(sorted(_KEYS))
+        raise DataError("are not those of a shard", where=path, field="metadata", expected=f"the keys {keys}")
     return facts
 
 

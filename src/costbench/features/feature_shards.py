@@ -38,7 +38,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Measured(Protocol):
-    """What is stored of a kernel, as `costbench.datasets.tile.kernels.MeasuredKernel` has it."""
+    """A measured kernel, such as a `costbench.datasets.tile.kernels.MeasuredKernel`."""
 
     @property
     def kernel(self) -> Kernel:
