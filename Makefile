@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro demo test test-postgres check format lock proto clean distclean need-git
+.PHONY: help venv repro demo test test-fast test-lowest test-postgres check format lock proto clean distclean need-git
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -44,16 +44,23 @@ demo: $(INSTALLED) need-git ## Run the smoke profile: the same stages in minutes
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
 	pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
+test-fast: $(INSTALLED) ## Run the tests that neither compile nor train anything: under a minute on two cores
+	pytest --fast -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+test-lowest: $(INSTALLED) ## Run the same tests on the lowest versions that pyproject.toml allows, in .venv-lowest
+	bash tools/test_lowest.sh $(VENV) .venv-lowest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
 test-postgres: $(INSTALLED) ## Test sweeps on a real PostgreSQL, which is installed if need be (as root on Debian)
 	bash tools/install_postgres.sh
 	pytest -rs tests/experiments/test_sweep_postgres.py
 
-check: $(INSTALLED) ## ruff, mypy --strict, import contracts, links in the documentation
+check: $(INSTALLED) ## ruff, mypy --strict, import contracts, links in the documentation, CI workflow
 	ruff check $(LINTED)
 	ruff format --check $(LINTED)
 	mypy --strict src
 	lint-imports
 	python tools/check_links.py .
+	zizmor --offline --quiet --no-progress .github
 
 format: $(INSTALLED) ## Let ruff rewrite what it can
 	ruff check --fix $(LINTED)
@@ -71,7 +78,7 @@ clean: ## Remove caches and what runs left behind (not .venv, not the DVC cache)
 	find src tests pipelines tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and .venv and the DVC cache as well
-	rm -rf $(VENV) .dvc/cache .dvc/tmp
+	rm -rf $(VENV) .venv-lowest .dvc/cache .dvc/tmp
 
 need-git:
 	@git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { \

@@ -20,6 +20,8 @@ for _name, _value in {
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from tests.fast import MARKS, is_fast  # noqa: E402
+
 # The same examples in every run, so that a red test is red for everybody; HYPOTHESIS_PROFILE=search
 # looks for new ones. No deadline: cores are shared.
 settings.register_profile(
@@ -36,8 +38,22 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds `--fast`; see `tests.fast`."""
+    parser.addoption("--fast", action="store_true", help="only tests that import and run nothing slow")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves slow test files out before they are imported, if `--fast` is given."""
+    if config.getoption("--fast") and collection_path.match("test_*.py") and not is_fast(collection_path):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Fast tests first: a broken function shows before a pipeline has run."""
+    if config.getoption("--fast"):
+        items[:] = [item for item in items if not any(item.get_closest_marker(mark) for mark in MARKS)]
     cost = {"slow": 1, "pipeline": 2}
     items.sort(key=lambda item: max((cost.get(mark.name, 0) for mark in item.iter_markers()), default=0))
 

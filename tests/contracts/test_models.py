@@ -33,7 +33,12 @@ from costbench.training.losses import pairwise_hinge
 SAMPLES = [kernel_samples(seed, nodes, 8) for seed, nodes in enumerate((1, 4, 9))]
 SCALING = FeatureScaling.fit(SAMPLES)
 ANALYTICAL = AnalyticalModel(load_target("tpu_v3").architecture)
-CELLS = list(product(sorted(ENCODERS), sorted(REDUCTIONS)))
+CONVOLUTIONS = ("pyg.GCNConv", "pyg.GINConv", "pyg.GATv2Conv(heads=2)", "pyg.TransformerConv(heads=2)")
+"""Any convolution of PyG is an encoder; these stand for all."""
+CELLS = [
+    *product(sorted(ENCODERS), sorted(REDUCTIONS)),
+    *((convolution, "column-wise") for convolution in CONVOLUTIONS),
+]
 SEQUENTIAL = {"lstm"}
 """Reductions that read nodes in topological order, of which a graph may have several."""
 

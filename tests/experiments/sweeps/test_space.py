@@ -47,6 +47,7 @@ def space_of(ranges: dict[str, Any]) -> Space:
         ({"loss": {"choices": ["hinge", "hing"]}}, "did you mean 'hinge'"),
         ({"net.directed": {"low": 0, "high": 1}}, "space.net.directed"),
         ({"net.encoder": {"choices": ["none", "graphsag"]}}, "unknown choice 'graphsag'"),
+        ({"net.encoder": {"choices": ["none", "pyg.GATvConv"]}}, "did you mean 'GATv2Conv'"),
         ({"seed": {"choices": [0, 1]}}, "space.seed: cannot be swept"),
         ({"monitor": {"choices": ["tau", "ape"]}}, "space.monitor: cannot be swept"),
         ({"validation.kernels": {"low": 4, "high": 8}}, "space.validation.kernels: cannot be swept"),
@@ -125,6 +126,13 @@ def test_values_lie_in_their_ranges_and_do_not_depend_on_the_order(seed: int) ->
     assert 1 <= values["net.max_neighbors"] <= 20
     assert min(abs(values["net.dropout"] - 0.1 * k) for k in range(5)) < 1e-9
     assert 1e-5 <= values["optimizer.learning_rate"] <= 1e-1
+
+
+def test_convolutions_of_pyg_are_choices_of_encoders() -> None:
+    names = ["graphsage", "pyg.GCNConv", "pyg.GATv2Conv(heads=2)"]
+    space = space_of({"net.encoder": {"choices": names}})
+    chosen = FixedTrial({"net.encoder": "pyg.GATv2Conv(heads=2)"})
+    assert space.suggest(chosen) == {"net.encoder": "pyg.GATv2Conv(heads=2)"}
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from costbench.errors import ParamsError
+from costbench.errors import ChoiceError, ParamsError
 from costbench.experiments.sweeps.best import Value, with_values
 from costbench.models.networks.encoders import ENCODERS
+from costbench.models.networks.pyg_convolutions import PREFIX, find_convolution
 from costbench.models.networks.reductions import REDUCTIONS
 from costbench.training.spec import TrainSpec
 
@@ -167,19 +168,31 @@ def _known(key: str, one: Range, where: str | PathLike[str], name: str) -> Range
     table = _TABLES.get(key)
     if table is None or one.choices is None:
         return one
+    convolutions = {choice for choice in one.choices if _is_convolution(key, choice, where, name)}
     for choice in one.choices:
-        if choice not in table and choice not in _PAPER[key]:
+        if choice not in table and choice not in _PAPER[key] and choice not in convolutions:
             names = ", ".join(sorted(table))
             raise ParamsError(
                 f"unknown choice {choice!r}", where=where, field=name, expected=f"some of {names}"
             )
-    left_out = [choice for choice in one.choices if choice not in table]
+    left_out = [choice for choice in one.choices if choice not in table and choice not in convolutions]
     if left_out:
         _log.warning("%s: %s: there is no %s yet; left out", where, name, ", ".join(map(str, left_out)))
-    kept = tuple(choice for choice in one.choices if choice in table)
+    kept = tuple(choice for choice in one.choices if choice not in left_out)
     if not kept:
         raise ParamsError("no choice left", where=where, field=name, expected=f"some of {', '.join(table)}")
     return Range(choices=kept, when=one.when)
+
+
+def _is_convolution(key: str, choice: Value, where: str | PathLike[str], name: str) -> bool:
+    """Whether a choice names a convolution of PyG that exists. Raises: ParamsError if it does not exist."""
+    if key != "net.encoder" or not isinstance(choice, str) or not choice.startswith(PREFIX):
+        return False
+    try:
+        find_convolution(choice)
+    except (ChoiceError, ParamsError) as error:
+        raise ParamsError(error.problem, where=where, field=name, expected=error.expected) from error
+    return True
 
 
 def _check(key: str, one: Range, model: TrainSpec, where: str | PathLike[str], name: str) -> None:

@@ -13,8 +13,9 @@ from costbench.errors import DataError, choose
 from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.batch.graph_batch import GraphBatch
 from costbench.models.net_spec import InputSizes, NetSpec, Placement
-from costbench.models.networks.encoders import ENCODERS
+from costbench.models.networks.encoders import build_encoder
 from costbench.models.networks.layers import FeedForwardStack, JoinedFeedForward, initialize
+from costbench.models.networks.pyg_convolutions import PygConvolutions
 from costbench.models.networks.reductions import REDUCTIONS
 
 
@@ -36,6 +37,7 @@ class CostNetwork(nn.Module):
 
     Raises:
         ChoiceError: if the encoder or the reduction is unknown.
+        ParamsError: if a convolution of PyG cannot be the encoder.
     """
 
     def __init__(self, spec: NetSpec, sizes: InputSizes, seed: int = 0) -> None:
@@ -44,7 +46,7 @@ class CostNetwork(nn.Module):
         self.sizes = sizes
         self.opcode_embedding = nn.Embedding(NUM_OPCODE_CODES, spec.opcode_embedding)
         self.input = JoinedFeedForward(spec.opcode_embedding + sizes.node, sizes.joined(spec, "node"), spec)
-        self.encoder = choose(ENCODERS, spec.encoder, "encoder")(spec)
+        self.encoder = build_encoder(spec)
         self.final = FeedForwardStack(spec.node_final_layers, spec)
         reduction = choose(REDUCTIONS, spec.reduction, "reduction")
         self.reduction = reduction(spec, sizes.joined(spec, "kernel"))
@@ -52,6 +54,8 @@ class CostNetwork(nn.Module):
         self.register_buffer("level", torch.zeros(1))
         self.log_coefficient = nn.Parameter(torch.zeros(1)) if spec.residual == "analytical" else None
         initialize(self, seed)
+        if isinstance(self.encoder, PygConvolutions):
+            self.encoder.draw_weights(seed)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Costs [K, C] of a batch; those of padding mean nothing.

@@ -3,6 +3,7 @@
 - `none`: no graph network; a node knows itself only.
 - `graphsage`: GraphSAGE with directed messages (lpm2021, section 3.2).
 - `gat`: graph attention with several heads (lpm2021, section 5.3 and table 4).
+- `pyg.NAME(...)`: any convolution of PyTorch Geometric; see `pyg_convolutions`.
 
 An encoder is built from a `NetSpec` and maps states [N, 1 or C, hidden] to states of the same shape, given
 the batch for its edges. A new one is one class and one row of `ENCODERS`.
@@ -14,10 +15,12 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
 
+from costbench.errors import ChoiceError
 from costbench.models.batch.graph_batch import GraphBatch
 from costbench.models.net_spec import NetSpec
 from costbench.models.networks.gat import Gat
 from costbench.models.networks.graphsage import GraphSage
+from costbench.models.networks.pyg_convolutions import PREFIX, PygConvolutions
 
 
 class NoGraph(nn.Module):
@@ -48,3 +51,18 @@ ENCODERS: Mapping[str, Callable[[NetSpec], nn.Module]] = {
     "none": NoGraph,
 }
 """Name in `NetSpec.encoder` to class."""
+
+
+def build_encoder(spec: NetSpec) -> nn.Module:
+    """The encoder that `spec.encoder` names.
+
+    Raises:
+        ChoiceError: for an unknown encoder or convolution.
+        ParamsError: for a convolution that cannot be one; see `pyg_convolutions.PygConvolutions`.
+    """
+    if spec.encoder.startswith(PREFIX):
+        return PygConvolutions(spec)
+    if spec.encoder not in ENCODERS:
+        names = ", ".join((*sorted(ENCODERS), f"{PREFIX}NAME (a convolution of torch_geometric.nn)"))
+        raise ChoiceError(f"unknown encoder {spec.encoder!r}", expected=f"one of {names}")
+    return ENCODERS[spec.encoder](spec)

@@ -1,0 +1,206 @@
+"""Any convolution of PyTorch Geometric as an encoder, by name: `pyg.GATv2Conv(heads=2)`, `pyg.GCNConv`.
+
+The name is that of a class of `torch_geometric.nn` that passes messages; arguments are those of its
+constructor, as Python literals. costbench sets the widths (`NetSpec.hidden`) and gives a convolution that
+needs a network (`nn`, as GINConv does) a multilayer perceptron of two layers. Edges have no features; a
+convolution that is to read some (`edge_dim`) reads ones.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch_geometric.nn as pyg_nn
+from torch import Tensor, nn
+
+from costbench.errors import ChoiceError, ParamsError
+from costbench.models.batch.graph_batch import GraphBatch
+from costbench.models.net_spec import NetSpec
+from costbench.models.networks.message_passing import MessagePassing
+
+PREFIX = "pyg."
+_SPELLING = "pyg.Name or pyg.Name(argument=value, ...)"
+_WIDTHS = ("in_channels", "out_channels", "channels", "hidden_channels")
+# Set by costbench; a cache would hold the edges of the first batch, and `flow` is what `directed` says.
+_OURS = {*_WIDTHS, "nn", "cached", "flow", "node_dim", "kwargs", "self"}
+# Without an argument that says so, this one reads edge features all the same.
+_NEEDS_EDGE_FEATURES = {"GINEConv"}
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution as a parameter file names it.
+
+    Attributes:
+        kind: class of `torch_geometric.nn`.
+        arguments: those given to its constructor beside what costbench sets.
+    """
+
+    kind: type[nn.Module]
+    arguments: Arguments
+
+    def layer(self, hidden: int) -> nn.Module:
+        """A new layer from `hidden` to `hidden` units.
+
+        Raises:
+            ParamsError: naming the convolution, if it cannot be built, or does not map nodes and edges alone
+                to states of that width.
+        """
+        try:
+            layer = self.kind(**self._with_widths(hidden))
+            states = layer(torch.ones(2, hidden), torch.tensor([[0], [1]]), **self.edge_features(1))
+        # Each class raises what it likes, and all of it means that it cannot be the encoder.
+        except Exception as error:
+            lines = str(error).splitlines() or [type(error).__name__]
+            expected = "a convolution of nodes and edges alone, with such arguments as it takes"
+            raise ParamsError(f"{self}: {lines[0]}", field="encoder", expected=expected) from error
+        shape = list(states.shape) if isinstance(states, Tensor) else type(states).__name__
+        if shape != [2, hidden]:
+            raise ParamsError(
+                f"{self}: gives {shape} for two nodes", field="encoder", expected=f"[2, {hidden}]"
+            )
+        return layer
+
+    def edge_features(self, num_edges: int) -> dict[str, Tensor]:
+        """Ones of width `edge_dim`, for a convolution that was asked to read edge features."""
+        width = self.arguments.get("edge_dim")
+        return {} if width is None else {"edge_attr": torch.ones(num_edges, width)}
+
+    def _with_widths(self, hidden: int) -> dict[str, Any]:
+        known = inspect.signature(self.kind).parameters
+        given: dict[str, Any] = {name: hidden for name in _WIDTHS if name in known}
+        if "heads" in known and "concat" in known:
+            heads, concat = (self.arguments.get(name, known[name].default) for name in ("heads", "concat"))
+            if concat and hidden % heads:
+                raise ValueError(f"heads is {heads}, must divide hidden, {hidden}")
+            # Heads side by side make up the width, as they do in the encoder `gat`.
+            given["out_channels"] = hidden // heads if concat else hidden
+        if "nn" in known and known["nn"].default is inspect.Parameter.empty:
+            given["nn"] = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
+        return given | dict(self.arguments)
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{PREFIX}{self.kind.__name__}({given})"
+
+
+def convolutions() -> dict[str, type[nn.Module]]:
+    """Classes of `torch_geometric.nn` that pass messages, by name."""
+    members = {name: getattr(pyg_nn, name) for name in pyg_nn.conv.__all__}
+    return {
+        name: kind
+        for name, kind in sorted(members.items())
+        if isinstance(kind, type) and issubclass(kind, MessagePassing) and kind is not MessagePassing
+    }
+
+
+def find_convolution(encoder: str) -> Convolution:
+    """The convolution that `pyg.Name(argument=value, ...)` names; it is not built yet.
+
+    Raises:
+        ParamsError: for another spelling, an argument that its constructor has not or that costbench sets.
+        ChoiceError: for a class that `torch_geometric.nn` has not or that passes no messages.
+    """
+    name, arguments = _parsed(encoder)
+    known = convolutions()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        raise ChoiceError(f"unknown convolution {name!r}{hint}", expected="one of " + ", ".join(known))
+    parameters = inspect.signature(known[name]).parameters
+    free = {*parameters, *(("aggr",) if "kwargs" in parameters else ())} - _OURS
+    for argument in arguments:
+        if argument not in free:
+            problem = f"{PREFIX}{name}: " + ("set by costbench" if argument in _OURS else "no argument")
+            expected = "some of " + ", ".join(sorted(free))
+            raise ParamsError(f"{problem}: {argument!r}", field="encoder", expected=expected)
+    return Convolution(known[name], ({"edge_dim": 1} if name in _NEEDS_EDGE_FEATURES else {}) | arguments)
+
+
+def _parsed(encoder: str) -> tuple[str, dict[str, Any]]:
+    """Name and arguments of a name or of a call by keyword."""
+    try:
+        found = ast.parse(encoder.removeprefix(PREFIX), mode="eval").body
+        call = found if isinstance(found, ast.Call) else ast.Call(found, [], [])
+        if isinstance(call.func, ast.Name) and not call.args:
+            arguments = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords if one.arg}
+            if len(arguments) == len(call.keywords):
+                return call.func.id, arguments
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    raise ParamsError(f"{encoder!r} is no convolution", field="encoder", expected=_SPELLING)
+
+
+class PygConvolutions(nn.Module):
+    """`encoder_layers` hops of a convolution, each followed by a ReLU (and dropout, and l2, if asked for):
+
+    e^k = l2(dropout(relu(conv^k(e^(k-1), to consumers) + conv'^k(e^(k-1), to producers))))
+
+    Directed, one convolution has the edges from producers to consumers and another one those back, and their
+    results are added; undirected, one convolution has both. PyG's layers take states [nodes, hidden], so each
+    decision gets its own copy of the graph: row n C + c is node n under decision c. That equals running the
+    convolution on each decision alone, whatever it does, and needs the memory of C graphs.
+
+    Args:
+        spec: hyper-parameters; `encoder` names the convolution.
+
+    Raises:
+        ParamsError, ChoiceError: see `find_convolution` and `Convolution.layer`.
+
+    Shape: states [N, C, hidden] kept.
+    """
+
+    def __init__(self, spec: NetSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.convolution = find_convolution(spec.encoder)
+        # Building and trying a layer draws numbers that nobody else shall miss.
+        with torch.random.fork_rng(devices=[]):
+            self.hops = nn.ModuleList(
+                nn.ModuleList(self.convolution.layer(spec.hidden) for _ in range(1 + spec.directed))
+                for _ in range(spec.encoder_layers)
+            )
+        self.dropout = nn.Dropout(spec.dropout)
+
+    def draw_weights(self, seed: int) -> None:
+        """Draw all weights as PyG's classes do themselves, from one seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            for module in self.modules():
+                if isinstance(module, MessagePassing):
+                    module.reset_parameters()
+
+    def forward(self, states: Tensor, batch: GraphBatch) -> Tensor:
+        num_decisions = states.shape[1]
+        ways = [batch.edges.to_consumers, batch.edges.to_producers]
+        if not self.spec.directed:
+            ways = [torch.cat(ways, dim=1)]
+        copies = [copies_of(edge_index, num_decisions) for edge_index in ways]
+        rows = states.flatten(0, 1)
+        for hop in self.hops:
+            rows = self.dropout(self._convolved(rows, list(cast(nn.ModuleList, hop)), copies).relu())
+            if self.spec.l2_normalize:
+                rows = nn.functional.normalize(rows, dim=-1)
+        return rows.view_as(states)
+
+    def _convolved(self, rows: Tensor, layers: Sequence[nn.Module], ways: Sequence[Tensor]) -> Tensor:
+        """The sum of what each layer makes of rows [R, hidden] along its edges."""
+        parts = []
+        for layer, edge_index in zip(layers, ways, strict=True):
+            features = self.convolution.edge_features(edge_index.shape[1])
+            given = {name: ones.to(rows) for name, ones in features.items()}
+            parts.append(layer(rows, edge_index, **given))
+        return torch.stack(parts).sum(dim=0)
+
+
+def copies_of(edge_index: Tensor, num_decisions: int) -> Tensor:
+    """Edges [2, E] between nodes n to [2, E C] between rows n C + c, each within its decision c."""
+    decisions = torch.arange(num_decisions, device=edge_index.device)
+    return (edge_index[:, :, None] * num_decisions + decisions).flatten(1)
