@@ -127,7 +127,7 @@ def test_arrays_and_checkpoints_are_loaded_without_running_code() -> None:
 
 def test_folders_of_tests_are_packages() -> None:
     """Tests mirror packages: `tests/hlo/text/` is about `costbench.hlo.text`."""
-    elsewhere = {"contracts", "golden", "pipelines", "benchmarks", "examples", "tools"}
+    elsewhere = {"contracts", "fuzz", "golden", "pipelines", "benchmarks", "examples", "tools"}
     folders = {
         file.parent.relative_to(REPOSITORY / "tests") for file in (REPOSITORY / "tests").rglob("test_*.py")
     }

@@ -30,10 +30,14 @@ _COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
 _BRACKET = re.compile(r'"(?:\\.|[^"\\])*"|[()\[\]{}]')
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _NAMES = re.compile(r"%?[\w.\-]+")
-_INTEGER = re.compile(r"-?\d+")
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
 _BARE = re.compile(r"[^,\s{}()\[\]\"]*")
 # What newer dumps say about source files, between the module's line and its first computation.
 _TABLES = re.compile(r"\s*(?:FileNames|FunctionNames|FileLocations|StackFrames)\s*\n(?:[ \t]*\d[^\n]*\n)*")
+_MAX_DEPTH = 64
+"""Tuples within tuples; protocol buffers end at 100 levels of messages."""
+_MAX_DIGITS = 9
+"""Of a parameter number, which is an int32."""
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 # In the order in which a message lists them.
 _CALLED = (
@@ -135,7 +139,11 @@ class _Reader:
         if proto.name in known:
             raise self._error(f"a second {proto.name!r}", "another name")
         self._expect("=")
-        proto.shape.CopyFrom(shape_to_proto(shape := self._shape()))
+        shape = self._shape()
+        try:
+            proto.shape.CopyFrom(shape_to_proto(shape))
+        except ValueError as error:
+            raise self._error(f"{str(shape)[:60]}: {error}", "extents below 2^63") from None
         proto.opcode = self._name("an opcode")
         if not self._peek("("):
             raise self._error(f"no operands behind {proto.opcode!r}", "'('")
@@ -157,7 +165,7 @@ class _Reader:
             else:
                 try:
                     set_attribute(proto, name, value)
-                except (HloError, ValueError) as error:
+                except (HloError, ValueError, IndexError) as error:
                     problem = error.problem if isinstance(error, HloError) else str(error)
                     raise self._error(f"{name}={value[:60]}: {problem}", "as XLA prints it") from None
         self._calls.append((proto, [one for name in _CALLED for one in called.get(name, ())], place))
@@ -166,7 +174,7 @@ class _Reader:
     def _known(self, operands: str, known: dict[str, int]) -> Iterator[int]:
         """Operands by name, with their shapes in front of them or without."""
         for operand in split_list(operands):
-            name = operand.split()[-1].lstrip("%")
+            name = operand.split()[-1].lstrip("%") if operand else ""
             if name not in known:
                 raise self._error(f"no value {name!r}", "the name of an instruction above")
             yield known[name]
@@ -191,14 +199,16 @@ class _Reader:
         self._place = match.end()
         return match[0]
 
-    def _shape(self) -> Shape:
+    def _shape(self, depth: int = 0) -> Shape:
         self._skip_space()
+        if depth > _MAX_DEPTH:
+            raise self._error("tuples within tuples", f"at most {_MAX_DEPTH} levels")
         if self._word("("):
             members: list[Shape] = []
             while not self._word(")"):
                 if members:
                     self._expect(",")
-                members.append(self._shape())
+                members.append(self._shape(depth + 1))
             return Shape(ElementType.TUPLE, tuple_shapes=tuple(members))
         match = _ARRAY.match(self._text, self._place)
         if match is None:
@@ -210,6 +220,8 @@ class _Reader:
             return parse_shape(f"{match[1]}[{sizes}]" + (f"{{{order}}}" if order.strip() else ""))
         except HloError as error:
             raise self._error(error.problem, error.expected or "") from None
+        except ValueError:
+            raise self._error(f"shape {match[0][:60]}", "extents below 2^63") from None
 
     def _balanced(self) -> str:
         """What is in the brackets that open here."""
@@ -236,9 +248,10 @@ class _Reader:
         return match[1]
 
     def _whole(self, text: str) -> int:
-        if not text.strip().isdigit():
-            raise self._error(f"{text!r}", "a number")
-        return int(text)
+        digits = text.strip()
+        if not digits.isdecimal() or len(digits) > _MAX_DIGITS:
+            raise self._error(f"{text[:60]!r}", f"a number of at most {_MAX_DIGITS} digits")
+        return int(digits)
 
     def _skip_space(self) -> None:
         match = _SPACE.match(self._text, self._place)

@@ -1,0 +1,260 @@
+"""Every kind of file that comes from outside: how one is changed, and what is done with the result.
+
+A mutation ends in a `CostbenchError` or in a result; whatever else it raises is a defect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import zstandard
+from google.protobuf.message import Message
+
+from costbench.compiler.program import compile_program, unique_kernels
+from costbench.compiler.tiling.space import tile_space
+from costbench.datasets.records import AnyArray
+from costbench.datasets.storage import verify_shard, write_shard
+from costbench.datasets.tile.generation import TileParams
+from costbench.datasets.tpugraphs.npz import read_layout_npz, read_tile_npz
+from costbench.datasets.tpugraphs.proto import tuning_pb2
+from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
+from costbench.errors import CostbenchError
+from costbench.hardware.simulator import simulate
+from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.module import HloModule
+from costbench.hlo.reader import read_module
+from costbench.hlo.text.reader import module_from_text
+from costbench.hlo.writer import module_to_proto
+from costbench.params import load_section
+from costbench.rng import stream
+from costbench.target import load_target
+from tests.datasets.tile_columns import metadata, tile_columns
+from tests.datasets.tpugraphs.test_npz import layout_arrays, tile_arrays
+from tests.datasets.tuning_files import layout_file, tile_file
+from tests.fuzz.mutators import mutated_bytes, mutated_message, mutated_text
+from tests.fuzz.programs import TEXTS, programs
+
+CHIP = load_target("tpu_v3")
+_TILES = 3
+Make = Callable[[np.random.Generator, Path], Path]
+"""Writes one changed file into a folder."""
+Use = Callable[[Path], object]
+"""Reads a file and works with what it holds."""
+
+
+def _price_program(path: Path) -> None:
+    _price(read_module(path))
+
+
+def _price_text(path: Path) -> None:
+    _price(module_from_text(path.read_text(errors="replace"), where=str(path)))
+
+
+def _price(module: HloModule) -> None:
+    """Compiles a program, and runs some tile sizes of each of its kernels."""
+    for unique in unique_kernels(compile_program(inline_fusions(module), "program")):
+        space = tile_space(unique.kernel, CHIP.architecture)
+        if space.has_legal_tile:
+            ids = space.sample(stream(0, "fuzz"), _TILES)
+            parts = simulate(unique.kernel, space.decode(ids), CHIP)
+            assert np.isfinite(parts.runtime_ns).all(), "a runtime that is no number"
+
+
+def _written(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+@cache
+def _protos() -> list[Message]:
+    return [module_to_proto(module) for module in programs()]
+
+
+def _program(rng: np.random.Generator, folder: Path) -> Path:
+    """A program with one to three fields changed."""
+    protos = _protos()
+    message = mutated_message(protos[int(rng.integers(len(protos)))], rng, int(rng.integers(1, 4)))
+    return _written(folder, "program.hlo.pb", message.SerializeToString())
+
+
+def _program_bytes(rng: np.random.Generator, folder: Path) -> Path:
+    protos = _protos()
+    data = protos[int(rng.integers(len(protos)))].SerializeToString()
+    if rng.random() < 0.3:
+        data = zstandard.ZstdCompressor().compress(data)
+    return _written(folder, "program.hlo.pb", mutated_bytes(data, rng))
+
+
+def _text(rng: np.random.Generator, folder: Path) -> Path:
+    text = TEXTS[int(rng.integers(len(TEXTS)))]
+    return _written(folder, "program.hlo", mutated_text(text, rng, _WORDS).encode())
+
+
+def _tuning(rng: np.random.Generator, folder: Path) -> Path:
+    runs = [{"output_bounds": [1, 2], "time": 100, "default": True}, {"output_bounds": [2, 1]}]
+    message = tuning_pb2.TuningData.FromString(tile_file(folder / "t.pb", runs, kernels=2).read_bytes())
+    return _written(folder, "t.pb", mutated_message(message, rng, 2).SerializeToString())
+
+
+def _layouts(rng: np.random.Generator, folder: Path) -> Path:
+    runs = [{"layouts": [[[1, 0], [0, 1]]], "default": True}, {"layouts": [[[0, 1], [0, 1]]]}]
+    data = layout_file(folder / "l.pb", [1], runs).read_bytes()
+    message = mutated_message(tuning_pb2.ModuleTuningData.FromString(data), rng, 2)
+    return _written(folder, "l.pb", message.SerializeToString())
+
+
+def _npz(rng: np.random.Generator, folder: Path) -> Path:
+    """Arrays changed, or the bytes of the archive."""
+    arrays = tile_arrays() if rng.random() < 0.5 else layout_arrays()
+    if rng.random() < 0.6:
+        key = sorted(arrays)[int(rng.integers(len(arrays)))]
+        change = _ARRAY_CHANGES[int(rng.integers(len(_ARRAY_CHANGES)))]
+        arrays[key] = change(arrays[key])
+        np.savez(folder / "x.npz", **arrays)
+        return folder / "x.npz"
+    np.savez(folder / "x.npz", **arrays)
+    return _written(folder, "x.npz", mutated_bytes((folder / "x.npz").read_bytes(), rng))
+
+
+_ARRAY_CHANGES: tuple[Callable[[AnyArray], AnyArray], ...] = (
+    lambda a: a[:0],
+    lambda a: a[None],
+    lambda a: a.ravel(),
+    lambda a: a.astype(np.complex64),
+    lambda a: a.astype(object),
+    lambda a: a.astype("U4"),
+    lambda a: np.concatenate([a, a]),
+    lambda a: np.full_like(a, np.iinfo(a.dtype).max if a.dtype.kind in "iu" else np.nan),
+    lambda a: -a.astype(np.float64) - 1,
+    lambda a: a.reshape(a.shape[::-1]),
+)
+
+
+def _shard(rng: np.random.Generator, folder: Path) -> Path:
+    path = folder / "x.arrow"
+    write_shard(path, tile_columns(), metadata())
+    return _written(folder, "x.arrow", mutated_bytes(path.read_bytes(), rng))
+
+
+def _all_columns(path: Path) -> None:
+    shard = verify_shard(path)
+    for key in shard.keys:
+        assert len(shard[key]) >= 0
+
+
+def _both_npz(path: Path) -> None:
+    try:
+        read_tile_npz(path)
+    except CostbenchError:
+        read_layout_npz(path)
+
+
+def _chip(rng: np.random.Generator, folder: Path) -> Path:
+    """The file of a chip, a line of YAML changed."""
+    source = resources.files("costbench.chips").joinpath("tpu_v3.yaml").read_text()
+    return _written(folder, "chip.yaml", mutated_text(source, rng, _YAML_WORDS).encode())
+
+
+def _params(rng: np.random.Generator, folder: Path) -> Path:
+    return _written(folder, "params.yaml", mutated_text(_PARAMS, rng, _YAML_WORDS).encode())
+
+
+def _read_params(path: Path) -> None:
+    load_section(path, "generate", _Generate)
+
+
+@dataclass(frozen=True)
+class _Generate:
+    """A section with every kind of field."""
+
+    tile: TileParams
+    programs: tuple[str, ...]
+    share: float
+    kind: Literal["a", "b"] = "a"
+    limit: int | None = None
+    whole: bool = True
+
+
+_PARAMS = """
+generate:
+  tile: {max_tiles_per_kernel: 100, seed: 1}
+  programs: [a, b, "c"]
+  share: 2e-3
+  kind: b
+  limit: null
+  whole: false
+"""
+_WORDS = (
+    "{",
+    "}",
+    "(",
+    "[",
+    "]",
+    ")",
+    '"',
+    ",",
+    "=",
+    "-1",
+    "99999999999999999999",
+    "f32[",
+    "%",
+    "ROOT ",
+    "/*",
+)
+_YAML_WORDS = (
+    "{",
+    "]",
+    ": ",
+    "- ",
+    "&a ",
+    "*a ",
+    "!!python/object:os.system ",
+    "\t",
+    "9" * 400,
+    "'",
+    "|",
+    "~",
+    "1e999",
+    "\0",
+)
+
+READERS: Mapping[str, tuple[Make, Use]] = {
+    "program": (_program, _price_program),
+    "program bytes": (_program_bytes, _price_program),
+    "text": (_text, _price_text),
+    "tile tuning": (_tuning, read_tile_tuning),
+    "layout tuning": (_layouts, read_layout_tuning),
+    "npz": (_npz, _both_npz),
+    "shard": (_shard, _all_columns),
+    "chip": (_chip, load_target),
+    "params": (_params, _read_params),
+}
+
+
+def warm_up() -> None:
+    """Compiles what the programs need, so that the first mutations do not take longer than others."""
+    for module in programs():
+        _price(module)
+
+
+def attempt(kind: str, seed: int, number: int, folder: Path) -> str:
+    """Returns "ok" or "refused" for one mutation; raises what is a defect.
+
+    Raises:
+        Exception: anything but a `CostbenchError`, whose message is one line.
+    """
+    make, use = READERS[kind]
+    path = make(stream(seed, "fuzz", kind, number), folder)
+    try:
+        use(path)
+    except CostbenchError as error:
+        assert "\n" not in str(error), str(error)
+        return "refused"
+    return "ok"
