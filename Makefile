@@ -22,7 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro demo test test-fast test-lowest test-postgres check format lock proto clean distclean need-git
+.PHONY: help venv repro status profiles demo test test-fast test-lowest test-postgres check format lock proto clean
+.PHONY: distclean need-git
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,7 +38,16 @@ repro: $(INSTALLED) need-git ## Run the default profile (params.yaml) and say wh
 	dvc repro
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/index.html" "$(CURDIR)/reports/tables/"
 
-demo: $(INSTALLED) need-git ## Run the smoke profile: the same stages in minutes
+status: $(INSTALLED) need-git ## Say which stages are out of date, and why
+	dvc repro --quiet inputs
+	dvc status dvc.yaml
+
+profiles: profiles/smoke/dvc.yaml profiles/paper/dvc.yaml ## Copy dvc.yaml, which profiles share, into their folders
+
+profiles/%/dvc.yaml: dvc.yaml
+	cp $< $@
+
+demo: $(INSTALLED) need-git profiles ## Run the smoke profile: the same stages in minutes
 	dvc repro profiles/smoke/dvc.yaml
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/out/smoke/reports/index.html" "$(CURDIR)/out/smoke/reports/tables/"
 

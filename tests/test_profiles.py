@@ -14,12 +14,6 @@ from costbench.params import load_yaml
 PROFILES = ("smoke", "paper")
 
 
-def stages(dvc_file: Path) -> dict[str, Any]:
-    """The stages that every profile has; the corpus is collected once for all of them."""
-    loaded: Any = load_yaml(dvc_file)["stages"]
-    return {name: stage for name, stage in loaded.items() if name != "collect"}
-
-
 def without_experiments(params: dict[str, object]) -> dict[str, object]:
     return {name: section for name, section in params.items() if name != "experiments"}
 
@@ -31,10 +25,11 @@ def key_paths(value: object, prefix: str = "") -> set[str]:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_every_profile_has_the_stages_of_the_default_one(repository: Path, name: str) -> None:
-    ours, default = (stages(folder / "dvc.yaml") for folder in (repository / "profiles" / name, repository))
-    assert list(ours) == list(default)
-    assert ours == default
+def test_every_profile_has_the_pipeline_of_the_default_one(repository: Path, name: str) -> None:
+    """`make profiles` copies it; a link would be read as text where DVC compares with a revision of git."""
+    assert (repository / "profiles" / name / "dvc.yaml").read_bytes() == (
+        repository / "dvc.yaml"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("name", PROFILES)

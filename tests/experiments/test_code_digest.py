@@ -19,7 +19,7 @@ from costbench.execution.closure import Package, find_closure, read_package
 from costbench.experiments import identity
 from costbench.experiments.autotuning.programs import autotune
 from costbench.experiments.grid.training_run import train_cell
-from costbench.experiments.identity import OBSERVERS, closure, code_digest
+from costbench.experiments.identity import BYSTANDERS, closure, code_digest
 from costbench.experiments.stages.features import make_features
 from costbench.experiments.sweeps.sweep import sweep
 
@@ -47,7 +47,7 @@ CODE = read_package(PACKAGE)
 
 def digests(package: Package) -> dict[str, str]:
     return {
-        stage: find_closure({one.__module__ for one in work}, package, OBSERVERS).digest()
+        stage: find_closure({one.__module__ for one in work}, package, BYSTANDERS).digest()
         for stage, work in WORK.items()
     }
 
@@ -65,7 +65,7 @@ def test_known_modules_are_in(stage: str) -> None:
     modules = set(closure(*WORK[stage]).modules)
     assert {f"costbench.{name}" for name in KNOWN[stage]} <= modules
     assert not [
-        name for name in modules if name.startswith(("costbench.reports", "costbench.cli", *OBSERVERS))
+        name for name in modules if name.startswith(("costbench.reports", "costbench.cli", *BYSTANDERS))
     ]
 
 

@@ -84,11 +84,31 @@ def test_searches_have_figures_and_headline_numbers(smoke: Path) -> None:
     assert page.index('id="overview"') < page.index('id="tile-search"') < page.index('id="fusion-search"')
 
 
-def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
-    done = call(smoke, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
+def would_run(folder: Path) -> list[str]:
+    """Stages that are out of date, in order, once their inputs are noted."""
+    done = call(folder, [sys.executable, "pipelines/inputs.py", "--params", "profiles/smoke/params.yaml"])
     assert done.returncode == 0, done.stderr
-    assert "Running stage" not in done.stdout
-    assert "up to date" in done.stdout
+    done = call(folder, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
+    assert done.returncode == 0, done.stderr
+    first, *others = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
+    assert first == "inputs"
+    return others
+
+
+def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
+    assert would_run(smoke) == []
+
+
+def test_the_lock_holds_nothing_of_the_machine(workplace: Path) -> None:
+    """Were weights, metrics and wall times other ones in their last digits, git would see no change."""
+    out = workplace / "out" / "smoke"
+    for path in (
+        *out.glob("train/*/*/weights.pt"),
+        *out.glob("train/*/*/*.json"),
+        *out.glob("*/*/rows.jsonl"),
+    ):
+        path.write_bytes(path.read_bytes() + b" ")
+    assert would_run(workplace) == []
 
 
 @pytest.mark.parametrize(
@@ -105,12 +125,11 @@ def test_a_change_of_one_experiment_reruns_that_one(
     """And what hangs on it; of the other experiments, nothing."""
     changed = {experiment: {"variants": {variant: {"optimizer": {"learning_rate": 0.002}}}}}
     write_profile(workplace, "smoke", {**TINY, "experiments": changed})
-    done = call(workplace, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
-    assert done.returncode == 0, done.stderr
-    running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
-    # DVC may take those between training and report in any order, and `register` at any time after training.
+    running = would_run(workplace)
+    # DVC may take those between training and report in any order. What `register` follows from is the same
+    # after a dry run.
     assert running[0] == f"train@{experiment}"
-    assert sorted(running[1:]) == sorted([*between, "register", "report"])
+    assert sorted(running[1:]) == sorted([*between, "report"])
     assert max(map(running.index, between)) < running.index("report")
 
 
@@ -196,7 +215,7 @@ def test_the_best_of_each_task_is_its_champion(smoke: Path) -> None:
 
 
 def _digest_without_times(folder: Path) -> str:
-    times = {"timing.json", "budgets.json"}
+    times = {"timing.json"}
     return digest_files([p for p in folder.rglob("*") if p.is_file() and p.name not in times], folder)
 
 

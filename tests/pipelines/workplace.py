@@ -91,7 +91,8 @@ def make_workplace(folder: Path) -> Path:
     for name in ("src", "pipelines", "data/programs"):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "user")
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
-    for name in ("dvc.yaml", "params.yaml", ".dvc/config", ".gitignore", "profiles/smoke/dvc.yaml"):
+    files = ("dvc.yaml", "data/dvc.yaml", "data/dvc.lock", "profiles/smoke/dvc.yaml", "params.yaml")
+    for name in (*files, ".dvc/config", ".dvcignore", ".gitignore"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, folder / name)
     write_profile(folder, "smoke", TINY)

@@ -105,7 +105,7 @@ def read_package(folder: Path) -> Package:
 def find_closure(
     roots: Iterable[str],
     package: Package,
-    observers: Sequence[str] = (),
+    bystanders: Sequence[str] = (),
     version: Callable[[str], str] | None = None,
 ) -> Closure:
     """The code that modules run.
@@ -113,7 +113,7 @@ def find_closure(
     Args:
         roots: names of modules of the package.
         package: its files.
-        observers: modules and packages that are left out, with all that only they import.
+        bystanders: modules and packages that are left out, with all that only they import.
         version: of a distribution by name; of those installed here where it is None.
 
     Returns:
@@ -129,7 +129,7 @@ def find_closure(
         raise ValueError(f"no modules of {package.name}: {', '.join(unknown)}")
     while waiting:
         name = waiting.pop()
-        if name in found or name not in package.modules or any(_within(name, one) for one in observers):
+        if name in found or name not in package.modules or any(_within(name, one) for one in bystanders):
             continue
         found[name] = source = _read(package.modules[name], name, name in package.packages)
         waiting += source.imports

@@ -16,15 +16,23 @@ from typing import TYPE_CHECKING
 
 from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.errors import DataError, ParamsError
-from costbench.execution.closure import Closure, find_closure, read_package
+from costbench.execution.closure import Closure, Package, find_closure, read_package
 from costbench.params import digest, parse
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# They are told of results and progress and give nothing back, so that no result follows from their code.
-OBSERVERS = ("costbench.experiments.tracking", "costbench.experiments.progress")
+# No result follows from their code. Tracking and progress are told of results and give nothing back; workers
+# and cluster hand on, unchanged, what functions return, and results are equal whichever of them does.
+BYSTANDERS = (
+    "costbench.experiments.tracking",
+    "costbench.experiments.progress",
+    "costbench.execution.backend",
+    "costbench.execution.cluster",
+    "costbench.execution.process",
+    "costbench.execution.workers",
+)
 # What decides about results; reports and notes may differ freely.
 _CODE = ("src", "pipelines", "data/programs/manifest.json")
 UNKNOWN_REVISION = "unknown"
@@ -57,9 +65,19 @@ def closure(*work: Callable[..., object]) -> Closure:
     return _of_modules(tuple(sorted({one.__module__ for one in work})))
 
 
+def module_closure(name: str, without: tuple[str, ...] = BYSTANDERS) -> Closure:
+    """The code that a module runs, as `closure`; modules and packages that are left out can be chosen."""
+    return _of_modules((name,), without)
+
+
 @cache
-def _of_modules(names: tuple[str, ...]) -> Closure:
-    return find_closure(names, read_package(_PACKAGE), OBSERVERS)
+def _of_modules(names: tuple[str, ...], without: tuple[str, ...] = BYSTANDERS) -> Closure:
+    return find_closure(names, _package(), without)
+
+
+@cache
+def _package() -> Package:
+    return read_package(_PACKAGE)
 
 
 def code_digest(*work: Callable[..., object]) -> str:
@@ -81,20 +99,37 @@ class StageIdentity:
     Attributes:
         params_digest: of the stage's parameters and those of all stages before it.
         data_digest: of the samples that it made or read.
+        code_digest: of the code of the stage and of all stages before it, whatever Python runs it.
     """
 
     params_digest: str
     data_digest: str
+    code_digest: str
 
 
-def identify(params: DataclassInstance, data_digest: str, *before: StageIdentity) -> StageIdentity:
-    """The identity of a stage with these parameters, after the stages `before` it.
+def identify(
+    module: str, params: DataclassInstance, data_digest: str, *before: StageIdentity
+) -> StageIdentity:
+    """The identity of a stage.
 
-    The digest is a chain rather than one over the parameter file, so that it says what the folders were
-    made with, also where the file was edited since.
+    Its digests are chains rather than those of the parameter file and the package, so that they say what the
+    folders were made with, also where files were edited since.
+
+    Args:
+        module: of the stage, by name.
+        params: of the stage.
+        data_digest: of the samples that it made or read.
+        before: identities of stages that it follows.
     """
-    parts = [digest(params), *sorted(identity.params_digest for identity in before)]
-    return StageIdentity(digest_bytes("/".join(parts).encode())[:_DIGEST_LENGTH], data_digest)
+    return StageIdentity(
+        _chained(digest(params), [one.params_digest for one in before]),
+        data_digest,
+        _chained(module_closure(module).digest(), [one.code_digest for one in before]),
+    )
+
+
+def _chained(own: str, before: list[str]) -> str:
+    return digest_bytes("/".join([own, *sorted(before)]).encode())[:_DIGEST_LENGTH]
 
 
 def write_identity(folder: Path, identity: StageIdentity) -> None:

@@ -155,7 +155,8 @@ def _training_section(inputs: ReportInputs, budgets: Sequence[Budget], figures: 
 
 
 def _provenance_section(results: Results, searches: Searches, more: Mapping[str, str]) -> Section:
-    names = {"params_digest": "parameters", "data_digest": "samples", "git_revision": "code"}
+    # Not the revision: a report that is committed would always name the commit before its own.
+    names = {"params_digest": "parameters", "data_digest": "samples"}
     found = tuple((label, ", ".join(results.identities(field))) for field, label in names.items())
     if searches.rows:
         digests = sorted({row.params_digest for row in searches.rows})

@@ -104,7 +104,7 @@ class Results:
         return next(found, None)
 
     def identities(self, field: str) -> tuple[str, ...]:
-        """Distinct values of `params_digest`, `data_digest` or `git_revision`, sorted."""
+        """Distinct values of `params_digest` or `data_digest`, sorted."""
         return tuple(sorted({str(getattr(row, field)) for row in self.rows}))
 
 

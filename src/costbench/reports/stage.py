@@ -12,6 +12,7 @@ from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import load_section, load_yaml, merged
+from costbench.reports.data.budgets import write_wall_times
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.tables.settings import Settings
 from costbench.tasks import LEARNED
@@ -67,10 +68,15 @@ def run(params: Path) -> None:
         sweep=sweep if sweep.is_dir() else None,
         searches=searches,
         search_paths=paths,
-        provenance={"profile": workspace.name, "random stream of the intervals": f"seed {section.seed}"},
+        provenance={
+            "code": ", ".join(sorted({identity.code_digest for identity in before})),
+            "profile": workspace.name,
+            "random stream of the intervals": f"seed {section.seed}",
+        },
     )
     written = write_report(inputs, workspace.reports, section.seed)
-    identity = identify(section, before[0].data_digest, *before)
+    write_wall_times(inputs.trained, workspace.stage("machine") / "wall_times.json")
+    identity = identify(__name__, section, before[0].data_digest, *before)
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
     _track(workspace, names, provenance, written)
     _log.info("%s", written.page)

@@ -57,7 +57,7 @@ def params(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     features.run(path)
     out = folder / "out"
     write_split(out / "split" / "random.json", Split("random", (OTHER,), (), (TEST,)))
-    write_identity(out / "split", StageIdentity("s", "d"))
+    write_identity(out / "split", StageIdentity("s", "d", "c"))
     cells = [
         ("main-tile", "main"),
         ("hybrid-tile", "hybrid"),
@@ -68,7 +68,7 @@ def params(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     for experiment, variant in cells:
         task = experiment.split("-")[1]
         finish_cell(out / "train" / experiment / f"{task}-random-tpu_v2-{variant}-s0", task, "key", 1.0)
-        write_identity(out / "train" / experiment, StageIdentity(experiment, "d"))
+        write_identity(out / "train" / experiment, StageIdentity(experiment, "d", "c"))
     autotune.run(path)
     return path
 

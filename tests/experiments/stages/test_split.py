@@ -112,7 +112,7 @@ def params(tmp_path: Path) -> Path:
             columns = fusion_columns(fingerprints, [1] * len(fingerprints), [10] * len(fingerprints))
             path = made / "fusion" / "tpu_v2" / f"{name}.{part}.arrow"
             write_shard(path, columns, metadata(name, application, "tpu_v2"), FUSION)
-    write_identity(made, StageIdentity("p", "d"))
+    write_identity(made, StageIdentity("p", "d", "c"))
     sections = {
         "run": {
             "name": "test",

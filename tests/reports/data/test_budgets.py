@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench.reports.data.budgets import Budget, budget_note, budget_table, read_budgets, write_budgets
+from costbench.reports.data.budgets import (
+    Budget,
+    budget_note,
+    budget_table,
+    read_budgets,
+    write_budgets,
+    write_wall_times,
+)
 
 SHORT = Budget("inputs", "tile", "random", "tpu_v2", "mse", 0, 100, 8, 32, 2)
 
@@ -25,18 +32,22 @@ def test_a_budget_is_read_from_its_cell(tmp_path: Path) -> None:
     cell = _cell(tmp_path, "tile-random-tpu_v2-gat-column-wise-s3")
     (cell / "timing.json").write_text('{"seconds": 12.5}')
     (found,) = read_budgets([cell])
-    assert found == Budget(
-        "inputs", "tile", "random", "tpu_v2", "gat-column-wise", 3, 100, 8, 32, 2, seconds=12.5
-    )
+    assert found == Budget("inputs", "tile", "random", "tpu_v2", "gat-column-wise", 3, 100, 8, 32, 2)
     assert found.samples == 25_600
     write_budgets([found], tmp_path / "budgets.json")
     (written,) = json.loads((tmp_path / "budgets.json").read_text())
-    assert (written["seconds"], written["samples"], written["variant"]) == (12.5, 25_600, "gat-column-wise")
+    assert (written["samples"], written["variant"]) == (25_600, "gat-column-wise")
+    assert "seconds" not in written
 
 
-def test_without_a_clock_there_is_no_time(tmp_path: Path) -> None:
-    (found,) = read_budgets([_cell(tmp_path, "tile-random-tpu_v2-mse-s0")])
-    assert found == SHORT
+def test_wall_times_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
+    timed, untimed = (_cell(tmp_path, f"tile-random-tpu_v2-mse-s{seed}") for seed in (0, 1))
+    (timed / "timing.json").write_text('{"seconds": 12.5}')
+    assert read_budgets([timed]) == (SHORT,)
+    path = tmp_path / "machine" / "wall_times.json"
+    write_wall_times([timed, untimed], path)
+    expected = {"experiment": "inputs", "cell": "tile-random-tpu_v2-mse-s0", "seconds": 12.5}
+    assert json.loads(path.read_text()) == [expected]
 
 
 @pytest.mark.parametrize(

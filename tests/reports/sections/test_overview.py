@@ -25,7 +25,7 @@ def test_answers_lead_to_their_sections(make_cell: Callable[..., Cell], tmp_path
     write_rows(tmp_path / "searches.jsonl", [*tile_rows(), *fusion_search_rows()])
     searches = load_searches(tmp_path / "searches.jsonl")
     cards = read_cards(write_evidence(tmp_path).card)
-    budget = Budget("main-tile", "tile", "random", "tpu_v2", "main", 0, 100, 8, 32, 4, 12.5)
+    budget = Budget("main-tile", "tile", "random", "tpu_v2", "main", 0, 100, 8, 32, 4)
     budgets = [budget, replace(budget, variant="mse", steps=50)]
     section = overview_section([make_cell()], searches, FINDINGS, cards, budgets)
     answers = {pointer.anchor: pointer.answer for pointer in section.pointers}

@@ -188,7 +188,7 @@ def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:
     names = sorted({*section.tile.models, *section.fusion.models})
     trained = [read_identity(workspace.stage("train") / name) for name in names]
     before = [read_identity(workspace.stage(name)) for name in ("features", "split")]
-    return identify(section, before[0].data_digest, *before, *trained)
+    return identify(__name__, section, before[0].data_digest, *before, *trained)
 
 
 def _clear(folder: Path, wanted: set[Path]) -> None:

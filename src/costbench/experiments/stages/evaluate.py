@@ -75,7 +75,7 @@ def evaluate_task(item: tuple[str, ProgramTask]) -> ProgramResult:
 
 def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, workspace: Workspace) -> None:
     trained = read_identity(workspace.stage("train") / experiment.name)
-    identity = identify(section, trained.data_digest, trained)
+    identity = identify(__name__, section, trained.data_digest, trained)
     tasks = _tasks(experiment, section, workspace)
     work_items = {name: (cell.task, task) for name, (cell, task) in tasks.items()}
     results = run_work_items(evaluate_task, work_items, workspace.backend, _log_result)

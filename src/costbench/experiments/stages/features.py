@@ -22,7 +22,7 @@ from costbench.datasets.tile.kernels import (
 from costbench.errors import DataError, choose
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.workers import run_work_items
-from costbench.experiments.identity import code_digest, identify, read_identity, write_identity
+from costbench.experiments.identity import closure, identify, read_identity, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
@@ -114,7 +114,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
                 progress.made(summary)
 
         run_work_items(make_features, work_items, workspace.backend, made)
-    write_identity(folder, identify(section, digest_files(paths, folder)[:16], before))
+    write_identity(folder, identify(__name__, section, digest_files(paths, folder)[:16], before))
 
 
 def make_features(item: ProgramItem) -> tuple[ShardSummary, ...]:
@@ -212,7 +212,8 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> dict[str, 
             for name, sources in _sources(data, task, target.name).items():
                 path = feature_path(folder, task, target.name, name)
                 by_program.setdefault(name, []).append(Wanted(task, target.architecture, sources, path))
-    code = code_digest(make_features)
+    # Without the version of Python, of which no byte of a shard depends: they are data that machines share.
+    code = closure(make_features).digest()
     sizes = {name: compiled_program_path(data, name).stat().st_size for name in by_program}
     ordered = sorted(by_program, key=lambda name: (-sizes[name], name))
     return {name: ProgramItem(data, name, tuple(by_program[name]), code) for name in ordered}

@@ -72,7 +72,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
         summaries = generate(tasks, workspace.backend, progress.made, progress.kept)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
     shards = [path for task in tasks for path in task.paths]
-    write_identity(folder, identify(section, digest_files(shards, folder)[:16]))
+    write_identity(folder, identify(__name__, section, digest_files(shards, folder)[:16]))
 
 
 def _num_wanted(tasks: Sequence[Task]) -> int:

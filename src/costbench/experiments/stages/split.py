@@ -122,7 +122,7 @@ def run(params: Path) -> None:
     write_json(folder / "leakage.json", leakage)
     write_json(folder / "counts.json", counts)
     write_json(folder / "card.json", card)
-    write_identity(folder, identify(section, before.data_digest, before))
+    write_identity(folder, identify(__name__, section, before.data_digest, before))
 
 
 def make_split(section: SplitParams, name: str, programs: tuple[ProgramInfo, ...], params: Path) -> Split:

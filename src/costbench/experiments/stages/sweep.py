@@ -172,7 +172,7 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
         raise ParamsError("names one study", where="command line", field="--study", expected="--task as well")
     spaces = {task: _space(task, section, params) for task in section.tasks}
     split, features = (read_identity(workspace.stage(name)) for name in ("split", "features"))
-    identity = identify(section, split.data_digest, split, features)
+    identity = identify(__name__, section, split.data_digest, split, features)
     url = shared_database(storage_url(flags.storage, workspace.out), workspace.backend, ENVIRONMENT)
     storage = StorageSpec(url, section.heartbeat_s, section.max_retries)
     # Once, in this process: two workers that create the tables at the same time would collide.

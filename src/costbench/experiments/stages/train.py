@@ -88,7 +88,7 @@ def _train_experiment(
     workspace: Workspace,
     before: tuple[StageIdentity, ...],
 ) -> None:
-    identity = identify(experiment, before[0].data_digest, *before)
+    identity = identify(__name__, experiment, before[0].data_digest, *before)
     folder = workspace.stage("train") / experiment.name
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
         if stale.is_dir() and stale.name not in {cell.name for cell in experiment.cells}:

@@ -1,4 +1,4 @@
-"""How long each model was trained: steps and samples as a table, wall times in a file of their own.
+"""How long each model was trained: steps and samples as a table, wall times apart, for they are a machine's.
 
 Rows of one table are comparable where their budgets are equal, and a reader has to see whether they are.
 """
@@ -45,7 +45,6 @@ class Budget:
         kernels: of a step.
         configs: decisions of a kernel in a step, at most.
         validations: on the validation programs.
-        seconds: wall time of the call that finished the run; None where nobody wrote it down.
     """
 
     experiment: str
@@ -58,7 +57,6 @@ class Budget:
     kernels: int
     configs: int
     validations: int
-    seconds: float | None = None
 
     @property
     def samples(self) -> int:
@@ -87,8 +85,6 @@ def _read(folder: Path) -> Budget:
     done = folder / "done.json"
     content = mapping(read_json(done), done, "")
     numbers = {name: _number(content.get(name), done, name) for name in _NUMBERS}
-    timing = folder / "timing.json"
-    seconds = mapping(read_json(timing), timing, "").get("seconds") if timing.exists() else None
     task, split, chip, variant, seed = match.groups()
     return Budget(
         experiment=folder.parent.name,
@@ -97,7 +93,6 @@ def _read(folder: Path) -> Budget:
         chip=chip,
         variant=variant,
         seed=int(seed),
-        seconds=float(seconds) if isinstance(seconds, int | float) else None,
         **numbers,
     )
 
@@ -119,8 +114,8 @@ def budget_table(budgets: Sequence[Budget]) -> Table:
     ]
     notes = (
         "Samples: decisions seen in all steps together, at most, for kernels with few decisions give fewer. "
-        "The model of the best validation is kept. Wall times of every run stand in budgets.json, which "
-        "alone differs between equal runs.",
+        "The model of the best validation is kept. Wall times differ from machine to machine and are in "
+        "machine/wall_times.json of the profile's output folder.",
     )
     return Table("budgets", "What each training run was given", _COLUMNS, tuple(rows), 0, notes)
 
@@ -156,5 +151,23 @@ def _described(amount: tuple[int, int, int, int], task: str) -> str:
 
 
 def write_budgets(budgets: Sequence[Budget], path: Path) -> None:
-    """All runs with their wall times, as JSON. Raises: DataError, if that is impossible."""
+    """Write all runs as JSON, equal for equal runs. Raises: DataError, if that is impossible."""
     write_json(path, [asdict(one) | {"samples": one.samples} for one in budgets])
+
+
+def write_wall_times(cells: Iterable[Path], path: Path) -> None:
+    """Write how long the trained cells in these folders took on this machine.
+
+    A list of objects as JSON: `experiment`, `cell`, and `seconds`, the wall time of the call that finished
+    the run. Cells whose time nobody wrote down are left out.
+
+    Raises:
+        DataError: for a damaged file, or if `path` cannot be written.
+    """
+    times = []
+    for folder in cells:
+        timing = folder / "timing.json"
+        if timing.exists():
+            seconds = mapping(read_json(timing), timing, "").get("seconds")
+            times.append({"experiment": folder.parent.name, "cell": folder.name, "seconds": seconds})
+    write_json(path, times)

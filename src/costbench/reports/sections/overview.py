@@ -42,7 +42,7 @@ def overview_section(
         _training(budgets),
         Pointer(
             "With which parameters and which code?",
-            "Digests and revision, to check every number again.",
+            "Digests of parameters, samples and code, to check every number again.",
             "provenance",
         ),
     ]

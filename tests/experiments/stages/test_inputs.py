@@ -1,0 +1,79 @@
+"""What stages follow from, as files that DVC compares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costbench.artifacts import read_json
+from costbench.experiments.stages import inputs
+from costbench.experiments.stages.inputs import EACH_EXPERIMENT, STAGES, parameters
+from costbench.params import load_yaml
+
+SMOKE = Path("profiles/smoke/params.yaml")
+
+
+def changed(sections: dict[str, Any], *path: str) -> dict[str, Any]:
+    """A copy with another value at a path."""
+    name, *rest = path
+    return {**sections, name: changed(sections.get(name, {}), *rest) if rest else "another value"}
+
+
+def notes(sections: dict[str, Any]) -> dict[str, dict[str, object]]:
+    """Parameters by stage, of a stage that is done for each experiment by `stage/experiment`."""
+    found = {stage: parameters(stage, sections) for stage in STAGES if stage not in EACH_EXPERIMENT}
+    for stage in EACH_EXPERIMENT:
+        found |= {
+            f"{stage}/{name}": parameters(stage, sections, name) for name in ("main-tile", "main-fusion")
+        }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "stages"),
+    [
+        (("run", "jobs"), set()),
+        (("generate", "tile"), {"generate"}),
+        (("split", "names"), {"split"}),
+        (("features", "chips"), {"features"}),
+        (("sweep", "trials"), {"sweep"}),
+        (("train", "tile", "epochs"), {"sweep", "train/main-tile", "report"}),
+        (("train", "fusion", "epochs"), {"sweep", "train/main-fusion", "report"}),
+        (("evaluate", "models"), {"evaluate/main-tile", "evaluate/main-fusion"}),
+        (("autotune", "seed"), {"autotune"}),
+        (("report", "seed"), {"report"}),
+        (
+            ("experiments", "main-tile", "seeds"),
+            {"train/main-tile", "evaluate/main-tile", "autotune", "report"},
+        ),
+        (("experiments", "inputs-tile", "seeds"), {"report"}),
+    ],
+)
+def test_a_parameter_is_noted_for_the_stages_that_read_it(
+    repository: Path, path: tuple[str, ...], stages: set[str]
+) -> None:
+    sections = load_yaml(repository / SMOKE)
+    before, after = notes(sections), notes(changed(sections, *path))
+    assert {name for name in before if before[name] != after[name]} == stages
+
+
+def test_every_stage_has_a_note_of_its_code(repository: Path, tmp_path: Path) -> None:
+    text = (repository / SMOKE).read_text("utf-8")
+    params = tmp_path / "params.yaml"
+    params.write_text(text.replace("root: ../..", "root: ."), "utf-8")
+    inputs.run(params)
+    folder = tmp_path / "out" / "smoke" / "inputs"
+    names = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.json")}
+    assert {name for name in names if "/" not in name} == set(STAGES) - set(EACH_EXPERIMENT)
+    experiments: Any = load_yaml(params)["experiments"]
+    assert {name for name in names if "/" in name} == {
+        f"{stage}/{name}" for stage in EACH_EXPERIMENT for name in experiments
+    }
+    for name in names:
+        note: Any = read_json(folder / f"{name}.json")
+        module = f"costbench.experiments.stages.{name.split('/')[0]}"
+        assert ("costbench.reports.stage" if name == "report" else module) in note["modules"]
+        assert note["libraries"]["numpy"]
+        assert "costbench.execution.workers" not in note["modules"]
