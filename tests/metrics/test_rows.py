@@ -37,6 +37,13 @@ def test_round_trip_is_sorted_and_exact(tmp_path: Path) -> None:
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
 
 
+def test_rows_say_what_computed_a_trained_network() -> None:
+    common = {name: getattr(ROW, name) for name in RowOrigin.__dataclass_fields__}
+    metrics = {("learned", "main", 0): {"mape": 1.0}, ("analytical", "main", 0): {"mape": 2.0}}
+    found = RowOrigin(**common).rows("all", metrics, {("learned", "main", 0): "compiled"})
+    assert {row.model: row.computed_by for row in found} == {"learned": "compiled", "analytical": ""}
+
+
 def test_the_same_number_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="two rows"):
         write_rows(tmp_path / "a.jsonl", [ROW, replace(ROW, value=4.0)])

@@ -5,6 +5,7 @@ import os
 import pytest
 import torch
 
+from costbench.errors import ParamsError
 from costbench.models.execution import (
     IDEEP_CACHE,
     LARGE_BATCH_ROWS,
@@ -12,10 +13,13 @@ from costbench.models.execution import (
     choose_products,
     compiled_allowed,
     described,
+    device_of,
     onednn_keeps_fp32,
     plain_products,
 )
 from costbench.models.execution_spec import Execution
+
+CPU = torch.device("cpu")
 
 
 def settings() -> tuple[int, str]:
@@ -71,8 +75,22 @@ def test_ideep_keeps_few_products_unless_told_otherwise(monkeypatch: pytest.Monk
 
 def test_description_says_what_happens() -> None:
     fast = "onednn" if onednn_keeps_fp32() else "default"
-    assert described(Execution(threads=3)) == f"fp32 matmul {fast}, 3 threads"
-    assert described(Execution(onednn_matmul=False)) == "fp32 matmul default, 1 threads"
+    assert described(Execution(threads=3), CPU) == f"fp32 matmul {fast}, 3 threads"
+    assert described(Execution(onednn_matmul=False), CPU) == "fp32 matmul default, 1 threads"
+
+
+def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for available, device in ((False, "cpu"), (True, "cuda")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda available=available: available)
+        assert device_of("auto").type == device
+        assert device_of("cpu") == CPU
+    assert device_of("gpu").type == "cuda"
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ParamsError, match="no CUDA GPU is available"):
+        device_of("gpu")
 
 
 def test_plain_products_are_plain_inside_only() -> None:

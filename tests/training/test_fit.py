@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +77,29 @@ def test_two_runs_leave_the_same_bytes(reference: tuple[FitResult, Epochs], tmp_
     again = run(tmp_path / "model")
     assert model_bytes(again.checkpoint) == model_bytes(result.checkpoint)
     assert outcome(again) == outcome(result)
+
+
+def test_records_say_what_computed_the_network(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
+    wide = replace(SPEC, epochs=1, net=replace(SPEC.net, hidden=16))
+    # Widths of 8 have no compiled kernels, those of 16 have.
+    assert reference[0].computed_by == "plain"
+    assert run(tmp_path / "wide", wide).computed_by == "compiled"
+    unused = replace(wide, execution=replace(wide.execution, compiled=False))
+    assert run(tmp_path / "plain", unused).computed_by == "plain"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_training_and_prediction_run_on_a_gpu(precision: Literal["fp32", "bf16"], tmp_path: Path) -> None:
+    spec = replace(SPEC, accelerator="auto", precision=precision)
+    first, again = (run(tmp_path / name, spec) for name in ("first", "again"))
+    assert (first.computed_by, "GPU" in first.execution) == ("plain", True)
+    assert outcome(first) == outcome(again)
+    costs = []
+    for device in ("cpu", "cuda"):
+        model = load_checkpoint(first.checkpoint, device=device)
+        costs.append(np.concatenate(model.predict_kernels([VALIDATION[0], VALIDATION[1]])))
+    np.testing.assert_allclose(costs[1], costs[0], rtol=1e-3, atol=1e-4)
 
 
 def test_another_seed_is_another_model(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
+from types import MappingProxyType
 
 from costbench.artifacts import read_bytes, write_text
 from costbench.errors import DataError
@@ -36,6 +37,7 @@ class MetricRow:
         params_digest: identity of the parameters that the numbers follow from.
         data_digest: identity of the samples.
         git_revision: revision of the code.
+        computed_by: of a trained network, `compiled` kernels or the `plain` network; empty for other models.
     """
 
     task: str
@@ -52,10 +54,11 @@ class MetricRow:
     params_digest: str
     data_digest: str
     git_revision: str
+    computed_by: str = ""
 
     @property
     def key(self) -> tuple[str | int, ...]:
-        """What may occur once only: everything but the value and the digests."""
+        """What may occur once only: everything but the value and where it comes from."""
         return (
             *(self.task, self.split, self.chip, self.model, self.variant, self.seed),
             *(self.program, self.kernels, self.metric),
@@ -76,9 +79,18 @@ class RowOrigin:
     git_revision: str
 
     def rows(
-        self, kernels: str, found: Mapping[tuple[str, str, int], Mapping[str, float]]
+        self,
+        kernels: str,
+        found: Mapping[tuple[str, str, int], Mapping[str, float]],
+        computed_by: Mapping[tuple[str, str, int], str] = MappingProxyType({}),
     ) -> Iterator[MetricRow]:
-        """Rows of metrics by model, variant and seed, over a group of kernels."""
+        """Rows of metrics by model, variant and seed, over a group of kernels.
+
+        Args:
+            kernels: name of the group.
+            found: the metrics.
+            computed_by: of the models that are trained networks; see `MetricRow`.
+        """
         common = asdict(self)
         for (model, variant, seed), metrics in found.items():
             for metric, value in metrics.items():
@@ -89,6 +101,7 @@ class RowOrigin:
                     kernels=kernels,
                     metric=metric,
                     value=value,
+                    computed_by=computed_by.get((model, variant, seed), ""),
                     **common,
                 )
 

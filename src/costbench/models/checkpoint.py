@@ -75,13 +75,15 @@ def load_checkpoint(
     folder: str | PathLike[str],
     execution: Execution = DEFAULT_EXECUTION,
     analytical: CostModel | None = None,
+    device: torch.device | str = "cpu",
 ) -> LearnedCostModel:
-    """The model in `folder`, on the CPU.
+    """The model in `folder`.
 
     Args:
         folder: that `save_checkpoint` wrote.
         execution: how to run it.
         analytical: the analytical model of the chip, which a hybrid asks for kernels without estimates.
+        device: where to run it.
 
     Raises:
         DataError: naming the file and the field, if a file is missing, truncated, damaged, of another format
@@ -105,7 +107,7 @@ def load_checkpoint(
             error.problem, where=error.where, field=error.field, expected=error.expected
         ) from error
     _load_weights(net, weights, place / WEIGHTS_FILE)
-    return LearnedCostModel(net, scaling, _PREDICTS[str(content["predicts"])], execution, analytical)
+    return LearnedCostModel(net, scaling, _PREDICTS[str(content["predicts"])], execution, analytical, device)
 
 
 def _read_model(path: Path) -> dict[str, object]:

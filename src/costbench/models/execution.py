@@ -29,14 +29,30 @@ from typing import Any
 
 import torch
 
-from costbench.models.execution_spec import Execution
+from costbench.errors import ParamsError
+from costbench.models.execution_spec import Accelerator, Execution
 
 # Its settings are made at run time, which type checkers cannot see.
 _mkldnn: Any = torch.backends.mkldnn
 
 
-def described(execution: Execution) -> str:
-    """What results should be recorded with: which matrix library, how many threads."""
+def device_of(accelerator: Accelerator) -> torch.device:
+    """The device of an accelerator: `auto` is a CUDA GPU where there is one, else the CPU.
+
+    Raises:
+        ParamsError: for `gpu` without a CUDA GPU.
+    """
+    if accelerator == "cpu" or (accelerator == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ParamsError("no CUDA GPU is available", field="accelerator", expected="cpu or auto")
+    return torch.device("cuda")
+
+
+def described(execution: Execution, device: torch.device) -> str:
+    """What results should be recorded with: the GPU, or which matrix library and how many threads."""
+    if device.type == "cuda":
+        return f"GPU {torch.cuda.get_device_name(device)}"
     library = "onednn" if execution.onednn_matmul and onednn_keeps_fp32() else "default"
     return f"fp32 matmul {library}, {execution.threads} threads"
 

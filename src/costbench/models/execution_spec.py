@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Accelerator = Literal["cpu", "gpu", "auto"]
+"""Where a network runs: on a CPU, on a CUDA GPU, or on a GPU where there is one."""
 
 
 @dataclass(frozen=True)

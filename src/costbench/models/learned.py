@@ -33,13 +33,19 @@ from costbench.models.batch.graph_batch import (
 from costbench.models.cost_model import CostModel
 from costbench.models.execution import applied, choose_products
 from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
-from costbench.models.kernels.dispatch import compiled_forward
+from costbench.models.kernels.dispatch import ComputedBy, compiled_forward
 from costbench.models.net_spec import Predicts
 from costbench.models.networks.cost_network import CostNetwork
 
 
 class LearnedCostNet(CostNetwork):
-    """`CostNetwork`, computed by compiled kernels where there are any."""
+    """`CostNetwork`, computed by compiled kernels where there are any.
+
+    Attributes:
+        computed_by: what computed the last batch; None before the first.
+    """
+
+    computed_by: ComputedBy | None = None
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Costs [K, C] of a batch; those of padding mean nothing.
@@ -48,6 +54,7 @@ class LearnedCostNet(CostNetwork):
             DataError: if a hybrid is given kernels without analytical estimates.
         """
         compiled = compiled_forward(self, batch)
+        self.computed_by = "plain" if compiled is None else "compiled"
         if compiled is not None:
             return compiled(batch)
         # Before any product: what the last batch chose must not matter to this one.
@@ -72,6 +79,7 @@ class LearnedCostModel:
         execution: how to run it on a CPU.
         analytical: the model whose errors a hybrid has learned, for the chip that is predicted for; asked for
             kernels that come without its estimates.
+        device: where to run the network.
     """
 
     def __init__(
@@ -81,8 +89,10 @@ class LearnedCostModel:
         predicts: Predicts,
         execution: Execution = DEFAULT_EXECUTION,
         analytical: CostModel | None = None,
+        device: torch.device | str = "cpu",
     ) -> None:
-        self.net = net.eval()
+        self._device = torch.device(device)
+        self.net = net.eval().to(self._device)
         self.scaling = scaling
         self.predicts = predicts
         self._execution = execution
@@ -148,15 +158,20 @@ class LearnedCostModel:
 
     def predict_packed(self, kernels: PackedKernels) -> npt.NDArray[np.float64]:
         """Costs of the decisions of kernels that lie end to end, float64 [D], in one pass of the network."""
-        batch = self._collator.collate(kernels, even=True)
         with applied(self._execution), torch.inference_mode():
-            costs = self.net(batch)[batch.mask].numpy().astype(np.float64)
-        return self._runtimes(costs)
+            costs, mask = self._network_costs(kernels)
+        return self._runtimes(costs[mask])
 
     def _costs(self, samples: Sequence[KernelSamples]) -> list[npt.NDArray[np.float64]]:
-        batch = self._collator.collate(packed_samples(samples), even=True)
-        costs = self.net(batch).numpy().astype(np.float64)[: len(samples)]
-        return [row[: len(sample)] for row, sample in zip(costs, samples, strict=True)]
+        costs, _ = self._network_costs(packed_samples(samples))
+        return [row[: len(sample)] for row, sample in zip(costs[: len(samples)], samples, strict=True)]
+
+    def _network_costs(self, kernels: PackedKernels) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """Costs and mask [K, C] of a batch of all kernels; padded to few sizes where oneDNN multiplies."""
+        on_cpu = self._device.type == "cpu"
+        batch = self._collator.collate(kernels, even=on_cpu)
+        costs: Tensor = self.net(batch if on_cpu else batch.to(self._device))
+        return costs.cpu().numpy().astype(np.float64), batch.mask.numpy()
 
     def _runtimes(self, costs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         if not np.isfinite(costs).all():

@@ -21,7 +21,7 @@ from costbench.artifacts import digest_bytes, remove_stale_temporaries
 from costbench.errors import DataError, choose
 from costbench.models.batch.graph_batch import Collator, FeatureScaling
 from costbench.models.checkpoint import save_checkpoint
-from costbench.models.execution import applied, described
+from costbench.models.execution import applied, described, device_of
 from costbench.models.learned import LearnedCostNet
 from costbench.rng import stream_key
 from costbench.training.batch_sampler import BatchSampler, SampleSource
@@ -60,6 +60,7 @@ class FitResult:
         steps: training steps done.
         seconds: wall time of this call; not part of any result.
         execution: how it ran; see `execution.described`.
+        computed_by: what computed the network, `compiled` kernels or the `plain` network.
     """
 
     checkpoint: Path
@@ -68,6 +69,7 @@ class FitResult:
     steps: int
     seconds: float
     execution: str
+    computed_by: str
 
 
 def fit(
@@ -96,8 +98,10 @@ def fit(
     Raises:
         DataError: if a source has no usable kernel, or the loss is no longer finite.
         ChoiceError: if encoder, reduction or loss is unknown.
+        ParamsError: if a GPU is asked for and none is there.
     """
     started = time.perf_counter()
+    device = device_of(spec.accelerator)
     remove_stale_temporaries(folder)
     with _quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
         scaling = FeatureScaling.of_extremes(train_source.extremes(), spec.transform).without(
@@ -116,14 +120,22 @@ def fit(
         )
         resume = _resume_file(folder, spec, scaling)
         watching = [best, Patience(best, spec.patience), *_reports(logger)]
-        trainer = _trainer(spec, watching, resume, progress=progress)
+        trainer = _trainer(spec, device, watching, resume, progress=progress)
         data = _data_module(spec, scaling, train_source, validation_source)
         trainer.fit(module, data, ckpt_path=resumable(resume), weights_only=True)
     if best.best is None:
         raise DataError("training ended before its first epoch", where=folder)
     resume.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
-    return FitResult(folder, best.best, best.epoch, trainer.global_step, seconds, described(spec.execution))
+    return FitResult(
+        folder,
+        best.best,
+        best.epoch,
+        trainer.global_step,
+        seconds,
+        described(spec.execution, device),
+        net.computed_by or "",
+    )
 
 
 def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:
@@ -163,7 +175,9 @@ def _data_module(
     )
 
 
-def _trainer(spec: TrainSpec, callbacks: list[pl.Callback], resume: Path, *, progress: bool) -> pl.Trainer:
+def _trainer(
+    spec: TrainSpec, device: torch.device, callbacks: list[pl.Callback], resume: Path, *, progress: bool
+) -> pl.Trainer:
     callbacks = [
         *callbacks,
         *([TQDMProgressBar(refresh_rate=max(1, spec.batch.per_epoch // 20))] if progress else []),
@@ -171,13 +185,13 @@ def _trainer(spec: TrainSpec, callbacks: list[pl.Callback], resume: Path, *, pro
         ResumePoint(resume),
     ]
     return pl.Trainer(
-        accelerator=spec.accelerator,
+        accelerator="gpu" if device.type == "cuda" else "cpu",
         devices=1,
         precision="bf16-mixed" if spec.precision == "bf16" else "32-true",
         max_epochs=spec.epochs,
         callbacks=callbacks,
         # CPU kernels used here are deterministic as they are; the switch would only fill fresh memory.
-        deterministic=spec.accelerator != "cpu",
+        deterministic=device.type != "cpu",
         num_sanity_val_steps=0,
         logger=False,
         enable_checkpointing=False,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from costbench.features.normalizer import Transform
 from costbench.features.schema import DECISION_FEATURES, NODE_FEATURES, STATIC_FEATURES
-from costbench.models.execution_spec import Execution
+from costbench.models.execution_spec import Accelerator, Execution
 from costbench.models.net_spec import NetSpec, Predicts
 from costbench.training.validation import (
     VALIDATION_APE,
@@ -149,7 +149,7 @@ class TrainSpec:
         transform: of features before scaling.
         drop_features: endings of names; features that are called so are kept from the network.
         precision: `fp32`, or `bf16` for mixed precision.
-        accelerator: `cpu`, `gpu` or `auto`.
+        accelerator: `cpu`, `gpu`, or `auto` for a GPU where there is one; predictions run there, too.
         execution: threads and matrix library on a CPU.
     """
 
@@ -165,7 +165,7 @@ class TrainSpec:
     transform: Transform = "log1p"
     drop_features: tuple[str, ...] = ()
     precision: Literal["fp32", "bf16"] = "fp32"
-    accelerator: Literal["cpu", "gpu", "auto"] = "cpu"
+    accelerator: Accelerator = "cpu"
     execution: Execution = field(default_factory=Execution)
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ def costs_and_gradients(net: LearnedCostNet, given: GraphBatch) -> list[torch.Te
     torch.manual_seed(0)
     pull = torch.randn(given.mask.shape, generator=torch.Generator().manual_seed(0))
     costs = net(given) * given.mask
-    gradients = torch.autograd.grad((costs * pull.to(costs.dtype)).sum(), list(net.parameters()))
+    gradients = torch.autograd.grad((costs * pull.to(costs)).sum(), list(net.parameters()))
     return [costs.detach(), *gradients]
 
 
@@ -145,3 +145,14 @@ def test_other_types_devices_and_settings_have_no_kernels() -> None:
 def test_every_encoder_and_reduction_is_covered() -> None:
     assert {name for name, _ in CELLS} == set(ENCODERS)
     assert {name for _, name in CELLS} == set(REDUCTIONS)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+@pytest.mark.parametrize(("encoder", "reduction"), CELLS)
+def test_networks_are_the_same_on_a_gpu(encoder: str, reduction: str) -> None:
+    spec = NetSpec(encoder=encoder, reduction=reduction, hidden=32)
+    net, given = LearnedCostNet(spec, SCALING.sizes, seed=1).double(), doubles(batch(7))
+    on_cpu = costs_and_gradients(net, given)
+    on_gpu = costs_and_gradients(net.cuda(), given.to("cuda"))
+    for mine, other in zip(on_gpu, on_cpu, strict=True):
+        torch.testing.assert_close(mine.cpu(), other, rtol=1e-9, atol=1e-9)

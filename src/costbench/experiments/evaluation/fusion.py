@@ -55,10 +55,12 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     predicted: dict[ModelKey, FloatArray] = {}
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
+    computed_by: dict[ModelKey, str] = {}
     for one in task.checkpoints:
-        predicted[one.model, one.variant, one.seed] = _learned(shard, one)
+        key = one.model, one.variant, one.seed
+        predicted[key], computed_by[key] = _learned(shard, one)
     metrics = {group: _by_model(predicted, measured, kept) for group, kept in groups.items() if kept.any()}
-    return ProgramResult(shard.application, metrics, _scatter(predicted, measured, comparable))
+    return ProgramResult(shard.application, metrics, _scatter(predicted, measured, comparable), computed_by)
 
 
 def scaled_estimates(
@@ -111,16 +113,18 @@ def _by_model(
     return found | {(BEST, MAIN, 0): {name: float(count) for name, count in counts.items()}}
 
 
-def _learned(shard: FeatureShard, checkpoint: Checkpoint) -> FloatArray:
+def _learned(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[FloatArray, str]:
+    """Predictions for all kernels, and what computed them."""
     from costbench.models.checkpoint import load_checkpoint
+    from costbench.models.execution import device_of
     from costbench.training.kernel_source import KernelSource
 
-    model = load_checkpoint(checkpoint.folder)
+    model = load_checkpoint(checkpoint.folder, device=device_of(checkpoint.accelerator))
     source = KernelSource([shard.path], cache_bytes=0)
     first = np.zeros(1, np.int64)
     chunks = [range(start, min(start + _CHUNK, len(shard))) for start in range(0, len(shard), _CHUNK)]
     costs = [model.predict_packed(source.pack(chunk, [first] * len(chunk))) for chunk in chunks]
-    return np.concatenate([np.empty(0), *costs])
+    return np.concatenate([np.empty(0), *costs]), model.net.computed_by or ""
 
 
 def _scatter(

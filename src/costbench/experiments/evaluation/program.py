@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from costbench.models.execution_spec import Accelerator
+
 UNSEEN = "unseen"
 """The group of kernels that do not occur in training programs."""
 ModelName = Literal["learned", "analytical", "iterations", "random"]
@@ -38,12 +40,13 @@ class EvaluateParams:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained cell, and the model and variant under which its results are listed."""
+    """A trained cell, the model and variant under which its results are listed, and where it runs."""
 
     model: str
     variant: str
     seed: int
     folder: Path
+    accelerator: Accelerator = "cpu"
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,10 @@ class ProgramResult:
         application: what the program is an instance of.
         metrics: group of kernels -> model -> metric -> value.
         scatter: where absolute runtimes are predicted.
+        computed_by: of the trained networks, `compiled` or `plain`.
     """
 
     application: str
     metrics: dict[str, dict[ModelKey, dict[str, float]]]
     scatter: tuple[Scatter, ...] = field(default=())
+    computed_by: dict[ModelKey, str] = field(default_factory=dict)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import choose
@@ -11,6 +13,9 @@ from costbench.experiments.evaluation.program import UNSEEN, ModelKey, ProgramRe
 from costbench.experiments.evaluation.scoring import BEST, EvaluatedKernel, Predict, evaluate_program
 from costbench.experiments.grid.spec import MAIN
 from costbench.target import Architecture, load_target
+
+if TYPE_CHECKING:
+    from costbench.models.learned import LearnedCostNet
 
 
 def evaluate_tiles(task: ProgramTask) -> ProgramResult:
@@ -22,7 +27,7 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     target = load_target(task.chip)
     path = shard_path(task.data, task.chip, task.program)
     shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
-    models = _models(task, target.architecture)
+    models, networks = _models(task, target.architecture)
     kernels = (_evaluated(shard, index, task.seen) for index in range(len(shard)))
     named = {"/".join(map(str, key)): predict for key, predict in models.items()}
     found = evaluate_program(kernels, named, task.params.top_k, f"{task.program} on {task.chip}")
@@ -30,6 +35,7 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     return ProgramResult(
         shard.application,
         {group: {keys[name]: value for name, value in by.items()} for group, by in found.items()},
+        computed_by={key: network.computed_by or "" for key, network in networks.items()},
     )
 
 
@@ -39,18 +45,25 @@ def _evaluated(shard: TileShard, index: int, seen: frozenset[str]) -> EvaluatedK
     return EvaluatedKernel(measured.kernel, measured.tile_sizes, measured.runtime_ns, measured.runs, groups)
 
 
-def _models(task: ProgramTask, architecture: Architecture) -> dict[ModelKey, Predict]:
+def _models(
+    task: ProgramTask, architecture: Architecture
+) -> tuple[dict[ModelKey, Predict], dict[ModelKey, LearnedCostNet]]:
+    """All models, and the networks of those that are trained."""
     sources = ModelSources(architecture, task.params.random_seeds)
     found: dict[ModelKey, Predict] = {}
+    networks: dict[ModelKey, LearnedCostNet] = {}
     if task.checkpoints:
         # torch takes a second to import.
         from costbench.models.checkpoint import load_checkpoint
+        from costbench.models.execution import device_of
 
         analytical = AnalyticalModel(architecture)
         for one in task.checkpoints:
-            model = load_checkpoint(one.folder, analytical=analytical)
-            found[one.model, one.variant, one.seed] = model.predict
+            key = one.model, one.variant, one.seed
+            device = device_of(one.accelerator)
+            model = load_checkpoint(one.folder, analytical=analytical, device=device)
+            found[key], networks[key] = model.predict, model.net
     for name in task.models:
         for seed, predict in choose(COST_MODELS, name, "cost model")(sources).items():
             found[name, MAIN, seed] = predict
-    return found
+    return found, networks

@@ -113,10 +113,11 @@ class CellResult:
         best_metric: the monitored validation metric of the model that was kept.
         best_epoch: the epoch it is of.
         steps: training steps done.
-        execution: threads and matrix library that it ran with.
+        execution: the GPU, or threads and matrix library, that it ran with.
         kernels: of a step.
         configs: decisions of a kernel in a step, at most.
         validations: how often it was validated.
+        computed_by: what computed the network, `compiled` kernels or the `plain` network.
     """
 
     key: str
@@ -127,6 +128,7 @@ class CellResult:
     kernels: int = 0
     configs: int = 0
     validations: int = 0
+    computed_by: str = ""
 
 
 def finished(folder: Path) -> CellResult | None:
@@ -200,6 +202,7 @@ def train_cell(
         )
         _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
         run.log_metrics({"seconds": result.seconds}, result.steps)
+        run.set_tags({"computed_by": result.computed_by})
     # Apart from the result, which equal runs leave in equal bytes.
     write_json(task.folder / TIMING, {"seconds": round(result.seconds, 1)})
     return _finish(task.folder, key, result, spec)
@@ -211,6 +214,7 @@ def track_finished(task: CellTask, result: CellResult) -> None:
     with _tracked(task, spec, result.key) as run:
         run.log_history(History(task.folder / HISTORY, spec.batch.per_epoch).rows)
         _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
+        run.set_tags({"computed_by": result.computed_by})
 
 
 def _log_result(run: TrackedRun, task: CellTask, best_metric: float, best_epoch: int, steps: int) -> None:
@@ -261,6 +265,7 @@ def _finish(folder: Path, key: str, result: FitResult, spec: TrainSpec) -> CellR
         spec.batch.kernels,
         spec.batch.configs,
         result.steps // spec.batch.per_epoch,
+        result.computed_by,
     )
     write_json(folder / DONE, asdict(done))
     (folder / _STARTED).unlink(missing_ok=True)

@@ -122,7 +122,7 @@ def _rows(
         git_revision=revision,
     )
     for group, by_model in result.metrics.items():
-        yield from origin.rows(group, by_model)
+        yield from origin.rows(group, by_model, result.computed_by)
 
 
 def _tasks(
@@ -166,7 +166,9 @@ def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> 
     for cell in experiment.cells:
         if cell.split == split and (cell.chip == chip or experiment.grid.transfer):
             model, variant = listed_as(cell, chip)
-            found.append(Checkpoint(model, variant, cell.seed, train / experiment.name / cell.name))
+            accelerator = experiment.variants[cell.variant].spec.accelerator
+            folder = train / experiment.name / cell.name
+            found.append(Checkpoint(model, variant, cell.seed, folder, accelerator))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ truth; the function returned here computes the same on a CPU in float32, equal b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -39,6 +39,8 @@ WIDEST = 256
 """Width of states up to which there are kernels: wider products are what libraries are made for."""
 
 Forward = Callable[[GraphBatch], Tensor]
+ComputedBy = Literal["compiled", "plain"]
+"""What computed a result: compiled kernels, or the plain network. Results are recorded with it."""
 
 
 def compiled_forward(network: CostNetwork, batch: GraphBatch) -> Forward | None:
