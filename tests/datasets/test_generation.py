@@ -15,10 +15,13 @@ from costbench.datasets.generation import (
     SharedProgram,
     Task,
     generate,
+    shard_key,
     write_compiled_program,
 )
+from costbench.datasets.tile.generation import TileParams
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.reader import module_from_bytes
+from costbench.target import load_target
 
 
 @dataclass(frozen=True)
@@ -115,3 +118,18 @@ def test_a_compiled_program_is_written_when_it_differs(tmp_path: Path, repositor
     path.write_bytes(zstandard.compress(b"older"))
     write_compiled_program(path, module)
     assert path.stat().st_size == first.st_size
+
+
+def test_a_shard_key_covers_every_input() -> None:
+    v2, v3 = load_target("tpu_v2"), load_target("tpu_v3")
+    inputs = (b"program", (v2,), TileParams(), 1)
+    changed = [
+        (b"another", *inputs[1:]),
+        (b"program", (v3,), *inputs[2:]),
+        (b"program", (v2, v3), *inputs[2:]),
+        (*inputs[:2], TileParams(seed=1), 1),
+        (*inputs[:3], 2),
+    ]
+    keys = {shard_key(*one) for one in (inputs, inputs, *changed)}
+    assert len(keys) == 1 + len(changed)
+    assert {len(key) for key in keys} == {32}

@@ -12,17 +12,24 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import zstandard
 
-from costbench.artifacts import write_bytes
+from costbench.artifacts import digest_bytes, write_bytes
 from costbench.compiler.program import PreparedProgram
 from costbench.datasets.shard_summary import ShardSummary
+from costbench.datasets.storage import Shard
+from costbench.errors import DataError
 from costbench.execution.workers import Backend, run_work_items
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
+from costbench.params import digest
+from costbench.target import Target
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "Backend",
@@ -31,10 +38,34 @@ __all__ = [
     "SharedProgram",
     "Task",
     "generate",
+    "is_made",
+    "shard_key",
     "write_compiled_program",
 ]
 _ZSTD_LEVEL = 10
+_KEY_DIGITS = 32
 _OBJECTS_PER_COLLECTION = 100_000
+
+
+def shard_key(program: bytes, targets: Sequence[Target], params: DataclassInstance, version: int) -> str:
+    """Digest of all that shards of a program are made from, 32 hexadecimal digits.
+
+    Args:
+        program: bytes of its HLO module.
+        targets: the chips.
+        params: of the task.
+        version: of the task's generator.
+    """
+    parts = (digest_bytes(program), *(digest(target) for target in targets), digest(params), version)
+    return digest_bytes("/".join(map(str, parts)).encode())[:_KEY_DIGITS]
+
+
+def is_made(path: Path, key: str) -> bool:
+    """Whether a shard exists, is whole and carries this key, so that it need not be made again."""
+    try:
+        return bool(Shard.open(path).metadata.get("key") == key)
+    except DataError:
+        return False
 
 
 class SharedProgram:

@@ -141,6 +141,16 @@ def settle(shaping: Shaping, merged: int, source: int, user: int) -> None:
     shaping.extent[merged], shaping.anchor[merged] = shaping.extent[anchored], shaping.anchor[anchored]
 
 
+@compiled_step
+def _is_needed_outside(g: Groups, reads: GroupReads, member: int, also: int) -> bool:
+    """Whether the computation returns a value, or some group other than its own and `also` reads it."""
+    needed = reads.is_result[member]
+    for i in range(reads.offsets[member], reads.offsets[member + 1]):
+        reader = g.group[reads.user[i]]
+        needed |= reader != g.group[member] and reader != also
+    return bool(needed)
+
+
 @compiled
 def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> IntArray:
     """Members of `group` whose values something outside of it and of `also` needs, ascending."""
@@ -148,11 +158,7 @@ def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> IntArray:
     count = 0
     member = group
     for _ in range(g.size[group]):
-        needed = reads.is_result[member]
-        for i in range(reads.offsets[member], reads.offsets[member + 1]):
-            reader = g.group[reads.user[i]]
-            needed |= reader != group and reader != also
-        if needed:
+        if _is_needed_outside(g, reads, member, also):
             found[count] = member
             count += 1
         member = g.following[member]
@@ -166,11 +172,7 @@ def _num_leaving(g: Groups, reads: GroupReads, group: int, also: int, extent: in
     """How many `leaving` finds; -1 if one of them is not made by loops over `extent`, NOWHERE for any."""
     count, member = 0, group
     for _ in range(g.size[group]):
-        needed = reads.is_result[member]
-        for i in range(reads.offsets[member], reads.offsets[member + 1]):
-            reader = g.group[reads.user[i]]
-            needed |= reader != group and reader != also
-        if needed:
+        if _is_needed_outside(g, reads, member, also):
             if extent != NOWHERE and reads.extent[member] != extent:
                 return -1
             count += 1

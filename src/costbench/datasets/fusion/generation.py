@@ -8,7 +8,6 @@ the last part that is whole and ends with the same bytes.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -30,10 +29,9 @@ from costbench.datasets.fusion.shards import (
     progress_of,
     write_part,
 )
-from costbench.datasets.generation import ShardSummary, SharedProgram
+from costbench.datasets.generation import ShardSummary, SharedProgram, shard_key
 from costbench.datasets.record_types import FUSION_GENERATOR_VERSION
 from costbench.datasets.tile.kernels import compiled_program_path
-from costbench.params import digest
 from costbench.rng import stream
 from costbench.target import Target
 
@@ -111,13 +109,7 @@ class FusionTask:
     @property
     def key(self) -> str:
         """Digest of all inputs: shards that carry it need not be made again."""
-        parts = (
-            digest_bytes(self.program),
-            *(digest(target) for target in self.targets),
-            digest(self.params),
-            FUSION_GENERATOR_VERSION,
-        )
-        return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
+        return shard_key(self.program, self.targets, self.params, FUSION_GENERATOR_VERSION)
 
     def is_done(self) -> bool:
         """Whether all parts exist, are whole and were made from the same inputs."""

@@ -5,7 +5,6 @@ A shard is one program on one chip. It depends on nothing but the program, the c
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,18 +15,16 @@ import zstandard
 
 from costbench.artifacts import digest_bytes
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
-from costbench.datasets.generation import ShardSummary, SharedProgram
+from costbench.datasets.generation import ShardSummary, SharedProgram, is_made, shard_key
 from costbench.datasets.layout.columns import LAYOUT, LAYOUT_GENERATOR_VERSION
 from costbench.datasets.layout.pricing import ProgramPricer
 from costbench.datasets.layout.search import GeneticParams, Trials, search_genetically, search_randomly
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
-from costbench.errors import DataError
 from costbench.hardware.device import NUM_RUNS, Device
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
-from costbench.params import digest
 from costbench.rng import stream
 from costbench.target import Target
 
@@ -113,20 +110,11 @@ class LayoutTask:
     @property
     def key(self) -> str:
         """Digest of all inputs: a shard that carries it need not be made again."""
-        parts = (
-            digest_bytes(self.program),
-            digest(self.target),
-            digest(self.params),
-            LAYOUT_GENERATOR_VERSION,
-        )
-        return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
+        return shard_key(self.program, [self.target], self.params, LAYOUT_GENERATOR_VERSION)
 
     def is_done(self) -> bool:
         """Whether the shard exists, is whole and was made from the same inputs."""
-        try:
-            return Shard.open(self.path).metadata.get("key") == self.key
-        except DataError:
-            return False
+        return is_made(self.path, self.key)
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Searches, measures and writes the shard; a program without choices gets one with its default alone.

@@ -6,7 +6,6 @@ program is compiled once for all chips.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,14 +19,13 @@ from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.program import UniqueKernel
 from costbench.compiler.tiling.space import nest_tile_space
-from costbench.datasets.generation import ShardSummary, SharedProgram
+from costbench.datasets.generation import ShardSummary, SharedProgram, is_made, shard_key
 from costbench.datasets.kernel_columns import kernel_columns, offsets_of
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tile.kernels import compiled_program_path, shard_path
-from costbench.errors import DataError, SpaceTooLargeError
+from costbench.errors import SpaceTooLargeError
 from costbench.hardware.device import Device
-from costbench.params import digest
 from costbench.rng import stream
 from costbench.target import Target
 
@@ -93,8 +91,7 @@ class TileTask:
 
     def key(self, target: Target) -> str:
         """Digest of all inputs: a shard that carries it need not be made again."""
-        parts = (digest_bytes(self.program), digest(target), digest(self.params), TILE_GENERATOR_VERSION)
-        return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
+        return shard_key(self.program, [target], self.params, TILE_GENERATOR_VERSION)
 
     def is_done(self) -> bool:
         """Whether the shards exist, are whole and were made from the same inputs."""
@@ -102,11 +99,7 @@ class TileTask:
         return compiled.exists() and all(map(self._is_made, self.targets))
 
     def _is_made(self, target: Target) -> bool:
-        try:
-            shard = Shard.open(shard_path(self.folder, target.name, self.name))
-        except DataError:
-            return False
-        return bool(shard.metadata.get("key") == self.key(target))
+        return is_made(shard_path(self.folder, target.name, self.name), self.key(target))
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Compiles once; enumerates, samples, measures and writes for every chip.
