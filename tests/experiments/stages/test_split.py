@@ -164,7 +164,7 @@ def test_the_stage_infers_relations_and_counts_each_task(params: Path) -> None:
 
 def test_shards_of_a_program_that_is_gone(params: Path) -> None:
     save_manifest(params.parent / "programs", [_entry("a", "Smart", "smart()")], {})
-    with pytest.raises(DataError, match="no program 'b', of which there are shards"):
+    with pytest.raises(DataError, match="no program 'b', but shards of it"):
         run(params)
 
 
