@@ -6,14 +6,14 @@ import numpy as np
 import torch
 
 from costbench.models.batch.edges import Edges
-from costbench.models.kernels.sage.neighbours import Bags
+from costbench.models.kernels.sage.neighbours import CsrMatrix
 
 
-def bags(dense: np.ndarray) -> Bags:
+def csr_matrix(dense: np.ndarray) -> CsrMatrix:
     """A dense matrix by its entries that are not zero."""
     rows, columns = np.nonzero(dense)
     starts = np.searchsorted(rows, np.arange(len(dense) + 1))
-    return Bags(starts, columns, dense[rows, columns])
+    return CsrMatrix(starts, columns, dense[rows, columns])
 
 
 def build(edges: np.ndarray, num_nodes: int) -> Edges:

@@ -156,7 +156,7 @@ class GraphBatch:
         config_features: float32 [K, C, sizes.decision], scaled; zeros where `mask` is False.
         kernel_of_node: int64 [N], ascending.
         node_counts: nodes of each kernel; they sum to N.
-        edges: who hears whom.
+        edges: along which nodes send messages.
         mask: bool [K, C], True for decisions, False for padding.
         runtime_ns: float64 [K, C], measured; 1 where `mask` is False.
         log_analytical: float64 [K, C], natural logarithm of the analytical model's estimates in nanoseconds;

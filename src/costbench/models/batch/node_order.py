@@ -1,4 +1,4 @@
-"""Which nodes a batch holds, in what order, and which of its neighbours a node hears."""
+"""Which nodes a batch holds, in what order, and from which neighbours a node receives messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of neighbouring nodes that no edge leaves, mostly a kernel, which compiled passes go by."""
+"""Groups of neighbouring nodes that no edge leaves, mostly a kernel, which compiled kernels go by."""
 
 from __future__ import annotations
 

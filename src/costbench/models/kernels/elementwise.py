@@ -1,4 +1,4 @@
-"""Compiled passes over states in memory, each what plain torch does in several: rectified sums, statistics.
+"""Compiled kernels over states in memory, each in place of several torch operations.
 
 States are float32 [N, C, H], contiguous; kernel k owns nodes starts[k] to starts[k + 1].
 """

@@ -1,4 +1,4 @@
-"""Compiled passes of feed-forward layers, forward and backward.
+"""Compiled forward and backward kernels of feed-forward layers.
 
 They go through the rows of a batch in blocks that fit the innermost caches: what one product writes the next
 reads from there, and values that are needed once only are never written to memory. Rows are those of states

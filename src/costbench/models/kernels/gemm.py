@@ -1,9 +1,9 @@
-"""Products of float32 matrices of many rows and few columns, for compiled passes over the rows of a batch.
+"""Products of float32 matrices of many rows and few columns, for compiled kernels over the rows of a batch.
 
 Each is made of tiles that stay in registers (`compiled_tiles`), so it runs at the processor's peak on as few
 as a dozen rows, and rectifies or masks what it writes on the way. Widths are multiples of `NARROW`.
 
-After a rectifier many units are off for all decisions of a node at once. Products that are told which are on
+After a ReLU many units are inactive for all decisions of a node at once. Products that are told which are on
 (`pick`) leave out the rest: sums of the same terms in the same order, without those that are 0.
 """
 

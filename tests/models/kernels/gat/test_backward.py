@@ -15,19 +15,19 @@ from costbench.models.networks.constants import NEGATIVE_SLOPE
 def plain_hop(states: torch.Tensor, matrix: torch.Tensor, asks: torch.Tensor, pairs: Pairs) -> torch.Tensor:
     """The formula, node by node: states [N, C, H], matrix [ways H, H], asks [2 ways, heads, H / heads]."""
     ways, width = len(asks) // 2, states.shape[-1]
-    heard = []
+    attended = []
     for node in range(len(states)):
         found = torch.zeros_like(states[0])
         for way in range(ways):
-            told = states @ matrix[way * width : (way + 1) * width].t()
-            told = told.view(*told.shape[:-1], *asks.shape[1:])
-            scores = torch.einsum("nchk,phk->pnch", told, asks[2 * way : 2 * way + 2])
+            projected = states @ matrix[way * width : (way + 1) * width].t()
+            projected = projected.view(*projected.shape[:-1], *asks.shape[1:])
+            scores = torch.einsum("nchk,phk->pnch", projected, asks[2 * way : 2 * way + 2])
             slot = node * ways + way
             senders = pairs.senders[pairs.starts[slot] : pairs.starts[slot + 1]].tolist()
             score = nn.functional.leaky_relu(scores[0, senders] + scores[1, node], NEGATIVE_SLOPE)
-            found = found + (torch.softmax(score, 0)[..., None] * told[senders]).sum(0).flatten(-2)
-        heard.append(found)
-    return torch.relu(torch.stack(heard))
+            found = found + (torch.softmax(score, 0)[..., None] * projected[senders]).sum(0).flatten(-2)
+        attended.append(found)
+    return torch.relu(torch.stack(attended))
 
 
 @given(

@@ -29,7 +29,7 @@ def forward(states: np.ndarray, matrices: np.ndarray, asks: np.ndarray, pairs: P
 @pytest.mark.parametrize("apart", [0.0, 1.0, 30.0, 200.0])
 def test_weights_by_hand(apart: float) -> None:
     # The state's first number is the score of a sender (0, or -apart, leaky: a fifth), by the first head
-    # only; its tenth, of the second head, and its second are what is told.
+    # only; its tenth, of the second head, and its second are what is projected.
     states, asks = np.zeros((2, WIDTH), np.float32), np.zeros((1, 2, WIDTH), np.float32)
     states[1, 0], states[:, 1], states[:, 9] = -apart, [1.0, 3.0], [1.0, 3.0]
     asks[0, 0, 0] = 1.0

@@ -27,8 +27,8 @@ def test_one_way_by_hand() -> None:
     assert of_slots(pairs) == [[1, 0], [0, 2, 1], [1, 2], [3], [5, 4], [5]]
     assert sizes(pairs) == (6, 1)
     # Node 1 tells 0, itself and 2; these are pairs 0, 4 and 5.
-    begin, end = pairs.told_starts[1], pairs.told_starts[2]
-    assert pairs.told_pairs[begin:end].tolist() == [0, 4, 5]
+    begin, end = pairs.by_sender_starts[1], pairs.by_sender_starts[2]
+    assert pairs.by_sender_pairs[begin:end].tolist() == [0, 4, 5]
     assert pairs.receivers[begin:end].tolist() == [0, 1, 2]
 
 
@@ -48,10 +48,10 @@ def test_senders_know_their_pairs(num_nodes: int, ways: int, seed: int) -> None:
     sender, way = draw.integers(0, num_nodes, 9), draw.random(9) < 0.5
     pairs = pairs_of(receiver, sender, way, num_nodes, ways, 2)
     slots = np.repeat(np.arange(num_nodes * ways), np.diff(pairs.starts))
-    tellers = np.repeat(np.arange(num_nodes * ways), np.diff(pairs.told_starts))
-    assert sorted(pairs.told_pairs.tolist()) == list(range(9 + num_nodes * ways))
-    np.testing.assert_array_equal(pairs.senders[pairs.told_pairs], tellers // ways)
-    np.testing.assert_array_equal(slots[pairs.told_pairs] // ways, pairs.receivers)
-    np.testing.assert_array_equal(slots[pairs.told_pairs] % ways, tellers % ways)
+    tellers = np.repeat(np.arange(num_nodes * ways), np.diff(pairs.by_sender_starts))
+    assert sorted(pairs.by_sender_pairs.tolist()) == list(range(9 + num_nodes * ways))
+    np.testing.assert_array_equal(pairs.senders[pairs.by_sender_pairs], tellers // ways)
+    np.testing.assert_array_equal(slots[pairs.by_sender_pairs] // ways, pairs.receivers)
+    np.testing.assert_array_equal(slots[pairs.by_sender_pairs] % ways, tellers % ways)
     group = np.searchsorted(pairs.groups, np.arange(num_nodes), side="right")
     np.testing.assert_array_equal(group[receiver], group[sender])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costbench.models.kernels.gat.sums import ask_gradients, head_dots, rectified_sums, value_gradients
+from costbench.models.kernels.gat.sums import ask_gradients, head_dots, relu_sums, value_gradients
 
 CONFIGS = 5
 # Of the default network; several registers to a head; more heads; narrow ones; a number that fills no four.
@@ -33,7 +33,7 @@ def test_sums_of_what_senders_tell(heads: int, depth: int) -> None:
     out = np.full((CONFIGS, 2, heads, depth), 9.0, np.float32)
     # Terms 1 and 2 of three: weights 0 and 2, rows 3 and 1.
     places = np.array([1, 0, 2]) * weights[0].size, np.array([0, 3, 1]) * rows[0].size
-    rectified_sums(
+    relu_sums(
         (*places, 1, 3),
         weights.ravel(),
         (rows.ravel(), width),
@@ -80,5 +80,5 @@ def test_a_nan_stays_one(heads: int, depth: int) -> None:
     terms = np.zeros(1, np.int64), np.zeros(1, np.int64), 0, 1
     width = heads * depth
     weights = np.ones(heads, np.float32)
-    rectified_sums(terms, weights, (rows.ravel(), width), (out.ravel(), 0, width), (1, heads, depth))
+    relu_sums(terms, weights, (rows.ravel(), width), (out.ravel(), 0, width), (1, heads, depth))
     assert np.isnan(out).all()

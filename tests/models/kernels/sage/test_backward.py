@@ -22,8 +22,8 @@ def by_torch(states: torch.Tensor, weights: SageMatrices, matrix: MessageMatrix,
     forth, back, update = (weight[hop] for weight in weights)
     speaking = states[matrix.edges.with_producers]
     messages = torch.relu(torch.cat([states @ forth.t(), speaking @ back.t()])).flatten(1)
-    heard = (matrix.times(torch.eye(len(messages))) @ messages).view_as(states)
-    return torch.relu(torch.cat([states, heard], dim=2) @ update.t())
+    aggregated = (matrix.times(torch.eye(len(messages))) @ messages).view_as(states)
+    return torch.relu(torch.cat([states, aggregated], dim=2) @ update.t())
 
 
 @given(
@@ -57,15 +57,15 @@ def check_hops(edges: Edges, configs: int, hops: int) -> None:
         expected = by_torch(expected, weights, matrix, hop)
     expected.backward(pull)
 
-    listeners = matrix.listeners(configs)
+    graph = matrix.graph(configs)
     rows = states.detach().numpy().reshape(-1, WIDTH)
     matrices = SageMatrices(*(weight.detach().numpy() for weight in weights))
-    computed = sage_forward(rows, matrices, listeners, True)
-    again = sage_forward(rows, matrices, listeners, False)
+    computed = sage_forward(rows, matrices, graph, True)
+    again = sage_forward(rows, matrices, graph, False)
     for found in (computed, again):
         np.testing.assert_array_equal(found.updated[-1], expected.detach().numpy().reshape(-1, WIDTH))
-    assert (len(computed.heard), len(again.heard)) == (hops, 1)
-    d_states, d_weights = sage_backward(pull.numpy().reshape(-1, WIDTH), rows, matrices, listeners, computed)
+    assert (len(computed.aggregated), len(again.aggregated)) == (hops, 1)
+    d_states, d_weights = sage_backward(pull.numpy().reshape(-1, WIDTH), rows, matrices, graph, computed)
     assert states.grad is not None
     np.testing.assert_array_equal(d_states, states.grad.numpy().reshape(-1, WIDTH))
     for mine, weight in zip(d_weights, weights, strict=True):

@@ -44,9 +44,9 @@ def _rectifier_gradient(
     of_receiver = scores[2 * way + 1, node]
     total[:] = 0.0
     for p in range(len(senders)):
-        told, came = scores[2 * way, senders[p]], d[p]
+        of_sender, came = scores[2 * way, senders[p]], d[p]
         for w in range(len(total)):
-            came[w] = came[w] if of_receiver[w] + told[w] > _ZERO else _SLOPE * came[w]
+            came[w] = came[w] if of_receiver[w] + of_sender[w] > _ZERO else _SLOPE * came[w]
         for w in range(len(total)):
             total[w] += came[w]
 
@@ -63,13 +63,13 @@ class GatGradients(NamedTuple):
 
 class _Found(NamedTuple):
     """Of a group of nodes: gradients of the updated states [group C, H], of the scores of its pairs
-    [pairs, W], of its senders and receivers [group, ways, 2, W], and of `told` [group C, ways H].
+    [pairs, W], of its senders and receivers [group, ways, 2, W], and of `projected` [group C, ways H].
     """
 
     updated: FloatArray
     pairs: FloatArray
     scores: FloatArray
-    told: FloatArray
+    projected: FloatArray
 
 
 @compiled
@@ -97,9 +97,9 @@ def _through_receivers(
     """From the updated states to the scores of pairs and of receivers.
 
     Args:
-        pairs: who attends to whom.
+        pairs: senders and receivers of attention.
         hop: one hop of what `gat_forward` computed.
-        row_at: where a pair's values begin in `told`.
+        row_at: where a pair's values begin in `projected`.
         nodes: the group's first node, and the one after its last.
         shape: C, heads, width of a head.
         found: `pairs` and half of `scores` are written.
@@ -107,9 +107,9 @@ def _through_receivers(
     configs, heads, width = shape[0], shape[1], shape[1] * shape[2]
     ways = len(hop.scores) // 2
     base = pairs.starts[nodes[0] * ways]
-    flat, told, d_flat = found.updated.reshape(-1), hop.told.reshape(-1), found.pairs.reshape(-1)
+    flat, projected, d_flat = found.updated.reshape(-1), hop.projected.reshape(-1), found.pairs.reshape(-1)
     for node in range(nodes[0], nodes[1]):
-        heard = flat, (node - nodes[0]) * configs * width, width
+        attended = flat, (node - nodes[0]) * configs * width, width
         for way in range(ways):
             begin, end = pairs.starts[node * ways + way], pairs.starts[node * ways + way + 1]
             d, of_receiver = found.pairs[begin - base : end - base], found.scores[node - nodes[0], way, 1]
@@ -119,8 +119,9 @@ def _through_receivers(
                 of_receiver[:] = 0.0
                 continue
             for pair in range(begin, end):
-                values, out = (told, row_at[pair], ways * width), (d_flat, (pair - base) * configs * heads)
-                head_dots(heard, values, out, shape)
+                values = projected, row_at[pair], ways * width
+                out = d_flat, (pair - base) * configs * heads
+                head_dots(attended, values, out, shape)
             _softmax_gradient(hop.weights[begin:end], d, of_receiver)
             _rectifier_gradient(hop.scores, (node, way), pairs.senders[begin:end], d, of_receiver)
 
@@ -137,31 +138,32 @@ def _through_senders(
     """From the scores of pairs to those of senders, and from all to values and to what is asked for.
 
     Args:
-        pairs: who attends to whom.
+        pairs: senders and receivers of attention.
         hop: one hop of what `gat_forward` computed.
         asks: those of the hop [2 ways, H] and their gradients, which are added to.
-        places: of the entries of `told_pairs`, where their weights begin in all of these, and the rows of
-            their receivers among those of the group.
+        places: of the entries of `by_sender_pairs`, where their weights begin in all of these, and the rows
+            of their receivers among those of the group.
         nodes: the group's first node, and the one after its last.
-        found: `told` and the other half of `scores` are written.
+        found: `projected` and the other half of `scores` are written.
     """
     ways, width = len(hop.scores) // 2, hop.updated.shape[1]
     configs = len(hop.updated) // hop.scores.shape[1]
     heads = hop.scores.shape[2] // configs
     shape = configs, heads, width // heads
     base = pairs.starts[nodes[0] * ways]
-    weights, rows, told = hop.weights.reshape(-1), found.updated.reshape(-1), hop.told.reshape(-1)
-    vectors, d_vectors, d_told = asks[0].reshape(-1), asks[1].reshape(-1), found.told.reshape(-1)
+    weights, rows, projected = hop.weights.reshape(-1), found.updated.reshape(-1), hop.projected.reshape(-1)
+    vectors, d_vectors, d_projected = asks[0].reshape(-1), asks[1].reshape(-1), found.projected.reshape(-1)
     for node in range(nodes[0], nodes[1]):
         place = node - nodes[0]
         for way in range(ways):
-            begin, end = pairs.told_starts[node * ways + way], pairs.told_starts[node * ways + way + 1]
+            own_slot = node * ways + way
+            begin, end = pairs.by_sender_starts[own_slot], pairs.by_sender_starts[own_slot + 1]
             d_scores = found.scores[place, way]
-            _sum_of(found.pairs, pairs.told_pairs[begin:end], base, d_scores[0])
+            _sum_of(found.pairs, pairs.by_sender_pairs[begin:end], base, d_scores[0])
             of_both, terms = d_scores.reshape(-1), (places[0], places[1], begin, end)
-            out = d_told, place * configs * ways * width + way * width, ways * width
+            out = d_projected, place * configs * ways * width + way * width, ways * width
             value_gradients(terms, weights, (rows, width), (of_both, vectors, 2 * way), out, shape)
-            values = told, node * configs * ways * width + way * width, ways * width
+            values = projected, node * configs * ways * width + way * width, ways * width
             ask_gradients(of_both, values, (d_vectors, 2 * way * width), shape)
 
 
@@ -191,25 +193,25 @@ def gat_backward(
     heads = gat.weights.shape[2] // configs
     shape = configs, heads, width // heads
     row_at = row_places(pairs.senders, pairs.starts, ways, (configs * ways * width, width))
-    weight_at, receiver_at = pairs.told_pairs * (configs * heads), np.empty_like(row_at)
+    weight_at, receiver_at = pairs.by_sender_pairs * (configs * heads), np.empty_like(row_at)
     inner = _room(pairs, shape)
     for number in range(len(pairs.groups) - 1):
         first, end = pairs.groups[number], pairs.groups[number + 1]
-        for entry in range(pairs.told_starts[first * ways], pairs.told_starts[end * ways]):
+        for entry in range(pairs.by_sender_starts[first * ways], pairs.by_sender_starts[end * ways]):
             receiver_at[entry] = (pairs.receivers[entry] - first) * configs * width
         begin, count = first * configs, (end - first) * configs
         mask(gradient, begin, gat.updated[hops - 1], begin, count, inner.updated)
         for hop in range(hops - 1, -1, -1):
-            one = GatStates(gat.told[hop], gat.scores[hop], gat.weights[hop], gat.updated[hop])
+            one = GatStates(gat.projected[hop], gat.scores[hop], gat.weights[hop], gat.updated[hop])
             asks = weights[1][hop], found.asks[hop]
             _through_receivers(pairs, one, row_at, (first, end), shape, inner)
             _through_senders(pairs, one, asks, (weight_at, receiver_at), (first, end), inner)
             for row in range(0, count, BLOCK_ROWS):
-                block, at, d_told = min(BLOCK_ROWS, count - row), begin + row, inner.told[row:]
+                block, at, d_projected = min(BLOCK_ROWS, count - row), begin + row, inner.projected[row:]
                 if hop:
                     before = gat.updated[hop - 1]
-                    product_masked(d_told, weights[0][hop], inner.updated[row:], block, before, at)
-                    add_gradient(d_told, 0, before, at, block, found.matrices[hop])
+                    product_masked(d_projected, weights[0][hop], inner.updated[row:], block, before, at)
+                    add_gradient(d_projected, 0, before, at, block, found.matrices[hop])
                 else:
-                    product(d_told, 0, weights[0][0], found.states, at, block)
-                    add_gradient(d_told, 0, states, at, block, found.matrices[0])
+                    product(d_projected, 0, weights[0][0], found.states, at, block)
+                    add_gradient(d_projected, 0, states, at, block, found.matrices[0])

@@ -1,4 +1,4 @@
-"""Compiled passes of graph attention, all hops at a time.
+"""Compiled forward kernel of graph attention, all hops at a time.
 
 Nodes go through in groups that no edge leaves, a group through all hops, so that what one hop computes the
 next reads from a cache. The values of all ways are one product of a state, scores are dots of these, and
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from costbench.execution.compiled import compiled, compiled_inline, compiled_step
 from costbench.models.kernels.feed_forward import aligned
 from costbench.models.kernels.gat.pairs import Pairs, sizes
-from costbench.models.kernels.gat.sums import head_dots, rectified_sums
+from costbench.models.kernels.gat.sums import head_dots, relu_sums
 from costbench.models.kernels.gemm import BLOCK_ROWS, product
 from costbench.models.networks.constants import NEGATIVE_SLOPE
 
@@ -34,13 +34,13 @@ class GatStates(NamedTuple):
     """What L hops compute; without gradients, all but the last is of one hop, that is, of each in turn.
 
     Attributes:
-        told: [L, N C, ways H], the values of each way.
+        projected: [L, N C, ways H], the values of each way.
         scores: [L, 2 ways, N, C heads]: those of a sender, of a receiver, of a sender of the second way, ...
         weights: [L, P, C heads], of the softmax.
         updated: [L, N C, H].
     """
 
-    told: FloatArray
+    projected: FloatArray
     scores: FloatArray
     weights: FloatArray
     updated: FloatArray
@@ -50,9 +50,9 @@ class GatStates(NamedTuple):
 def gat_states(hops: int, kept: int, rows: int, width: int, heads: int, pairs: Pairs) -> GatStates:
     """Room for what `gat_forward` computes; `kept` is the number of hops, or 1 without gradients."""
     num_nodes, ways = sizes(pairs)
-    told, scored = ways * width, rows // num_nodes * heads
+    projected, scored = ways * width, rows // num_nodes * heads
     return GatStates(
-        aligned(kept * rows, told).reshape(kept, rows, told),
+        aligned(kept * rows, projected).reshape(kept, rows, projected),
         aligned(kept * num_nodes * 2 * ways, scored).reshape(kept, 2 * ways, num_nodes, scored),
         aligned(kept * len(pairs.senders), scored).reshape(kept, len(pairs.senders), scored),
         aligned(hops * rows, width).reshape(hops, rows, width),
@@ -76,9 +76,9 @@ def _subtract_largest(
     of_receiver = scores[2 * way + 1, node]
     largest[:] = -np.inf
     for p in range(len(senders)):
-        told, score = scores[2 * way, senders[p]], out[p]
+        of_sender, score = scores[2 * way, senders[p]], out[p]
         for w in range(len(largest)):
-            value = _leaky(of_receiver[w] + told[w])
+            value = _leaky(of_receiver[w] + of_sender[w])
             score[w] = value
             # A NaN stays one.
             largest[w] = largest[w] if value <= largest[w] else value
@@ -166,7 +166,7 @@ def gat_forward(
         states: x^0 [N C, H].
         matrices: V [L, H, ways H], inputs first.
         asks: s and r [L, 2 ways, H], heads next to each other.
-        pairs: who attends to whom.
+        pairs: senders and receivers of attention.
         gat: all of it is written.
     """
     hops, rows, width = gat.updated.shape
@@ -180,12 +180,12 @@ def gat_forward(
         nodes = pairs.groups[group], pairs.groups[group + 1]
         for hop in range(hops):
             before = gat.updated[hop - 1] if hop else states
-            kept = hop % len(gat.told)
-            one = GatStates(gat.told[kept], gat.scores[kept], gat.weights[kept], gat.updated[hop])
+            kept = hop % len(gat.projected)
+            one = GatStates(gat.projected[kept], gat.scores[kept], gat.weights[kept], gat.updated[hop])
             begin, end = nodes[0] * configs, nodes[1] * configs
             for row in range(begin, end, BLOCK_ROWS):
                 count = min(BLOCK_ROWS, end - row)
-                product(before, row, matrices[hop], one.told, row, count)
+                product(before, row, matrices[hop], one.projected, row, count)
                 _score(one, asks[hop], row, (count, heads, width // heads))
             _softmax(one, pairs, nodes, scratch)
             _attend(one, pairs, (weight_at, row_at), nodes)
@@ -194,22 +194,22 @@ def gat_forward(
 @compiled
 def _score(hop: GatStates, asks: FloatArray, first: int, shape: tuple[int, int, int]) -> None:
     """Scores as senders and as receivers of so many rows from one on."""
-    width, row, heads = asks.shape[1], hop.told.shape[1], shape[1]
-    told, vectors, scores = hop.told.reshape(-1), asks.reshape(-1), hop.scores.reshape(-1)
+    width, row, heads = asks.shape[1], hop.projected.shape[1], shape[1]
+    projected, vectors, scores = hop.projected.reshape(-1), asks.reshape(-1), hop.scores.reshape(-1)
     for part in range(len(asks)):
-        values = told, first * row + part // 2 * width, row
-        out = scores, (part * len(hop.told) + first) * heads
+        values = projected, first * row + part // 2 * width, row
+        out = scores, (part * len(hop.projected) + first) * heads
         head_dots((vectors, part * width, 0), values, out, shape)
 
 
 @compiled
 def _attend(hop: GatStates, pairs: Pairs, places: tuple[IntArray, IntArray], nodes: tuple[int, int]) -> None:
     """What nodes from one to another hear; `places` are where a pair's weights begin and its values do."""
-    ways, width, row = len(hop.scores) // 2, hop.updated.shape[1], hop.told.shape[1]
+    ways, width, row = len(hop.scores) // 2, hop.updated.shape[1], hop.projected.shape[1]
     configs = len(hop.updated) // hop.scores.shape[1]
     heads = hop.weights.shape[1] // configs
-    weights, told, out = hop.weights.reshape(-1), hop.told.reshape(-1), hop.updated.reshape(-1)
+    weights, projected, out = hop.weights.reshape(-1), hop.projected.reshape(-1), hop.updated.reshape(-1)
     for node in range(nodes[0], nodes[1]):
         terms = places[0], places[1], pairs.starts[node * ways], pairs.starts[node * ways + ways]
-        heard = out, node * configs * width, width
-        rectified_sums(terms, weights, (told, row), heard, (configs, heads, width // heads))
+        attended = out, node * configs * width, width
+        relu_sums(terms, weights, (projected, row), attended, (configs, heads, width // heads))

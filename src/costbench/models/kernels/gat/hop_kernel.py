@@ -39,7 +39,7 @@ class GatKernel(FusedKernel):
         parameters: W [H, H] of each way of each hop, then s and r [heads, H / heads] of each (see
             `gat.GatAttention`).
         hops: their number.
-        pairs: who attends to whom.
+        pairs: senders and receivers of attention.
 
     Shape: [N, C, H] kept.
     """

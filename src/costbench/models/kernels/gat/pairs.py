@@ -1,4 +1,4 @@
-"""Who attends to whom in a batch, as compiled passes read it."""
+"""Pairs of a receiver and a sender of attention in a batch, as compiled kernels read them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Pairs(NamedTuple):
 
     Attributes:
         starts: int64 [N ways + 1]. Pairs from starts[s] to starts[s + 1] are those of slot s as receiver.
-        senders: int64 [P], the node that each listens to.
-        told_starts: int64 [N ways + 1], the same places in `told_pairs`, of slot s as sender.
-        told_pairs: int64 [P], which pairs these are.
-        receivers: int64 [P], who listens, in the order of `told_pairs`.
+        senders: int64 [P], the node that each receiver attends to.
+        by_sender_starts: int64 [N ways + 1], the same places in `by_sender_pairs`, of slot s as sender.
+        by_sender_pairs: int64 [P], which pairs these are.
+        receivers: int64 [P], the receivers in the order of `by_sender_pairs`.
         groups: int64 [G + 1], nodes from groups[g] to groups[g + 1] attend to none but each other.
     """
 
     starts: IntArray
     senders: IntArray
-    told_starts: IntArray
-    told_pairs: IntArray
+    by_sender_starts: IntArray
+    by_sender_pairs: IntArray
     receivers: IntArray
     groups: IntArray
 
@@ -50,14 +50,15 @@ def pairs_of(
         ways: 1 or 2.
         least: nodes of a group, where there are so many.
     """
-    starts, told_starts = np.ones(num_nodes * ways + 1, np.int64), np.ones(num_nodes * ways + 1, np.int64)
-    starts[0] = told_starts[0] = 0
+    starts = np.ones(num_nodes * ways + 1, np.int64)
+    by_sender_starts = np.ones(num_nodes * ways + 1, np.int64)
+    starts[0] = by_sender_starts[0] = 0
     for edge in range(len(receiver)):
         node, other = receiver[edge], sender[edge]
         second = int(way[edge]) if ways == 2 else 0
         starts[node * ways + second + 1] += 1
-        told_starts[other * ways + second + 1] += 1
-    starts, told_starts = np.cumsum(starts), np.cumsum(told_starts)
+        by_sender_starts[other * ways + second + 1] += 1
+    starts, by_sender_starts = np.cumsum(starts), np.cumsum(by_sender_starts)
     senders = np.empty(len(receiver) + num_nodes * ways, np.int64)
     place = starts[:-1].copy()
     for edge in range(len(receiver)):
@@ -66,21 +67,23 @@ def pairs_of(
         place[slot] += 1
     for slot in range(num_nodes * ways):
         senders[place[slot]] = slot // ways
-    told_pairs, receivers = _told(starts, senders, told_starts, ways)
+    by_sender_pairs, receivers = _pairs_by_sender(starts, senders, by_sender_starts, ways)
     groups = closed_groups(receiver, sender, num_nodes, least)
-    return Pairs(starts, senders, told_starts, told_pairs, receivers, groups)
+    return Pairs(starts, senders, by_sender_starts, by_sender_pairs, receivers, groups)
 
 
 @compiled
-def _told(starts: IntArray, senders: IntArray, told_starts: IntArray, ways: int) -> tuple[IntArray, IntArray]:
-    told_pairs, receivers = np.empty_like(senders), np.empty_like(senders)
-    place = told_starts[:-1].copy()
+def _pairs_by_sender(
+    starts: IntArray, senders: IntArray, by_sender_starts: IntArray, ways: int
+) -> tuple[IntArray, IntArray]:
+    by_sender_pairs, receivers = np.empty_like(senders), np.empty_like(senders)
+    place = by_sender_starts[:-1].copy()
     for slot in range(len(starts) - 1):
         for pair in range(starts[slot], starts[slot + 1]):
-            teller = senders[pair] * ways + slot % ways
-            told_pairs[place[teller]], receivers[place[teller]] = pair, slot // ways
-            place[teller] += 1
-    return told_pairs, receivers
+            slot_of_sender = senders[pair] * ways + slot % ways
+            by_sender_pairs[place[slot_of_sender]], receivers[place[slot_of_sender]] = pair, slot // ways
+            place[slot_of_sender] += 1
+    return by_sender_pairs, receivers
 
 
 @compiled

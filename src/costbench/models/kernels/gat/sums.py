@@ -168,7 +168,7 @@ def _wide_sums(terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], 
 
 
 @compiled
-def rectified_sums(
+def relu_sums(
     terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], out: Rows, shape: Shape
 ) -> None:
     """out_chk = max(0, sum over terms of weight_ch row_chk); `rows` are so far apart."""

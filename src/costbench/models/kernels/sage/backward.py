@@ -1,4 +1,4 @@
-"""Compiled gradients of GraphSAGE; see `sage_passes`."""
+"""Compiled backward kernel of GraphSAGE; see `forward`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from costbench.models.kernels.sage.forward import (
     lie_together,
     longest,
 )
-from costbench.models.kernels.sage.neighbours import Bags, Listeners, Talkers
+from costbench.models.kernels.sage.neighbours import CsrMatrix, MessageGraph, Senders
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -49,41 +49,41 @@ def sage_backward(
     gradient: FloatArray,
     states: FloatArray,
     weights: SageMatrices,
-    listeners: Listeners,
+    graph: MessageGraph,
     computed: SageStates,
 ) -> tuple[FloatArray, SageMatrices]:
     """Gradients of the states and the weights of `sage_forward` where [N C, H] reaches the last `updated`."""
     (rows, width), hops = gradient.shape, len(weights.forth)
-    configs = rows // listeners.nodes[-1]
-    own, heard_by = _halves(weights.update)
-    d_own, d_heard_by = _zeros(own), _zeros(own)
+    configs = rows // graph.nodes[-1]
+    own, for_aggregate = _halves(weights.update)
+    d_own, d_for_aggregate = _zeros(own), _zeros(own)
     d_forth, d_back = _zeros(own), _zeros(own)
-    d_states, most = aligned(rows, width), longest(listeners.nodes) * configs
+    d_states, most = aligned(rows, width), longest(graph.nodes) * configs
     scratch = aligned(3 * most, width).reshape(3, most, width)
-    for group in range(len(listeners.nodes) - 1):
-        begin = listeners.nodes[group] * configs
+    for group in range(len(graph.nodes) - 1):
+        begin = graph.nodes[group] * configs
         came, came_at = gradient, begin
         for hop in range(hops - 1, -1, -1):
             x = computed.updated[hop - 1] if hop else states
-            of_hop = x, computed.told[hop], computed.heard[hop], computed.updated[hop]
-            matrices = weights.forth[hop], weights.back[hop], own[hop], heard_by[hop]
-            found = d_forth[hop], d_back[hop], d_own[hop], d_heard_by[hop]
+            of_hop = x, computed.active[hop], computed.aggregated[hop], computed.updated[hop]
+            matrices = weights.forth[hop], weights.back[hop], own[hop], for_aggregate[hop]
+            found = d_forth[hop], d_back[hop], d_own[hop], d_for_aggregate[hop]
             to, at = (scratch[hop % 2], 0) if hop else (d_states, begin)
             places = (came, came_at), (to, at)
-            _hop_gradient(places, of_hop, (listeners, group), (matrices, found), scratch[2])
+            _hop_gradient(places, of_hop, (graph, group), (matrices, found), scratch[2])
             came, came_at = to, at
-    d_update = np.concatenate((d_own, d_heard_by), axis=2)
+    d_update = np.concatenate((d_own, d_for_aggregate), axis=2)
     return d_states, SageMatrices(d_forth, d_back, d_update)
 
 
 @compiled
 def _halves(update: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of [L, H, 2 H] what goes over the state, and over what was heard, [L, H, H] each."""
+    """Of [L, H, 2 H] what goes over the state, and over what was aggregated, [L, H, H] each."""
     hops, width = update.shape[:2]
     own = aligned(hops * width, width).reshape(hops, width, width)
-    heard_by = aligned(hops * width, width).reshape(hops, width, width)
-    own[:], heard_by[:] = update[:, :, :width], update[:, :, width:]
-    return own, heard_by
+    for_aggregate = aligned(hops * width, width).reshape(hops, width, width)
+    own[:], for_aggregate[:] = update[:, :, :width], update[:, :, width:]
+    return own, for_aggregate
 
 
 @compiled
@@ -99,19 +99,19 @@ FourMatrices = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 def _hop_gradient(
     places: tuple[tuple[FloatArray, int], tuple[FloatArray, int]],
     of_hop: tuple[FloatArray, BoolArray, FloatArray, FloatArray],
-    whose: tuple[Listeners, int],
+    whose: tuple[MessageGraph, int],
     matrices: tuple[FourMatrices, FourMatrices],
-    d_heard: FloatArray,
+    d_aggregated: FloatArray,
 ) -> None:
     """Through one hop of a group: from rows of places[0], an array and the first row, to those of places[1].
 
     Gradients of the matrices are added to matrices[1].
     """
     (came, came_at), (d_states, at) = places
-    (states, told, heard, updated), (listeners, group) = of_hop, whose
-    (forth, back, own, heard_by), (d_forth, d_back, d_own, d_heard_by) = matrices
-    width, configs = states.shape[1], len(states) // listeners.nodes[-1]
-    begin, end = listeners.nodes[group] * configs, listeners.nodes[group + 1] * configs
+    (states, active, aggregated, updated), (graph, group) = of_hop, whose
+    (forth, back, own, for_aggregate), (d_forth, d_back, d_own, d_for_aggregate) = matrices
+    width, configs = states.shape[1], len(states) // graph.nodes[-1]
+    begin, end = graph.nodes[group] * configs, graph.nodes[group + 1] * configs
     block, units, row = aligned(BLOCK_ROWS, width), all_units(width), begin
     while row < end:
         stop = piece_end(row, end, configs)
@@ -119,24 +119,24 @@ def _hop_gradient(
         mask(came, came_at + row - begin, updated, row, size, block)
         on = pick(block, 0, size, configs, units)
         add_picked_gradient((block, 0), (states, row), size, d_own, on)
-        add_picked_gradient((block, 0), (heard, row), size, d_heard_by, on)
+        add_picked_gradient((block, 0), (aggregated, row), size, d_for_aggregate, on)
         picked_product((block, 0), own, (d_states, at + row - begin), size, on)
-        picked_product((block, 0), heard_by, (d_heard, row - begin), size, on)
+        picked_product((block, 0), for_aggregate, (d_aggregated, row - begin), size, on)
         row = stop
-    table, base = d_heard.reshape(-1, configs * width), listeners.nodes[group]
-    talked = listeners.forth.starts[group] + listeners.back.starts[group]
-    rows = states, told, d_states, at - begin
-    forth_sum = Sum(listeners.told, table, base, talked)
-    _through_messages(forth_sum, rows, (listeners.forth, group), (forth, d_forth))
-    talked = listeners.forth.starts[group + 1] + listeners.back.starts[group]
-    back_sum = Sum(listeners.told, table, base, talked)
-    _through_messages(back_sum, rows, (listeners.back, group), (back, d_back))
+    table, base = d_aggregated.reshape(-1, configs * width), graph.nodes[group]
+    first_message = graph.forth.starts[group] + graph.back.starts[group]
+    rows = states, active, d_states, at - begin
+    forth_sum = Sum(graph.transposed, table, base, first_message)
+    _through_messages(forth_sum, rows, (graph.forth, group), (forth, d_forth))
+    first_message = graph.forth.starts[group + 1] + graph.back.starts[group]
+    back_sum = Sum(graph.transposed, table, base, first_message)
+    _through_messages(back_sum, rows, (graph.back, group), (back, d_back))
 
 
 class Sum(NamedTuple):
     """Rows of a sparse matrix from `first` on, times a table that begins with row `base`."""
 
-    bags: Bags
+    matrix: CsrMatrix
     table: FloatArray
     base: int
     first: int
@@ -144,27 +144,27 @@ class Sum(NamedTuple):
 
 @compiled
 def _through_messages(
-    told: Sum,
+    total: Sum,
     rows: tuple[FloatArray, BoolArray, FloatArray, int],
-    whose: tuple[Talkers, int],
+    whose: tuple[Senders, int],
     matrices: tuple[FloatArray, FloatArray],
 ) -> None:
-    """Through messages of talkers of a group: gradients of the states and of the matrix are added.
+    """Through messages of senders of a group: gradients of the states and of the matrix are added.
 
     `rows` are the states, which messages are not 0, the gradient of the states, and how much further on
     its rows lie than theirs.
     """
-    (states, seen, d_states, ahead), (talkers, group), (weight, d_weight) = rows, whose, matrices
+    (states, seen, d_states, ahead), (senders, group), (weight, d_weight) = rows, whose, matrices
     width = states.shape[1]
-    configs = told.table.shape[1] // width
+    configs = total.table.shape[1] // width
     block, units = aligned(max(BLOCK_ROWS, configs), width), all_units(width)
-    first, last = talkers.starts[group], talkers.starts[group + 1]
+    first, last = senders.starts[group], senders.starts[group + 1]
     step = 1 if configs >= MANY_DECISIONS else BLOCK_ROWS // configs
     own = aligned(step * configs, width)
     for place in range(first, last, step):
-        nodes = talkers.nodes[place : min(place + step, last)]
+        nodes = senders.nodes[place : min(place + step, last)]
         row, count = nodes[0] * configs, len(nodes) * configs
-        _messages_gradient(told, place - first, seen, block[:count])
+        _messages_gradient(total, place - first, seen, block[:count])
         if lie_together(nodes):
             begin = 0
             while begin < count:
@@ -182,19 +182,19 @@ def _through_messages(
 
 
 @compiled_fused
-def _messages_gradient(told: Sum, place: int, seen: BoolArray, out: FloatArray) -> None:
-    """Gradients of the messages from `place` on before their rectifier."""
-    wide, first = told.table.shape[1], told.first + place
+def _messages_gradient(total: Sum, place: int, seen: BoolArray, out: FloatArray) -> None:
+    """Gradients of the messages from `place` on before their ReLU."""
+    wide, first = total.table.shape[1], total.first + place
     rows, known = out.reshape(-1, wide), seen.reshape(-1, wide)
     for message in range(len(rows)):
         row, lets = rows[message], known[first + message]
-        begin, end = told.bags.starts[first + message], told.bags.starts[first + message + 1]
-        # Most are heard by one node.
+        begin, end = total.matrix.starts[first + message], total.matrix.starts[first + message + 1]
+        # Most are received by one node.
         if end == begin + 1:
-            came, weight = told.table[told.bags.columns[begin] - told.base], told.bags.weights[begin]
+            came, weight = total.table[total.matrix.columns[begin] - total.base], total.matrix.weights[begin]
             for w in range(wide):
                 row[w] = weight * came[w] if lets[w] else np.float32(0.0)
             continue
-        add_up(told.bags, first + message, told.table, told.base, row)
+        add_up(total.matrix, first + message, total.table, total.base, row)
         for w in range(wide):
             row[w] = row[w] if lets[w] else np.float32(0.0)

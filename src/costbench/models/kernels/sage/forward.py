@@ -1,9 +1,9 @@
-"""Compiled passes of GraphSAGE, all hops at a time.
+"""Compiled forward kernel of GraphSAGE, all hops at a time.
 
-Nodes go through in groups that no edge leaves (`listeners`), a group through all hops, so that what one hop
-computes the next reads from a cache. Messages are needed whole only until they are added up: for the gradient
-it is enough to know where a rectifier let them through, a quarter of the memory. Rows are those of states
-[N, C, H] as [N C, H], a node's C decisions next to each other.
+Nodes go through in groups that no edge leaves (`MessageGraph`), a group through all hops, so that what one
+hop computes the next reads from a cache. Messages are needed whole only until they are added up: for the
+gradient it is enough to know where the ReLU let them through, a quarter of the memory. Rows are those of
+states [N, C, H] as [N C, H], a node's C decisions next to each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from costbench.models.kernels.gemm import (
     picked_product_relu,
     piece_end,
 )
-from costbench.models.kernels.sage.neighbours import Bags, Listeners, Talkers
+from costbench.models.kernels.sage.neighbours import CsrMatrix, MessageGraph, Senders
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -33,26 +33,26 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 @compiled_fused
-def add_up(bags: Bags, row: int, table: FloatArray, base: int, out: FloatArray) -> None:
+def add_up(matrix: CsrMatrix, row: int, table: FloatArray, base: int, out: FloatArray) -> None:
     """out = row `row` of the matrix times table [., W], W being the length of `out`.
 
     The table begins with row `base` of the one that the matrix is over.
     """
-    begin, end = bags.starts[row], bags.starts[row + 1]
+    begin, end = matrix.starts[row], matrix.starts[row + 1]
     if begin == end:
         out[:] = 0.0
         return
-    told, weight = table[bags.columns[begin] - base], bags.weights[begin]
+    message, weight = table[matrix.columns[begin] - base], matrix.weights[begin]
     for w in range(len(out)):
-        out[w] = weight * told[w]
+        out[w] = weight * message[w]
     for entry in range(begin + 1, end):
-        told, weight = table[bags.columns[entry] - base], bags.weights[entry]
+        message, weight = table[matrix.columns[entry] - base], matrix.weights[entry]
         for w in range(len(out)):
-            out[w] += weight * told[w]
+            out[w] += weight * message[w]
 
 
 class SageMatrices(NamedTuple):
-    """Of L hops: to consumers and to producers [L, H, H], update [L, H, 2 H] over state and what was heard.
+    """Of L hops: to consumers and to producers [L, H, H], update [L, H, 2 H] over state and aggregate.
 
     Outputs first, as in `nn.Linear`. Undirected, the first two are one, and the second's gradient is 0.
     """
@@ -66,45 +66,45 @@ class SageStates(NamedTuple):
     """What L hops compute; without gradients, all but the last is of one hop, that is, of each in turn.
 
     Attributes:
-        told: bool [L, T C, H], False where a message is 0; without gradients, empty.
-        heard: [L, N C, H].
+        active: bool [L, T C, H], False where a message is 0; without gradients, empty.
+        aggregated: [L, N C, H].
         updated: [L, N C, H].
     """
 
-    told: BoolArray
-    heard: FloatArray
+    active: BoolArray
+    aggregated: FloatArray
     updated: FloatArray
 
 
 @compiled
-def sage_forward(states: FloatArray, weights: SageMatrices, listeners: Listeners, keep: bool) -> SageStates:
-    """messages = relu([x[forth] F; x[back] B]), heard = A messages, x = relu(x U + heard V), hop after hop.
+def sage_forward(states: FloatArray, weights: SageMatrices, graph: MessageGraph, keep: bool) -> SageStates:
+    """m = relu([x[forth] F; x[back] B]), a = A m, x = relu(x U + a V), hop after hop.
 
     Args:
         states: x, [N C, H].
         weights: F, B, (U, V), transposed.
-        listeners: A and the talkers.
+        graph: A and the senders.
         keep: whether the gradient will be asked for.
     """
     (rows, width), hops = states.shape, len(weights.forth)
-    kept, configs = hops if keep else 1, rows // listeners.nodes[-1]
-    starts = listeners.forth.starts + listeners.back.starts
+    kept, configs = hops if keep else 1, rows // graph.nodes[-1]
+    starts = graph.forth.starts + graph.back.starts
     found = SageStates(
         np.empty((kept, starts[-1] * configs if keep else 0, width), np.bool_),
         aligned(kept * rows, width).reshape(kept, rows, width),
         aligned(hops * rows, width).reshape(hops, rows, width),
     )
     forth, back = turned_all(weights.forth), turned_all(weights.back)
-    own, heard_by = turned_all(weights.update[:, :, :width]), turned_all(weights.update[:, :, width:])
+    own, for_aggregate = turned_all(weights.update[:, :, :width]), turned_all(weights.update[:, :, width:])
     messages = aligned(longest(starts) * configs, width)
-    known = _room(longest(listeners.nodes), width, configs)
-    for group in range(len(listeners.nodes) - 1):
+    known = _workspace(longest(graph.nodes), width, configs)
+    for group in range(len(graph.nodes) - 1):
         x = states
         for hop in range(hops):
             place = hop if keep else 0
-            matrices = forth[hop], back[hop], own[hop], heard_by[hop]
-            step = found.told[place], found.heard[place], found.updated[hop]
-            _hop(x, matrices, (listeners, group, keep), step, (messages, known))
+            matrices = forth[hop], back[hop], own[hop], for_aggregate[hop]
+            step = found.active[place], found.aggregated[place], found.updated[hop]
+            _hop(x, matrices, (graph, group, keep), step, (messages, known))
             x = found.updated[hop]
     return found
 
@@ -127,7 +127,7 @@ def _pieces(configs: int) -> int:
 
 
 @compiled
-def _room(most_nodes: int, width: int, configs: int) -> _Known:
+def _workspace(most_nodes: int, width: int, configs: int) -> _Known:
     """For the largest group; of few decisions, one piece for all, of all units."""
     size = most_nodes * _pieces(configs) if configs >= MANY_DECISIONS else 1
     units = np.empty((size, width), np.int64)
@@ -136,7 +136,7 @@ def _room(most_nodes: int, width: int, configs: int) -> _Known:
 
 
 @compiled
-def _learn(states: FloatArray, begin: int, end: int, configs: int, known: _Known) -> None:
+def _find_active_units(states: FloatArray, begin: int, end: int, configs: int, known: _Known) -> None:
     """Pick the units of some nodes, which are the first ones of `known`."""
     piece, row = 0, begin * configs
     while configs >= MANY_DECISIONS and row < end * configs:
@@ -150,35 +150,36 @@ def _learn(states: FloatArray, begin: int, end: int, configs: int, known: _Known
 def _hop(
     states: FloatArray,
     matrices: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    place: tuple[Listeners, int, bool],
+    place: tuple[MessageGraph, int, bool],
     found: tuple[BoolArray, FloatArray, FloatArray],
-    room: tuple[FloatArray, _Known],
+    workspace: tuple[FloatArray, _Known],
 ) -> None:
     """One hop of a group of nodes; place[2] says whether the gradient will be asked for."""
-    (forth, back, own, heard_by), (listeners, group, keep), (told, heard, updated) = matrices, place, found
-    configs, width, (messages, known) = len(states) // listeners.nodes[-1], states.shape[1], room
-    begin, last = listeners.nodes[group], listeners.nodes[group + 1]
-    base = listeners.forth.starts[group] + listeners.back.starts[group]
-    _learn(states, begin, last, configs, known)
+    (forth, back, own, for_aggregate), (graph, group, keep) = matrices, place
+    active, aggregated, updated = found
+    configs, width, (messages, known) = len(states) // graph.nodes[-1], states.shape[1], workspace
+    begin, last = graph.nodes[group], graph.nodes[group + 1]
+    base = graph.forth.starts[group] + graph.back.starts[group]
+    _find_active_units(states, begin, last, configs, known)
     source = states, begin, known
-    count = _tell(source, forth, listeners.forth, group, (messages, configs))
-    count += _tell(source, back, listeners.back, group, (messages[count * configs :], configs))
+    count = _send(source, forth, graph.forth, group, (messages, configs))
+    count += _send(source, back, graph.back, group, (messages[count * configs :], configs))
     if keep:
-        _note(messages[: count * configs], told[base * configs :])
-    table, flat = messages.reshape(-1, configs * width), heard.reshape(-1, configs * width)
+        _record_active(messages[: count * configs], active[base * configs :])
+    table, flat = messages.reshape(-1, configs * width), aggregated.reshape(-1, configs * width)
     step = 1 if configs >= MANY_DECISIONS else BLOCK_ROWS // configs
     units, piece = all_units(width), 0
     for node in range(begin, last, step):
         end = min(node + step, last)
         for receiver in range(node, end):
-            add_up(listeners.heard, receiver, table, base, flat[receiver])
+            add_up(graph.matrix, receiver, table, base, flat[receiver])
         row = node * configs
         while row < end * configs:
             stop = piece_end(row, end * configs, configs)
             on = known.units[piece], known.counts[piece]
             picked_product((states, row), own, (updated, row), stop - row, on)
-            on = pick(heard, row, stop - row, configs, units)
-            picked_product_add_relu((heard, row), heard_by, (updated, row), stop - row, on)
+            on = pick(aggregated, row, stop - row, configs, units)
+            picked_product_add_relu((aggregated, row), for_aggregate, (updated, row), stop - row, on)
             row = stop
             piece += 1 if configs >= MANY_DECISIONS else 0
 
@@ -191,24 +192,24 @@ def longest(starts: IntArray) -> int:
 
 
 @compiled
-def _tell(
+def _send(
     source: tuple[FloatArray, int, _Known],
     weight: FloatArray,
-    talkers: Talkers,
+    senders: Senders,
     group: int,
     out: tuple[FloatArray, int],
 ) -> int:
-    """Messages of talkers of a group, into the first rows of out[0], of out[1] decisions each; how many.
+    """Messages of senders of a group, into the first rows of out[0], of out[1] decisions each; how many.
 
     `source` are the states, the group's first node, and which units of it are not 0.
     """
     (states, begin, known), (messages, configs) = source, out
-    first, last = talkers.starts[group], talkers.starts[group + 1]
+    first, last = senders.starts[group], senders.starts[group + 1]
     to, pieces = 0, _pieces(configs)
     if configs < MANY_DECISIONS:
-        _tell_gathered(states, weight, talkers.nodes[first:last], configs, messages)
+        _send_gathered(states, weight, senders.nodes[first:last], configs, messages)
     else:
-        for node in talkers.nodes[first:last]:
+        for node in senders.nodes[first:last]:
             row, piece = node * configs, (node - begin) * pieces
             while row < (node + 1) * configs:
                 stop = piece_end(row, (node + 1) * configs, configs)
@@ -222,14 +223,14 @@ def _tell(
 
 
 @compiled
-def _tell_gathered(
-    states: FloatArray, weight: FloatArray, talkers: IntArray, configs: int, messages: FloatArray
+def _send_gathered(
+    states: FloatArray, weight: FloatArray, senders: IntArray, configs: int, messages: FloatArray
 ) -> None:
     """Messages of few decisions each, a block of nodes at a time."""
     width = states.shape[1]
     block, step, on = aligned(BLOCK_ROWS, width), BLOCK_ROWS // configs, (all_units(width), width)
-    for place in range(0, len(talkers), step):
-        nodes = talkers[place : place + step]
+    for place in range(0, len(senders), step):
+        nodes = senders[place : place + step]
         row, rows = place * configs, len(nodes) * configs
         if lie_together(nodes):
             picked_product_relu((states, nodes[0] * configs), weight, (messages, row), rows, on)
@@ -245,11 +246,11 @@ def lie_together(nodes: IntArray) -> bool:
 
 
 @compiled
-def _note(messages: FloatArray, told: BoolArray) -> None:
-    numbers, noted = messages.reshape(-1), told.reshape(-1)
+def _record_active(messages: FloatArray, active: BoolArray) -> None:
+    numbers, flags = messages.reshape(-1), active.reshape(-1)
     for h in range(len(numbers)):
         # A NaN lets its gradient through, as in torch.
-        noted[h] = not numbers[h] <= 0.0
+        flags[h] = not numbers[h] <= 0.0
 
 
 @compiled

@@ -51,19 +51,19 @@ class SageKernel(FusedKernel):
     def forward(self, states: FloatArray, keep: bool) -> FloatArray:
         """See `steps.FusedKernel`."""
         self._rows = states.reshape(-1, states.shape[2])
-        self._listeners = self._matrix.listeners(states.shape[1])
+        self._graph = self._matrix.graph(states.shape[1])
         forth = stacked([hop.to_consumers for hop in self._hops])
         update = stacked([hop.update for hop in self._hops])
         back = [hop.to_producers for hop in self._hops if hop.to_producers is not None]
         self._matrices = SageMatrices(forth, stacked(back) if back else forth, update)
-        self._computed = sage_forward(self._rows, self._matrices, self._listeners, keep)
+        self._computed = sage_forward(self._rows, self._matrices, self._graph, keep)
         last: FloatArray = self._computed.updated[-1].reshape(states.shape)
         return last
 
     def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
         """See `steps.FusedKernel`."""
         d_rows, d_weights = sage_backward(
-            gradient.reshape(self._rows.shape), self._rows, self._matrices, self._listeners, self._computed
+            gradient.reshape(self._rows.shape), self._rows, self._matrices, self._graph, self._computed
         )
         return d_rows.reshape(gradient.shape), [d for of_hop in zip(*d_weights, strict=True) for d in of_hop]
 

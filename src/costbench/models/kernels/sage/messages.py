@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from costbench.models.batch.edges import Edges
-from costbench.models.kernels.sage.neighbours import Entries, Listeners, listeners_of
+from costbench.models.kernels.sage.neighbours import Entries, MessageGraph, message_graph
 
 
 class MessageMatrix:
@@ -25,7 +25,7 @@ class MessageMatrix:
     def __init__(self, edges: Edges, *, mean: bool) -> None:
         self.edges = edges
         self._weights = edges.share if mean else torch.ones_like(edges.share)
-        self._listeners: dict[int, Listeners] = {}
+        self._graphs: dict[int, MessageGraph] = {}
 
     def times(self, table: Tensor) -> Tensor:
         """A x: [N + S, W] to [N, W], without gradient."""
@@ -35,14 +35,15 @@ class MessageMatrix:
         """A^T x: [N, W] to [N + S, W], without gradient."""
         return self._both[1].times(states)
 
-    def listeners(self, configs: int) -> Listeners:
+    def graph(self, configs: int) -> MessageGraph:
         """The matrix for kernels over `configs` decisions, in groups of nodes that fit the caches."""
-        if configs not in self._listeners:
+        if configs not in self._graphs:
             edges = self.edges
             arrays = (edges.receiver, edges.sender, edges.message, self._weights)
-            entries, talking = Entries(*(array.numpy() for array in arrays)), edges.with_producers.numpy()
-            self._listeners[configs] = listeners_of(entries, talking, edges.num_nodes, configs)
-        return self._listeners[configs]
+            entries = Entries(*(array.numpy() for array in arrays))
+            with_producers = edges.with_producers.numpy()
+            self._graphs[configs] = message_graph(entries, with_producers, edges.num_nodes, configs)
+        return self._graphs[configs]
 
     @cached_property
     def _both(self) -> tuple[_TorchCsr, _TorchCsr]:

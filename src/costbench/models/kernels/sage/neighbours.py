@@ -1,4 +1,4 @@
-"""Who hears whom in a batch, as compiled passes of GraphSAGE read it."""
+"""Messages between the nodes of a batch, as compiled kernels of GraphSAGE read them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUP_ROWS = 512
 """Rows of a group of nodes, whose messages then fit the second cache."""
 
 
-class Bags(NamedTuple):
+class CsrMatrix(NamedTuple):
     """A sparse matrix by rows: row r holds `weights` at `columns`, from starts[r] to starts[r + 1].
 
     int64 [rows + 1], int64 [entries], float32 [entries].
@@ -30,22 +30,22 @@ class Bags(NamedTuple):
 
 
 @compiled
-def transposed(bags: Bags, num_columns: int) -> Bags:
+def transpose(matrix: CsrMatrix, num_columns: int) -> CsrMatrix:
     """The transposed matrix; entries of a row in order of the former rows."""
     starts = np.zeros(num_columns + 1, np.int64)
-    for column in bags.columns:
+    for column in matrix.columns:
         starts[column + 1] += 1
     for column in range(num_columns):
         starts[column + 1] += starts[column]
     place = starts[:-1].copy()
-    rows, weights = np.empty_like(bags.columns), np.empty_like(bags.weights)
-    for row in range(len(bags.starts) - 1):
-        for entry in range(bags.starts[row], bags.starts[row + 1]):
-            column = bags.columns[entry]
+    rows, weights = np.empty_like(matrix.columns), np.empty_like(matrix.weights)
+    for row in range(len(matrix.starts) - 1):
+        for entry in range(matrix.starts[row], matrix.starts[row + 1]):
+            column = matrix.columns[entry]
             rows[place[column]] = row
-            weights[place[column]] = bags.weights[entry]
+            weights[place[column]] = matrix.weights[entry]
             place[column] += 1
-    return Bags(starts, rows, weights)
+    return CsrMatrix(starts, rows, weights)
 
 
 class Entries(NamedTuple):
@@ -57,51 +57,51 @@ class Entries(NamedTuple):
     weights: FloatArray
 
 
-class Talkers(NamedTuple):
-    """Nodes that tell others something, ascending: int64 [T], and int64 [G + 1], where each group's begin."""
+class Senders(NamedTuple):
+    """Nodes that send messages, ascending: int64 [T], and int64 [G + 1], where each group's begin."""
 
     nodes: IntArray
     starts: IntArray
 
 
-class Listeners(NamedTuple):
-    """Who hears whom, by groups of nodes that hear nobody outside.
+class MessageGraph(NamedTuple):
+    """Messages by groups of nodes that receive none from outside.
 
     Attributes:
         nodes: int64 [G + 1], where each group's nodes begin.
-        forth: nodes that tell their consumers something; of few decisions (`MANY_DECISIONS`), all nodes.
-        back: nodes that tell their producers something else.
-        heard: A, [N, T]. Messages lie group by group, those of `forth` first, then those of `back`.
-        told: A^T, [T, N].
+        forth: nodes that send messages to consumers; of few decisions (`MANY_DECISIONS`), all nodes.
+        back: nodes that send others to their producers.
+        matrix: A, [N, T]. Messages lie group by group, those of `forth` first, then those of `back`.
+        transposed: A^T, [T, N].
     """
 
     nodes: IntArray
-    forth: Talkers
-    back: Talkers
-    heard: Bags
-    told: Bags
+    forth: Senders
+    back: Senders
+    matrix: CsrMatrix
+    transposed: CsrMatrix
 
 
 @compiled
-def listeners_of(entries: Entries, talking: IntArray, num_nodes: int, configs: int) -> Listeners:
-    """Of batches with `configs` decisions; `talking` as `with_producers` of `edges.Edges`."""
+def message_graph(entries: Entries, with_producers: IntArray, num_nodes: int, configs: int) -> MessageGraph:
+    """Of batches with `configs` decisions; `with_producers` as `with_producers` of `edges.Edges`."""
     receiver, sender, message, weights = entries
     nodes = closed_groups(receiver, sender, num_nodes, -(-GROUP_ROWS // configs))
-    is_heard = np.zeros(num_nodes + len(talking), np.bool_)
-    is_heard[:num_nodes] = configs < MANY_DECISIONS
-    # Of `talking` all are heard but for padding, the last node again and again.
-    is_heard[message] = True
-    tellers, places = np.flatnonzero(is_heard[:num_nodes]), np.flatnonzero(is_heard[num_nodes:])
-    forth = Talkers(tellers, np.searchsorted(tellers, nodes))
-    back = Talkers(talking[places], np.searchsorted(talking[places], nodes))
+    is_received = np.zeros(num_nodes + len(with_producers), np.bool_)
+    is_received[:num_nodes] = configs < MANY_DECISIONS
+    # Of `with_producers` all messages are received but those of padding, the last node again and again.
+    is_received[message] = True
+    to_consumers, places = np.flatnonzero(is_received[:num_nodes]), np.flatnonzero(is_received[num_nodes:])
+    forth = Senders(to_consumers, np.searchsorted(to_consumers, nodes))
+    back = Senders(with_producers[places], np.searchsorted(with_producers[places], nodes))
     columns = np.empty_like(message)
     group = 0
     for entry in range(len(message)):
         while receiver[entry] >= nodes[group + 1]:
             group += 1
         if message[entry] < num_nodes:
-            columns[entry] = back.starts[group] + np.searchsorted(tellers, message[entry])
+            columns[entry] = back.starts[group] + np.searchsorted(to_consumers, message[entry])
         else:
             columns[entry] = forth.starts[group + 1] + np.searchsorted(places, message[entry] - num_nodes)
-    heard = Bags(np.searchsorted(receiver, np.arange(num_nodes + 1)), columns, weights)
-    return Listeners(nodes, forth, back, heard, transposed(heard, len(tellers) + len(places)))
+    matrix = CsrMatrix(np.searchsorted(receiver, np.arange(num_nodes + 1)), columns, weights)
+    return MessageGraph(nodes, forth, back, matrix, transpose(matrix, len(to_consumers) + len(places)))
