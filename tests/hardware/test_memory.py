@@ -24,12 +24,12 @@ def test_bytes_are_those_of_whole_native_tiles_with_edges_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tile", "pieces", "descriptors"),
+    ("tile", "chunks", "descriptors"),
     [
         # Native tiles of f32[16,64,512]: 16 x 8 x 4, row-major.
         ((16, 8, 4), 1, 1),  # everything
         ((4, 8, 4), 1, 1),  # whole planes are contiguous
-        ((4, 2, 4), 4, 1),  # two rows of each of four planes: four pieces at one distance
+        ((4, 2, 4), 4, 1),  # two rows of each of four planes: four chunks at one distance
         ((4, 1, 4), 4, 1),
         ((4, 8, 2), 32, 1),  # half of every row: planes follow at the distance of rows
         ((4, 2, 2), 8, 4),  # rows at one distance, planes at another: a descriptor for each plane
@@ -38,16 +38,16 @@ def test_bytes_are_those_of_whole_native_tiles_with_edges_cut() -> None:
         ((1, 1, 1), 1, 1),
     ],
 )
-def test_pieces_and_descriptors(tile: tuple[int, ...], pieces: int, descriptors: int) -> None:
+def test_chunks_and_descriptors(tile: tuple[int, ...], chunks: int, descriptors: int) -> None:
     shape = copies(small.unary("f32[16,64,512]"), tile)
-    assert shape.pieces + 1 == pytest.approx(pieces)
+    assert shape.chunks + 1 == pytest.approx(chunks)
     assert shape.descriptors + 1 == pytest.approx(descriptors)
 
 
-def test_axes_of_one_native_tile_make_no_pieces() -> None:
+def test_axes_of_one_native_tile_make_no_chunks() -> None:
     # 16 x 1 x 1 native tiles: 5 rows of 8 sublanes, 100 of 128 lanes.
     shape = copies(small.unary("f32[16,5,100]"), (4, 1, 1))
-    assert shape.pieces == shape.descriptors == 0
+    assert shape.chunks == shape.descriptors == 0
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_axes_of_one_native_tile_make_no_pieces() -> None:
         ("f32[256,1024]", 1, 0),  # 32 KiB is short enough to reach all banks
         ("f32[256,3840]", 1, 0),  # 120 KiB is no power of two
         ("f32[256,4096]", 2, 0),  # 8 KiB at a time
-        ("bf16[256,4096]", 1, 16),  # pitch 64 KiB, 32 rows of 2 KiB are 16 pieces of 4 KiB
+        ("bf16[256,4096]", 1, 16),  # pitch 64 KiB, 32 rows of 2 KiB are 16 chunks of 4 KiB
         ("bf16[256,2048]", 1, 0),
     ],
 )

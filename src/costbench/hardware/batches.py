@@ -26,7 +26,7 @@ from costbench.hardware.device import FASTEST, Device, Measurement, measurement_
 from costbench.hardware.machine import FAILURE_FLOOR, SCRATCHPAD_BYTES, machine_numbers
 from costbench.hardware.matrix_unit import MATRIX_UNIT, pack_contraction
 from costbench.hardware.simulator import NUM_PARTS, PreparedKernel, price
-from costbench.hardware.vector_work import vector_table
+from costbench.hardware.vector_work import VECTOR_WORK
 from costbench.hashing.splitmix64 import mix
 from costbench.rng import stream_words
 
@@ -74,7 +74,7 @@ def measure_batch(
         UnsupportedKernelError: if a kernel holds an operation that the machine cannot run.
     """
     target = device.target
-    table = vector_table(lowered.tables)
+    table = lowered.tables.table(VECTOR_WORK)
     table.complete(lowered.kernels.instructions)
     inputs = _Inputs(
         table.subjects,

@@ -80,7 +80,7 @@ class ContractionRoles:
 
 def contraction_roles(space: IterationSpace) -> ContractionRoles:
     """Returns the roles that the loops over a contraction play; none plays any without tiles."""
-    inst = space.instruction
+    inst = space.body.instructions[space.anchor]
     loop_of = {axis: loop for loop, axis in enumerate(reversed(inst.shape.layout))} if space.loops else {}
     summing = tuple(range(space.num_output_loops, len(space.loops)))
     if inst.opcode is Opcode.DOT:
@@ -154,7 +154,7 @@ def pack_contraction(space: IterationSpace) -> FloatArray:
     for role, loops in enumerate((roles.rows, roles.columns, roles.depth, roles.taps, roles.batch)):
         for loop in loops:
             played[loop] |= 1 << role
-    inst = space.instruction
+    inst = space.body.instructions[space.anchor]
     spatial = inst.convolution is not None and bool(inst.convolution.output_spatial)
     numbers = (
         roles.num_groups,

@@ -1,8 +1,8 @@
-"""Copies between main memory and the scratchpad: bytes, pieces, descriptors and banks.
+"""What a copy between main memory and the scratchpad takes: bytes, chunks, descriptors and banks.
 
 Main memory holds an array as a row-major grid of native tiles. A tile of it is a box in that grid: axes that
-it covers completely merge with the next one into contiguous pieces. Pieces at equal distances take one
-strided descriptor; where the distance changes, a descriptor is needed for each run of pieces. Pieces one
+it covers completely merge with the next one into contiguous chunks. Chunks at equal distances take one
+strided descriptor; where the distance changes, a descriptor is needed for each run of chunks. Chunks one
 lane-unit wide whose pitch is a power of two of 64 KiB or more hit the same memory banks.
 """
 
@@ -27,7 +27,7 @@ from costbench.hardware.machine import (
 
 FloatArray = npt.NDArray[np.float64]
 _BANK_PITCH_BYTES = 64 * 1024
-_PIECE_BYTES = 4096.0
+_BANK_BYTES = 4096.0
 _MIN_ROW_BYTES = 512.0
 _WHOLE = 1e-6
 
@@ -37,13 +37,13 @@ class BoxShape(NamedTuple):
 
     Attributes:
         native_tiles: moved.
-        pieces: contiguous pieces, at least 1.
+        chunks: contiguous chunks, at least 1.
         descriptors: strided descriptors, at least 1.
-        is_narrow: whether pieces are one native tile wide.
+        is_narrow: whether chunks are one native tile wide.
     """
 
     native_tiles: float
-    pieces: float
+    chunks: float
     descriptors: float
     is_narrow: bool
 
@@ -53,14 +53,14 @@ class CopyShape(NamedTuple):
 
     Attributes:
         num_bytes: bytes moved.
-        pieces: contiguous pieces beyond the first.
+        chunks: contiguous chunks beyond the first.
         descriptors: strided descriptors beyond the first.
-        conflicts: pieces of 4 KiB in the same banks.
+        conflicts: 4 KiB each that lie in the same banks.
         rows: rows addressed one by one.
     """
 
     num_bytes: float
-    pieces: float
+    chunks: float
     descriptors: float
     conflicts: float
     rows: float
@@ -69,9 +69,9 @@ class CopyShape(NamedTuple):
 @compiled_step
 def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
     """The copy of a box of at least one axis for one tile size."""
-    native_tiles, pieces, descriptors, narrow = 1.0, 1.0, 1.0, 0.0
-    apart = False  # an axis so far was covered in part, so that what follows comes in pieces
-    uneven = False  # pieces so far have a second distance, so that what follows needs descriptors of its own
+    native_tiles, chunks, descriptors, narrow = 1.0, 1.0, 1.0, 0.0
+    apart = False  # an axis so far was covered in part, so that what follows comes in chunks
+    uneven = False  # chunks so far have a second distance, so that what follows needs descriptors of its own
     first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     for axis in range(end - 1, first - 1, -1):
         limit = nest.axes[axis].limit
@@ -82,13 +82,13 @@ def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
         if limit == 1.0:
             continue
         if apart:
-            pieces *= span
+            chunks *= span
         if uneven:
             descriptors *= span
         if span < limit - _WHOLE:
-            uneven |= apart and pieces > 1.0 + _WHOLE
+            uneven |= apart and chunks > 1.0 + _WHOLE
             apart = True
-    return BoxShape(native_tiles, pieces, descriptors, narrow < 1.0 + _WHOLE)
+    return BoxShape(native_tiles, chunks, descriptors, narrow < 1.0 + _WHOLE)
 
 
 @compiled_step
@@ -108,8 +108,8 @@ def copy_shape(nest: PackedNest, tile: Tile, transfer: int, box: BoxShape) -> Co
     if box.is_narrow and last > nest.boxes[number].first_axis:
         pitch = int(nest.axes[last].limit * item.native_bytes)
         if pitch >= _BANK_PITCH_BYTES and pitch & (pitch - 1) == 0:
-            conflicts = num_bytes / _PIECE_BYTES
-    return CopyShape(num_bytes, box.pieces - 1.0, box.descriptors - 1.0, conflicts, 0.0)
+            conflicts = num_bytes / _BANK_BYTES
+    return CopyShape(num_bytes, box.chunks - 1.0, box.descriptors - 1.0, conflicts, 0.0)
 
 
 @compiled_step
@@ -125,13 +125,13 @@ def _moved_elements(nest: PackedNest, tile: Tile, transfer: int) -> float:
 
 @compiled_step
 def copy_ns(copy: CopyShape, machine: FloatArray, is_output: bool) -> float:
-    """bytes / bandwidth + pieces, descriptors, conflicts and rows at their price.
+    """bytes / bandwidth + chunks, descriptors, conflicts and rows at their price.
 
     Issuing the copy is the core's work and no part of it.
     """
     return float(
         copy.num_bytes / machine[WRITE_GB_PER_S if is_output else READ_GB_PER_S]
-        + copy.pieces * machine[CHUNK_NS]
+        + copy.chunks * machine[CHUNK_NS]
         + copy.descriptors * machine[DESCRIPTOR_NS]
         + copy.conflicts * machine[BANK_NS]
         + copy.rows * machine[ROW_ADDRESS_NS]

@@ -37,7 +37,7 @@ from costbench.hardware.machine import (
 from costbench.hardware.matrix_unit import MATRIX_UNIT, matrix_time, pack_contraction
 from costbench.hardware.memory import set_copy_times
 from costbench.hardware.vector_unit import VectorRates, vector_ns, vector_rates
-from costbench.hardware.vector_work import VECTOR_UNIT, vector_table
+from costbench.hardware.vector_work import VECTOR_WORK
 from costbench.target import Target
 
 FloatArray = npt.NDArray[np.float64]
@@ -161,13 +161,14 @@ def prepare(nest: LoopNest, target: Target) -> PreparedKernel:
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
     """
-    if VECTOR_UNIT not in nest.described:
-        table = vector_table(nest.tables)
-        nest.described[VECTOR_UNIT] = table.per_box(nest.words, nest.kernel.instructions)
+    vector = nest.described.get(VECTOR_WORK.name)
+    if vector is None:
+        vector = nest.tables.table(VECTOR_WORK).per_box(nest.words, nest.kernel.instructions)
+        nest.described[VECTOR_WORK.name] = vector
     return PreparedKernel(
         nest.words,
         contraction_numbers(nest.space, MATRIX_UNIT, pack_contraction),
-        nest.described[VECTOR_UNIT],
+        vector,
         codegen_factors(nest, target),
         machine_numbers(target),
     )
@@ -193,6 +194,8 @@ def _new_workspace(kernel: PreparedKernel) -> Workspace:
 @compiled
 def price(kernel: PreparedKernel, extents: IntArray, parts: FloatArray) -> None:
     """Fills in the first rows of [7 or more, n], in the order of `Breakdown`, for extents [n, num_loops]."""
+    # One tile size after the other, not one step after the other over all of them: what a tile size needs
+    # (a few hundred numbers) stays in the first-level cache, and no arrays are made.
     workspace = _new_workspace(kernel)
     for i in range(len(extents)):
         _price_tile(kernel, workspace, extents[i], parts[:, i])

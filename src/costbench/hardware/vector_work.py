@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from costbench.compiler.lowering.access import array_shape
-from costbench.compiler.lowering.work import WorkTable, WorkTables
+from costbench.compiler.lowering.work import WorkModel
 from costbench.compiler.tiled_memory import LANES, SUBLANES
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import Instruction
@@ -27,10 +27,6 @@ from costbench.hlo.shape import Shape
 _SORT_OPS = 6.0
 _WINDOW_OPS = 1.5
 _SCATTER_OPS = 3.0
-
-
-VECTOR_UNIT = "vector unit"
-"""Under this name a nest keeps its vector work."""
 
 
 class VectorAmounts(NamedTuple):
@@ -187,12 +183,7 @@ def vector_cost(opcode: Opcode) -> VectorCost:
 # ---- instructions ------------------------------------------------------------------------------------------
 
 
-def vector_table(tables: WorkTables) -> WorkTable:
-    """`VectorAmounts` of the instructions of a computation, as far as they are described."""
-    return tables.table(VECTOR_UNIT, len(VectorAmounts._fields), describe)
-
-
-def describe(module: HloModule, body: HloComputation, position: int) -> list[tuple[int, VectorAmounts]]:
+def _describe(module: HloModule, body: HloComputation, position: int) -> list[tuple[int, VectorAmounts]]:
     """Returns the values whose tiles an instruction works on, and the work on each.
 
     Raises:
@@ -266,6 +257,10 @@ def _special_operations(
     if inst.opcode is Opcode.MAP:
         return [(position, float(len(module.computations[inst.called[0]].instructions)))]
     return None
+
+
+VECTOR_WORK = WorkModel("vector unit", len(VectorAmounts._fields), _describe)
+"""`VectorAmounts` of instructions."""
 
 
 # ---- rows that change their place ------------------------------------------------------------------------

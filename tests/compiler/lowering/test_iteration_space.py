@@ -135,7 +135,7 @@ def test_clipped_bounds_of_a_convolution() -> None:
 
 
 def anchor_sizes(kernel: Kernel) -> tuple[int, ...]:
-    return loop_nest(kernel).space.instruction.shape.dimensions
+    return kernel.instruction(loop_nest(kernel).space.anchor).shape.dimensions
 
 
 def test_units_round_up_and_are_one_at_least() -> None:

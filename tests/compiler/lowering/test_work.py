@@ -5,7 +5,13 @@ import numpy as np
 from costbench.compiler.lowering.iteration_space import IterationSpace
 from costbench.compiler.lowering.loop_nest import Lowering, loop_nest
 from costbench.compiler.lowering.packed import unpacked
-from costbench.compiler.lowering.work import EVERY_ITERATION, EVERY_RESULT, contraction_rows, row_of
+from costbench.compiler.lowering.work import (
+    EVERY_ITERATION,
+    EVERY_RESULT,
+    WorkModel,
+    contraction_rows,
+    row_of,
+)
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
@@ -36,7 +42,7 @@ def test_work_is_summed_by_box_and_by_when_it_runs() -> None:
     kernel = finish(b, b.reduce(b.op("negate", product), (1,)))
     describe = Counting()
     nest = loop_nest(kernel)
-    found = nest.tables.table("test", 2, describe).per_box(nest.words, nest.kernel.instructions)
+    found = nest.tables.table(WorkModel("test", 2, describe)).per_box(nest.words, nest.kernel.instructions)
     packed = unpacked(nest.words)
     assert found.shape == (2, len(packed.boxes) - 1, 2)
     box = {int(node["position"]): int(node["box"]) for node in packed.nodes}
@@ -53,7 +59,7 @@ def test_an_instruction_is_looked_at_once_for_all_kernels() -> None:
     describe, lowering = Counting(), Lowering(kernel.module)
     first, second = (lowering.loop_nest(kernel) for _ in range(2))
     amounts = [
-        nest.tables.table("test", 2, describe).per_box(nest.words, nest.kernel.instructions)
+        nest.tables.table(WorkModel("test", 2, describe)).per_box(nest.words, nest.kernel.instructions)
         for nest in (first, second)
     ]
     assert describe.asked == 3

@@ -22,8 +22,7 @@ from costbench.compiler.lowering.packed import PackedNest, Words, unpacked
 from costbench.compiler.lowering.work import (
     EVERY_ITERATION,
     EVERY_RESULT,
-    WorkTable,
-    WorkTables,
+    WorkModel,
     contraction_numbers,
 )
 from costbench.compiler.tiling.footprint import (
@@ -80,8 +79,6 @@ _BANDWIDTH, _CYCLE_NS, _MXU_SIZE, _NUM_MXUS = range(4)
 _DILATION, _HAS_GROUPS, _FIRST_ROLE = range(3)
 _OTHER, _COLUMNS, _DEPTH = range(3)
 _NO_CONTRACTION = np.zeros(0)
-WORK = "analytical"
-"""Under this name a nest keeps what the model derives from it."""
 
 
 class Estimate(NamedTuple):
@@ -123,16 +120,12 @@ def chip_numbers(chip: Architecture) -> FloatArray:
 
 def estimate_of(nest: LoopNest, chip: FloatArray) -> Estimate:
     """Returns the inputs of compiled code, for `chip_numbers`; what the kernel does is worked out once."""
-    if WORK not in nest.described:
-        instructions = nest.kernel.instructions
-        nest.described[WORK] = cost_table(nest.tables).per_box(nest.words, instructions).reshape(2, -1)
-    contraction = contraction_numbers(nest.space, WORK, describe_contraction)
-    return Estimate(nest.words, nest.described[WORK], contraction, chip)
-
-
-def cost_table(tables: WorkTables) -> WorkTable:
-    """Operations of the instructions of a computation, as far as they are described."""
-    return tables.table(WORK, 1, _describe)
+    weights = nest.described.get(OPERATIONS.name)
+    if weights is None:
+        weights = nest.tables.table(OPERATIONS).per_box(nest.words, nest.kernel.instructions).reshape(2, -1)
+        nest.described[OPERATIONS.name] = weights
+    contraction = contraction_numbers(nest.space, OPERATIONS.name, describe_contraction)
+    return Estimate(nest.words, weights, contraction, chip)
 
 
 def _describe(_: HloModule, body: HloComputation, position: int) -> list[tuple[int, tuple[float]]]:
@@ -147,12 +140,16 @@ def _describe(_: HloModule, body: HloComputation, position: int) -> list[tuple[i
     return [(subject, (window * _EXPENSIVE.get(inst.opcode, 1.0),))]
 
 
+OPERATIONS = WorkModel("analytical", 1, _describe)
+"""Operations per element of instructions."""
+
+
 def describe_contraction(space: IterationSpace) -> FloatArray:
     """Returns what `Estimate` says of a contraction; nothing where the kernel is not tiled."""
     if not space.loops:
         return _NO_CONTRACTION
     left, right = space.operand_accesses
-    inst = space.instruction
+    inst = space.body.instructions[space.anchor]
     in_left = {loop for axis in left for loop in axis.loops}
     in_right = {loop for axis in right for loop in axis.loops}
     windows = {axis.window_loop for axis in left}

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.analytical.cost import (
-    WORK,
+    OPERATIONS,
     CostWorkspace,
     Estimate,
     chip_numbers,
-    cost_table,
     describe_contraction,
     estimate_of,
     new_cost_workspace,
@@ -95,14 +94,14 @@ class AnalyticalModel:
     def choose_each(self, batch: KernelBatch, chosen: IntArray) -> IntArray:
         """The same for m kernels of a batch whose smallest tiles fit: loop extents, int64 [m, most_loops]."""
         lowered = batch.lowered
-        table = cost_table(lowered.tables)
+        table = lowered.tables.table(OPERATIONS)
         table.complete(lowered.kernels.instructions)
         return _search_each(
             lowered.nests,
             batch.candidates,
             chosen,
             (table.subjects, table.amounts),
-            (contraction_rows(lowered.spaces, WORK, describe_contraction), self._chip),
+            (contraction_rows(lowered.spaces, OPERATIONS.name, describe_contraction), self._chip),
             (batch.most_loops, float(self.architecture.scratchpad_bytes)),
         )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from costbench.compiler.lowering.access import (
     array_shape,
     identity,
     loop_of_axis,
+    operand_access,
     whole,
 )
 from costbench.compiler.tiled_memory import LANES, SUBLANES
@@ -97,16 +97,6 @@ class IterationSpace:
     contraction_order: tuple[int, ...] = ()
     described: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
-    @cached_property
-    def units(self) -> IntArray:
-        """Native tiles along each loop, int64 [num_loops]."""
-        return np.array([loop.units for loop in self.loops], dtype=np.int64)
-
-    @property
-    def instruction(self) -> Instruction:
-        """The instruction that computes the anchor."""
-        return self.body.instructions[self.anchor]
-
 
 def native_units(shape: Shape) -> tuple[int, ...]:
     """Elements of a native tile along each physical axis, major to minor: ..., 1, 1, 8, 128; or 1,024."""
@@ -133,23 +123,24 @@ def iteration_space(
     shape = array_shape(body.instructions[anchor].shape)
     if not tiled:
         return IterationSpace(body, anchor, contracts, whole(shape))
+    access, loop_of = identity(shape), loop_of_axis(shape)
     axes = shape.layout[::-1]
     loops = tuple(
         Loop(shape.dimensions[axis], unit, fixed=axis in fixed)
         for axis, unit in zip(axes, native_units(shape), strict=True)
     )
-    sums = contraction_axes(body, anchor, loop_of_axis(shape), len(loops)) if contracts else None
+    sums = contraction_axes(body, anchor, loop_of, len(loops)) if contracts else None
     if len(loops) + (len(sums.loops) if sums else 0) > MAX_LOOPS:
         raise UnsupportedKernelError(
             f"a kernel over {len(loops)} axes", field=f"instruction {anchor}", expected=f"at most {MAX_LOOPS}"
         )
     if sums is None:
-        return IterationSpace(body, anchor, contracts, identity(shape), loops, len(loops))
+        return IterationSpace(body, anchor, contracts, access, loops, len(loops))
     return IterationSpace(
         body=body,
         anchor=anchor,
         contracts=contracts,
-        access=identity(shape),
+        access=access,
         loops=loops + tuple(Loop(extent, unit, contraction=True) for extent, unit in sums.loops),
         num_output_loops=len(loops),
         kernel_axes=sums.kernel_axes,
@@ -292,3 +283,21 @@ def _tie_dot(inst: Instruction, lhs: Shape, rhs: Shape, output_loop: dict[int, i
             out += 1
     pairs = zip(d.lhs_contracting, d.rhs_contracting, strict=True)
     return left, right, {rhs_axis: (lhs_axis, False) for lhs_axis, rhs_axis in pairs}
+
+
+def wanted_access(body: HloComputation, position: int, place: int, access: Access) -> Access:
+    """Returns what an instruction, cut by an access, reads of its operand `place`.
+
+    Where the loops run over a convolution or dot itself, they say what its operands are read by; everywhere
+    else the rule of the opcode does.
+    """
+    inst = body.instructions[position]
+    if inst.opcode in CONTRACTIONS and access and access == identity(inst.shape):
+        return contraction_axes(body, position, loop_of_axis(inst.shape), len(access)).operands[place]
+    operand = body.instructions[inst.operands[place]].shape
+    shape = array_shape(operand)
+    alike = shape.dimensions == array_shape(inst.shape).dimensions
+    if alike and (inst.shape.is_tuple or operand.is_tuple):
+        return access
+    wanted = operand_access(body, inst, place, access)
+    return wanted if len(wanted) == shape.rank else whole(shape)

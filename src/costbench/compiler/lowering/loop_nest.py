@@ -8,6 +8,7 @@ needs (iterations, tiles of operands, how often they are fetched again) follows 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -69,10 +70,10 @@ class LoopNest:
         """Position of the convolution or dot, if there is one."""
         return self.space.anchor if self.space.contracts else None
 
-    @property
+    @cached_property
     def units(self) -> IntArray:
         """Native tiles along each loop, int64 [num_loops]."""
-        return self.space.units
+        return np.array([loop.units for loop in self.space.loops], dtype=np.int64)
 
     @property
     def is_tiled(self) -> bool:
@@ -178,15 +179,15 @@ class _Body:
 
     def __init__(self, module: HloModule, computation: int) -> None:
         body = module.computations[computation]
-        self.tables = LoweringTables(body)
-        self.work = WorkTables(module, body)
         self.search = Search(
             np.zeros(4, dtype=np.int64), *np.zeros((9, len(body.instructions)), dtype=np.int64)
         )
         self.grow_lists(2 * len(body.instructions) + 64)
+        self.work = WorkTables(module, body)
+        self.tables = LoweringTables(body)
 
     def grow_lists(self, length: int) -> None:
-        """Makes room for kernels of so many boxes and copies."""
+        """Replaces the workspace by one for kernels of so many boxes and copies."""
         a, b, c, d, e, f = np.zeros((6, length), dtype=np.int64)
         counts, order = np.zeros(3, dtype=np.int64), np.zeros(MAX_LOOPS, dtype=np.int64)
         self.lists = Lists(counts, a, b, c, d, e, f, order, np.zeros((length, 4)))

@@ -18,12 +18,8 @@ from costbench.compiler.lowering.access import (
     Access,
     access_loops,
     array_shape,
-    identity,
-    loop_of_axis,
-    operand_access,
     result_access,
     scatter_index_access,
-    whole,
     wider,
 )
 from costbench.compiler.lowering.arrays import (
@@ -50,11 +46,10 @@ from costbench.compiler.lowering.arrays import (
     slot_of,
 )
 from costbench.compiler.lowering.iteration_space import (
-    CONTRACTIONS,
     IterationSpace,
-    contraction_axes,
     iteration_space,
     native_units,
+    wanted_access,
 )
 from costbench.compiler.lowering.packed import LOOP
 from costbench.compiler.lowering.values import facts_of, native_bytes, written
@@ -182,22 +177,9 @@ class LoweringTables:
         position = int(self._owner[first])
         place = first - int(self._offsets[position])
         if kind == WANTED:
-            return self.number(self._wanted(position, place, self._named[second]))
+            return self.number(wanted_access(self.body, position, place, self._named[second]))
         found = result_access(self.body, self.body.instructions[position], place, self._named[second])
         return NONE if found is None else self.number(found)
-
-    def _wanted(self, position: int, place: int, access: Access) -> Access:
-        inst = self.body.instructions[position]
-        if inst.opcode in CONTRACTIONS and access and access == identity(inst.shape):
-            axes = contraction_axes(self.body, position, loop_of_axis(inst.shape), len(access))
-            return axes.operands[place]
-        operand = self.body.instructions[inst.operands[place]].shape
-        shape = array_shape(operand)
-        alike = shape.dimensions == array_shape(inst.shape).dimensions
-        if alike and (inst.shape.is_tuple or operand.is_tuple):
-            return access
-        wanted = operand_access(self.body, inst, place, access)
-        return wanted if len(wanted) == shape.rank else whole(shape)
 
     def _add_value(self, position: int) -> None:
         facts = facts_of(self.body, position)

@@ -31,6 +31,21 @@ Describe = Callable[[HloModule, HloComputation, int], Sequence[tuple[int, Amount
 """Returns for an instruction (program, computation, position) at most two values whose tiles are worked on,
 and the amounts of work on each."""
 
+
+class WorkModel(NamedTuple):
+    """What a cost model wants to know of instructions.
+
+    Attributes:
+        name: of the model; what is derived for it is kept under this name.
+        num_amounts: kinds of work.
+        describe: describes an instruction.
+    """
+
+    name: str
+    num_amounts: int
+    describe: Describe
+
+
 MAX_SUBJECTS = 2
 EVERY_ITERATION, EVERY_RESULT = range(2)
 """When work runs: the first axis of what `work_per_box` returns."""
@@ -43,20 +58,19 @@ class WorkTable:
     Args:
         module: the program.
         body: the computation.
-        num_amounts: kinds of work.
-        describe: describes an instruction.
+        model: that wants to know it.
 
     Attributes:
         subjects: int64 [n, 2], positions of the values that each instruction works on.
         amounts: float64 [n, 2, num_amounts].
     """
 
-    def __init__(self, module: HloModule, body: HloComputation, num_amounts: int, describe: Describe) -> None:
+    def __init__(self, module: HloModule, body: HloComputation, model: WorkModel) -> None:
         num_instructions = len(body.instructions)
         self.subjects = np.full((num_instructions, MAX_SUBJECTS), _UNKNOWN, dtype=np.int64)
-        self.amounts = np.zeros((num_instructions, MAX_SUBJECTS, num_amounts))
+        self.amounts = np.zeros((num_instructions, MAX_SUBJECTS, model.num_amounts))
         self._of = (module, body)
-        self._describe = describe
+        self._describe = model.describe
 
     def complete(self, positions: IntArray) -> None:
         """Describes those of the instructions that are missing."""
@@ -93,11 +107,11 @@ class WorkTables:
         self._body = body
         self._tables: dict[str, WorkTable] = {}
 
-    def table(self, name: str, num_amounts: int, describe: Describe) -> WorkTable:
-        """The table of that name, made when it is first asked for."""
-        if name not in self._tables:
-            self._tables[name] = WorkTable(self._module, self._body, num_amounts, describe)
-        return self._tables[name]
+    def table(self, model: WorkModel) -> WorkTable:
+        """The table for a cost model, made when it is first asked for."""
+        if model.name not in self._tables:
+            self._tables[model.name] = WorkTable(self._module, self._body, model)
+        return self._tables[model.name]
 
 
 @compiled

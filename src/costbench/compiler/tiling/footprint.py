@@ -1,8 +1,8 @@
-"""Tiles in native units: how much of the scratchpad, and of main memory's grid, a tile takes.
+"""How many native tiles a tile of each value takes, in the scratchpad and in copies from main memory.
 
 Main memory and scratchpad hold an array as a grid of native tiles (8 x 128 elements, or 1,024 of a vector).
 A tile of a value is a box in that grid. Where it starts inside a native tile, because the value's memory
-order is not the one that the loops walk in, it touches one native tile more than its size says.
+order is not the one that the loops run in, it touches one native tile more than its size says.
 """
 
 from __future__ import annotations
@@ -120,7 +120,10 @@ def copied(axis: Axis, tile: Tile) -> float:
 
 @compiled_step
 def _extent(axis: Axis, elements: FloatArray, size: float) -> float:
-    """`AxisMap.extent` for one tile size: elements of an axis of `size`, given those of each loop."""
+    """Elements of an axis of `size` in a tile, given those of each loop, [num_loops].
+
+    With e elements of its loop, ((scale e - 1) stride + (window - 1) dilation + 1) / base_dilation of them.
+    """
     loop, window_loop = axis.loop, axis.window_loop
     length = elements[loop] * axis.scale if loop != NO_LOOP else 1.0
     if axis.is_window != 0:
