@@ -186,6 +186,12 @@ class _Body:
         self.work = WorkTables(module, body)
         self.tables = LoweringTables(body)
 
+    def most_copies(self, kernels: KernelArrays) -> int:
+        """No kernel of these has more boxes or copies: two for each node, one for each member it writes."""
+        instructions = self.tables.body.instructions
+        written = sum(len(list(instructions[p].shape.leaves())) for p in kernels.outputs.tolist())
+        return 2 * (len(kernels.inputs) + len(kernels.instructions)) + len(kernels.outputs) + written + 1
+
     def grow_lists(self, length: int) -> None:
         """Replaces the workspace by one for kernels of so many boxes and copies."""
         a, b, c, d, e, f = np.zeros((6, length), dtype=np.int64)
@@ -253,8 +259,9 @@ class Lowering:
                 break
             if key:
                 tables.fill(key)
+            elif (needed := body.most_copies(kernels)) > len(body.lists.node_boxes):
+                body.grow_lists(needed)
             else:
-                body.grow_lists(2 * len(body.lists.node_boxes))
                 nests = nests._replace(words=np.concatenate([nests.words, np.zeros_like(nests.words)]))
         if (nests.spaces == SEVERAL_CONTRACTIONS).any():
             raise UnsupportedKernelError(
