@@ -35,8 +35,9 @@ def test_a_finished_cell_that_no_longer_fits_starts_empty(tmp_path: Path) -> Non
     folder = tmp_path / "cell"
     _start(folder, "first")
     spec = TrainSpec(batch=BatchSpec(kernels=4, configs=8, per_epoch=10))
-    done = _finish(folder, "first", FitResult(folder, 0.5, 3, 40, 1.25, "fp32"), spec)
+    done = _finish(folder, "first", FitResult(folder, 0.5, 3, 40, 1.25, "fp32", "compiled"), spec)
     assert (done.kernels, done.configs, done.validations) == (4, 8, 4)
+    assert done.computed_by == "compiled"
     assert finished(folder) == done
     # No wall time: equal runs leave equal bytes.
     assert "seconds" not in json.loads((folder / "done.json").read_text())
