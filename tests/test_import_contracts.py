@@ -28,6 +28,7 @@ ALLOWED = {
     "compiler.a": "import costbench.hlo.a, costbench.target",
     "workloads.a": "import jax, jaxlib, keras, costbench.hlo.a",
     "hlo.a": "import costbench.artifacts, costbench.execution.compiled",
+    "hashing.a": "import costbench.execution.compiled",
     "metrics.a": "import costbench.errors",
     "tasks": "import costbench.metrics.a",
     "target": "import costbench.params",

@@ -18,7 +18,7 @@ from costbench.models.execution import choose_products, compiled_allowed
 from costbench.models.kernels.attention import kernel_transformer
 from costbench.models.kernels.gat.hop_kernel import gat_steps
 from costbench.models.kernels.layer_kernels import head_steps, join_steps, stack_steps
-from costbench.models.kernels.lstm.lstm_kernel import lstm_steps
+from costbench.models.kernels.lstm.last_state import lstm_steps
 from costbench.models.kernels.register_tiles import NARROW
 from costbench.models.kernels.sage.hop_kernel import sage_steps
 from costbench.models.kernels.statistics import segment_statistics
