@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.search import Progress
 from costbench.cli.app import app
-from costbench.cli.tune import _lines, _Stop, _telling, summary
+from costbench.cli.tune import _lines, _reporting, _Stop, summary
 from costbench.errors import ChoiceError, CostbenchError, DataError, HloError
 from costbench.experiments.tuning.program import Gain, Step, Tuned, TuneOptions
 from tests.deadline import HANGS_AFTER_S
@@ -117,11 +117,11 @@ def test_ctrl_c_waits_for_the_batch_in_work() -> None:
     stop, step, progress = _Stop(), Step("one", "one"), Progress(MeasurementBudget(), 1, 1.0)
     with pytest.raises(KeyboardInterrupt):
         stop.pressed(signal.SIGINT, None)
-    tell = stop.before(lambda step, _progress: told.append(step))
-    tell(step, progress)
+    report = stop.before(lambda step, _progress: told.append(step))
+    report(step, progress)
     stop.pressed(signal.SIGINT, None)
     with pytest.raises(KeyboardInterrupt):
-        tell(step, progress)
+        report(step, progress)
     with pytest.raises(KeyboardInterrupt):
         stop.pressed(signal.SIGINT, None)
     assert told == [step]
@@ -129,10 +129,10 @@ def test_ctrl_c_waits_for_the_batch_in_work() -> None:
 
 def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     times = iter([0.0, 1.0, 6.0, 6.0])
-    tell, budget = _lines(times.__next__), MeasurementBudget(seconds=60.0, spent_seconds=15.0)
-    tell(Step("predicted", "predicting"), Progress(budget, 1_200, 2.5e6))
-    tell(Step("predicted", "predicting"), Progress(budget, 1_201, 2.5e6))
-    tell(Step("kernel", "kernel 4 of 8", (3, 8), 7e6), Progress(MeasurementBudget(), 9, 1.0))
+    report, budget = _lines(times.__next__), MeasurementBudget(seconds=60.0, spent_seconds=15.0)
+    report(Step("predicted", "predicting"), Progress(budget, 1_200, 2.5e6))
+    report(Step("predicted", "predicting"), Progress(budget, 1_201, 2.5e6))
+    report(Step("kernel", "kernel 4 of 8", (3, 8), 7e6), Progress(MeasurementBudget(), 9, 1.0))
     assert capsys.readouterr().err.splitlines() == [
         "costbench: predicting (25%): 1,200 tried, best 2.500 ms",
         "costbench: kernel 4 of 8 (38%): 9 tried, best 7.000 ms",
@@ -142,8 +142,8 @@ def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_bar_on_a_terminal() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100)
-    with _telling(console, SHIPPED) as tell:
-        tell(Step("measured", "measuring"), Progress(MeasurementBudget(seconds=60.0), 3, float("inf")))
+    with _reporting(console, SHIPPED) as report:
+        report(Step("measured", "measuring"), Progress(MeasurementBudget(seconds=60.0), 3, float("inf")))
     assert "measuring" in screen.getvalue()
     assert "3 tried, best none yet" in screen.getvalue()
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.tasks import LEARNED, TASKS, labels_of
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bar
@@ -79,6 +77,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
     from costbench.errors import choose
     from costbench.experiments.tuning.program import Session, TuneOptions, write_results
     from costbench.target import load_target
+    from costbench.tasks import LEARNED
 
     options = TuneOptions(
         file=file,
@@ -161,6 +160,7 @@ def _stem(file: Path) -> str:
 
 def _draw(tuned: Tuned, options: TuneOptions, folder: Path) -> None:
     from costbench.reports.search.convergence import SearchCurve, draw_search
+    from costbench.tasks import TASKS
 
     measured = [row.measured_ns for row in tuned.rows] if TASKS[options.task].measures_programs else []
     curve = SearchCurve(
@@ -222,6 +222,8 @@ def _found(step: Step, progress: Progress) -> str:
 def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path) -> None:
     from rich.table import Table
 
+    from costbench.tasks import LEARNED
+
     gained = sorted((gain for gain in tuned.gains if gain.saved_ns > 0), key=lambda gain: -gain.saved_ns)
     if gained:
         table = Table(title=f"{tuned.program}, {options.task}: what was gained")
@@ -244,6 +246,8 @@ def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path) -
 
 def summary(tuned: Tuned, options: TuneOptions, folder: Path) -> str:
     """What came out, in words."""
+    from costbench.tasks import TASKS, labels_of
+
     default, best = (f"{ns / _NS_PER_MS:.3f} ms" for ns in (tuned.default_ns, tuned.best_ns))
     chosen = labels_of(options.task).decisions
     if tuned.unmeasured is not None:

@@ -7,7 +7,7 @@ from costbench.autotuning.search import Progress
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.experiments.tuning.fusion import tune_fusion
-from costbench.experiments.tuning.program import Session, Step, Tell, Tuned, TuneOptions
+from costbench.experiments.tuning.program import Report, Session, Step, Tuned, TuneOptions
 from costbench.target import load_target
 from tests.experiments.small_programs import small_file, small_step
 from tests.experiments.tuning.test_program import nothing
@@ -15,40 +15,40 @@ from tests.experiments.tuning.test_program import nothing
 TARGET = load_target("tpu_v3")
 
 
-def tuned(folder: Path, options: TuneOptions, *, resume: bool = False, tell: Tell = nothing) -> Tuned:
+def tuned(folder: Path, options: TuneOptions, *, resume: bool = False, report: Report = nothing) -> Tuned:
     program = PreparedProgram(small_step(), "small_step")
     tiled = TiledKernels(program.lowering, TARGET.architecture, AnalyticalModel(TARGET.architecture))
     model = EstimatedKernels(tiled) if options.model != "none" else None
-    return tune_fusion(program, Session(folder, options, TARGET, resume=resume, tell=tell), tiled, model)
+    return tune_fusion(program, Session(folder, options, TARGET, resume=resume, report=report), tiled, model)
 
 
-def stop_in(name: str) -> Tell:
+def stop_in(name: str) -> Report:
     """Presses Ctrl-C in the middle of a search."""
 
-    def tell(searched: Step, progress: Progress) -> None:
+    def report(searched: Step, progress: Progress) -> None:
         if searched.name == name and progress.num_decisions > 1:
             raise KeyboardInterrupt
 
-    return tell
+    return report
 
 
 def test_stopped_anywhere_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     options = TuneOptions(small_file(tmp_path), "fusion", minutes=2.0, model_minutes=0.005, compile_s=14.4)
     whole = tuned(tmp_path / "a", options)
     assert whole.num_measured > 2
-    part = tuned(tmp_path / "b", options, tell=stop_in("predicted"))
+    part = tuned(tmp_path / "b", options, report=stop_in("predicted"))
     assert (part.num_predicted, part.num_measured) == (2, 0)
     assert part.best_ns == part.default_ns
     assert part.unmeasured is not None
     assert part.unmeasured[0] <= part.unmeasured[1]
-    tuned(tmp_path / "b", options, resume=True, tell=stop_in("measured"))
+    tuned(tmp_path / "b", options, resume=True, report=stop_in("measured"))
     assert tuned(tmp_path / "b", options, resume=True) == whole
 
 
 def test_hardware_alone_stopped_and_resumed(tmp_path: Path) -> None:
     options = TuneOptions(small_file(tmp_path), "fusion", model="none", minutes=3.0, compile_s=14.4)
     whole = tuned(tmp_path / "a", options)
-    part = tuned(tmp_path / "b", options, tell=stop_in("measured"))
+    part = tuned(tmp_path / "b", options, report=stop_in("measured"))
     assert part.num_measured == 2
     assert part.rows == whole.rows[:2]
     assert tuned(tmp_path / "b", options, resume=True) == whole

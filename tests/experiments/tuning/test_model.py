@@ -8,9 +8,10 @@ from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, HloError
 from costbench.experiments.tuning.model import program_in, tuned, unfused
-from costbench.experiments.tuning.program import Session, Task, TuneOptions
+from costbench.experiments.tuning.program import Session, TuneOptions
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
+from costbench.tasks import TaskName
 from tests.experiments.small_programs import small_file, small_step
 from tests.experiments.tuning.test_program import nothing
 
@@ -18,7 +19,7 @@ TARGET = load_target("tpu_v3")
 
 
 def session(folder: Path, options: TuneOptions) -> Session:
-    return Session(folder / "out", options, TARGET, resume=False, tell=nothing)
+    return Session(folder / "out", options, TARGET, resume=False, report=nothing)
 
 
 def test_a_program_without_fusions_stays_as_it_is(tmp_path: Path) -> None:
@@ -27,14 +28,14 @@ def test_a_program_without_fusions_stays_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["tile", "fusion"])
-def test_models_that_are_not_there(tmp_path: Path, task: Task) -> None:
+def test_models_that_are_not_there(tmp_path: Path, task: TaskName) -> None:
     options = TuneOptions(small_file(tmp_path), task, model=str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match="nowhere"):
         tuned(session(tmp_path, options), "small")
 
 
 @pytest.mark.parametrize(("task", "other"), [("tile", "fusion"), ("fusion", "tile")])
-def test_models_of_the_other_task(tmp_path: Path, task: Task, other: Task) -> None:
+def test_models_of_the_other_task(tmp_path: Path, task: TaskName, other: TaskName) -> None:
     folder = tmp_path / f"{other}-random-tpu_v2-gat-3e-4-s0"
     folder.mkdir()
     options = TuneOptions(small_file(tmp_path), task, model=str(folder))
@@ -64,7 +65,7 @@ def test_files_that_are_no_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["analytical", "none"])
 @pytest.mark.parametrize("task", ["tile", "fusion"])
-def test_every_task_with_and_without_a_model(tmp_path: Path, task: Task, model: str) -> None:
+def test_every_task_with_and_without_a_model(tmp_path: Path, task: TaskName, model: str) -> None:
     options = TuneOptions(
         small_file(tmp_path), task, model=model, minutes=4.0, model_minutes=0.003, compile_s=14.4
     )

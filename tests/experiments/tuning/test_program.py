@@ -33,7 +33,7 @@ def nothing(step: Step, progress: Progress) -> None:
 
 
 def session(folder: Path, options: TuneOptions, *, resume: bool = False) -> Session:
-    return Session(folder, options, TARGET, resume=resume, tell=nothing)
+    return Session(folder, options, TARGET, resume=resume, report=nothing)
 
 
 def of_the_line(recorded: SearchTrace | None, watch: Watch) -> SearchTrace:
@@ -63,7 +63,7 @@ def test_impossible_options(tmp_path: Path, option: str, wrong: dict[str, int]) 
 
 def test_an_interrupted_search_is_kept_and_taken_up_again(tmp_path: Path) -> None:
     options = TuneOptions(small_file(tmp_path), "tile")
-    stopped = Session(tmp_path / "out", options, TARGET, resume=False, tell=ctrl_c)
+    stopped = Session(tmp_path / "out", options, TARGET, resume=False, report=ctrl_c)
     part = stopped.search(LINE, of_the_line)
     assert part is not None
     assert (part.decisions, stopped.interrupted) == ((4, 9), True)
@@ -71,7 +71,7 @@ def test_an_interrupted_search_is_kept_and_taken_up_again(tmp_path: Path) -> Non
     again = session(tmp_path / "out", options, resume=True)
     assert again.search(LINE, of_the_line) == of_the_line(None, lambda _: None)
     # Stopped once more while the recorded part is gone through: nothing of it is lost.
-    third = Session(tmp_path / "out", options, TARGET, resume=True, tell=ctrl_c)
+    third = Session(tmp_path / "out", options, TARGET, resume=True, report=ctrl_c)
     whole = third.search(LINE, of_the_line)
     assert whole is not None
     assert len(whole) == 9
