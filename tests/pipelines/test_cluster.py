@@ -124,6 +124,7 @@ def _wait_until_it_trains(cluster: Cluster, pipeline: Future[subprocess.Complete
     distributed = importlib.import_module("distributed")
     limit = time.monotonic() + HANGS_AFTER_S
     with distributed.Client(scheduler_file=str(cluster.scheduler), set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=HANGS_AFTER_S)
         workers = client.scheduler_info()["workers"]
         (victim,) = (address for address, worker in workers.items() if worker["name"] == VICTIM)
         while not any(str(key).startswith("train_cell") for key in client.processing()[victim]):
