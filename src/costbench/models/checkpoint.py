@@ -1,8 +1,8 @@
 """Saves and loads trained models: a folder with `model.json` (description) and `weights.pt` (tensors only).
 
-Both are written atomically, and `model.json` holds the digest of the weights, so that a folder which mixes
-two models is an error. Weights are read with `weights_only=True`, which runs no code from the file. Equal
-models give equal bytes.
+Both are written atomically, and `model.json` holds the digest of the weights, so a folder holds a
+complete model or fails to load. Weights are read with `weights_only=True`, which runs no code from the file.
+Equal models give equal bytes.
 """
 
 from __future__ import annotations
