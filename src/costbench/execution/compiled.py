@@ -47,10 +47,9 @@ def compiled_step(function: Function) -> Function:
 
 
 def compiled_fused(function: Function) -> Function:
-    """Compile as `compiled_step` does, for networks: a * b + c becomes a fused multiply-add where there is
-    one.
+    """Compile as `compiled_step` does, for networks: a * b + c is rounded once where the processor can.
 
-    That takes half the time and rounds once. Last bits therefore differ between processors, which is
+    That takes half the time. Last bits therefore differ between processors, which is
     acceptable for networks but not for the simulated machine.
     """
     options: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "_nrt": False}
@@ -63,8 +62,7 @@ def compiled_inline(function: Function) -> Function:
 
 
 def source_digest(package: Path) -> str:
-    """Returns a digest of the modules that compile functions and of all their imports, as 16 hexadecimal
-    digits.
+    """Returns a digest of the modules that compile functions and all their imports: 16 hexadecimal digits.
 
     It is computed at every import of the package, so imports are found by a regular expression, which is
     faster than a parser, and comments count, as they do for Numba.

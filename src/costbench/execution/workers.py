@@ -1,5 +1,4 @@
-"""Runs independent work items on several processes or machines; a lost worker costs its work item, not the
-run.
+"""Runs independent work items on several processes or machines; losing a worker does not end the run.
 
 Every stage passes its work items to `run_work_items`. A work item is idempotent: it writes its outputs
 atomically under names that follow from its key, and an output that exists for the same inputs is kept. So an

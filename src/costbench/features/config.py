@@ -113,8 +113,7 @@ def layout_features(minor_to_major: npt.NDArray[np.int64]) -> npt.NDArray[np.flo
 
 
 def static_performance(kernel: Kernel, analysis: CostAnalysis | None = None) -> npt.NDArray[np.float32]:
-    """Returns FLOPs, bytes read, bytes written and special-function evaluations of one kernel run, float32
-    [4].
+    """Returns FLOPs, bytes read, bytes written and special functions of one run of a kernel: float32 [4].
 
     Args:
         kernel: the kernel.

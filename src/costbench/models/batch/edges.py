@@ -50,8 +50,7 @@ class Edges:
 
     @staticmethod
     def build(incoming: IntArray, outgoing: IntArray, num_nodes: int, *, even: bool = False) -> Edges:
-        """Build edges from pairs [2, m]: incoming (node, one of its producers), outgoing (node, one of its
-        consumers).
+        """Build edges from pairs [2, m]: incoming (node, its producer) and outgoing (node, its consumer).
 
         With `even` S is padded to `even_size` by repeating the last node; no node receives the added
         messages.

@@ -43,8 +43,7 @@ def in_topological_order(kernels: PackedKernels) -> PackedKernels:
 
 
 def topological_order(edges: IntArray, num_nodes: int) -> IntArray:
-    """Returns the nodes, int64 [n], each after its producers; of the nodes that may come next, the first one
-    does.
+    """Returns the nodes, int64 [n], each after its producers; of several that may come next, the first.
 
     Nodes that are stored in topological order keep it.
 

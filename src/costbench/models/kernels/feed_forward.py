@@ -67,8 +67,7 @@ def mask(d: FloatArray, d_row: int, seen: FloatArray, seen_row: int, rows: int, 
 
 @compiled
 def stack_forward(rows: FloatArray, weights: FloatArray, configs: int) -> FloatArray:
-    """Returns the outputs of all layers: outputs_l = relu(outputs_(l-1) weights_l^T), where outputs_(-1) is
-    `rows`.
+    """Returns the outputs of all layers: y_l = relu(y_(l-1) weights_l^T), where y_(-1) is `rows`.
 
     Shape: rows [R, H] of `configs` decisions per node, weights [L, H, H] ([outputs, inputs]) to [L, R, H].
     """

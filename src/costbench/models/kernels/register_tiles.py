@@ -51,9 +51,8 @@ _EVERYWHERE = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
 
 
 ADDS, RELU, MASK, PICKED_DEPTH, PICKED_ROWS = 1, 2, 4, 8, 16
-"""Flags that add up to the way of a product: c += a b, not c = a b; write max(c, 0); write 0 where the mask
-is
-not above 0; sum over a_(i p_k) b_(p_k j) instead of a_ik b_kj; row p_i of a and c instead of row i."""
+"""Flags that add up to the way of a product: c += a b, not c = a b; write max(c, 0); write 0 where the
+mask is not above 0; sum over a_(i p_k) b_(p_k j), not a_ik b_kj; row p_i of a and c, not row i."""
 
 
 class _Code:

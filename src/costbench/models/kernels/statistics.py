@@ -1,5 +1,4 @@
-"""The column-wise reduction's statistics as a torch function: max, mean and sum over the nodes of each
-kernel.
+"""The column-wise reduction's statistics as a torch function: max, mean and sum over kernels' nodes.
 
 The loops over nodes are compiled (`elementwise.sum_and_max`); what is left is of size [K, C, H] and done by
 torch.

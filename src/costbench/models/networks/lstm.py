@@ -13,8 +13,7 @@ from costbench.models.networks.constants import FORGET_OFFSET
 
 
 class LstmWeights(nn.Module):
-    """Holds W [4 width, inputs] and U [4 width, width]; `forward` returns them and two offsets for
-    `torch.lstm`.
+    """Holds W [4 width, inputs] and U [4 width, width]; returns them and two offsets for `torch.lstm`.
 
     Rows are those of gates i, f, g, o in this order. The first offset is FORGET_OFFSET for f plus the bias,
     the second is 0.

@@ -118,8 +118,7 @@ def gather_sum(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:
 
 
 def segment_statistics(states: Tensor, batch: GraphBatch, names: Sequence[str]) -> Tensor:
-    """Returns mean, maximum or sum of each column over a kernel's nodes, concatenated in the order of
-    `names`.
+    """Returns mean, maximum or sum of each column over a kernel's nodes, concatenated as in `names`.
 
     Nodes that reach a maximum share its gradient evenly.
 

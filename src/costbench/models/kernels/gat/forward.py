@@ -36,8 +36,7 @@ _EXPONENTS = 1024
 
 
 class GatStates(NamedTuple):
-    """The results of L hops. Without gradients only `updated` has all hops; the others are overwritten by
-    each hop.
+    """The results of L hops. Without gradients only `updated` has all hops; each hop overwrites the others.
 
     Attributes:
         projected: [L, N C, ways H], values V x of each way.
@@ -160,8 +159,7 @@ def _softmax(hop: GatStates, pairs: Pairs, nodes: tuple[int, int], scratch: Floa
 
 @compiled
 def row_places(nodes: IntArray, starts: IntArray, ways: int, steps: tuple[int, int]) -> IntArray:
-    """Returns, for each entry of `nodes`, which is sorted by slot, where the values of that node and way
-    begin.
+    """Returns, for each entry of `nodes`, sorted by slot, the position of the values of that node and way.
 
     Nodes are steps[0] elements apart and ways steps[1].
     """

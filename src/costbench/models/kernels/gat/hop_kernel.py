@@ -21,8 +21,7 @@ from costbench.models.networks.layers import apply_layers
 
 
 def attention_pairs(edges: Edges, configs: int, *, directed: bool) -> Pairs:
-    """Returns the pairs of attention over edges, in groups of at least `BLOCK_ROWS` rows (nodes times
-    configs).
+    """Returns the pairs of attention, in groups of at least `BLOCK_ROWS` rows (nodes times configs).
 
     Directed, attention to producers and to consumers are two ways; otherwise one way has both.
     """

@@ -1,5 +1,4 @@
-"""The edges of graph attention in a batch, sorted by receiver and by sender, as the compiled kernels read
-them.
+"""The edges of graph attention in a batch, sorted by receiver and by sender for the compiled kernels.
 
 A pair is a receiver i and a sender j that it attends to. A way is one attention of a hop: directed networks
 have two, over producers and over consumers, undirected ones have one.

@@ -266,8 +266,7 @@ def _wide_ask_gradients(scores: FloatArray, rows: Rows, out: Numbers, s: Shape) 
 
 @compiled
 def ask_gradients(scores: FloatArray, rows: Rows, out: Numbers, shape: Shape) -> None:
-    """out_hk += sum over c of d_ch row_chk, for the sender and the receiver: the gradient of attention
-    vectors.
+    """out_hk += sum over c of d_ch row_chk, for sender and receiver: the gradient of their vectors.
 
     `scores` has the gradients d of the scores, [2, C heads], flat; `out` is [2, H].
     """

@@ -55,8 +55,7 @@ def add_up(matrix: CsrMatrix, row: int, table: FloatArray, base: int, out: Float
 
 
 class SageMatrices(NamedTuple):
-    """Weights of L hops: messages to consumers (forth) and to producers (back), [L, H, H], and update, [L, H,
-    2 H].
+    """Weights of L hops: messages to consumers (forth) and producers (back) [L, H, H], update [L, H, 2 H].
 
     Each is [outputs, inputs] as in `nn.Linear`; inputs of the update are the state, then the aggregate.
     Undirected, `back` is `forth`, and its gradient is 0.
