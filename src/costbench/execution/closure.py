@@ -1,4 +1,4 @@
-"""What a module runs: the modules that it reaches through imports, and one digest of their code.
+"""Finds the code that a module runs, which is all modules it reaches through imports, and digests it.
 
 The modules are found, not listed: along every import, those inside functions included, and along every
 string that names a module (`load(("costbench.training.fit",))`). Imports for type checkers do not run and are
@@ -38,7 +38,7 @@ class _Source:
         digest: of its code, without comments, docstrings and formatting.
         imports: names in this package that it imports or mentions as strings; not all are modules.
         libraries: names of packages outside that it imports.
-        finds_files: whether it asks where it lies, as those do that read package data.
+        finds_files: whether it asks for its own location, as modules do that read package data.
         strings: its constants, if it does.
     """
 
@@ -87,7 +87,7 @@ class Package:
 
 
 def read_package(folder: Path) -> Package:
-    """All files of the package in a folder, which carries its name."""
+    """Read all files of the package in a folder of the same name."""
     modules, packages, data = {}, set(), {}
     for file in sorted(folder.rglob("*")):
         place = file.relative_to(folder)
@@ -108,7 +108,7 @@ def find_closure(
     bystanders: Sequence[str] = (),
     version: Callable[[str], str] | None = None,
 ) -> Closure:
-    """The code that modules run.
+    """Returns the code that modules run.
 
     Args:
         roots: names of modules of the package.
@@ -153,7 +153,7 @@ def _digest(data: bytes) -> str:
 
 
 def _data(name: str, source: _Source, package: Package) -> list[str]:
-    """Data files beside a module that asks where it lies, and those in folders that it names."""
+    """Returns data files beside a module that asks for its location, and those in folders that it names."""
     if not source.finds_files:
         return []
     own = name if name in package.packages else name.rpartition(".")[0]
@@ -205,12 +205,12 @@ def _read(text: bytes, name: str, is_package: bool) -> _Source:
 
 
 class _Reader:
-    """Writes a tree down without positions and docstrings, in one form for all versions of Python.
+    """Serialises a syntax tree without positions and docstrings, in one form for all versions of Python.
 
     Attributes:
         code: the tree in words.
         names: modules that may be imported; also attributes of modules, which name none.
-        finds_files: whether the module asks where it lies.
+        finds_files: whether the module asks for its own location.
         strings: constants, among them names of modules and of folders.
     """
 
@@ -222,7 +222,7 @@ class _Reader:
         self._package = package
 
     def visit(self, node: ast.AST) -> None:
-        """Write a node and all below it."""
+        """Append a node and its descendants to the code."""
         if isinstance(node, ast.If) and _is_for_type_checkers(node.test):
             self._fields([("orelse", node.orelse)])
             return

@@ -49,17 +49,17 @@ def _package() -> Package:
 
 @cache
 def code_of(module: str) -> Closure:
-    """The code and libraries that a module of costbench runs.
+    """Returns the code and libraries that a module of costbench runs.
 
     Args:
-        module: by name; the code that runs work items is meant for a module of another package.
+        module: its name; for a module of another package, the code that runs work items.
     """
     return find_closure((module if module in _package().modules else __name__,), _package())
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a worker must have in common with the process that hands work items out.
+    """What a worker must have in common with the process that submits work items.
 
     Attributes:
         module: of the function that computes work items.

@@ -1,11 +1,11 @@
-"""Functions compiled to machine code: the same arithmetic as Python's, without its overhead.
+"""Decorators that compile functions with Numba: the same arithmetic as Python's, without its overhead.
 
-Compiled code is kept on disk, so only the first run after a change compiles. No fast-math (but see
-`compiled_fused`) and no threads: results depend neither on the load of the machine nor on how many processes
-run.
+Compiled code is cached on disk, so only the first run after a change compiles. There is no fast-math (but see
+`compiled_fused`) and there are no threads: results depend neither on the load of the machine nor on the
+number of processes.
 
-Numba looks for changes in the file of a function alone, but code compiled from it holds the functions and
-constants of other files too. So the folder it is kept in is named after all of these.
+Numba invalidates its cache when the file of a function changes, although the compiled code also contains
+functions and constants of other files. The name of the cache folder is therefore a digest of all these files.
 """
 
 from __future__ import annotations
@@ -32,38 +32,40 @@ _IMPORTED = re.compile(rb"^from costbench\.([\w.]+) import", re.MULTILINE)
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function over arrays, numbers and named tuples of these, on its first call."""
+    """Compile a function of arrays, numbers and named tuples of these on its first call."""
     return cast(Function, njit(cache=True)(function))
 
 
 def compiled_step(function: Function) -> Function:
-    """Compile a step of a compiled loop: a part of it that makes no arrays and divides as NumPy does.
+    """Compile a part of a compiled loop that allocates no arrays and divides as NumPy does; it is inlined.
 
-    Arrays that only pass through need no reference counts, which would cost more than the arithmetic.
+    Without Numba's runtime its array arguments are not reference-counted, which would cost more than the
+    arithmetic.
     """
     options: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "_nrt": False}
     return cast(Function, njit(cache=True, **options)(function))
 
 
 def compiled_fused(function: Function) -> Function:
-    """A `compiled_step` for networks: a * b + c is rounded once where the processor can, in half the time.
+    """Compile as `compiled_step` does, for networks: a * b + c is rounded once where the processor can.
 
-    Its last bits therefore differ between processors, which those of a simulated machine must not.
+    That takes half the time. Last bits therefore differ between processors, which is
+    acceptable for networks but not for the simulated machine.
     """
     options: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "_nrt": False}
     return cast(Function, njit(cache=True, fastmath={"contract"}, **options)(function))
 
 
 def compiled_inline(function: Function) -> Function:
-    """A part of compiled functions, written into each: constants that it is given stay constants."""
+    """Inline a function into its callers before compilation, so that constant arguments stay constants."""
     return cast(Function, njit(inline="always")(function))
 
 
 def source_digest(package: Path) -> str:
-    """16 digits over the modules that compile functions and all that these import, directly or not.
+    """Returns a digest of the modules that compile functions and all their imports: 16 hexadecimal digits.
 
-    It is computed whenever the package is imported, by a pattern in place of a parser: as text, comments
-    included. Numba looks at the text of a file, too.
+    It is computed at every import of the package, so imports are found by a regular expression, which is
+    faster than a parser, and comments count, as they do for Numba.
     """
     texts = {file: file.read_bytes() for file in package.rglob("*.py")}
     waiting = [file for file, text in texts.items() if b"from costbench.execution.compiled import" in text]
@@ -81,9 +83,9 @@ def source_digest(package: Path) -> str:
 
 
 def cache_folder(places: list[Path], name: str) -> Path:
-    """A folder of that name in the first place that can be written to.
+    """Returns the folder `name` in the first of `places` that can be written to, and creates it if needed.
 
-    Where it is new, those of older sources go that no process has added to for a week.
+    When it is created, folders of older sources that no process has added to for a week are removed.
     """
     for place in places:
         folder = place / name

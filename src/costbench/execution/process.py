@@ -40,6 +40,6 @@ def exit_without_teardown() -> None:
     """Let this process exit without a last collection, which takes two seconds with torch and MLflow loaded.
 
     Objects in reference cycles are then not finalised: whoever opens a file has to close it. Workers of
-    a Dask cluster belong to whoever started them and are left as they are.
+    a Dask cluster belong to whoever started them and are left running.
     """
     atexit.register(gc.freeze)

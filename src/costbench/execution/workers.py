@@ -1,6 +1,6 @@
-"""Independent work items on several processes or machines: a lost worker costs its work item, not the run.
+"""Runs independent work items on several processes or machines; losing a worker does not end the run.
 
-Every stage hands its work items to `run_work_items`. A work item is idempotent: it writes its outputs
+Every stage passes its work items to `run_work_items`. A work item is idempotent: it writes its outputs
 atomically under names that follow from its key, and an output that exists for the same inputs is kept. So an
 item may be computed twice, by a worker that was given up too early and by the one that took its place, and
 the bytes are the same. On this machine joblib's loky starts the processes; `costbench.execution.cluster` has
@@ -29,7 +29,7 @@ _R = TypeVar("_R")
 
 
 class WorkersLostError(Exception):
-    """Workers died with their work items, which have to be handed out again."""
+    """Workers died with their work items, which have to be submitted again."""
 
 
 class _Pool(Protocol):
@@ -48,7 +48,7 @@ def run_work_items(
     on_done: Callable[[_K, _R], None],
     max_losses: int = _MAX_LOSSES,
 ) -> dict[_K, _R]:
-    """Compute `function` of every work item.
+    """Compute `function(item)` for every work item.
 
     Args:
         function: of one work item; it, the items and the results travel between processes.

@@ -1,1 +1,1 @@
-"""What models see: TpuGraphs' node, configuration and kernel features, as arrays, and their scaling."""
+"""The features that models read: TpuGraphs' node, configuration and kernel features, and their scaling."""

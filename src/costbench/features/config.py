@@ -1,8 +1,8 @@
-"""Features of decisions, and the static performance features of a kernel.
+"""Computes the features of decisions (tile sizes, layouts) and the static performance features of a kernel.
 
 A tile size is 24 numbers, a layout configuration 18 per configurable node (tpugraphs2023, section 4.1); the
-four static performance features are those of lpm2021, section 3.1. Networks also read what a tile size does
-to the loops of its kernel, which a compiler knows. Nothing here is measured.
+four static performance features are those of lpm2021, section 3.1. Networks also read features of the
+loops that a tile size makes of its kernel, which a compiler knows. Nothing here is measured.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _START = {block: column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS}
 def tile_features(
     tile_sizes: TileSizes, input_bounds: npt.NDArray[np.int64] | None = None
 ) -> npt.NDArray[np.float32]:
-    """Features of `n` tile sizes of one kernel: float32 [n, 24].
+    """Returns the features of `n` tile sizes of one kernel: float32 [n, 24].
 
     Per list (kernel, output, input bounds): the first six bounds, padded with 0, then sum and product of all
     of them in 64-bit integers. An absent list has product 0, unlike the empty lists of node features.
 
     Args:
         tile_sizes: the tile sizes.
-        input_bounds: int64 [n, rank] where they are given; the compiler nearly always derives them.
+        input_bounds: int64 [n, rank] if they are given; the compiler nearly always derives them.
     """
     table = np.tile(_ABSENT, (len(tile_sizes), 1))
     _write_block(table, "kernel_bounds", tile_sizes.kernel_bounds)
@@ -46,11 +46,11 @@ def tile_features(
 
 
 def loop_features(nest: LoopNest, tile_sizes: TileSizes) -> npt.NDArray[np.float32]:
-    """What tile sizes do to the loops of their kernel: float32 [n, 4].
+    """Returns features of the loop nests that tile sizes make of their kernel: float32 [n, 4].
 
-    For a loop of u native tiles and a tile of e of them: ceil(u / e) iterations, and an overhang
-    e ceil(u / e) / u, which is 1 where tiles fit. Both are multiplied over the loops of the output, then over
-    those that only sum.
+    A loop over u native tiles in steps of e has ceil(u / e) iterations and an overhang e ceil(u / e) / u,
+    which is 1 if e divides u. Both are multiplied over the loops of the output, then over the reduction
+    loops.
 
     Raises:
         UnsupportedKernelError: for tile sizes of another kernel.
@@ -63,7 +63,7 @@ def loop_features(nest: LoopNest, tile_sizes: TileSizes) -> npt.NDArray[np.float
 
 
 def decision_features(nest: LoopNest, tile_sizes: TileSizes) -> npt.NDArray[np.float32]:
-    """All features of `n` tile sizes of one kernel: float32 [n, 28], `tile_features` and `loop_features`.
+    """Returns `tile_features` and `loop_features` of `n` tile sizes of one kernel: float32 [n, 28].
 
     Raises:
         UnsupportedKernelError: for tile sizes of another kernel.
@@ -86,12 +86,12 @@ def _write_block(table: npt.NDArray[np.float32], block: str, bounds: npt.NDArray
 def gathered_tile_features(
     bounds: npt.NDArray[np.int32], first: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float32]:
-    """`tile_features` of tile sizes of different kernels: float32 [n, 24].
+    """Returns `tile_features` of tile sizes of different kernels: float32 [n, 24].
 
     Args:
-        bounds: [b], one tile size's kernel bounds, then its output bounds, after another's.
-        first: int64 [n], where each tile size begins.
-        ranks: int64 [n, 2], how many kernel bounds and how many output bounds it has.
+        bounds: [b], for each tile size its kernel bounds, then its output bounds.
+        first: int64 [n], index of each tile size's first bound.
+        ranks: int64 [n, 2], the number of kernel bounds and of output bounds.
     """
     table = np.tile(_ABSENT, (len(first), 1))
     write_bounds(table, bounds[runs(first, ranks.sum(axis=1))], ranks, _GATHERED, _PLACES)
@@ -99,7 +99,7 @@ def gathered_tile_features(
 
 
 def layout_features(minor_to_major: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """Features of layout configurations: float32 [..., 18] from int64 [..., 3, 6].
+    """Returns the features of layout configurations: int64 [..., 3, 6] to float32 [..., 18].
 
     Three blocks (output, input, kernel) of six axis numbers, fastest-varying first, -1 where absent.
 
@@ -113,7 +113,7 @@ def layout_features(minor_to_major: npt.NDArray[np.int64]) -> npt.NDArray[np.flo
 
 
 def static_performance(kernel: Kernel, analysis: CostAnalysis | None = None) -> npt.NDArray[np.float32]:
-    """FLOPs, bytes read, bytes written, special-function evaluations of one run of a kernel: float32 [4].
+    """Returns FLOPs, bytes read, bytes written and special functions of one run of a kernel: float32 [4].
 
     Args:
         kernel: the kernel.

@@ -1,6 +1,6 @@
-"""Measured kernels with their features, on disk: written once from samples, read by memory map in training.
+"""Writes the features of measured kernels to shards on disk, once, and reads them by memory map in training.
 
-Reading a kernel back takes microseconds, where featurising it again would mean parsing its program. The
+Reading a kernel takes microseconds; computing its features again would mean parsing its program. The
 columns are described in `costbench.datasets.feature_columns`.
 """
 
@@ -58,22 +58,22 @@ class Measured(Protocol):
 
     @property
     def tile_sizes(self) -> TileSizes:
-        """That were measured, n of them."""
+        """The n tile sizes that were measured."""
 
     @property
     def runtime_ns(self) -> IntArray:
-        """Of each, int64 [n]."""
+        """The measured runtime of each, int64 [n]."""
 
 
 class CostModel(Protocol):
-    """What predicts runtimes."""
+    """A model that predicts runtimes of lowered kernels."""
 
     def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> npt.NDArray[np.float64]:
-        """Of each decision of a lowered kernel, float64 [n]."""
+        """Returns the runtime of each decision of a lowered kernel in ns, float64 [n]."""
 
 
 def feature_path(folder: Path, task: str, chip: str, program: str) -> Path:
-    """Where the features of a program's samples on a chip lie inside the stage's folder."""
+    """Returns the path of a program's feature shard for a chip inside the stage's folder."""
     return folder / task / chip / f"{program}.arrow"
 
 
@@ -87,10 +87,10 @@ def write_features(
     """Writes one feature shard.
 
     Args:
-        path: destination, overwritten if it is there.
-        kernels: all of one program, with what was measured of them.
+        path: destination, overwritten if it exists.
+        kernels: kernels of one program with their measured tile sizes.
         program: features of that program.
-        analytical: the hand-written model, whose predictions are kept beside what was measured.
+        analytical: the analytical model, whose predictions are stored beside the measurements.
         metadata: JSON values, among them `program` and `application`.
 
     Raises:
@@ -101,7 +101,7 @@ def write_features(
     keys = [_row_keys(kernel) for kernel in views]
     rows, node_key = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
     row_opcode, row_features = _rows(rows, program)
-    # Programs repeat their layers: most rows are equal to others.
+    # Programs repeat their layers, so most rows are equal to others and are stored once.
     first, row_of_key = _first_of_equals(row_opcode, row_features)
     node_offsets = offsets_of(len(part) for part in keys)
     by_use, row_offsets, node_row = _by_first_use(row_of_key[node_key], node_offsets)
@@ -145,7 +145,7 @@ def write_features(
 
 
 def _row_keys(kernel: Kernel) -> IntArray:
-    """Names the feature row of each node: twice its place in the program, plus 1 for an input."""
+    """Returns the key of each node's feature row: twice its index in the program, plus 1 for an input."""
     keys = 2 * (np.array(kernel.nodes, np.int64) + kernel.module.offsets[kernel.computation])
     keys[: len(kernel.inputs)] += 1
     return keys
@@ -162,7 +162,7 @@ def _rows(keys: IntArray, program: ProgramFeatures) -> tuple[npt.NDArray[np.int1
 def _first_of_equals(
     opcodes: npt.NDArray[np.int16], features: npt.NDArray[np.float32]
 ) -> tuple[IntArray, IntArray]:
-    """Places of rows that differ from each other, and for each row which of these it equals."""
+    """Returns the indices of distinct rows, and for each row which of these it equals."""
     rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
     found = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
     return found[1], found[2]
@@ -220,7 +220,7 @@ class FeatureShard:
 
     @cached_property
     def columns(self) -> KernelColumns:
-        """For many kernels at a time."""
+        """The columns of the shard, from which many kernels are read at a time."""
         return KernelColumns(self._shard)
 
     def num_configs(self) -> IntArray:
@@ -228,7 +228,7 @@ class FeatureShard:
         return np.diff(self._shard["config_runtime_ns_offsets"])
 
     def graph(self, index: int) -> KernelGraph:
-        """The same as `graph_tensors.kernel_graph` of the kernel."""
+        """Returns the graph that `graph_tensors.kernel_graph` returns for the kernel."""
         shard = self._shard
         rows = self._part("node_row", index)
         num_inputs = int(shard["kernel_num_inputs"][index])
@@ -264,7 +264,7 @@ class FeatureShard:
         return self._part("config_runtime_ns", index)
 
     def analytical_ns(self, index: int) -> npt.NDArray[np.float64]:
-        """What the analytical model predicts, float64 [n]."""
+        """The analytical model's estimates in ns, float64 [n]."""
         return self._part("config_analytical_ns", index, like="config_runtime_ns")
 
     def runs(self) -> IntArray:

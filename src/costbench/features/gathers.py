@@ -1,4 +1,4 @@
-"""Loops over runs of different lengths, compiled: what a batch is gathered by."""
+"""Compiled loops over runs of different lengths, which gather a batch from the columns of shards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IntArray = npt.NDArray[np.int64]
 
 @compiled
 def runs(starts: IntArray, counts: IntArray) -> IntArray:
-    """starts[0], starts[0] + 1, and so on, counts[0] numbers; then those from starts[1] on; int64."""
+    """Returns all runs of integers starts[i] to starts[i] + counts[i] (exclusive), concatenated; int64."""
     found = np.empty(counts.sum(), np.int64)
     end = 0
     for run in range(len(counts)):
@@ -27,7 +27,7 @@ def runs(starts: IntArray, counts: IntArray) -> IntArray:
 
 @compiled
 def shifted_pairs(pairs: npt.NDArray[Any], counts: IntArray, shifts: IntArray) -> IntArray:
-    """Pairs [m, 2]: counts[0] of them plus shifts[0], then counts[1] plus shifts[1], etc.; int64 [2, m]."""
+    """Returns pairs [m, 2] as int64 [2, m]; run i, of counts[i] pairs, is increased by shifts[i]."""
     found = np.empty((2, len(pairs)), np.int64)
     end = 0
     for run in range(len(counts)):
@@ -42,7 +42,7 @@ def shifted_pairs(pairs: npt.NDArray[Any], counts: IntArray, shifts: IntArray) -
 def place_in_kernels(
     own: FloatArray, is_output: npt.NDArray[Any], num_inputs: IntArray, counts: IntArray
 ) -> None:
-    """What `graph_tensors.place_in_kernel` writes, for several kernels.
+    """Write what `graph_tensors.place_in_kernel` writes, for several kernels.
 
     Args:
         own: float32 [n, 2], parameter number and whether it is a root, of counts[0] nodes of one kernel, then
@@ -65,7 +65,7 @@ def place_in_kernels(
 def write_bounds(
     table: FloatArray, bounds: npt.NDArray[Any], ranks: IntArray, blocks: IntArray, kept: int
 ) -> None:
-    """Writes lists of bounds into a table, each into the columns of its block.
+    """Write lists of bounds into a table, each into the columns of its block.
 
     A list takes `kept` columns for its first bounds, one for their sum and one for their product, which is 0
     for an empty list.

@@ -1,9 +1,10 @@
-"""Kernels as graphs of arrays, gathered from the features of their program.
+"""Builds the graphs of kernels as arrays, from the features of their program.
 
-Node features are computed once per program and kept in a small cache; a kernel's graph only picks its rows.
-What enters the kernel from outside becomes a parameter node: it has the shape and layout of the value and
-nothing of the instruction that made it, so a kernel looks the same wherever its inputs come from. Edges run
-from producer to consumer here and nowhere else; TpuGraphs' files store them the other way round.
+Node features are computed once per program and kept in a small cache; a kernel's graph selects its rows. A
+value that enters the kernel from outside becomes a parameter node: it has the shape and layout of the value
+and no features of the instruction that computes it, so a kernel's features do not depend on where its inputs
+come from. Edges run from producer to consumer here and nowhere else; TpuGraphs' files store them the other
+way round.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class KernelGraph:
 
 @dataclass(frozen=True, eq=False)
 class ProgramFeatures:
-    """What all kernels of a program share.
+    """Features that all kernels of a program share.
 
     Attributes:
         module: the program.
@@ -100,7 +101,7 @@ class ProgramFeatureCache:
         return len(self._entries)
 
     def features(self, module: HloModule) -> ProgramFeatures:
-        """The features of a program, computed unless they are kept."""
+        """Returns the features of a program, computed unless they are cached."""
         key = id(module)
         if key not in self._entries:
             self._entries[key] = program_features(module)
@@ -111,7 +112,7 @@ class ProgramFeatureCache:
 
 
 def kernel_graph(kernel: Kernel, cache: ProgramFeatureCache) -> KernelGraph:
-    """The graph of a kernel; nodes in the order of `kernel.nodes`.
+    """Returns the graph of a kernel, with nodes in the order of `kernel.nodes`.
 
     An input is a `parameter` node whose number is its place among the inputs; only its columns for element
     type, sizes, tuple members and layout are those of the value, all others are absent values. An instruction
@@ -140,7 +141,7 @@ def kernel_graph(kernel: Kernel, cache: ProgramFeatureCache) -> KernelGraph:
 
 
 def input_rows(producers: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Rows of kernel inputs from those of the values that enter: their shape and layout, nothing else."""
+    """Returns the feature rows of kernel inputs, given those of their producers: only shape and layout."""
     rows = np.tile(absent_row(NODE_FEATURES), (len(producers), 1))
     rows[:, _SHAPE_COLUMNS] = producers[:, _SHAPE_COLUMNS]
     return rows
@@ -149,7 +150,7 @@ def input_rows(producers: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 def place_in_kernel(
     features: npt.NDArray[np.float32], num_inputs: int, is_output: Sequence[bool] | npt.NDArray[np.uint8]
 ) -> None:
-    """Writes what depends on the kernel: the numbers of its inputs, and which instructions are outputs.
+    """Write the features that depend on the kernel: the numbers of its inputs, and which nodes are outputs.
 
     Args:
         features: float32 [n, 140], inputs first; changed.
@@ -161,7 +162,7 @@ def place_in_kernel(
 
 
 def kernel_edges(kernel: Kernel) -> npt.NDArray[np.int64]:
-    """Edges of a kernel, int64 [2, m], as `KernelGraph` has them.
+    """Returns the edges of a kernel, int64 [2, m], as in `KernelGraph`.
 
     Raises:
         DataError: if an instruction reads a value that is neither an input nor in the kernel.

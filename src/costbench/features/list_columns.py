@@ -1,7 +1,7 @@
-"""Lists of integers as fixed columns: the leading values, then the sum and the product of all of them.
+"""Writes lists of integers to fixed columns: the first values, then the sum and the product of all of them.
 
-This is how TpuGraphs turns sizes, strides and paddings into features. Lists of many rows are laid end to end
-and reduced at once, in 64-bit integers that wrap around as the data set's own do.
+TpuGraphs turns sizes, strides and paddings into features in this way. The lists of many rows are concatenated
+and reduced at once, in 64-bit integers that wrap around as in that data set.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class ListColumns:
         self._lists: list[Sequence[int]] = []
 
     def add(self, row: int, values: Sequence[int]) -> None:
-        """Notes the list of one row; an empty one leaves the row's absent values as they are."""
+        """Add the list of one row; for an empty one the row keeps its absent values."""
         if values:
             self._rows.append(row)
             self._lists.append(values)
 
     def write(self, table: npt.NDArray[np.float32]) -> None:
-        """Writes the noted rows into `table` [n, columns]."""
+        """Write the added lists to `table` [n, columns]."""
         if not self._rows:
             return
         rows = np.array(self._rows, dtype=np.int64)

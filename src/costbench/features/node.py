@@ -106,7 +106,7 @@ class _NodeTable:
             values.append(value)
 
     def add(self, row: int, inst: Instruction, is_root: bool) -> None:
-        """Notes one instruction. Attributes that most instructions lack are looked at only where present."""
+        """Add one instruction. Attributes that most instructions lack are looked at only where present."""
         self._scalar(row, _IS_ROOT, is_root)
         self._scalar(row, _PARAMETER_NUMBER, inst.parameter_number)
         self._scalar(row, _FEATURE_GROUPS, inst.feature_group_count)
@@ -149,7 +149,7 @@ class _NodeTable:
         self._spatial["kernel"].add(row, axes.kernel_spatial)
 
     def finish(self) -> npt.NDArray[np.float32]:
-        """Writes everything noted; float32 [n, 140]."""
+        """Returns the features of all instructions added, float32 [n, 140]."""
         for place, (rows, values) in self._scalars.items():
             self._table[rows, place] = np.array(values, dtype=np.int64)
         for columns in (
@@ -168,7 +168,7 @@ class _NodeTable:
 
 
 def module_node_features(module: HloModule) -> npt.NDArray[np.float32]:
-    """Features of all instructions of a program: float32 [n, 140], columns as in `schema.NODE_FEATURES`.
+    """Returns the features of a program's instructions: float32 [n, 140], columns of `schema.NODE_FEATURES`.
 
     Row `module.offsets[c] + position` belongs to that position of computation `c`. Sums and products are
     taken in 64-bit integers over whole lists (a product may wrap around) and then stored as float32.
@@ -181,23 +181,23 @@ def module_node_features(module: HloModule) -> npt.NDArray[np.float32]:
 
 
 def module_opcodes(module: HloModule) -> npt.NDArray[np.int64]:
-    """Opcode codes of all instructions: int64 [n]."""
+    """Returns the opcode codes of all instructions: int64 [n]."""
     every = chain.from_iterable(computation.instructions for computation in module.computations)
     return np.fromiter((int(inst.opcode) for inst in every), dtype=np.int64, count=module.num_instructions)
 
 
 def tpugraphs_opcodes(module: HloModule) -> npt.NDArray[np.int64]:
-    """Opcode codes as TpuGraphs writes them, 0 for an opcode it does not know: int64 [n]."""
+    """Returns the opcode codes of TpuGraphs, 0 for an opcode that it lacks: int64 [n]."""
     every = chain.from_iterable(computation.instructions for computation in module.computations)
     codes = {opcode: opcode.tpugraphs_code for opcode in Opcode}
     return np.fromiter((codes[inst.opcode] for inst in every), dtype=np.int64, count=module.num_instructions)
 
 
 def module_edges(module: HloModule) -> npt.NDArray[np.int64]:
-    """Edges by TpuGraphs' rule: int64 [m, 2], rows (consumer, producer), sorted, each once.
+    """Returns edges by TpuGraphs' rule: int64 [m, 2], rows (consumer, producer), sorted, each once.
 
-    One per distinct operand, and one from every caller to the root of each computation it calls. Control
-    dependencies are none.
+    There is one per distinct operand, and one from every caller to the root of each computation it calls.
+    Control dependencies are not edges.
     """
     roots = [o + c.root for o, c in zip(module.offsets, module.computations, strict=False)]
     edges: list[tuple[int, int]] = []

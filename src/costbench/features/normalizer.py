@@ -1,6 +1,6 @@
-"""Scaling features to [0, 1] by the extremes of the training data.
+"""Scales features to [0, 1] by their extremes over the training data.
 
-Fitted on training data only, in one pass over chunks of any size, so that nothing has to fit in memory.
+Scalers are fitted in one pass over chunks of any size, so the data need not fit into memory.
 Columns that are constant over the training data carry no information there and are dropped. Source:
 lpm2021, section 3.1; the data set's own baseline does the same (tpugraphs2023).
 """
@@ -19,7 +19,7 @@ from costbench.errors import DataError, choose
 from costbench.features import schema
 
 Transform = Literal["none", "log1p"]
-"""What is done to values before scaling; `log1p` is sign(x) * log(1 + |x|), for wide ranges."""
+"""Function applied to values before scaling; `log1p` is sign(x) * log(1 + |x|), for wide ranges."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -141,7 +141,7 @@ class MinMaxNormalizer:
 
     @cached_property
     def _scale(self) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
-        """Places of the kept columns, t of their minima, and how far t of their maxima is above."""
+        """Returns the kept columns, t(minimum), and t(maximum) - t(minimum) of each; t is the transform."""
         low, high = (bound[self.kept] for bound in self._bounds)
         return np.flatnonzero(self.kept), low, high - low
 
@@ -169,13 +169,13 @@ class MinMaxNormalizer:
         return np.divide(scaled, spread, out=scaled)
 
     def of_columns(self, places: Sequence[int]) -> MinMaxNormalizer:
-        """The scaler of some of the columns, in ascending order."""
+        """Returns the scaler of some of the columns, in ascending order."""
         chosen = np.array(places, np.int64)
         names = tuple(_column_name(self.names, place, self.num_inputs) for place in places)
         return replace(self, minimum=self.minimum[chosen], maximum=self.maximum[chosen], names=names)
 
     def without(self, endings: Sequence[str]) -> MinMaxNormalizer:
-        """The same scaler, which also drops columns whose names end with one of `endings`.
+        """Returns a scaler that also drops columns whose names end with one of `endings`.
 
         Columns that have no names are kept.
         """
@@ -216,7 +216,7 @@ class MinMaxNormalizer:
 
 
 class MinMaxFit:
-    """Extremes of the chunks seen so far."""
+    """Accumulates the extremes of chunks of training rows."""
 
     def __init__(self, transform: Transform = "none", names: Sequence[str] = ()) -> None:
         choose(_TRANSFORMS, transform, "transform")
@@ -226,7 +226,7 @@ class MinMaxFit:
         self._maximum: FloatArray | None = None
 
     def update(self, chunk: npt.NDArray[np.floating[Any]]) -> None:
-        """Takes in a chunk [., k]; an empty one changes nothing.
+        """Update the extremes by a chunk [., k]; an empty one changes nothing.
 
         Raises:
             DataError: on NaN or infinity (naming the column) or another width than before.
@@ -243,10 +243,10 @@ class MinMaxFit:
         self._minimum, self._maximum = low, high
 
     def finish(self) -> MinMaxNormalizer:
-        """The scaler for what was seen.
+        """Returns the scaler for the rows so far.
 
         Raises:
-            DataError: if no row was.
+            DataError: if there was no row.
         """
         if self._minimum is None or self._maximum is None:
             raise DataError("no training rows", where="features", expected="at least one")

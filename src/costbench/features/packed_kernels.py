@@ -1,7 +1,8 @@
-"""Many kernels laid end to end in a few arrays, so that a batch is built by whole-array calls.
+"""Many kernels concatenated in a few arrays, so that a batch is built by whole-array calls.
 
-A training batch has up to hundreds of small kernels. Read one at a time they cost tens of microseconds of
-Python each, more than the network needs for them; gathered together, a batch takes about as long as one.
+A training batch has up to hundreds of small kernels. Reading them one at a time costs tens of microseconds of
+Python each, more than the network needs for them; reading a whole batch at once takes about as long as one
+kernel.
 """
 
 from __future__ import annotations
@@ -51,20 +52,20 @@ class Scalers(Protocol):
 
     @property
     def node(self) -> MinMaxNormalizer:
-        """Of node features."""
+        """Scaler of node features."""
 
     @property
     def decision(self) -> MinMaxNormalizer:
-        """Of features of decisions."""
+        """Scaler of features of decisions."""
 
     @property
     def static(self) -> MinMaxNormalizer:
-        """Of static performance features."""
+        """Scaler of static performance features."""
 
 
 @dataclass(frozen=True, eq=False)
 class PackedKernels:
-    """K kernels with N nodes, M edges and D measured decisions together, one after another.
+    """K kernels with N nodes, M edges and D measured decisions in total, concatenated.
 
     Attributes:
         opcodes: int64 [N].
@@ -75,8 +76,8 @@ class PackedKernels:
         config_features: float32 [D, F], or scaled.
         config_counts: int64 [K].
         runtime_ns: float64 [D].
-        analytical_ns: float64 [D], the analytical model's estimates; None where nobody asked it.
-        scaled_by: what features are scaled by; None where they are not.
+        analytical_ns: float64 [D], the analytical model's estimates; None if they were not computed.
+        scaled_by: the scalers of the features; None if they are unscaled.
     """
 
     opcodes: IntArray
@@ -97,7 +98,7 @@ class PackedKernels:
 
     @staticmethod
     def joined(parts: Sequence[PackedKernels]) -> PackedKernels:
-        """The kernels of one after those of another; at least one part, unscaled if there are more.
+        """Returns the kernels of all parts in order; if there are several parts, they must be unscaled.
 
         Raises:
             DataError: if there are no parts.
@@ -127,7 +128,7 @@ def packed(
     runtime_ns: Sequence[DoubleArray],
     analytical_ns: Sequence[DoubleArray] | None = None,
 ) -> PackedKernels:
-    """Kernels in memory: for each its graph and, of its decisions, features [c, F] and runtimes [c]."""
+    """Concatenate kernels: for each its graph and the features [c, F] and runtimes [c] of its decisions."""
     counts = np.array([graph.num_nodes for graph in graphs])
     starts = np.cumsum(counts) - counts
     return PackedKernels(
@@ -183,11 +184,11 @@ class KernelColumns:
         return len(self.columns["kernel_num_inputs"])
 
     def pack(self, kernels: IntArray, configs: Sequence[IntArray]) -> PackedKernels:
-        """Some kernels, in this order.
+        """Read some kernels, in this order.
 
         Args:
-            kernels: int64 [K], places.
-            configs: of each, the places of the decisions to read.
+            kernels: int64 [K], indices of kernels.
+            configs: for each kernel, indices of the decisions to read.
         """
         columns = self.columns
         nodes, counts = self._places("node_row", kernels)
@@ -211,7 +212,7 @@ class KernelColumns:
         )
 
     def extremes(self) -> FeatureExtremes:
-        """Of all nodes, decisions and kernels, the same as of the kernels one by one.
+        """Returns the extremes of the features of all nodes, decisions and kernels.
 
         Raises:
             DataError: if they are scaled.
@@ -228,7 +229,7 @@ class KernelColumns:
         )
 
     def _places(self, key: str, kernels: IntArray) -> tuple[IntArray, IntArray]:
-        """Places in a column of all entries of some kernels, and how many are whose."""
+        """Returns the indices in a column of all entries of some kernels, and the number of each kernel's."""
         first, last = self._offsets[key][kernels], self._offsets[key][kernels + 1]
         return runs(first, last - first), last - first
 
@@ -256,7 +257,7 @@ class KernelColumns:
             yield self._config_features(kernel, decisions - offsets[kernel], decisions)
 
     def _node_extremes(self) -> FloatArray:
-        """Every row is that of some node; two features depend on the kernel as well."""
+        """Returns the extremes over all rows (each has a node) and of the two features that a kernel sets."""
         features = np.asarray(self.columns["row_features"])
         found = _bounds(features)
         if len(found):
@@ -269,7 +270,7 @@ class KernelColumns:
 
 
 def merged(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns:
-    """The kernels of several shards one after another, copied into memory and scaled; at least one shard."""
+    """Returns the kernels of one or more shards, concatenated, copied into memory and scaled."""
     columns = [shard.columns for shard in shards]
     rows = np.cumsum([0, *(len(shard["row_opcode"]) for shard in columns)])
     found = {

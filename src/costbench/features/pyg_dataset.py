@@ -60,7 +60,7 @@ class KernelData(Data):  # type: ignore[misc]  # PyG ships no types
     """
 
     def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
-        """What to add to an attribute for each kernel before this one."""
+        """Returns what batching adds to an attribute for each kernel before this one."""
         return 1 if key == "kernel_of_decision" else super().__inc__(key, value, *args, **kwargs)
 
 
@@ -182,7 +182,7 @@ class ScaleFeatures(BaseTransform):  # type: ignore[misc]  # PyG ships no types
 
 
 class SampleDecisions(BaseTransform):  # type: ignore[misc]  # PyG ships no types
-    """Draws some of a kernel's decisions without replacement, anew whenever the kernel is read.
+    """Draws some of a kernel's decisions without replacement, again each time the kernel is read.
 
     Kernels have up to thousands of decisions, of which a training step needs a few. Draws come from torch's
     global generator, which `torch.manual_seed` sets and PyG's loader seeds in its workers.

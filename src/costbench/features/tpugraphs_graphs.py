@@ -1,4 +1,4 @@
-"""From programs and measured runs to TpuGraphs' arrays: what its own extractor makes of the raw files.
+"""Converts programs and measured runs to the arrays of TpuGraphs, as its own extractor does with raw files.
 
 The node features of a kernel are taken from its module as stored, fusion bodies and reducers included, unlike
 the graphs that costbench's models read (`graph_tensors`). Source: tpugraphs2023, section 4.1.
@@ -24,7 +24,7 @@ def tile_graph(
     normalizer_ns: int,
     input_bounds: npt.NDArray[np.int64] | None = None,
 ) -> TileGraph:
-    """A stand-alone kernel with its measured tile sizes, in the form of TpuGraphs' tile files.
+    """Returns a stand-alone kernel with its measured tile sizes, in the form of TpuGraphs' tile files.
 
     Args:
         module: the kernel.
@@ -44,14 +44,18 @@ def tile_graph(
 
 
 def tile_graph_of(tuning: TuningKernel) -> TileGraph:
-    """A kernel of a raw tile file. Raises: DataError if no default run counts."""
+    """Convert a kernel of a raw tile file.
+
+    Raises:
+        DataError: if no default run counts.
+    """
     return tile_graph(
         tuning.module, tuning.tile_sizes, tuning.runtime_ns, tuning.normalizer_ns, tuning.input_bounds
     )
 
 
 def layout_graph_of(tuning: TuningProgram) -> LayoutGraph:
-    """The program of a raw layout file."""
+    """Convert the program of a raw layout file."""
     return LayoutGraph(
         node_feat=module_node_features(tuning.module),
         node_opcode=tpugraphs_opcodes(tuning.module),

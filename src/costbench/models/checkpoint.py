@@ -1,8 +1,8 @@
-"""Trained models on disk: a folder of `model.json` (what it is) and `weights.pt` (tensors only).
+"""Saves and loads trained models: a folder with `model.json` (description) and `weights.pt` (tensors only).
 
-Both are written atomically, and `model.json` holds the digest of the weights, so a folder is a whole model or
-an error. Weights are read with `weights_only=True`, which runs no code from the file. Equal models give equal
-bytes.
+Both are written atomically, and `model.json` holds the digest of the weights, so a folder holds a
+complete model or fails to load. Weights are read with `weights_only=True`, which runs no code from the file.
+Equal models give equal bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PREDICTS: Mapping[str, Predicts] = {"score": "score", "log_runtime_ns": "log_ru
 
 
 def features_digest() -> str:
-    """Identity of the feature tables: a model reads no others than those it was trained on."""
+    """Returns a digest of the feature names: a model must read the features that it was trained on."""
     tables = (schema.NODE_FEATURES, schema.DECISION_FEATURES, schema.STATIC_FEATURES)
     return digest_bytes("\n".join(",".join(schema.names(table)) for table in tables).encode())[:16]
 
@@ -42,10 +42,10 @@ def features_digest() -> str:
 def save_checkpoint(
     folder: str | PathLike[str], net: LearnedCostNet, scaling: FeatureScaling, predicts: Predicts
 ) -> None:
-    """Write a model into `folder`, over one that is there.
+    """Write a model to `folder`, replacing an existing one.
 
     Args:
-        folder: made if need be.
+        folder: created if it does not exist.
         net: the network, on any device.
         scaling: scalers that it was trained with.
         predicts: what its output means.
@@ -77,13 +77,13 @@ def load_checkpoint(
     analytical: CostModel | None = None,
     device: torch.device | str = "cpu",
 ) -> LearnedCostModel:
-    """The model in `folder`.
+    """Load the model in `folder`.
 
     Args:
-        folder: that `save_checkpoint` wrote.
-        execution: how to run it.
-        analytical: the analytical model of the chip, which a hybrid asks for kernels without estimates.
-        device: where to run it.
+        folder: written by `save_checkpoint`.
+        execution: how to run the network on a CPU.
+        analytical: the analytical model of the chip, which a hybrid calls for kernels without estimates.
+        device: where to run the network.
 
     Raises:
         DataError: naming the file and the field, if a file is missing, truncated, damaged, of another format

@@ -1,8 +1,7 @@
-"""The one signature of everything that prices decisions.
+"""The interface of cost models: a kernel and some of its tile sizes to a predicted cost for each.
 
-A cost model says, for a kernel and some tile sizes, which is faster. Whether it is a formula, a trained
-network or a machine makes no difference to an evaluator or a search, so nothing about training, files or
-hardware appears here.
+Formulas, trained networks and measuring devices all implement it, so that evaluation and search treat them
+alike. Training, files and hardware therefore do not appear here.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from costbench.compiler.tiling.sizes import TileSizes
 
 @runtime_checkable
 class CostModel(Protocol):
-    """Prices decisions of one kernel at a time."""
+    """Predicts the costs of decisions of one kernel at a time."""
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
-        """Cost of each decision, float64 [len(decisions)]; lower is faster.
+        """Returns the cost of each decision, float64 [len(decisions)]; lower is faster.
 
-        Costs of one kernel compare with each other; whether they are times, and whether they compare
-        between kernels, is the model's own matter. The cost of a decision does not depend on which others
-        are asked for with it, up to rounding. Every cost is finite.
+        Costs of one kernel can be compared with each other; whether they are times, and whether they can be
+        compared between kernels, depends on the model. Up to rounding, the cost of a decision does not depend
+        on the other decisions of the call. Every cost is finite.
 
         Raises:
             UnsupportedKernelError: if the model cannot price the kernel.

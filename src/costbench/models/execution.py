@@ -13,8 +13,8 @@ differ in shape. Its cache is therefore made to hold 64, what a step needs, unle
 says how many.
 
 A training step allocates and frees the same few megabytes a hundred times. glibc hands such memory back to
-the system and takes it anew, a page fault for every 4 kB: a tenth of a step. While a block is `applied`, it
-keeps up to a gigabyte instead.
+the system and requests it again, a page fault for every 4 kB: a tenth of a step. While a block is `applied`,
+it keeps up to a gigabyte instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _mkldnn: Any = torch.backends.mkldnn
 
 
 def device_of(accelerator: Accelerator) -> torch.device:
-    """The device of an accelerator: `auto` is a CUDA GPU where there is one, else the CPU.
+    """Returns the device of an accelerator: `auto` is a CUDA GPU where there is one, else the CPU.
 
     Raises:
         ParamsError: for `gpu` without a CUDA GPU.
@@ -50,7 +50,7 @@ def device_of(accelerator: Accelerator) -> torch.device:
 
 
 def described(execution: Execution, device: torch.device) -> str:
-    """What results should be recorded with: the GPU, or which matrix library and how many threads."""
+    """Returns what is recorded with results: the GPU, or the matrix library and the number of threads."""
     if device.type == "cuda":
         return f"GPU {torch.cuda.get_device_name(device)}"
     library = "onednn" if execution.onednn_matmul and onednn_keeps_fp32() else "default"
@@ -70,7 +70,7 @@ def onednn_keeps_fp32() -> bool:
 
 _KEPT_BYTES = 1 << 30
 _DEFAULT_BYTES = 32 << 20
-"""Where glibc's own threshold stops growing; it cannot be asked for the present one."""
+"""The upper limit of glibc's own dynamic threshold; its current value cannot be read."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
@@ -84,7 +84,7 @@ def _mallopt() -> Callable[[int, int], int] | None:
 
 
 def _keep_freed(size: int) -> None:
-    """Serve up to `size` bytes from the heap, and hand its end back from twice as many on. Only glibc can."""
+    """Let glibc serve blocks up to `size` bytes from the heap and return its end only above twice that."""
     mallopt = _mallopt()
     if mallopt is None:
         return
@@ -101,12 +101,12 @@ def compiled_allowed() -> bool:
 
 
 LARGE_BATCH_ROWS = 4096
-"""From so many rows on (nodes times decisions) oneDNN multiplies."""
+"""Rows of a batch (nodes times decisions) from which oneDNN multiplies."""
 _ONEDNN_ALLOWED: ContextVar[bool] = ContextVar("oneDNN allowed", default=False)
 
 
 def choose_products(rows: int) -> None:
-    """Choose the matrix library for a batch of so many rows, until the next choice or `applied` ends."""
+    """Choose the matrix library for a batch of `rows` rows, until the next choice or the end of `applied`."""
     if _ONEDNN_ALLOWED.get():
         _mkldnn.matmul.fp32_precision = "bf16" if rows >= LARGE_BATCH_ROWS else "ieee"
 

@@ -1,4 +1,4 @@
-"""Settings of how a CPU runs the network, as plain values: what reads them need not load torch."""
+"""Settings for running a network on a CPU, as plain values: modules that read them need not load torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Execution:
 
     Attributes:
         threads: OpenMP threads of torch. Two processes of one thread beat one process of two here.
-        onednn_matmul: multiply fp32 matrices with oneDNN where that stays fp32.
+        onednn_matmul: multiply fp32 matrices with oneDNN on processors where that stays fp32.
         keep_memory: let glibc keep freed memory for the next tensor.
         compiled: use compiled kernels where `kernels.dispatch` has them for the network.
     """

@@ -1,9 +1,10 @@
-"""The learned cost model of lpm2021 as a `CostModel`.
+"""The learned cost model of lpm2021 as a `CostModel`: features, scaling, network, costs.
 
-`LearnedCostNet` is the network over batches; `LearnedCostModel` adds scaling and feature extraction.
+`LearnedCostNet` maps batches to costs; `LearnedCostModel` extracts features, scales them and builds the
+batches.
 
 A hybrid (`NetSpec.residual`) adds the network's output to the logarithm of the analytical model's estimate,
-so it learns only what that model gets wrong; lpm2021 compares the two models and does not combine them.
+so that it learns only the errors of that model; lpm2021 compares the two models and does not combine them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from costbench.models.networks.cost_network import CostNetwork
 
 
 class LearnedCostNet(CostNetwork):
-    """`CostNetwork`, computed by compiled kernels where there are any.
+    """A `CostNetwork` that runs through compiled kernels on a CPU where they exist (`kernels.dispatch`).
 
     Attributes:
         computed_by: what computed the last batch; None before the first.
@@ -48,7 +49,7 @@ class LearnedCostNet(CostNetwork):
     computed_by: ComputedBy | None = None
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Costs [K, C] of a batch; those of padding mean nothing.
+        """Returns the costs [K, C] of a batch; those of padding are meaningless.
 
         Raises:
             DataError: if a hybrid is given kernels without analytical estimates.
@@ -57,7 +58,7 @@ class LearnedCostNet(CostNetwork):
         self.computed_by = "plain" if compiled is None else "compiled"
         if compiled is not None:
             return compiled(batch)
-        # Before any product: what the last batch chose must not matter to this one.
+        # Chosen before any product, so that the choice for the last batch does not affect this one.
         choose_products(len(batch.opcodes) * batch.mask.shape[1])
         return super().forward(batch)
 
@@ -77,8 +78,8 @@ class LearnedCostModel:
         scaling: scalers that it was trained with.
         predicts: what its output means.
         execution: how to run it on a CPU.
-        analytical: the model whose errors a hybrid has learned, for the chip that is predicted for; asked for
-            kernels that come without its estimates.
+        analytical: the analytical model of the chip, whose errors a hybrid has learned; called for kernels
+            that come without its estimates.
         device: where to run the network.
     """
 
@@ -101,7 +102,7 @@ class LearnedCostModel:
         self._features = ProgramFeatureCache()
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
-        """Cost of each tile size, float64 [n]; lower is faster.
+        """Returns the cost of each tile size, float64 [n]; lower is faster.
 
         Raises:
             UnsupportedKernelError: for an opcode without a cost rule.
@@ -114,7 +115,7 @@ class LearnedCostModel:
         return self.predict_graph(graph, features, self.estimates(kernel, decisions))
 
     def estimates(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64] | None:
-        """Nanoseconds that a hybrid corrects, float64 [n]; None where there is nothing to ask."""
+        """Returns the estimates that a hybrid corrects, in ns, float64 [n]; None if there are none."""
         if self.net.spec.residual == "none" or self._analytical is None:
             return None
         return self._analytical.predict(kernel, decisions)
@@ -125,7 +126,7 @@ class LearnedCostModel:
         config_features: FloatArray,
         analytical_ns: npt.NDArray[np.float64] | None = None,
     ) -> npt.NDArray[np.float64]:
-        """Costs for extracted features: config_features float32 [n, F], estimates float64 [n] to float64 [n].
+        """Returns the costs of extracted features: float32 [n, F], and estimates float64 [n], to float64 [n].
 
         Raises:
             DataError: for a hybrid without estimates.
@@ -141,7 +142,7 @@ class LearnedCostModel:
         return self._runtimes(np.concatenate([np.empty(0), *chunks]))
 
     def predict_kernels(self, samples: Sequence[KernelSamples]) -> list[npt.NDArray[np.float64]]:
-        """Costs of the decisions of each of several kernels, float64 [c] each; small ones share a pass."""
+        """Returns the costs of each kernel's decisions, float64 [c]; small kernels share a network pass."""
         if not samples:
             return []
         groups: list[list[KernelSamples]] = [[]]
@@ -157,7 +158,7 @@ class LearnedCostModel:
             return [self._runtimes(costs) for group in groups for costs in self._costs(group)]
 
     def predict_packed(self, kernels: PackedKernels) -> npt.NDArray[np.float64]:
-        """Costs of the decisions of kernels that lie end to end, float64 [D], in one pass of the network."""
+        """Returns the costs of all D decisions of packed kernels, float64 [D], in one network pass."""
         with applied(self._execution), torch.inference_mode():
             costs, mask = self._network_costs(kernels)
         return self._runtimes(costs[mask])
@@ -167,7 +168,7 @@ class LearnedCostModel:
         return [row[: len(sample)] for row, sample in zip(costs[: len(samples)], samples, strict=True)]
 
     def _network_costs(self, kernels: PackedKernels) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """Costs and mask [K, C] of a batch of all kernels; padded to few sizes where oneDNN multiplies."""
+        """Returns costs and mask [K, C] of one batch, padded to a few sizes on a CPU (see `even_size`)."""
         on_cpu = self._device.type == "cpu"
         batch = self._collator.collate(kernels, even=on_cpu)
         costs: Tensor = self.net(batch if on_cpu else batch.to(self._device))

@@ -1,4 +1,4 @@
-"""What a learned cost model is built from: one frozen value for every hyper-parameter of the network.
+"""Hyper-parameters of the learned cost model's network, as frozen values.
 
 The names follow lpm2021, section 3 and tables 5 to 7; the defaults are the paper's fixed choices, except
 for the widths, which suit two CPU cores (the paper: opcode embedding 256, hidden 512 to 1024).
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Placement = Literal["node", "kernel"]
-"""Where features that all nodes share enter: at every node ('option 1'), or after the graph network."""
+"""Where features of the whole kernel enter: at every node ('option 1'), or after the graph network."""
 
 Predicts = Literal["score", "log_runtime_ns"]
 """What a trained network's output is: a score that only ranks, or the natural logarithm of a runtime."""
@@ -121,7 +121,7 @@ class InputSizes:
     static: int
 
     def joined(self, spec: NetSpec, place: Placement) -> int:
-        """Features that enter at `place` beside those of the nodes."""
+        """Returns the number of features that enter at `place` beside those of the nodes."""
         decision = self.decision if spec.decision_features == place else 0
         static = self.static if spec.static_features == place else 0
         return decision + static

@@ -1,4 +1,4 @@
-"""Networks that the papers name, as values of `NetSpec`; widths are left to `hidden` and the like."""
+"""Networks of the papers as values of `NetSpec`; widths keep the defaults."""
 
 from __future__ import annotations
 

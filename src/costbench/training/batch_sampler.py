@@ -1,9 +1,10 @@
-"""Which kernels and decisions form a batch: examples drawn evenly from each application.
+"""Draws the kernels and decisions of each batch, evenly from all applications.
 
-Applications differ hundredfold in kernels and kernels in decisions, so drawing samples as they come would
-train on a few applications alone (lpm2021, section 4, 'Imbalances'). Here every slot of a batch takes the
-next application of a shuffled deck, then the next kernel of that application's deck, then decisions of that
-kernel without replacement. An epoch depends on the seed and its number only, so training can resume at any.
+Applications differ hundredfold in their number of kernels, and kernels in their number of decisions, so
+uniform draws would train on a few applications alone (lpm2021, section 4, 'Imbalances'). Here every slot of a
+batch takes the next application of a shuffled deck, then the next kernel of that application's deck, then
+decisions of that kernel without replacement. An epoch depends on the seed and its number only, so training
+can resume at any epoch.
 """
 
 from __future__ import annotations
@@ -39,29 +40,29 @@ class SampleSource(Protocol):
         ...
 
     def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
-        """Some kernels, each with some of its decisions, by place."""
+        """Read some kernels, each with some of its decisions, by index."""
         ...
 
     def scaled(self, scaling: FeatureScaling) -> SampleSource:
-        """The same kernels, which `pack` may give scaled."""
+        """Returns a source of the same kernels, whose `pack` may return scaled features."""
         ...
 
     def extremes(self) -> Iterable[FeatureExtremes]:
-        """Of the features of all kernels, part by part."""
+        """Returns the extremes of the features of all kernels, part by part."""
         ...
 
     def application(self, index: int) -> str:
-        """The application that kernel `index` comes from, without reading it."""
+        """Returns the application of kernel `index` without reading the kernel."""
         ...
 
     def num_configs(self, index: int) -> int:
-        """Measured decisions of kernel `index`, without reading it."""
+        """Returns the number of measured decisions of kernel `index` without reading the kernel."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """Kernels of a batch by place in the source, and for each the places of its decisions, ascending."""
+    """Indices of a batch's kernels in the source, and for each the indices of its decisions, ascending."""
 
     kernels: tuple[int, ...]
     configs: tuple[IntArray, ...]
@@ -71,11 +72,11 @@ class BatchSampler(Sampler[BatchPlan]):
     """Plans the batches of one epoch after another.
 
     Args:
-        source: what to draw from; only counts and applications are read.
-        spec: how.
-        seed: of all draws.
+        source: kernels to draw from; only counts and applications are read.
+        spec: how batches are drawn.
+        seed: seed of all draws.
         min_configs: kernels with fewer decisions are left out (2 for a loss over pairs).
-        rank: of this process among several that train together; each draws its own batches.
+        rank: number of this process among several that train together; each draws its own batches.
 
     Raises:
         DataError: if no kernel has enough decisions.
@@ -111,7 +112,7 @@ class BatchSampler(Sampler[BatchPlan]):
         for _ in range(len(self)):
             drawn = list(islice(kernels, self._spec.kernels))
             configs = [choose_configs(draw, self._num_configs[k], self._spec.configs) for k in drawn]
-            # In order of the source, which reads them from one shard after another.
+            # Sorted by index, since the source then reads one shard after another.
             order = sorted(range(len(drawn)), key=drawn.__getitem__)
             yield BatchPlan(tuple(drawn[k] for k in order), tuple(configs[k] for k in order))
 
@@ -128,14 +129,14 @@ class BatchSampler(Sampler[BatchPlan]):
 
 
 def _deck(draw: np.random.Generator, cards: Sequence[_Card]) -> Iterator[_Card]:
-    """The cards in random order, again and again, each once per round."""
+    """Yield the cards in random order for ever, each once per round."""
     while True:
         for place in draw.permutation(len(cards)).tolist():
             yield cards[place]
 
 
 def choose_configs(draw: np.random.Generator, available: int, wanted: int) -> IntArray:
-    """`wanted` different places below `available`, ascending; all of them if there are no more."""
+    """Draw `wanted` different indices below `available`, ascending; all of them if there are no more."""
     if available <= wanted:
         return np.arange(available)
     return np.sort(draw.choice(available, size=wanted, replace=False)).astype(np.int64)

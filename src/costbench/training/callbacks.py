@@ -1,8 +1,8 @@
-"""What is kept while a model trains: the best weights so far, and a point to resume from.
+"""Lightning callbacks: save the best weights, write a resume point, stop early, log metrics, free memory.
 
-Both are written atomically after every epoch, the best weights first. A killed training therefore resumes at
-its last whole epoch, and since an epoch's batches, dropout and learning rates follow from its number, it ends
-where an uninterrupted one would have.
+The best weights and the resume point are written atomically after every epoch, in this order. A killed
+training therefore resumes after its last whole epoch, and since an epoch's batches, dropout and learning
+rates follow from its number, its result equals that of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class MetricLogger(Protocol):
-    """Takes the metrics of each epoch, to a tracking server for instance."""
+    """Records the metrics of each epoch, for instance on a tracking server."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Record metrics after training step `step`."""
@@ -32,7 +32,7 @@ class MetricLogger(Protocol):
 
 
 class EpochReport(pl.Callback):
-    """Hands the metrics of each epoch to a logger, by number of training steps."""
+    """Passes the metrics of each epoch to a logger, with the number of training steps."""
 
     def __init__(self, logger: MetricLogger) -> None:
         self._logger = logger
@@ -47,7 +47,7 @@ class BestModel(pl.Callback):
 
     Attributes:
         best: value of the metric, None before the first epoch.
-        epoch: the epoch it was reached in.
+        epoch: the epoch with that value.
     """
 
     def __init__(self, monitor: str, *, larger_is_better: bool, save: Callable[[], None]) -> None:
@@ -72,14 +72,14 @@ class BestModel(pl.Callback):
 
 
 class Patience(pl.Callback):
-    """Ends training once so many epochs in a row have not beaten the best one.
+    """Ends training after `epochs` consecutive epochs without a new best one.
 
-    It goes by the best epoch alone. Lightning's `EarlyStopping` counts for itself, and always after the other
-    callbacks of an epoch: a point to resume from would hold its count of the epoch before.
+    It depends on the best epoch alone. Lightning's `EarlyStopping` keeps a count of its own and always runs
+    after the other callbacks of an epoch, so a resume point would hold its count of the epoch before.
 
     Args:
-        best: to be asked after it has seen the epoch, so add it first.
-        epochs: in a row.
+        best: callback that finds the best epoch; it has to be added before this one.
+        epochs: number of epochs.
     """
 
     def __init__(self, best: BestModel, epochs: int) -> None:
@@ -87,7 +87,7 @@ class Patience(pl.Callback):
         self._epochs = epochs
 
     def on_train_start(self, trainer: pl.Trainer, _module: pl.LightningModule) -> None:
-        # Killed after its last epoch, training resumes with none to do.
+        # A training that was killed after its last epoch resumes with no epoch left.
         self._check(trainer, trainer.current_epoch - 1)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, _module: pl.LightningModule) -> None:
@@ -99,9 +99,9 @@ class Patience(pl.Callback):
 
 
 class FreedMemory(pl.Callback):
-    """Gives memory that was freed back to the system after every epoch, where the C library is glibc.
+    """Returns freed memory to the system after every epoch, if the C library is glibc.
 
-    Batches differ in size, so the heap of a long training is full of holes, and would grow for epochs.
+    Batches differ in size, which fragments the heap of a long training: it would grow for epochs.
     """
 
     def on_train_epoch_end(self, _trainer: pl.Trainer, _module: pl.LightningModule) -> None:
@@ -111,7 +111,7 @@ class FreedMemory(pl.Callback):
 
 
 class ResumePoint(pl.Callback):
-    """Writes the whole state of training after every epoch. Add it last: others' state is part of it."""
+    """Writes the state of training, other callbacks' included, after every epoch; it has to be added last."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -122,7 +122,7 @@ class ResumePoint(pl.Callback):
 
 
 def resumable(path: Path) -> Path | None:
-    """`path` if training can resume from it; a damaged file is removed, with a warning."""
+    """Returns `path` if training can resume from it, else None; a damaged file is removed with a warning."""
     if not path.is_file():
         return None
     try:

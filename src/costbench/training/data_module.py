@@ -1,4 +1,4 @@
-"""Batches for Lightning: training batches by plan, validation kernels one after another.
+"""The Lightning data module: batches for training and validation, built from batch plans.
 
 Reading and collating a batch takes a millisecond, so everything happens in the training
 process; worker processes are for sources that are slow to read.
@@ -24,7 +24,7 @@ from costbench.training.spec import BatchSpec, ValidationSpec
 
 
 class PlannedBatches(Dataset[GraphBatch]):
-    """A source seen through batch plans: `batches[plan]` reads and collates one batch."""
+    """A data set indexed by batch plans: `batches[plan]` reads and collates one batch."""
 
     def __init__(self, source: SampleSource, collator: Collator) -> None:
         self._source = source
@@ -68,7 +68,7 @@ class KernelDataModule(pl.LightningDataModule):
         return self._loader(*self._validation)
 
     def transfer_batch_to_device(self, batch: GraphBatch, device: torch.device, _index: int) -> GraphBatch:
-        """Batches are built on the CPU."""
+        """Move a batch, which is built on the CPU, to `device`."""
         return batch if device.type == "cpu" else batch.to(device)
 
     def _loader(self, source: SampleSource, plans: BatchSampler | list[BatchPlan]) -> DataLoader[GraphBatch]:
@@ -79,7 +79,9 @@ class KernelDataModule(pl.LightningDataModule):
 def validation_plans(
     source: SampleSource, spec: ValidationSpec, batch: BatchSpec, seed: int, *, min_configs: int = 2
 ) -> list[BatchPlan]:
-    """Batches over validation kernels with so many decisions (2 to rank), kernels of like size together.
+    """Plan the batches of validation, of kernels with at least `min_configs` decisions (ranking needs 2).
+
+    Kernels with similar numbers of decisions share a batch.
 
     Raises:
         DataError: if there is no such kernel.

@@ -1,4 +1,4 @@
-"""Train a learned cost model: one call from two sources of kernels to a checkpoint."""
+"""Trains a learned cost model on one source of kernels, validates on another and writes a checkpoint."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class FitResult:
     Attributes:
         checkpoint: folder of the best model, for `models.checkpoint.load_checkpoint`.
         best_metric: the monitored validation metric of that model.
-        best_epoch: the epoch it is of, from 0.
-        steps: training steps done.
+        best_epoch: the epoch of that model, from 0.
+        steps: number of training steps.
         seconds: wall time of this call; not part of any result.
-        execution: how it ran; see `execution.described`.
+        execution: GPU, or matrix library and threads; see `execution.described`.
         computed_by: what computed the network, `compiled` kernels or the `plain` network.
     """
 
@@ -81,7 +81,7 @@ def fit(
     logger: MetricLogger | None = None,
     progress: bool = False,
 ) -> FitResult:
-    """Train, and leave the model of the best validation epoch in `folder`.
+    """Train a model and write that of the best validation epoch to `folder`.
 
     Scalers are fitted on the training source only. Equal arguments give equal bytes. A killed call, made
     again with the same arguments, resumes after its last whole epoch from `resume.ckpt` in `folder`, which
@@ -92,13 +92,13 @@ def fit(
         train_source: training kernels.
         validation_source: validation kernels.
         folder: becomes the checkpoint.
-        logger: is given the metrics of every epoch.
+        logger: receives the metrics of every epoch.
         progress: show a progress bar.
 
     Raises:
         DataError: if a source has no usable kernel, or the loss is no longer finite.
         ChoiceError: if encoder, reduction or loss is unknown.
-        ParamsError: if a GPU is asked for and none is there.
+        ParamsError: if a GPU is required and none is available.
     """
     started = time.perf_counter()
     device = device_of(spec.accelerator)
@@ -139,11 +139,11 @@ def fit(
 
 
 def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:
-    """Mean over some kernels, evenly from all, of the mean logarithm of a kernel's runtimes in ns.
+    """Returns the mean over kernels of the mean logarithm of a kernel's runtimes in ns.
 
     Args:
-        source: of the kernels.
-        over_estimate: of runtimes over analytical estimates instead.
+        source: kernels; at most `_LEVEL_KERNELS`, evenly spaced, are read.
+        over_estimate: divide runtimes by the analytical estimates first.
     """
     means = []
     for index in np.unique(np.linspace(0, len(source) - 1, _LEVEL_KERNELS).astype(np.int64)).tolist():
@@ -190,7 +190,7 @@ def _trainer(
         precision="bf16-mixed" if spec.precision == "bf16" else "32-true",
         max_epochs=spec.epochs,
         callbacks=callbacks,
-        # CPU kernels used here are deterministic as they are; the switch would only fill fresh memory.
+        # The CPU kernels are deterministic anyway; the switch would only make torch fill new tensors.
         deterministic=device.type != "cpu",
         num_sanity_val_steps=0,
         logger=False,
@@ -206,7 +206,7 @@ def _reports(logger: MetricLogger | None) -> list[pl.Callback]:
 
 
 def _resume_file(folder: Path, spec: TrainSpec, scaling: FeatureScaling) -> Path:
-    """Where this very run keeps its state; points of other runs in `folder` are removed."""
+    """Returns the file of this run's resume point; files of other runs in `folder` are removed."""
     identity = f"{params.digest(spec)} {scaling.to_dict()} {torch.__version__}"
     path = folder / f"{digest_bytes(identity.encode())[:16]}.{RESUME_FILE}"
     for other in sorted(folder.glob(f"*.{RESUME_FILE}")):
@@ -217,7 +217,7 @@ def _resume_file(folder: Path, spec: TrainSpec, scaling: FeatureScaling) -> Path
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
+    """Silence Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
     notes = logging.getLogger("pytorch_lightning")
     level = notes.level
     notes.setLevel(logging.WARNING)

@@ -1,8 +1,8 @@
-"""Training examples from feature shards: kernels with their measured decisions.
+"""Reads training examples, which are kernels with their measured decisions, from feature shards.
 
-Shards are memory-mapped, and each of a batch's shards is asked for its kernels, so memory does not depend on
-the size of the data set. For a training where all shards fit into a budget of bytes, they are read once,
-merged and scaled, and a batch is gathered from memory by a few calls. Batches are the same either way.
+Shards are memory-mapped, and a batch reads its kernels from each of its shards, so memory does not depend on
+the size of the data set. If all shards together fit into a budget of bytes, a training reads them once,
+merges and scales them, and gathers batches from memory. Batches are the same either way.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class KernelSource:
     """Kernels of some programs, in the order of the programs.
 
     Args:
-        shards: of features, one a program.
-        cache_bytes: shards that are larger together stay on disk when they are `scaled`.
+        shards: feature shards, one per program.
+        cache_bytes: budget; if all shards together are larger, they stay on disk when they are `scaled`.
 
     Raises:
         DataError: if a shard is missing or broken.
@@ -65,11 +65,11 @@ class KernelSource:
         )
 
     def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
-        """Some kernels with some of their decisions, fastest where kernels ascend.
+        """Read some kernels with some of their decisions; this is fastest if kernels ascend.
 
         Args:
-            kernels: places, one or more.
-            configs: of each, the places of the decisions to read.
+            kernels: indices of kernels, one or more.
+            configs: for each kernel, indices of the decisions to read.
         """
         wanted = np.array(kernels, np.int64)
         whose = np.searchsorted(self._starts, wanted, side="right") - 1
@@ -84,21 +84,21 @@ class KernelSource:
         )
 
     def scaled(self, scaling: FeatureScaling) -> SampleSource:
-        """The same kernels; `pack` gives them from memory and scaled, if they fit into the budget."""
+        """Returns these kernels, in memory and scaled if they fit into the budget."""
         return MergedSource(self, merged(self._columns, scaling)) if self._fits else self
 
     def extremes(self) -> Iterator[FeatureExtremes]:
-        """Of all kernels, part by part."""
+        """Yields the extremes of the features of all kernels, shard by shard."""
         for columns in self._columns:
             yield columns.extremes()
 
 
 class MergedSource:
-    """Kernels of a source as `pack` gives them from memory, scaled.
+    """The kernels of a source, whose `pack` reads scaled features from memory.
 
     Args:
-        source: of the kernels.
-        columns: of all of them.
+        source: source of the kernels.
+        columns: scaled columns of all of its kernels.
     """
 
     def __init__(self, source: KernelSource, columns: KernelColumns) -> None:
@@ -114,5 +114,5 @@ class MergedSource:
         return self._source[index]
 
     def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
-        """Some kernels with some of their decisions; see `KernelSource.pack`."""
+        """Read some kernels with some of their decisions; see `KernelSource.pack`."""
         return self._columns.pack(np.array(kernels, np.int64), configs)

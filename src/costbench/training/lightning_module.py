@@ -1,4 +1,4 @@
-"""What happens in a training and in a validation step. The network is passed in and knows nothing of it."""
+"""The Lightning module: training and validation steps of any network from batches to costs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CostModelModule(pl.LightningModule):
 
     @property
     def kept(self) -> nn.Module:
-        """The network that is validated and kept: the average of weights, where there is one."""
+        """The network that is validated and saved: the average of weights, if there is one."""
         return self.net if self.average is None else self.average
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -74,11 +74,11 @@ class CostModelModule(pl.LightningModule):
         return loss
 
     def on_train_batch_end(self, _outputs: object, _batch: GraphBatch, _index: int) -> None:
-        """Take the step's weights into the average."""
+        """Update the average by the step's weights."""
         self.update_average(self.global_step - 1)
 
     def update_average(self, step: int) -> None:
-        """Move the average, if there is one, towards the weights after step 0, 1, ..."""
+        """Move the average, if there is one, towards the weights after `step`, which counts from 0."""
         if self.average is not None:
             share = 1.0 - self._optimizer.kept_of_average(step)
             with torch.no_grad():
@@ -86,7 +86,7 @@ class CostModelModule(pl.LightningModule):
                     mean.lerp_(weight, share)
 
     def on_validation_epoch_start(self) -> None:
-        """Check what the epoch's training came to, and forget the last epoch's kernels.
+        """Check that the epoch's losses are finite, and clear the validation scores of the last epoch.
 
         Raises:
             DivergedError: if the loss is no longer finite.
@@ -107,7 +107,7 @@ class CostModelModule(pl.LightningModule):
             self._scores.add(cost[real], runtime[real])
 
     def on_validation_epoch_end(self) -> None:
-        """Report the epoch; runs after its training steps."""
+        """Log the metrics of the epoch; runs after its training steps."""
         values: dict[str, Any] = dict(self._scores.metrics())
         if self._losses:
             values[TRAINING_LOSS] = float(torch.stack(self._losses).mean())
@@ -116,7 +116,7 @@ class CostModelModule(pl.LightningModule):
 
 
 def _seed_draws(seed: int) -> None:
-    """`torch.manual_seed` of the devices in use; that one takes a millisecond to note who called it."""
+    """Seed the devices in use. `torch.manual_seed` also records its caller, which takes a millisecond."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(seed)

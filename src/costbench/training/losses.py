@@ -25,12 +25,12 @@ from costbench.training.spec import PREDICTS, LossName
 
 
 def pairwise_hinge(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Pairwise rank loss with phi(z) = max(0, 1 - z); see `pairwise_loss`."""
+    """Returns the pairwise rank loss with phi(z) = max(0, 1 - z); see `pairwise_loss`."""
     return pairwise_loss(costs, runtime_ns, mask, lambda margin: functional.relu(1.0 - margin))
 
 
 def pairwise_logistic(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Pairwise rank loss with phi(z) = log(1 + exp(-z)); see `pairwise_loss`."""
+    """Returns the pairwise rank loss with phi(z) = log(1 + exp(-z)); see `pairwise_loss`."""
     return pairwise_loss(costs, runtime_ns, mask, lambda margin: functional.softplus(-margin))
 
 
@@ -79,7 +79,7 @@ def listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
 
 
 def _log_shares(scores: Tensor, mask: Tensor) -> Tensor:
-    """Logarithm of the softmax over real decisions; next to nothing is left for the others."""
+    """Returns the logarithm of the softmax over real decisions; the others get a share of almost 0."""
     return functional.log_softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=1)
 
 

@@ -1,4 +1,7 @@
-"""All that a training run depends on beside its data, as plain values. Torch is loaded by what trains."""
+"""Hyper-parameters of a training run, as plain values: everything it depends on beside its data.
+
+Modules that only read them need not load torch.
+"""
 
 from __future__ import annotations
 
@@ -69,11 +72,11 @@ class BatchSpec:
 
 @dataclass(frozen=True)
 class ValidationSpec:
-    """What validation reads: enough for a steady metric, little enough to run every epoch.
+    """The size of the validation sample: enough for a steady metric, little enough to run every epoch.
 
     Attributes:
-        kernels: at most so many kernels, drawn once.
-        configs: at most so many decisions of each, drawn once.
+        kernels: largest number of kernels, which are drawn once.
+        configs: largest number of decisions of each, which are drawn once.
     """
 
     kernels: int = 512
@@ -119,7 +122,7 @@ class OptimizerSpec:
             raise ValueError(f"gradient_clip_norm is {self.gradient_clip_norm}, must be above zero or null")
 
     def rate(self, step: int, steps_per_epoch: int, epochs: int) -> float:
-        """Learning rate of a step, a function of its number alone, so that resuming needs no state."""
+        """Returns the learning rate of a step, a function of its number alone: resuming needs no state."""
         if self.schedule == "exponential":
             return float(self.learning_rate * self.decay ** (step // steps_per_epoch))
         progress = min(1.0, step / (steps_per_epoch * epochs))
@@ -127,7 +130,7 @@ class OptimizerSpec:
         return self.learning_rate * factor
 
     def kept_of_average(self, step: int) -> float:
-        """Share of the average that step 0, 1, ... keeps: less at first, to forget the start."""
+        """Returns the share of the average that a step (from 0) keeps: less at first, to forget the start."""
         return min(self.averaging, (1.0 + step) / (10.0 + step))
 
 
@@ -142,12 +145,12 @@ class TrainSpec:
         batch: how training batches are drawn.
         validation: what is validated on after every epoch.
         optimizer: Adam, its learning rate and clipping.
-        epochs: at most so many.
-        patience: stop after so many epochs without a better validation metric.
+        epochs: largest number of epochs.
+        patience: number of epochs without a better validation metric after which training stops.
         monitor: `tau` (larger is better), `ape`, `slowdown` or `mape` (smaller is better; `mape` needs a loss
             of runtimes).
         transform: of features before scaling.
-        drop_features: endings of names; features that are called so are kept from the network.
+        drop_features: endings of names; the network does not read features with such names.
         precision: `fp32`, or `bf16` for mixed precision.
         accelerator: `cpu`, `gpu`, or `auto` for a GPU where there is one; predictions run there, too.
         execution: threads and matrix library on a CPU.
@@ -180,5 +183,5 @@ class TrainSpec:
 
 
 def monitored(monitor: Monitor) -> tuple[str, bool]:
-    """Name of a monitored metric among those of an epoch, and whether larger is better."""
+    """Returns the name of a monitored metric among those of an epoch, and whether larger is better."""
     return _MONITORS[monitor], monitor == "tau"

@@ -37,7 +37,7 @@ class ValidationScores:
         self._log_ratios: list[FloatArray] = []
 
     def add(self, costs: FloatArray, runtime_ns: FloatArray) -> None:
-        """Take in one kernel: costs and measured runtimes of its decisions, float64 [n]."""
+        """Add one kernel: costs and measured runtimes of its decisions, float64 [n] each."""
         if len(costs) > 1:
             self._taus.append(tau_of(count_pairs(costs, runtime_ns)))
             self._chosen_ns.append(float(runtime_ns[np.argmin(costs)]))
@@ -46,14 +46,14 @@ class ValidationScores:
             self._log_ratios.append(costs - np.log(runtime_ns))
 
     def metrics(self) -> dict[str, float]:
-        """The scores of all kernels together.
+        """Returns the scores over all kernels.
 
         - `validation/tau`: Kendall's tau within a kernel, averaged over kernels that have two or more
           decisions (0 where no kernel ranks anything);
         - `validation/ape`: Tile-Size APE over the same kernels, in percent;
         - `validation/slowdown`: the mean over them of runtime of the decision predicted fastest / that of the
-          fastest - 1, a fraction (tpugraphs2023, equation 1, with k = 1): every kernel counts alike, no long
-          one decides;
+          fastest - 1, a fraction (tpugraphs2023, equation 1, with k = 1): every kernel counts alike, so no
+          long one dominates;
         - `validation/mape`: where log runtimes are predicted, the mean over all decisions of
           100 |predicted - measured| / measured.
         """

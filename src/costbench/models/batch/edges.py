@@ -1,7 +1,7 @@
-"""Edges of a batch: along which neighbours send messages to a node.
+"""The edges of a batch, along which nodes send messages to their neighbours.
 
-Data flows from producer to consumer, messages both ways: a node receives those of its producers and those of
-its consumers, each at most `max_neighbors` of them.
+Data flows from producer to consumer, messages in both directions: a node receives messages of at most
+`max_neighbors` of its producers and as many of its consumers.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ class Edges:
 
     @staticmethod
     def build(incoming: IntArray, outgoing: IntArray, num_nodes: int, *, even: bool = False) -> Edges:
-        """From pairs [2, m]: (node, a producer of it) and (node, a consumer of it).
+        """Build edges from pairs [2, m]: incoming (node, its producer) and outgoing (node, its consumer).
 
-        With `even` S is brought to `even_size` by the last node, whose further messages nobody receives.
+        With `even` S is padded to `even_size` by repeating the last node; no node receives the added
+        messages.
         """
         receiver, sender, message, backwards, share, with_producers = _sorted_by_receiver(
             np.ascontiguousarray(incoming), np.ascontiguousarray(outgoing), num_nodes
@@ -94,7 +95,7 @@ class Edges:
 
 
 def even_size(size: int) -> int:
-    """The next larger one of a few sizes, eight to an octave, or `size` itself where it is one of them.
+    """Round `size` up to one of a few sizes, eight between a power of two and the next.
 
     oneDNN generates code for every new shape of a matrix product, which takes longer than most products do.
     Batches of a few different sizes, a few percent too large, therefore run much faster than exact ones.
@@ -105,7 +106,7 @@ def even_size(size: int) -> int:
 
 @compiled
 def _sorted_by_receiver(incoming: IntArray, outgoing: IntArray, num_nodes: int) -> tuple[Any, ...]:
-    """The arrays of `Edges`; of a receiver its incoming pairs come first, each kind in the order given."""
+    """Returns the arrays of `Edges`; incoming pairs of a receiver come before outgoing ones, as given."""
     counts = np.zeros((2, num_nodes), np.int64)
     table_row = np.full(num_nodes, -1)
     for receiver in incoming[0]:

@@ -1,10 +1,9 @@
-"""Batches in the shared-graph form: one graph per kernel, many decisions on it.
+"""Batches in which each kernel has one graph that all of its decisions share.
 
-Naive batching repeats a kernel's nodes for every decision. Here the nodes of K kernels lie one after
-another once, `[N, features]`, the decisions stand beside them, `[K, C, features]`, and the network
-broadcasts: all tile sizes of one kernel share a batch (which the rank losses need), and everything that
-does not depend on the decision is computed once. Kernels with fewer than C decisions are padded; `mask`
-says which predictions count.
+Naive batching repeats a kernel's nodes for every decision. Here the nodes of K kernels are stored once,
+`[N, features]`, and their decisions separately, `[K, C, features]`; the network broadcasts. All tile sizes of
+a kernel are in one batch (which the rank losses need), and whatever does not depend on the decision is
+computed once. Kernels with fewer than C decisions are padded; `mask` says which predictions count.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class KernelSamples:
         config_features: float32 [c, F], one row per decision (28 features of a tile size).
         runtime_ns: float64 [c], measured.
         group: the application that the kernel comes from; sampling is even over these.
-        analytical_ns: float64 [c], the analytical model's estimates; None where nobody asked it.
+        analytical_ns: float64 [c], the analytical model's estimates; None if they were not computed.
     """
 
     graph: KernelGraph
@@ -66,7 +65,7 @@ class KernelSamples:
         return len(self.config_features)
 
     def select(self, configs: IntArray) -> KernelSamples:
-        """Some of the decisions, by place, on the same graph."""
+        """Returns the decisions at positions `configs`, on the same graph."""
         return replace(
             self,
             config_features=self.config_features[configs],
@@ -85,7 +84,7 @@ class FeatureScaling:
 
     @staticmethod
     def fit(samples: Iterable[KernelSamples], transform: Transform = "log1p") -> FeatureScaling:
-        """Scalers over every node, decision and kernel of `samples`, read once, one kernel at a time.
+        """Fit scalers to all nodes, decisions and kernels of `samples`, which are read once, one at a time.
 
         Raises:
             DataError: if there are no samples.
@@ -102,7 +101,7 @@ class FeatureScaling:
 
     @staticmethod
     def of_extremes(extremes: Iterable[FeatureExtremes], transform: Transform = "log1p") -> FeatureScaling:
-        """The scalers that `fit` gives for kernels of which these are the extremes, part by part.
+        """Returns the scalers that `fit` returns for kernels with these extremes, given part by part.
 
         Raises:
             DataError: if there are none.
@@ -116,15 +115,15 @@ class FeatureScaling:
 
     @property
     def sizes(self) -> InputSizes:
-        """Widths of what the scalers return."""
+        """Widths of the scaled features."""
         return InputSizes(self.node.num_outputs, self.decision.num_outputs, self.static.num_outputs)
 
     def without(self, endings: Sequence[str]) -> FeatureScaling:
-        """The same without the features whose names end with one of `endings`."""
+        """Returns the scaling without the features whose names end with one of `endings`."""
         return FeatureScaling(*(getattr(self, field.name).without(endings) for field in fields(self)))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON; `from_dict` gives an equal scaling."""
+        """Returns plain values for JSON, from which `from_dict` makes an equal scaling."""
         return {field.name: getattr(self, field.name).to_dict() for field in fields(self)}
 
     @staticmethod
@@ -145,9 +144,9 @@ class FeatureScaling:
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """K kernels with N nodes together and C decisions each.
+    """K kernels with N nodes in total and up to C decisions each.
 
-    The nodes of a kernel lie in topological order: producers before consumers.
+    The nodes of a kernel are in topological order: producers before consumers.
 
     Attributes:
         opcodes: int64 [N].
@@ -156,7 +155,7 @@ class GraphBatch:
         config_features: float32 [K, C, sizes.decision], scaled; zeros where `mask` is False.
         kernel_of_node: int64 [N], ascending.
         node_counts: nodes of each kernel; they sum to N.
-        edges: along which nodes send messages.
+        edges: the edges along which nodes send messages.
         mask: bool [K, C], True for decisions, False for padding.
         runtime_ns: float64 [K, C], measured; 1 where `mask` is False.
         log_analytical: float64 [K, C], natural logarithm of the analytical model's estimates in nanoseconds;
@@ -197,7 +196,7 @@ class GraphBatch:
 
 
 class Collator:
-    """Builds batches, all kernels of one at a time.
+    """Builds batches with whole-array operations over all kernels of a batch.
 
     Args:
         scaling: scalers fitted on the training data.
@@ -214,7 +213,7 @@ class Collator:
         )
 
     def __call__(self, samples: Sequence[KernelSamples]) -> GraphBatch:
-        """One batch of `samples`, C being the largest number of decisions among them.
+        """Returns one batch of `samples`; C is the largest number of decisions among them.
 
         Raises:
             DataError: if there are no samples.
@@ -222,12 +221,12 @@ class Collator:
         return self.collate(packed_samples(samples))
 
     def collate(self, kernels: PackedKernels, *, even: bool = False) -> GraphBatch:
-        """One batch of kernels that lie end to end.
+        """Returns one batch of packed kernels.
 
         Args:
             kernels: one or more.
-            even: pad a large batch to sizes of `even_size`: with decisions that `mask` leaves out, and nodes
-                of a kernel of no decisions after the last one.
+            even: pad a large batch to sizes of `even_size`: with decisions that `mask` excludes, and with the
+                nodes of an additional last kernel without decisions.
 
         Raises:
             DataError: without kernels, for a cycle of edges, for a runtime or an estimate not above 0, for
@@ -281,7 +280,7 @@ class Collator:
 
 
 def packed_samples(samples: Sequence[KernelSamples]) -> PackedKernels:
-    """The kernels of `samples` end to end; with estimates only where all have them.
+    """Returns the kernels of `samples` in packed form, with estimates if all samples have them.
 
     Raises:
         DataError: if there are none.
@@ -304,7 +303,7 @@ def _positive(values: npt.NDArray[np.float64], field: str) -> npt.NDArray[np.flo
 
 
 def _spread(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_], padding: float) -> npt.NDArray[Any]:
-    """Rows [D, ...] to [K, C, ...] where `mask` says, `padding` elsewhere."""
+    """Returns [K, C, ...] with the rows [D, ...] where `mask` [K, C] is True and `padding` elsewhere."""
     if mask.all():
         return values.reshape(*mask.shape, *values.shape[1:])
     table = np.full((*mask.shape, *values.shape[1:]), padding, values.dtype)

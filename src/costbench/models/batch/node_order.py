@@ -1,4 +1,4 @@
-"""Which nodes a batch holds, in what order, and from which neighbours a node receives messages."""
+"""Sorts and pads the nodes of a batch, and selects the neighbours from which a node receives messages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from costbench.features.packed_kernels import PackedKernels
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-# Of Knuth's multiplicative hash, for 64 bits.
+# Multiplier of Knuth's multiplicative hash for 64 bits: 2^64 divided by the golden ratio.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def in_topological_order(kernels: PackedKernels) -> PackedKernels:
-    """The same kernels, each with its nodes in the order of `topological_order`.
+    """Returns the kernels with the nodes of each in the order of `topological_order`.
 
     Raises:
         DataError: if edges form a cycle.
@@ -43,9 +43,9 @@ def in_topological_order(kernels: PackedKernels) -> PackedKernels:
 
 
 def topological_order(edges: IntArray, num_nodes: int) -> IntArray:
-    """Nodes, each after its producers and, among those that may come next, the first one first. int64 [n].
+    """Returns the nodes, int64 [n], each after its producers; of several that may come next, the first.
 
-    Nodes that are stored in such an order keep it.
+    Nodes that are stored in topological order keep it.
 
     Args:
         edges: int64 [2, m], producer above consumer.
@@ -76,13 +76,13 @@ def topological_order(edges: IntArray, num_nodes: int) -> IntArray:
 def with_padding(
     kernels: PackedKernels, num_nodes: int, node: FloatArray, static: FloatArray
 ) -> PackedKernels:
-    """As many nodes as asked for: a last kernel without edges and decisions holds those that are missing.
+    """Pad the kernels to `num_nodes` nodes by an additional last kernel without edges and decisions.
 
     Args:
-        kernels: at most so many nodes.
-        num_nodes: how many.
-        node: features of every further node, float32 [1, width].
-        static: those of the further kernel, float32 [1, width].
+        kernels: with at most `num_nodes` nodes.
+        num_nodes: nodes of the result.
+        node: features of each added node, float32 [1, width].
+        static: features of the added kernel, float32 [1, width].
     """
     missing = num_nodes - len(kernels.opcodes)
     if not missing:
@@ -99,7 +99,7 @@ def with_padding(
 
 
 def first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
-    """Pairs (node, neighbour) in order, at most `limit` of each node: those that come first. int64 [2, m]."""
+    """Returns sorted pairs (node, neighbour), int64 [2, m]: of each node the first `limit` neighbours."""
     return _first_neighbors(np.ascontiguousarray(node), np.ascontiguousarray(neighbor), limit)
 
 
@@ -120,7 +120,7 @@ def _first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray
 
 @compiled
 def _stably_sorted(keys: IntArray, order: IntArray) -> IntArray:
-    """`order`, places in `keys`, sorted by key; keys are small and none is negative."""
+    """Returns `order`, indices of `keys`, stably sorted by key; keys are small and not negative."""
     most = 0
     for key in keys:
         most = max(most, key)
@@ -137,9 +137,10 @@ def _stably_sorted(keys: IntArray, order: IntArray) -> IntArray:
 
 
 def drawn_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
-    """As `first_neighbors`, but of a node with more neighbours those whose hash is least. int64 [2, m].
+    """Returns pairs as `first_neighbors`, but of each node the `limit` neighbours with the smallest hashes.
 
-    The hash is of how far a neighbour lies from the node: a kernel keeps the same ones in every batch.
+    The difference of the indices of neighbour and node is hashed, so a kernel keeps the same neighbours in
+    every batch.
     """
     scrambled = ((neighbor - node).astype(np.uint64) * _MULTIPLIER) >> np.uint64(32)
     order = np.lexsort((scrambled, node))
@@ -149,4 +150,4 @@ def drawn_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
 
 
 NEIGHBORS = {"first": first_neighbors, "random": drawn_neighbors}
-"""Which neighbours are kept of a node that has too many."""
+"""Name in `NetSpec.neighbors` to the function that selects neighbours."""

@@ -1,8 +1,8 @@
-"""The Transformer reduction on a CPU: attention kernel by kernel, without padding or masks.
+"""The Transformer reduction on a CPU: attention runs kernel by kernel, without padding or masks.
 
-Rows lie kernel by kernel, within a kernel decision by decision, within a decision node by node: all products
-run over the rows of the whole batch, and the attention of a kernel is one call over its decisions and heads.
-Torch computes it in blocks, so memory grows with the nodes and not with their square.
+Rows are sorted by kernel, then decision, then node. Linear layers run over the rows of the whole batch;
+attention is one call per kernel over its decisions and heads, which are views of its rows. Torch computes
+attention in blocks, so memory grows with the number of nodes and not with its square.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from costbench.models.networks.transformer import EncoderLayer, KernelTransforme
 
 
 def kernel_transformer(module: KernelTransformer, states: Tensor, node_counts: Sequence[int]) -> Tensor:
-    """The output of `module`: states [N, C, hidden] to sums [K, C, hidden]."""
+    """Returns what `module` computes: states [N, C, hidden] to sums over the nodes [K, C, hidden]."""
     configs, width = states.shape[1:]
     parts = torch.split(states, list(node_counts))
     rows = torch.cat([part.transpose(0, 1).reshape(-1, width) for part in parts])
@@ -29,7 +29,7 @@ def kernel_transformer(module: KernelTransformer, states: Tensor, node_counts: S
 
 
 def _layer(layer: EncoderLayer, rows: Tensor, node_counts: Sequence[int], configs: int) -> Tensor:
-    """The output of one layer for rows [N C, hidden]."""
+    """Returns the output of one encoder layer for rows [N C, hidden]."""
     projected = layer.attention_inputs(rows)
     width = rows.shape[1]
     attended = []
@@ -40,12 +40,12 @@ def _layer(layer: EncoderLayer, rows: Tensor, node_counts: Sequence[int], config
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """softmax(Q K^T / sqrt(d)) V for every decision and head. Shape: three [C, heads, n, d] to the same."""
+    """Returns softmax(Q K^T / sqrt(d)) V for every decision and head: three [C, heads, n, d] to one."""
     return cast(Tensor, _Attend.apply(queries, keys, values))  # type: ignore[no-untyped-call]
 
 
 class _Attend(torch.autograd.Function):
-    """Torch's attention with the matrix library that is fast on many small products, in both directions."""
+    """Torch's attention, forward and backward with torch's default matrix library, fast on small products."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

@@ -1,4 +1,7 @@
-"""Groups of neighbouring nodes that no edge leaves, mostly a kernel, which compiled kernels go by."""
+"""Divides the nodes of a batch into groups that no edge leaves, which compiled kernels process one at a time.
+
+A group is a run of consecutive nodes, mostly one or a few tensor-program kernels.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,15 @@ IntArray = npt.NDArray[np.int64]
 
 @compiled
 def closed_groups(receiver: IntArray, sender: IntArray, num_nodes: int, least: int) -> IntArray:
-    """Where groups begin, and N at last: int64 [G + 1]. Each has `least` nodes or more, but for the last.
+    """Returns the first node of each group, and N at the end: int64 [G + 1].
+
+    Each group but the last has at least `least` nodes.
 
     Args:
-        receiver: int64 [M].
-        sender: int64 [M], the other ends of the edges.
+        receiver: int64 [M], one end of each edge.
+        sender: int64 [M], the other end.
         num_nodes: N.
-        least: nodes of a group, where there are so many.
+        least: smallest number of nodes in a group.
     """
     farthest = np.arange(num_nodes)
     for edge in range(len(receiver)):

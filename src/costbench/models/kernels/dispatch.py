@@ -1,8 +1,9 @@
-"""The one door to the compiled kernels: whether they compute a network on a batch, and the function.
+"""Decides whether compiled kernels compute a network on a batch, and returns the function that does.
 
-`compiled_forward` is all that the rest of the package asks. The plain network (`models.networks`) is the
-truth; the function returned here computes the same on a CPU in float32, equal but for rounding
-(`tests/models/kernels/test_dispatch.py`), by fused kernels where there are any and by torch between them.
+The rest of the package calls only `compiled_forward`. The plain PyTorch network (`models.networks`) defines
+the results; the function returned here computes the same on a CPU in float32, equal up to rounding
+(`tests/models/kernels/test_dispatch.py`), with fused kernels where there are any and torch modules between
+them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from costbench.models.networks.reductions import (
 )
 
 WIDEST = 256
-"""Width of states up to which there are kernels: wider products are what libraries are made for."""
+"""Largest width of states with compiled kernels; matrix libraries are made for wider products."""
 
 Forward = Callable[[GraphBatch], Tensor]
 ComputedBy = Literal["compiled", "plain"]
@@ -44,10 +45,10 @@ ComputedBy = Literal["compiled", "plain"]
 
 
 def compiled_forward(network: CostNetwork, batch: GraphBatch) -> Forward | None:
-    """The function from a batch like this one to costs [K, C] by compiled kernels; None without kernels.
+    """Returns a function from a batch like this one to costs [K, C], or None if compiled kernels cannot run.
 
-    There are none on a GPU, in other types than float32, under autocast, where `Execution.compiled` is False,
-    for widths that are no multiple of 16 or above 256, and for layers that `_has_kernels` leaves out.
+    They cannot on a GPU, in other types than float32, under autocast, if `Execution.compiled` is False, for
+    widths that are above 256 or not a multiple of 16, and for layers that `_has_kernels` excludes.
     """
     tensors = (batch.node_features, batch.config_features, network.input.own.weight)
     fits = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
@@ -75,7 +76,7 @@ def _is_width(width: int) -> bool:
 def _forward(network: CostNetwork, batch: GraphBatch) -> Tensor:
     at_nodes = network.joined(batch, "node")
     configs = at_nodes.shape[1]
-    # Before any product: what the last batch chose must not matter to this one.
+    # Chosen before any product, so that the choice for the last batch does not affect this one.
     choose_products(len(batch.opcodes) * (1 if _is_fused(network) else batch.mask.shape[1]))
     steps = [
         *join_steps(network.input, at_nodes, batch.kernel_of_node, 1),
@@ -87,7 +88,7 @@ def _forward(network: CostNetwork, batch: GraphBatch) -> Tensor:
 
 
 def _is_fused(network: CostNetwork) -> bool:
-    """Whether kernels multiply all states of decisions: torch then multiplies one row per node."""
+    """Whether fused kernels run all products over decisions, so that torch multiplies one row per node."""
     spec = network.spec
     drops = network.training and spec.dropout > 0.0
     return not spec.module_layers and not drops and spec.reduction != "transformer" and spec.lstm_layers == 1

@@ -1,6 +1,7 @@
-"""Compiled kernels over states in memory, each in place of several torch operations.
+"""Compiled elementwise and reduction loops over node states, each in place of several torch operations.
 
-States are float32 [N, C, H], contiguous; kernel k owns nodes starts[k] to starts[k + 1].
+Each reads and writes every state once, where torch would make a pass over memory per operation. States are
+float32 [N, C, H] (nodes, decisions, width), contiguous; kernel k has the nodes starts[k] to starts[k + 1].
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ IntArray = npt.NDArray[np.int64]
 
 @compiled
 def join(own: FloatArray, joined: FloatArray, kernel_of_node: IntArray, out: FloatArray) -> None:
-    """out_nc = relu(own_n + joined_kc), k the kernel of n: own [N, H] and joined [K, C, H] to [N, C, H]."""
+    """out_nc = relu(own_n + joined_kc), k the kernel of n: own [N, H], joined [K, C, H], out [N, C, H]."""
     for n in range(len(out)):
         addend = own[n]
         of_kernel = joined[kernel_of_node[n]]
@@ -32,7 +33,10 @@ def join(own: FloatArray, joined: FloatArray, kernel_of_node: IntArray, out: Flo
 def join_gradient(
     d: FloatArray, out: FloatArray, kernel_of_node: IntArray, d_own: FloatArray, d_joined: FloatArray
 ) -> None:
-    """What reaches the two parts of `out` of `join`; `d_own` and `d_joined` start as zeros."""
+    """Add the gradients of the arguments of `join` to `d_own` [N, H] and `d_joined` [K, C, H].
+
+    `d` is the gradient of `out`; it passes where `out` is above 0. A NaN lets it pass, as in torch.
+    """
     for n in range(len(out)):
         sums = d_own[n]
         of_kernel = d_joined[kernel_of_node[n]]
@@ -49,7 +53,10 @@ def join_gradient(
 def sum_and_max(
     states: FloatArray, starts: IntArray, total: FloatArray, largest: FloatArray, ties: FloatArray
 ) -> None:
-    """Over the nodes of each kernel: sum, maximum, and how many reach it. [N, W] to [K, W] each."""
+    """Write, for each column of a kernel's nodes, the sum, the maximum, and how many nodes reach the maximum.
+
+    The rows of a kernel are read once for all three. Shape: states [N, W]; total, largest and ties [K, W].
+    """
     for k in range(len(total)):
         sums, most, many = total[k], largest[k], ties[k]
         sums[:] = states[starts[k]]
@@ -60,7 +67,7 @@ def sum_and_max(
             for w in range(len(row)):
                 value, high, count = row[w], most[w], many[w]
                 sums[w] += value
-                # A NaN is the maximum of all, as in torch.
+                # A NaN wins against every number, as in torch (high != high: the maximum is NaN already).
                 most[w] = high if value <= high or high != high else value
                 count = np.float32(1.0) if value > high else count
                 many[w] = count + np.float32(1.0) if value == high else count
@@ -75,7 +82,10 @@ def sum_and_max_gradient(
     shared: FloatArray,
     out: FloatArray,
 ) -> None:
-    """out_n = evenly_k + (shared_k where states_n = largest_k), k the kernel of n: [K, W] to [N, W]."""
+    """out_n = evenly_k + (shared_k where states_n = largest_k, else 0), k the kernel of node n.
+
+    Shape: largest, evenly and shared [K, W]; states and out [N, W].
+    """
     for k in range(len(largest)):
         most, base, extra = largest[k], evenly[k], shared[k]
         for n in range(starts[k], starts[k + 1]):

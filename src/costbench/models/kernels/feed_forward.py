@@ -1,8 +1,8 @@
-"""Compiled forward and backward kernels of feed-forward layers.
+"""Fused forward and backward kernels of feed-forward layers, and the array functions that kernels share.
 
-They go through the rows of a batch in blocks that fit the innermost caches: what one product writes the next
-reads from there, and values that are needed once only are never written to memory. Rows are those of states
-[N, C, H] as [N C, H], a node's C decisions next to each other.
+Loop order: blocks of rows, then layers. A block fits the innermost caches, so a layer reads there what the
+layer before has written, and gradients between layers never go to memory. States [N, C, H] are read as a
+matrix [N C, H], a node's C decisions next to each other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FloatArray = npt.NDArray[np.float32]
 
 @compiled
 def aligned(rows: int, width: int) -> FloatArray:
-    """An array whose rows begin where vector registers like to read: at whole lines of the caches."""
+    """Allocate [rows, width] from the start of a cache line (64 bytes) on, where vector loads are fastest."""
     store = np.empty(rows * width + 16, np.float32)
     skipped = (-(store.ctypes.data >> 2)) % 16
     return store[skipped : skipped + rows * width].reshape(rows, width)
@@ -35,7 +35,7 @@ def aligned(rows: int, width: int) -> FloatArray:
 
 @compiled
 def aligned_zeros(rows: int, width: int) -> FloatArray:
-    """As `aligned`, of zeros."""
+    """Allocate as `aligned` does, filled with zeros."""
     array = aligned(rows, width)
     array[:] = 0.0
     return array
@@ -43,7 +43,7 @@ def aligned_zeros(rows: int, width: int) -> FloatArray:
 
 @compiled
 def turned_all(weights: FloatArray) -> FloatArray:
-    """Transposed copies of matrices [L, I, J], `aligned`: [L, J, I]."""
+    """Returns transposed copies of L matrices: [L, I, J] to [L, J, I], `aligned`."""
     count, height, width = weights.shape
     array = aligned(count * width, height).reshape(count, width, height)
     for place in range(count):
@@ -53,7 +53,10 @@ def turned_all(weights: FloatArray) -> FloatArray:
 
 @compiled
 def mask(d: FloatArray, d_row: int, seen: FloatArray, seen_row: int, rows: int, out: FloatArray) -> None:
-    """out = d where `seen` is above 0, else 0: rows from 0 on of `out`, else from a row on."""
+    """out = d where `seen` is above 0, else 0: the gradient of a ReLU whose output is `seen`.
+
+    Reads `rows` rows of d from d_row on and of `seen` from seen_row on; writes the first rows of `out`.
+    """
     width = d.shape[1]
     came = d.reshape(-1)[d_row * width : (d_row + rows) * width]
     above = seen.reshape(-1)[seen_row * width : (seen_row + rows) * width]
@@ -64,9 +67,9 @@ def mask(d: FloatArray, d_row: int, seen: FloatArray, seen_row: int, rows: int, 
 
 @compiled
 def stack_forward(rows: FloatArray, weights: FloatArray, configs: int) -> FloatArray:
-    """outputs_l = relu(outputs_(l-1) weights_l^T), outputs_(-1) being `rows`, of `configs` decisions a node.
+    """Returns the outputs of all layers: y_l = relu(y_(l-1) weights_l^T), where y_(-1) is `rows`.
 
-    Shape: rows [R, H], weights [L, H, H] (outputs first) to outputs [L, R, H].
+    Shape: rows [R, H] of `configs` decisions per node, weights [L, H, H] ([outputs, inputs]) to [L, R, H].
     """
     count, width = weights.shape[:2]
     outputs = aligned(count * len(rows), width).reshape(count, len(rows), width)
@@ -86,7 +89,11 @@ def stack_forward(rows: FloatArray, weights: FloatArray, configs: int) -> FloatA
 def stack_backward(
     gradient: FloatArray, rows: FloatArray, outputs: FloatArray, weights: FloatArray, configs: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Gradients of the rows and the weights of `stack_forward`, of the same shapes."""
+    """Returns the gradients of the rows [R, H] and the weights [L, H, H] of `stack_forward`.
+
+    `gradient` is that of the last layer's output, [R, H]; the others are as in `stack_forward`. Blocks are
+    outside of layers here, too: the gradients between two layers are two buffers that take turns.
+    """
     count, width = weights.shape[:2]
     here, there = aligned(BLOCK_ROWS, width), aligned(BLOCK_ROWS, width)
     d_rows = aligned(*rows.shape)

@@ -1,4 +1,4 @@
-"""Fused kernels of the feed-forward layers of `networks.layers`, and the steps that compute those modules."""
+"""Feed-forward layers as fused kernels, and the steps that compute modules of `networks.layers` by them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from costbench.models.networks.reductions import Head
 
 
 class JoinKernel(FusedKernel):
-    """relu(own + joined[kernel_of_row]): [N, 1, H] and [K, C, H] to [N, C, H]."""
+    """Computes relu(own + joined[kernel_of_row]): own [N, 1, H] and joined [K, C, H] to [N, C, H]."""
 
     weights: Sequence[Tensor]
 
@@ -42,7 +42,7 @@ class JoinKernel(FusedKernel):
 
 
 class StackKernel(FusedKernel):
-    """relu(W_n ... relu(W_1 x)) over all but the last axis of the states."""
+    """Computes relu(W_n ... relu(W_1 x)) over the last axis of the states."""
 
     weights: Sequence[Tensor]
 
@@ -66,10 +66,11 @@ class StackKernel(FusedKernel):
 
 
 def join_steps(module: JoinedFeedForward, joined: Tensor, kernel_of_row: Tensor, configs: int) -> list[Step]:
-    """Steps of a joined feed-forward module over states [N, configs, inputs].
+    """Returns the steps of a joined feed-forward module over states [N, configs, inputs].
 
-    Only one state per node joined by features of several decisions has a kernel: there the sum is large and
-    its parts are small.
+    There is a kernel only for one state per node that is joined by features of several decisions: then the
+    sum
+    [N, C, H] is much larger than its terms.
     """
     if module.joined is None or configs > 1 or joined.shape[1] == 1:
         return [lambda states: module(states, joined, kernel_of_row)]
@@ -80,7 +81,7 @@ def join_steps(module: JoinedFeedForward, joined: Tensor, kernel_of_row: Tensor,
 
 
 def stack_steps(stack: FeedForwardStack) -> list[Step]:
-    """Steps of feed-forward modules one after another over states [N, C, H]."""
+    """Returns the steps of consecutive feed-forward modules over states [N, C, H]."""
     layers = [cast(FeedForward, layer) for layer in stack]
     if any(len(layer.more) or drops(layer.dropout) for layer in layers):
         return [stack]
@@ -88,7 +89,7 @@ def stack_steps(stack: FeedForwardStack) -> list[Step]:
 
 
 def head_steps(head: Head, joined: Tensor, kernel_of_row: Tensor | None, configs: int) -> list[Step]:
-    """Steps from embeddings [R, configs, width] to costs [R, configs or those of `joined`]."""
+    """Returns the steps from embeddings [R, configs, width] to costs [R, configs or those of `joined`]."""
     steps: list[Step] = []
     if head.join is not None:
         module = head.join
@@ -101,5 +102,5 @@ def head_steps(head: Head, joined: Tensor, kernel_of_row: Tensor | None, configs
 
 
 def drops(dropout: torch.nn.Dropout) -> bool:
-    """Whether a dropout layer zeroes anything now."""
+    """Whether a dropout layer is active: in training mode, with a probability above 0."""
     return dropout.training and dropout.p > 0.0

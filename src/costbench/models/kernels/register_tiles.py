@@ -1,12 +1,13 @@
-"""Products of tiles of matrices, held in vector registers: the inner loop of narrow matrix products.
+"""Numba intrinsics in LLVM IR: the micro-kernel of narrow matrix products, and vectors of sixteen float32.
 
-A compiler that is given loops over arrays does not keep a tile of the result in registers, which is what
-makes a product as fast as the processor can multiply. So this one loop is written out in LLVM's own terms,
-for vectors of the width that the processor has. Products of narrow matrices then need no library, and what
-goes before and after them (rectifiers, sums) costs no further pass over memory.
+`tile_product` multiplies one tile. A product reaches the processor's peak only if the sums of a tile stay in
+vector registers over the whole loop, and LLVM does not do that for Numba's loops over arrays. So this one
+loop is written in LLVM IR, for vectors as wide as the processor's. Products of narrow matrices then need no
+library, and a ReLU or a mask is applied in registers, without another pass over memory.
 
-Short loops over rows are slow for the same reason, and because a compiler checks for each whether arrays
-overlap, and may not change the order of a sum. So there are values of sixteen numbers for these, too.
+Short loops over rows are slow for the same reason, and because LLVM checks for each whether arrays overlap,
+and may not reorder a sum. The second half of this module therefore has a vector type for them (`load` to
+`join_whole`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from numba.extending import intrinsic, models, register_model
 
 
 def _vectors() -> tuple[int, int]:
-    """Numbers in a vector register, and vectors in a row of a tile that leave room for its other rows."""
+    """Returns the float32 lanes of a vector register, and the vectors in a row of a tile.
+
+    With `ROWS` rows a tile holds 16 sums of the 32 registers of AVX-512, or 8 of the 16 of AVX2; the others
+    are for the operands.
+    """
     features = binding.get_host_cpu_features()
     if features.get("avx512f"):
         return 16, 4
@@ -46,47 +51,51 @@ _EVERYWHERE = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
 
 
 ADDS, RELU, MASK, PICKED_DEPTH, PICKED_ROWS = 1, 2, 4, 8, 16
-"""Ways of a product: c += a b instead of c = a b; then max(c, 0); then 0 where the mask is not above 0; over
-a_(i p_k) and b_(p_k j) instead of a_ik and b_kj; rows p_i of a and c instead of i."""
+"""Flags that add up to the way of a product: c += a b, not c = a b; write max(c, 0); write 0 where the
+mask is not above 0; sum over a_(i p_k) b_(p_k j), not a_ik b_kj; row p_i of a and c, not row i."""
 
 
 class _Code:
-    """LLVM instructions on tiles of a product, as they are appended to a function."""
+    """Appends LLVM instructions for vectors of `LANES` float32 to a function. Offsets are in elements."""
 
     def __init__(self, builder: Any) -> None:
         self.builder = builder
 
     def address(self, array: Any, start: Any, offsets: tuple[Any, ...]) -> Any:
-        """Of the element at start + offsets of an array."""
+        """Returns the address of the element at start + sum of the offsets."""
         for offset in offsets:
             start = self.builder.add(start, offset)
         return self.builder.gep(array, [start])
 
     def vector(self, array: Any, start: Any, *offsets: Any) -> Any:
-        """The numbers from an element on, one register full."""
+        """Load `LANES` consecutive elements."""
         place = self.builder.bitcast(self.address(array, start, offsets), _VECTOR.as_pointer())
         return self.builder.load(place, align=_ALIGNED)
 
     def store(self, value: Any, array: Any, start: Any, *offsets: Any) -> None:
-        """Write a register from an element on."""
+        """Store a vector to consecutive elements."""
         place = self.builder.bitcast(self.address(array, start, offsets), _VECTOR.as_pointer())
         self.builder.store(value, place, align=_ALIGNED)
 
     def spread(self, array: Any, start: Any, *offsets: Any) -> Any:
-        """A register full of one element."""
+        """Load one element into all lanes (a broadcast)."""
         number = self.builder.load(self.address(array, start, offsets), align=_ALIGNED)
         single = self.builder.insert_element(_NONE, number, ir.Constant(ir.IntType(32), 0))
         return self.builder.shuffle_vector(single, _NONE, _EVERYWHERE)
 
     def multiply_add(self, left: Any, right: Any, addend: Any) -> Any:
-        """left * right + addend, rounded once where the processor can."""
+        """Returns left * right + addend, rounded once if the processor has a fused multiply-add."""
         kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
         name = f"llvm.fmuladd.v{LANES}f32"
         function: Any = cgutils.get_or_insert_function(self.builder.module, kind, name)  # type: ignore[no-untyped-call]
         return self.builder.call(function, [left, right, addend])
 
     def loop(self, depth: Any, start: list[Any], step: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-        """Values after `depth` steps from `start`, each of which maps its number and values to new ones."""
+        """Append a loop for k < depth and return its final values (`start` if depth is 0).
+
+        `step` maps k and the values before an iteration to those after it. Values are phi nodes, so they stay
+        in registers.
+        """
         builder, before = self.builder, self.builder.block
         body, after = builder.append_basic_block("body"), builder.append_basic_block("after")
         zero, one = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
@@ -107,7 +116,7 @@ class _Code:
         return ended
 
     def end(self, value: Any, way: int, seen: Callable[[], Any]) -> Any:
-        """What is written of a sum. A NaN stays one."""
+        """Apply the ReLU or the mask of a way to a sum. A NaN stays NaN, as in torch."""
         if way & RELU:
             return self.builder.select(self.builder.fcmp_ordered("<", value, _ZEROS), _ZEROS, value)
         if way & MASK:
@@ -116,12 +125,17 @@ class _Code:
 
 
 def tile_product(rows: int, columns: int) -> Any:
-    """A function for compiled functions that multiplies a tile: c_ij = sum over k < depth of a_ik b_kj.
+    """Returns an intrinsic that multiplies one tile: c_ij = sum over k < depth of a_ik b_kj.
 
-    It takes float32 arrays a, b and c; two arrays, the mask, float32, and p, int64; ten integers: in
-    elements where the tile begins in a, how far its rows and its columns are apart; where it begins in b and
-    how far its rows are apart; the same of c; where it begins in the mask, whose rows are as far apart as
-    those of c; the depth; and where in p to begin; and the way, a constant sum of `ADDS` to `PICKED_ROWS`.
+    The loop over k is innermost and the only one: rows and columns of the tile are unrolled, so all sums are
+    registers. Arguments of the intrinsic:
+
+    - float32 arrays a, b and c;
+    - a pair of arrays: the mask, float32, and the picked indices p, int64;
+    - ten integers, offsets and strides in elements: offset of the tile in a, row stride, column stride;
+      offset in b, row stride; offset in c, row stride; offset in the mask (row stride as in c); depth; first
+      index in p;
+    - the way, a constant sum of `ADDS` to `PICKED_ROWS`.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -168,10 +182,11 @@ def tile_product(rows: int, columns: int) -> Any:
 
 
 def columns_seen(columns: int) -> Any:
-    """A function for compiled functions: which columns of a float32 array are not 0 in all of some rows.
+    """Returns an intrinsic that finds the columns of a float32 array that are not 0 in at least one row.
 
-    It takes the array, where the first row begins, how far rows are apart, in elements, and their number, and
-    gives an int64: bit j for column j. At most `COLUMNS`.
+    Its arguments are the array, the offset of the first row, the row stride, both in elements, and the number
+    of rows. It returns an int64 whose bit j is set if column j has a nonzero element. `columns` is at most
+    `COLUMNS`.
     """
     lanes = [ir.Constant(_INDEX, lane) for lane in range(0, columns, LANES)]
     bits, none = ir.VectorType(_INT, LANES), ir.Constant(ir.VectorType(_INT, LANES), [0] * LANES)
@@ -200,11 +215,11 @@ def columns_seen(columns: int) -> Any:
     return seen_in
 
 
-# Single values for other loops: sixteen numbers at a time, whatever the registers of the processor hold, at
-# places that are numbers of elements from the start of a contiguous array.
+# A vector type for other loops: always sixteen float32, which LLVM splits over narrower registers. Positions
+# `at` are in elements from the start of a contiguous array.
 
 WIDTH = 16
-"""Numbers in a value."""
+"""Lanes of the vector type."""
 
 _SIXTEEN = ir.VectorType(ir.FloatType(), WIDTH)
 _ANY = ir.Constant(_SIXTEEN, ir.Undefined)
@@ -226,7 +241,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _in_registers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function for compiled functions, which call it without its first argument."""
+    """Make an intrinsic of a typing function; compiled code leaves out its first argument, the context."""
     return cast(Callable[..., Any], intrinsic(function))
 
 
@@ -245,7 +260,7 @@ def _spread(builder: Any, number: Any) -> Any:
 
 @_in_registers
 def load(_context: Any, array: Any, at: Any) -> Any:
-    """The numbers of `array` from `at` on."""
+    """Load sixteen elements of `array` from `at` on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _address(context, builder, signature.args[0], *arguments)
@@ -256,7 +271,7 @@ def load(_context: Any, array: Any, at: Any) -> Any:
 
 @_in_registers
 def spread(_context: Any, array: Any, at: Any) -> Any:
-    """Sixteen times the number of `array` at `at`."""
+    """Load the element of `array` at `at` into all lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _address(context, builder, signature.args[0], *arguments)
@@ -267,7 +282,7 @@ def spread(_context: Any, array: Any, at: Any) -> Any:
 
 @_in_registers
 def store(_context: Any, value: Any, array: Any, at: Any) -> Any:
-    """Write a value to `array` from `at` on."""
+    """Store a vector to `array` from `at` on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _address(context, builder, signature.args[1], *arguments[1:])
@@ -279,7 +294,7 @@ def store(_context: Any, value: Any, array: Any, at: Any) -> Any:
 
 @_in_registers
 def zeros(_context: Any) -> Any:
-    """Sixteen zeros."""
+    """Returns a vector of zeros."""
 
     def generate(_context: Any, _builder: Any, _signature: Any, _arguments: Any) -> Any:
         return _SIXTEEN_ZEROS
@@ -289,7 +304,7 @@ def zeros(_context: Any) -> Any:
 
 @_in_registers
 def multiply_add(_context: Any, left: Any, right: Any, addend: Any) -> Any:
-    """left * right + addend, rounded once where the processor can."""
+    """Returns left * right + addend, rounded once if the processor has a fused multiply-add."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(_SIXTEEN, [_SIXTEEN] * 3)
@@ -302,7 +317,7 @@ def multiply_add(_context: Any, left: Any, right: Any, addend: Any) -> Any:
 
 @_in_registers
 def rectified(_context: Any, value: Any) -> Any:
-    """max(value, 0); a NaN stays one."""
+    """Returns max(value, 0); a NaN stays NaN."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.select(
@@ -314,7 +329,7 @@ def rectified(_context: Any, value: Any) -> Any:
 
 @_in_registers
 def total(_context: Any, value: Any) -> Any:
-    """The sum of the sixteen numbers, halves added to halves."""
+    """Returns the sum of the sixteen lanes, in the order of a tree: lanes 8 apart first, then 4, 2 and 1."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         summed = arguments[0]
@@ -328,7 +343,7 @@ def total(_context: Any, value: Any) -> Any:
 
 @_in_registers
 def fused(_context: Any, left: Any, right: Any, addend: Any) -> Any:
-    """left * right + addend of single numbers, rounded once where the processor can."""
+    """Returns left * right + addend of scalars, rounded once if the processor has a fused multiply-add."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()] * 3)
@@ -339,7 +354,7 @@ def fused(_context: Any, left: Any, right: Any, addend: Any) -> Any:
 
 
 def _joined(low: list[int], high: list[int]) -> Callable[..., Any]:
-    """A function of two values: one selection of their 32 numbers plus another one."""
+    """Returns the code of an intrinsic that adds two shuffles of the 32 lanes of two vectors."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         parts = [builder.shuffle_vector(*arguments, _mix(places)) for places in (low, high)]
@@ -349,34 +364,34 @@ def _joined(low: list[int], high: list[int]) -> Callable[..., Any]:
 
 
 def _by_quarters(places: list[int]) -> list[int]:
-    """The same selection in each of the four quarters; 4 to 7 stand for the second value's."""
+    """Returns shuffle indices of one selection in each quarter; 4 to 7 are lanes of the second vector."""
     return [16 * (p // 4) + p % 4 + 4 * quarter for quarter in range(4) for p in places]
 
 
 def _of_quarters(quarters: list[int]) -> list[int]:
-    """Whole quarters, of the first value 0 to 3, of the second 4 to 7."""
+    """Returns shuffle indices of whole quarters: 0 to 3 of the first vector, 4 to 7 of the second."""
     return [4 * quarter + i for quarter in quarters for i in range(4)]
 
 
 @_in_registers
 def join_pairs(_context: Any, first: Any, second: Any) -> Any:
-    """In each quarter [a0 + a2, b0 + b2, a1 + a3, b1 + b3]: sums of 16 numbers begin so."""
+    """Returns in each quarter [a0 + a2, b0 + b2, a1 + a3, b1 + b3]: the first step of horizontal sums."""
     return _LANES(_LANES, _LANES), _joined(_by_quarters([0, 4, 1, 5]), _by_quarters([2, 6, 3, 7]))
 
 
 @_in_registers
 def join_quads(_context: Any, first: Any, second: Any) -> Any:
-    """In each quarter [a0 + a2, a1 + a3, b0 + b2, b1 + b3]."""
+    """Returns in each quarter [a0 + a2, a1 + a3, b0 + b2, b1 + b3]."""
     return _LANES(_LANES, _LANES), _joined(_by_quarters([0, 1, 4, 5]), _by_quarters([2, 3, 6, 7]))
 
 
 @_in_registers
 def join_halves(_context: Any, first: Any, second: Any) -> Any:
-    """Quarters [a0 + a2, a1 + a3, b0 + b2, b1 + b3]."""
+    """Returns the quarters [a0 + a2, a1 + a3, b0 + b2, b1 + b3]."""
     return _LANES(_LANES, _LANES), _joined(_of_quarters([0, 1, 4, 5]), _of_quarters([2, 3, 6, 7]))
 
 
 @_in_registers
 def join_whole(_context: Any, first: Any, second: Any) -> Any:
-    """Quarters [a0 + a1, a2 + a3, b0 + b1, b2 + b3]."""
+    """Returns the quarters [a0 + a1, a2 + a3, b0 + b1, b2 + b3]."""
     return _LANES(_LANES, _LANES), _joined(_of_quarters([0, 2, 4, 6]), _of_quarters([1, 3, 5, 7]))

@@ -1,4 +1,8 @@
-"""Column-wise statistics over the nodes of each kernel, forward and backward, by compiled code."""
+"""The column-wise reduction's statistics as a torch function: max, mean and sum over kernels' nodes.
+
+The loops over nodes are compiled (`elementwise.sum_and_max`); what is left is of size [K, C, H] and done by
+torch.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,14 @@ from costbench.models.kernels.elementwise import sum_and_max, sum_and_max_gradie
 
 
 def segment_statistics(states: Tensor, counts: tuple[int, ...], names: tuple[str, ...]) -> Tensor:
-    """Statistics over each run of `counts[k]` nodes, concatenated. Shape: [N, C, H] to [K, C, H len(names)].
+    """Returns the statistics of each kernel's nodes, concatenated: [N, C, H] to [K, C, H len(names)].
+
+    Nodes that reach a maximum share its gradient evenly.
 
     Args:
-        states: of the nodes.
-        counts: nodes of each kernel, at least one.
-        names: different ones of max, mean and sum.
+        states: of the nodes, kernel after kernel.
+        counts: nodes of each kernel, at least one; they sum to N.
+        names: one or more of max, mean and sum, none twice.
     """
     return cast(Tensor, _Statistics.apply(states, counts, names))  # type: ignore[no-untyped-call]
 

@@ -1,8 +1,9 @@
-"""Steps of a network on a CPU: fused kernels, one after another as one differentiable operation, and torch.
+"""Runs a network on a CPU as a list of steps: fused kernels where there are any, torch modules elsewhere.
 
-After a fused kernel the caches are full of numbers. What torch and Python do next starts cold, and a few
-small tensors between two kernels cost as much as a hundredth of a training step. So neighbouring kernels hand
-arrays to each other, and torch sees what goes in and what comes out.
+Consecutive fused kernels become one torch function: they pass NumPy arrays to each other, and autograd sees
+only the inputs of the first and the output of the last. A fused kernel fills the caches with its data, so
+that whatever Python and torch run next starts with cold caches: a few small tensors between two kernels cost
+a hundredth of a training step (docs/models.md).
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ class FusedKernel(ABC):
     """A forward and a backward kernel of a part of a network, on a CPU in float32, for one batch.
 
     Attributes:
-        weights: tensors that it reads and has gradients for; None where one is left out.
+        weights: tensors that it reads and returns gradients for; None in place of one that does not exist.
     """
 
     weights: Sequence[Tensor | None]
 
     @abstractmethod
     def forward(self, states: FloatArray, keep: bool) -> FloatArray:
-        """The part's output for states [N, C, H]; `keep` says whether `backward` will follow."""
+        """Returns the part's output for states [N, C, H]; `keep` says whether `backward` will be called."""
 
     @abstractmethod
     def backward(self, gradient: FloatArray) -> tuple[FloatArray, Sequence[FloatArray]]:
-        """Gradients of the states and of the weights, in their order; those of a None are ignored."""
+        """Returns the gradients of the states and of `weights`, in order; those for a None are ignored."""
 
 
 Step = FusedKernel | Callable[[Tensor], Tensor]
@@ -45,7 +46,7 @@ Step = FusedKernel | Callable[[Tensor], Tensor]
 
 
 def run_steps(states: Tensor, steps: Sequence[Step]) -> Tensor:
-    """The output of the last step, the first one being given `states`; neighbouring kernels run as one."""
+    """Run the steps one after another on `states` and return the last output; see the module for kernels."""
     for fused, group in groupby(steps, lambda step: isinstance(step, FusedKernel)):
         if fused:
             states = run_fused(states, [cast(FusedKernel, step) for step in group])
@@ -56,7 +57,7 @@ def run_steps(states: Tensor, steps: Sequence[Step]) -> Tensor:
 
 
 def run_fused(states: Tensor, kernels: Sequence[FusedKernel]) -> Tensor:
-    """The output of kernels one after another over states [N, C, H]."""
+    """Run kernels one after another on states [N, C, H] as one torch function and return the output."""
     weights = [weight for kernel in kernels for weight in kernel.weights]
     inputs = (states, *(weight for weight in weights if weight is not None))
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
@@ -72,12 +73,12 @@ def _forward(states: Tensor, kernels: Sequence[FusedKernel], *, keep: bool) -> F
 
 
 def array_of(tensor: Tensor) -> FloatArray:
-    """The numbers of a contiguous tensor where they lie, of another one a copy."""
+    """Returns a tensor as an array, which shares its memory if the tensor is contiguous."""
     return tensor.detach().contiguous().numpy()
 
 
 def stacked(weights: Sequence[Tensor]) -> FloatArray:
-    """Copies of matrices of one shape, `feed_forward.aligned`: [L, I, J]."""
+    """Returns copies of L matrices [I, J] in one aligned array [L, I, J]."""
     height, width = weights[0].shape
     array = aligned(len(weights) * height, width).reshape(len(weights), height, width)
     return np.stack([array_of(weight) for weight in weights], out=array)
@@ -93,7 +94,8 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        # Torch refuses if one was changed since: kernels hold the arrays of these tensors.
+        # Kernels hold views of these tensors' memory. Reading `saved_tensors` makes torch raise an error if
+        # one of them has been modified since `forward`.
         _, _, *weights = ctx.saved_tensors
         array = array_of(gradient)
         d_weights: list[FloatArray] = []

@@ -58,7 +58,7 @@ class CostNetwork(nn.Module):
             self.encoder.draw_weights(seed)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Costs [K, C] of a batch; those of padding mean nothing.
+        """Returns the costs [K, C] of a batch; those of padding are meaningless.
 
         Raises:
             DataError: if a hybrid is given kernels without analytical estimates.
@@ -68,11 +68,11 @@ class CostNetwork(nn.Module):
         return self.complete(self.reduction(states, self.joined(batch, "kernel"), batch), batch)
 
     def node_inputs(self, batch: GraphBatch) -> Tensor:
-        """Opcode embedding beside the node features: [N, 1, opcode_embedding + sizes.node]."""
+        """Returns opcode embeddings beside node features: [N, 1, opcode_embedding + sizes.node]."""
         return torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)[:, None]
 
     def joined(self, batch: GraphBatch, place: Placement) -> Tensor:
-        """Features that enter at `place`: [K, C, J], or [K, 1, J] where no decision is among them."""
+        """Returns the features that enter at `place`: [K, C, J], or [K, 1, J] without those of decisions."""
         parts = []
         if self.spec.decision_features == place:
             parts.append(batch.config_features)
@@ -83,7 +83,7 @@ class CostNetwork(nn.Module):
         return torch.cat(parts, dim=-1) if parts else batch.static_features[..., :0]
 
     def complete(self, reduced: Tensor, batch: GraphBatch) -> Tensor:
-        """Costs [K, C] of what the reduction returned, [K, 1 or C]: plus the level and a hybrid's estimates.
+        """Returns costs [K, C]: the reduction's output [K, 1 or C] plus the level and a hybrid's estimates.
 
         Raises:
             DataError: if a hybrid is given kernels without analytical estimates.
@@ -94,5 +94,5 @@ class CostNetwork(nn.Module):
         if batch.log_analytical is None:
             problem = "a hybrid needs the analytical model's estimates"
             raise DataError(problem, field="analytical_ns", expected="estimates of all kernels")
-        # In doubles: costs of different estimates never come to be equal.
+        # In double precision, so that different estimates do not round to equal costs.
         return self.log_coefficient.double().exp() * batch.log_analytical + costs

@@ -1,6 +1,6 @@
-"""Graph networks: node states that know their neighbourhood.
+"""Graph networks (encoders), which pass messages between the nodes of a kernel.
 
-- `none`: no graph network; a node knows itself only.
+- `none`: no graph network, so that a node's state depends on the node alone.
 - `graphsage`: GraphSAGE with directed messages (lpm2021, section 3.2).
 - `gat`: graph attention with several heads (lpm2021, section 5.3 and table 4).
 - `pyg.NAME(...)`: any convolution of PyTorch Geometric; see `pyg_convolutions`.
@@ -34,7 +34,7 @@ class NoGraph(nn.Module):
 
 
 class GraphAttention(nn.Module):
-    """`encoder_layers` GAT hops; see `gat.Gat`. Attention takes the place of the aggregation."""
+    """`encoder_layers` GAT hops; see `gat.Gat`. Attention replaces the aggregation."""
 
     def __init__(self, spec: NetSpec) -> None:
         super().__init__()
@@ -54,11 +54,11 @@ ENCODERS: Mapping[str, Callable[[NetSpec], nn.Module]] = {
 
 
 def build_encoder(spec: NetSpec) -> nn.Module:
-    """The encoder that `spec.encoder` names.
+    """Build the encoder that `spec.encoder` names.
 
     Raises:
         ChoiceError: for an unknown encoder or convolution.
-        ParamsError: for a convolution that cannot be one; see `pyg_convolutions.PygConvolutions`.
+        ParamsError: for a convolution that cannot be an encoder; see `pyg_convolutions.PygConvolutions`.
     """
     if spec.encoder.startswith(PREFIX):
         return PygConvolutions(spec)

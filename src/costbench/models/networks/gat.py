@@ -1,4 +1,4 @@
-"""Graph attention (Veličković et al., 2018; lpm2021, section 5.3) over the shared graph."""
+"""Graph attention (Veličković et al., 2018; lpm2021, section 5.3) on one graph with many decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from costbench.models.networks.message_passing import MessagePassing, softmax
 
 
 class Gat(nn.Module):
-    """`encoder_layers` GAT hops, each over producers and consumers apart (directed), or together.
+    """`encoder_layers` GAT hops, each with separate attention to producers and consumers (directed), or one.
 
     Shape: states [N, C, hidden] kept.
     """
@@ -77,7 +77,7 @@ class GatAttention(MessagePassing):  # type: ignore[misc]
     def forward(self, states: Tensor, edge_index: Tensor) -> Tensor:
         values = nn.functional.linear(states, self.values.weight)
         values = values.view(*states.shape[:-1], self.heads, -1)
-        # A score is a sum of a part of the source and one of the target, so both are computed per node.
+        # A score is the sum of a term of the source and one of the target, so terms are computed per node.
         of_source = (values * self.attend_sender).sum(dim=-1)
         of_target = (values * self.attend_receiver).sum(dim=-1)
         source, target = edge_index
@@ -86,7 +86,7 @@ class GatAttention(MessagePassing):  # type: ignore[misc]
         alpha = softmax(scores, target, num_nodes=len(states), dim=0)
         attended: Tensor = self.propagate(edge_index, values=values, alpha=alpha)
         attended = attended.flatten(-2)
-        # The weights of a node sum to 1, so a bias passes through them as it is.
+        # The weights of a node sum to 1, so a bias of the values can be added afterwards.
         bias = cast(Tensor | None, self.values.bias)
         return attended if bias is None else attended + bias
 

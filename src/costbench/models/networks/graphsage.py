@@ -16,8 +16,8 @@ class GraphSage(nn.Module):
 
     e_i^k = l2(f3^k(concat(e_i^(k-1), sum over directions d of agg_{j in neighbours_d(i)} f2_d^k(e_j^(k-1)))))
 
-    f2_d and f3 are feed-forward modules, agg the mean, sum or maximum, l2 optional. Directed, producers and
-    consumers of a node pass through different f2; undirected, through the same.
+    f2_d and f3 are feed-forward modules, agg the mean, sum or maximum, l2 optional. Directed, messages from
+    producers and from consumers have different f2; undirected, the same.
 
     Shape: states [N, C, hidden] kept.
     """
@@ -51,7 +51,7 @@ class SageHop(nn.Module):
     def forward(self, states: Tensor, edges: Edges) -> Tensor:
         to_consumers = self.to_consumers(states)
         to_producers = to_consumers if self.to_producers is None else self.to_producers(states)
-        # Messages travel along the edges of the kernel and back.
+        # Messages are sent along the edges of the kernel and against them.
         aggregated = self.aggregate(to_consumers, edges.to_consumers)
         aggregated = aggregated + self.aggregate(to_producers, edges.to_producers)
         updated: Tensor = self.update(states, aggregated)

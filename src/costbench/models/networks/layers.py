@@ -1,8 +1,8 @@
-"""Feed-forward layers of the learned model, and how their weights start.
+"""Feed-forward layers of the learned model, and the initialisation of all weights.
 
-States have shape [nodes, decisions, width]: one graph carries all decisions of its kernel at once. A quantity
-that does not depend on the decision has 1 in the middle, and additions broadcast it, so what the decisions
-share is computed once.
+States have shape [nodes, decisions, width]: a kernel's graph is shared by all of its decisions. A quantity
+that does not depend on the decision has size 1 on the middle axis and is broadcast by additions, so it is
+computed once.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class FeedForwardStack(nn.ModuleList):
 
 
 def hidden_layers(spec: NetSpec) -> nn.ModuleList:
-    """The `module_layers` linear layers that deepen a feed-forward module."""
+    """Returns the `module_layers` additional linear layers of a feed-forward module."""
     widths = range(spec.module_layers)
     return nn.ModuleList(nn.Linear(spec.hidden, spec.hidden, bias=spec.biases) for _ in widths)
 
 
 def apply_layers(states: Tensor, layers: nn.ModuleList, dropout: nn.Module) -> Tensor:
-    """x = dropout(relu(W x)) for every layer W. Shape: [..., H] kept."""
+    """Apply x = dropout(relu(W x)) for every layer W. Shape: [..., H] kept."""
     for layer in layers:
         states = dropout(torch.relu(layer(states)))
     return states
@@ -105,9 +105,9 @@ def apply_layers(states: Tensor, layers: nn.ModuleList, dropout: nn.Module) -> T
 def initialize(net: nn.Module, seed: int) -> None:
     """Draw all weights of `net` from one seeded generator, in order of name.
 
-    Layers without biases shrink what passes through unless their scale fits the ReLUs: He's uniform
-    initialisation keeps it (He et al., 2015); without a ReLU (attention, the gates of an LSTM) half the
-    variance does. Embeddings are normal with the spread of features in [0, 1], norms start as the identity.
+    He's uniform initialisation keeps the scale of states through layers with ReLUs and no biases (He et al.,
+    2015); layers without a ReLU (attention, the gates of an LSTM) need half the variance. Embeddings are
+    normal with the standard deviation of features in [0, 1]; norms start as the identity.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The LSTM over the nodes of each kernel, all kernels and decisions of a batch at a time."""
+"""An LSTM over the nodes of each kernel; all kernels and decisions of a batch are one packed sequence."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from costbench.models.networks.constants import FORGET_OFFSET
 
 
 class LstmWeights(nn.Module):
-    """W [4 width, inputs], U [4 width, width] and the two offsets of the gates that `torch.lstm` adds.
+    """Holds W [4 width, inputs] and U [4 width, width]; returns them and two offsets for `torch.lstm`.
 
-    The gates i, f, g, o lie one after another; the first offset is FORGET_OFFSET on f plus the bias, the
-    second is 0.
+    Rows are those of gates i, f, g, o in this order. The first offset is FORGET_OFFSET for f plus the bias,
+    the second is 0.
     """
 
     def __init__(self, inputs: int, width: int, biases: bool) -> None:
@@ -33,7 +33,7 @@ class LstmWeights(nn.Module):
 
 
 class KernelLstm(nn.Module):
-    """The last state of an LSTM over the nodes of a kernel, in the order in which they lie.
+    """Returns the last state of an LSTM over the nodes of each kernel in their stored order.
 
     h_t = o tanh(c_t), c_t = f c_(t-1) + i g, from zero, with
     (i, f, g, o) = (sigmoid, sigmoid, tanh, sigmoid)(W x_t + U h_(t-1) + (0, FORGET_OFFSET, 0, 0)),
@@ -50,7 +50,7 @@ class KernelLstm(nn.Module):
         self.layers = nn.ModuleList(LstmWeights(size, self.width, spec.biases) for size in inputs)
 
     def weights(self) -> list[Tensor]:
-        """Weights and offsets of all layers in the order of `torch.lstm`."""
+        """Returns the weights and offsets of all layers in the order of `torch.lstm`."""
         return [tensor for layer in self.layers for tensor in layer()]
 
     def forward(self, states: Tensor, node_counts: Sequence[int]) -> Tensor:
@@ -76,12 +76,13 @@ class KernelLstm(nn.Module):
 class PackedOrder:
     """Nodes in the order of a packed sequence: the first node of every kernel, then the second ones, ...
 
-    Kernels come longest first, as packing asks, so those that still have a node are always the first ones.
+    Kernels are sorted by length, longest first, so that at each step those that still have a node are the
+    first ones.
 
     Attributes:
-        nodes: int64 [N], which node lies where.
-        kernels_per_step: int64 [longest kernel], on the CPU: kernels that have a t-th node.
-        place_of_kernel: int64 [K], where each kernel comes by length.
+        nodes: int64 [N], the node at each position.
+        kernels_per_step: int64 [longest kernel], on the CPU: the number of kernels that have a t-th node.
+        place_of_kernel: int64 [K], the position of each kernel in the order of length.
     """
 
     def __init__(self, nodes: Tensor, kernels_per_step: Tensor, place_of_kernel: Tensor) -> None:
@@ -91,7 +92,7 @@ class PackedOrder:
 
     @staticmethod
     def of(node_counts: Sequence[int]) -> PackedOrder:
-        """The order of the nodes of kernels of so many nodes each, one or more."""
+        """Returns the order for kernels with these numbers of nodes, at least one each."""
         counts = np.array(node_counts)
         longest_first = np.argsort(-counts, kind="stable")
         place_of_kernel = np.argsort(longest_first, kind="stable")

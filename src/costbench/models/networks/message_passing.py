@@ -1,7 +1,7 @@
-"""PyTorch Geometric's message passing over the shared graph.
+"""PyTorch Geometric's message passing on one graph with many decisions.
 
-States are [nodes, decisions, width], so messages travel along axis 0 (`node_dim=0`) and every decision is
-carried along the same edge.
+States are [nodes, decisions, width]: nodes are axis 0 (`node_dim=0`), and a message along an edge has the
+states of all decisions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Aggregation", "MessagePassing", "softmax"]
 
 
 class Aggregation(MessagePassing):  # type: ignore[misc]
-    """out_i = aggregate of x_j over the edges j -> i; 0 for a node without any.
+    """Computes out_i = aggregate of x_j over the edges j -> i; 0 for a node without incoming edges.
 
     Args:
         aggregation: "mean", "sum" or "max".

@@ -47,7 +47,7 @@ class Convolution:
     arguments: Arguments
 
     def layer(self, hidden: int) -> nn.Module:
-        """A new layer from `hidden` to `hidden` units.
+        """Build a layer from `hidden` to `hidden` units and try it on two nodes.
 
         Raises:
             ParamsError: naming the convolution, if it cannot be built, or does not map nodes and edges alone
@@ -125,7 +125,7 @@ def find_convolution(encoder: str) -> Convolution:
 
 
 def _parsed(encoder: str) -> tuple[str, dict[str, Any]]:
-    """Name and arguments of a name or of a call by keyword."""
+    """Parse `pyg.NAME` or `pyg.NAME(argument=value, ...)` into name and arguments."""
     try:
         found = ast.parse(encoder.removeprefix(PREFIX), mode="eval").body
         call = found if isinstance(found, ast.Call) else ast.Call(found, [], [])
@@ -161,7 +161,7 @@ class PygConvolutions(nn.Module):
         super().__init__()
         self.spec = spec
         self.convolution = find_convolution(spec.encoder)
-        # Building and trying a layer draws numbers that nobody else shall miss.
+        # Building and trying a layer draws random numbers, which must not change later draws of the process.
         with torch.random.fork_rng(devices=[]):
             self.hops = nn.ModuleList(
                 nn.ModuleList(self.convolution.layer(spec.hidden) for _ in range(1 + spec.directed))
@@ -170,7 +170,7 @@ class PygConvolutions(nn.Module):
         self.dropout = nn.Dropout(spec.dropout)
 
     def draw_weights(self, seed: int) -> None:
-        """Draw all weights as PyG's classes do themselves, from one seed."""
+        """Draw all weights by the rules of PyG's own classes, from one seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             for module in self.modules():
@@ -191,7 +191,7 @@ class PygConvolutions(nn.Module):
         return rows.view_as(states)
 
     def _convolved(self, rows: Tensor, layers: Sequence[nn.Module], ways: Sequence[Tensor]) -> Tensor:
-        """The sum of what each layer makes of rows [R, hidden] along its edges."""
+        """Returns the sum of the layers' outputs for rows [R, hidden], each layer along its own edges."""
         parts = []
         for layer, edge_index in zip(layers, ways, strict=True):
             features = self.convolution.edge_features(edge_index.shape[1])
@@ -201,6 +201,6 @@ class PygConvolutions(nn.Module):
 
 
 def copies_of(edge_index: Tensor, num_decisions: int) -> Tensor:
-    """Edges [2, E] between nodes n to [2, E C] between rows n C + c, each within its decision c."""
+    """Returns edges [2, E C] between rows n C + c: a copy for each decision c of edges [2, E] of nodes n."""
     decisions = torch.arange(num_decisions, device=edge_index.device)
     return (edge_index[:, :, None] * num_decisions + decisions).flatten(1)

@@ -1,6 +1,6 @@
-"""Reductions: from the states of a kernel's nodes to one cost per decision.
+"""Reductions, which map the states of a kernel's nodes to one cost per decision.
 
-- `per-node`: every node gets a cost, the kernel's cost is their sum.
+- `per-node`: a cost for every node; the kernel's cost is their sum.
 - `column-wise`: column-wise mean, maximum or sum over the nodes, concatenated, then one linear layer.
 - `lstm`: the last state of an LSTM over the nodes in topological order, then one linear layer.
 - `transformer`: a Transformer encoder over the nodes, summed, then one linear layer.
@@ -28,8 +28,8 @@ class Head(nn.Module):
     """Cost of an embedding: `kernel_layers` feed-forward layers, then a linear layer without activation.
 
     Features that join here (lpm2021, figure 3, option 2) pass through a feed-forward layer with the
-    embedding in any case. Without it the cost would be a sum of a part that only knows the kernel and a part
-    that only knows the decision, and every kernel would rank its tile sizes alike.
+    embedding in any case. Without it the cost would be a term that depends on the kernel plus a term that
+    depends on the decision, and every kernel would rank its tile sizes alike.
 
     Shape: embeddings [R, 1 or C, width] and joined [K, 1 or C, J] to [R, 1 or C].
     """
@@ -113,12 +113,12 @@ REDUCTIONS: Mapping[str, Callable[[NetSpec, int], nn.Module]] = {
 
 
 def gather_sum(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:
-    """out[r] = sum of values[i] over the i with rows[i] = r. Shape: [N, ...] to [num_rows, ...]."""
+    """Returns out[r] = sum of values[i] over the i with rows[i] = r. Shape: [N, ...] to [num_rows, ...]."""
     return values.new_zeros((num_rows, *values.shape[1:])).index_add(0, rows, values)
 
 
 def segment_statistics(states: Tensor, batch: GraphBatch, names: Sequence[str]) -> Tensor:
-    """Mean, maximum or sum of each column over the nodes of a kernel, concatenated in the order of `names`.
+    """Returns mean, maximum or sum of each column over a kernel's nodes, concatenated as in `names`.
 
     Nodes that reach a maximum share its gradient evenly.
 

@@ -1,7 +1,8 @@
-"""A Transformer encoder over the nodes of each kernel, every decision by itself.
+"""A Transformer encoder over the nodes of each kernel, for each decision separately.
 
-Products run over the rows of all nodes and decisions. Attention alone needs kernels apart: it pads them to
-the longest and masks what was added. There is no position code: the order of nodes does not matter.
+Linear layers run over the rows of all nodes and decisions. Only attention needs kernels separated: they are
+padded to the longest, and padding is masked. There is no positional encoding, so the order of nodes does not
+matter.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class EncoderLayer(nn.Module):
         return self.transform(states, masked_attention(self.attention_inputs(states), self.heads, padding))
 
     def transform(self, states: Tensor, attended: Tensor) -> Tensor:
-        """Everything after attention over `attended`, which has the shape of the states."""
+        """Returns the layer's output, given the output of attention, which has the shape of the states."""
         states = self.attention_norm(states + self.dropout(self.attention_output(attended)))
         narrowed = self.narrow(torch.relu(self.widen(states)))
         normed: Tensor = self.feed_forward_norm(states + self.dropout(narrowed))
@@ -64,10 +65,10 @@ class EncoderLayer(nn.Module):
 
 
 class Padding:
-    """Where the nodes of kernels lie in a table [K, longest kernel] with a row per kernel.
+    """The positions of nodes in a padded table [K, longest kernel] with one row per kernel.
 
     Attributes:
-        kernel_of_node: int64 [N], the row of a node.
+        kernel_of_node: int64 [N], the row of each node.
         step_of_node: int64 [N], its column.
         is_node: bool [K, longest], False for padding.
     """
@@ -80,22 +81,22 @@ class Padding:
         self.is_node = (torch.arange(max(node_counts)) < counts[:, None]).to(device)
 
     def pad(self, rows: Tensor) -> Tensor:
-        """Rows [N, ...] of nodes in a table [K, longest, ...], zeros elsewhere."""
+        """Returns the rows [N, ...] of nodes in a table [K, longest, ...], with zeros elsewhere."""
         table = rows.new_zeros(*self.is_node.shape, *rows.shape[1:])
         return table.index_put((self.kernel_of_node, self.step_of_node), rows)
 
     def unpad(self, table: Tensor) -> Tensor:
-        """Rows [N, ...] of nodes from a table [K, longest, ...]."""
+        """Returns the rows [N, ...] of nodes in a table [K, longest, ...]."""
         return table[self.kernel_of_node, self.step_of_node]
 
 
 def masked_attention(projected: Tensor, heads: int, padding: Padding) -> Tensor:
-    """concat over heads of softmax(Q K^T / sqrt(d)) V over the nodes of a kernel, for each decision.
+    """Returns concat over heads of softmax(Q K^T / sqrt(d)) V over a kernel's nodes, for each decision.
 
     Args:
         projected: Q, K and V of the nodes side by side, [N, C, 3 hidden].
-        heads: each has d = hidden / heads of the columns.
-        padding: where nodes lie.
+        heads: number of heads; each has d = hidden / heads of the columns.
+        padding: positions of nodes.
 
     Shape: to [N, C, hidden].
     """

@@ -1,4 +1,9 @@
-"""Compiled gradients of graph attention; see `gat_passes`."""
+"""Fused backward kernel of graph attention: gradients of `gat.forward.gat_forward`.
+
+Loop order: groups of nodes, then hops from last to first. Per hop and group: a pass over receivers gives the
+gradients of the softmax weights and of the scores of pairs and receivers; a pass over senders adds these up
+per sender and gives the gradients of the values V x; matrix products give those of V and of the hop's input.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,10 @@ _SLOPE, _ZERO = np.float32(NEGATIVE_SLOPE), np.float32(0.0)
 
 @compiled
 def _softmax_gradient(weights: FloatArray, d: FloatArray, total: FloatArray) -> None:
-    """d_p becomes a_p (d_p - sum over q of a_q d_q)."""
+    """Backpropagate through the softmax of one slot: d_p becomes a_p (d_p - sum over q of a_q d_q).
+
+    Shape: weights a and d [pairs, W]; total [W] is scratch.
+    """
     total[:] = 0.0
     for p in range(len(weights)):
         a, came = weights[p], d[p]
@@ -39,7 +47,10 @@ def _softmax_gradient(weights: FloatArray, d: FloatArray, total: FloatArray) -> 
 def _rectifier_gradient(
     scores: FloatArray, slot: tuple[int, int], senders: IntArray, d: FloatArray, total: FloatArray
 ) -> None:
-    """Through the leaky rectifier, d [pairs, W] in place, and their sum: that of the receiver's score."""
+    """Backpropagate through the leaky ReLU of one slot: d [pairs, W] is overwritten.
+
+    `total` [W] becomes the sum over the pairs, which is the gradient of the receiver's score.
+    """
     node, way = slot
     of_receiver = scores[2 * way + 1, node]
     total[:] = 0.0
@@ -52,8 +63,8 @@ def _rectifier_gradient(
 
 
 class GatGradients(NamedTuple):
-    """Of states [N C, H], matrices [L, ways H, H], outputs first, and asks [L, 2 ways, H]; the latter two
-    start as zeros.
+    """Gradients of states [N C, H], matrices [L, ways H, H] ([outputs, inputs]), and attention vectors (asks)
+    [L, 2 ways, H]. The latter two are added to.
     """
 
     states: FloatArray
@@ -62,8 +73,8 @@ class GatGradients(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Of a group of nodes: gradients of the updated states [group C, H], of the scores of its pairs
-    [pairs, W], of its senders and receivers [group, ways, 2, W], and of `projected` [group C, ways H].
+    """Workspace of a group of n nodes: gradients of the hop's output [n C, H], of the scores of pairs
+    [pairs, W], of the scores of senders and receivers [n, ways, 2, W], and of the values [n C, ways H].
     """
 
     updated: FloatArray
@@ -74,7 +85,7 @@ class _Found(NamedTuple):
 
 @compiled
 def _room(pairs: Pairs, shape: Shape) -> _Found:
-    """For the largest group."""
+    """Allocate a workspace that is large enough for every group."""
     configs, heads, depth = shape
     ways = sizes(pairs)[1]
     most_nodes, most_pairs = 0, 0
@@ -94,12 +105,12 @@ def _room(pairs: Pairs, shape: Shape) -> _Found:
 def _through_receivers(
     pairs: Pairs, hop: GatStates, row_at: IntArray, nodes: tuple[int, int], shape: Shape, found: _Found
 ) -> None:
-    """From the updated states to the scores of pairs and of receivers.
+    """Backpropagate from the output of a hop to the scores of pairs and of receivers.
 
     Args:
         pairs: senders and receivers of attention.
         hop: one hop of what `gat_forward` computed.
-        row_at: where a pair's values begin in `projected`.
+        row_at: position of the values of each pair's sender in `projected`.
         nodes: the group's first node, and the one after its last.
         shape: C, heads, width of a head.
         found: `pairs` and half of `scores` are written.
@@ -114,7 +125,7 @@ def _through_receivers(
             begin, end = pairs.starts[node * ways + way], pairs.starts[node * ways + way + 1]
             d, of_receiver = found.pairs[begin - base : end - base], found.scores[node - nodes[0], way, 1]
             if end == begin + 1:
-                # It has the weight 1 whatever its score is.
+                # A single sender has weight 1 whatever its score is.
                 d[:] = 0.0
                 of_receiver[:] = 0.0
                 continue
@@ -135,14 +146,14 @@ def _through_senders(
     nodes: tuple[int, int],
     found: _Found,
 ) -> None:
-    """From the scores of pairs to those of senders, and from all to values and to what is asked for.
+    """Backpropagate from the scores of pairs to those of senders, and from all scores to values and asks.
 
     Args:
         pairs: senders and receivers of attention.
         hop: one hop of what `gat_forward` computed.
-        asks: those of the hop [2 ways, H] and their gradients, which are added to.
-        places: of the entries of `by_sender_pairs`, where their weights begin in all of these, and the rows
-            of their receivers among those of the group.
+        asks: attention vectors of the hop [2 ways, H] and their gradients, which are added to.
+        places: for each entry of `by_sender_pairs` the position of the pair's weights, and that of its
+            receiver's rows within the group.
         nodes: the group's first node, and the one after its last.
         found: `projected` and the other half of `scores` are written.
     """
@@ -169,7 +180,7 @@ def _through_senders(
 
 @compiled
 def _sum_of(table: FloatArray, rows: IntArray, base: int, out: FloatArray) -> None:
-    """Of some rows of a table that begins at row `base`."""
+    """Write the sum of some rows of a table whose first row has number `base`."""
     out[:] = table[rows[0] - base]
     for place in range(1, len(rows)):
         row = table[rows[place] - base]
@@ -186,7 +197,16 @@ def gat_backward(
     gat: GatStates,
     found: GatGradients,
 ) -> None:
-    """Gradients of `gat_forward`; `weights` are matrices [L, ways H, H], outputs first, and asks."""
+    """Write the gradients of `gat_forward` to `found`.
+
+    Args:
+        gradient: of the last hop's output, [N C, H].
+        states: x^0, [N C, H].
+        weights: V, [L, ways H, H] ([outputs, inputs]), and attention vectors, [L, 2 ways, H].
+        pairs: senders and receivers of attention.
+        gat: what `gat_forward` computed, with all hops kept.
+        found: its states are written, its matrices and asks are added to.
+    """
     hops, rows, width = gat.updated.shape
     num_nodes, ways = sizes(pairs)
     configs = rows // num_nodes

@@ -1,8 +1,10 @@
-"""Compiled forward kernel of graph attention, all hops at a time.
+"""Fused forward kernel of graph attention (GAT): all hops of a network in one call.
 
-Nodes go through in groups that no edge leaves, a group through all hops, so that what one hop computes the
-next reads from a cache. The values of all ways are one product of a state, scores are dots of these, and
-sums over a node's few neighbours stay in registers. Rows are those of states [N, C, H] as [N C, H].
+Loop order: groups of nodes that no edge leaves, then hops, so that a hop's output is still in a cache when
+the next hop reads it. Per hop and group: one matrix product gives the values V x of all ways, dot products of
+these give the scores, then the softmax over each node's senders, then the weighted sums, which stay in
+registers. States
+[N, C, H] are read as a matrix [N C, H]. For ways, slots and pairs see `gat.pairs`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 _SLOPE, _ZERO, _HALF = np.float32(NEGATIVE_SLOPE), np.float32(0.0), np.float32(0.5)
+# exp(_LEAST) is still a normal number in single precision. ln 2 is split in two (Cody and Waite), so that n
+# ln 2 is subtracted without cancellation. _E2 to _E6 are the Taylor coefficients of exp: with |r| <= ln 2 / 2
+# the first term left out, r^7 / 7!, is at most 1.2e-7, about the spacing of float32 at 1.
 _LEAST, _LOG2E = np.float32(-87.0), np.float32(1.4426950408889634)
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _E2, _E3, _E4, _E5, _E6 = (np.float32(1.0 / factorial) for factorial in (2, 6, 24, 120, 720))
@@ -31,13 +36,14 @@ _EXPONENTS = 1024
 
 
 class GatStates(NamedTuple):
-    """What L hops compute; without gradients, all but the last is of one hop, that is, of each in turn.
+    """The results of L hops. Without gradients only `updated` has all hops; each hop overwrites the others.
 
     Attributes:
-        projected: [L, N C, ways H], the values of each way.
-        scores: [L, 2 ways, N, C heads]: those of a sender, of a receiver, of a sender of the second way, ...
-        weights: [L, P, C heads], of the softmax.
-        updated: [L, N C, H].
+        projected: [L, N C, ways H], values V x of each way.
+        scores: [L, 2 ways, N, C heads], of each node as sender and as receiver of the first way, then of the
+            second.
+        weights: [L, P, C heads], softmax weights of the pairs.
+        updated: [L, N C, H], output of each hop.
     """
 
     projected: FloatArray
@@ -48,7 +54,7 @@ class GatStates(NamedTuple):
 
 @compiled
 def gat_states(hops: int, kept: int, rows: int, width: int, heads: int, pairs: Pairs) -> GatStates:
-    """Room for what `gat_forward` computes; `kept` is the number of hops, or 1 without gradients."""
+    """Allocate buffers for `gat_forward`; `kept` is the number of hops, or 1 without gradients."""
     num_nodes, ways = sizes(pairs)
     projected, scored = ways * width, rows // num_nodes * heads
     return GatStates(
@@ -68,9 +74,13 @@ def _leaky(score: np.float32) -> np.float32:
 def _subtract_largest(
     scores: FloatArray, slot: tuple[int, int], senders: IntArray, out: FloatArray, largest: FloatArray
 ) -> None:
-    """out_p = x_p - largest of these, x_p = leaky(r + s_p): r and s_p [W], of scores [2 ways, N, W].
+    """out_p = x_p - max over p of x_p, x_p = leaky_relu(r + s_p): the arguments of one slot's softmax.
 
-    Shape: out [pairs, W], largest [W]. The slot is a node and a way.
+    r and s_p are the scores of the receiver and of sender p. Subtracting the maximum keeps exp from
+    overflowing.
+
+    Shape: scores [2 ways, N, W], out [pairs of the slot, W], largest [W], W = C heads. The slot is a node and
+        a way.
     """
     node, way = slot
     of_receiver = scores[2 * way + 1, node]
@@ -80,7 +90,7 @@ def _subtract_largest(
         for w in range(len(largest)):
             value = _leaky(of_receiver[w] + of_sender[w])
             score[w] = value
-            # A NaN stays one.
+            # Written so that a NaN becomes the maximum, and with it all weights of the slot.
             largest[w] = largest[w] if value <= largest[w] else value
     for p in range(len(senders)):
         score = out[p]
@@ -90,10 +100,11 @@ def _subtract_largest(
 
 @compiled
 def _exponentials(x: FloatArray, powers: FloatArray) -> None:
-    """exp(x), x at most 0, in place; the scratch is as long or longer."""
+    """x = exp(x) in place, for x <= 0; `powers` is scratch of at least the same length."""
     exponents = powers.view(np.int32)
     for w in range(len(x)):
-        # exp(x) = 2^n exp(x - n ln 2), n a whole number.
+        # exp(x) = 2^n exp(r), r = x - n ln 2. The cast truncates, so for x <= 0 n is x / ln 2 rounded to
+        # nearest. 2^n is made by writing n + 127 to the exponent bits; the second loop multiplies by it.
         y = x[w]
         y = _LEAST if y < _LEAST else y
         n = np.int32(y * _LOG2E - _HALF)
@@ -106,7 +117,7 @@ def _exponentials(x: FloatArray, powers: FloatArray) -> None:
 
 @compiled
 def _to_shares(out: FloatArray, total: FloatArray) -> None:
-    """Divide by the sum of all rows."""
+    """Divide the rows of `out` by their sum, which makes weights of exponentials."""
     total[:] = out[0]
     for p in range(1, len(out)):
         for w in range(len(total)):
@@ -125,9 +136,10 @@ def _divide(out: FloatArray, rows: int, total: FloatArray) -> None:
 
 @compiled
 def _softmax(hop: GatStates, pairs: Pairs, nodes: tuple[int, int], scratch: FloatArray) -> None:
-    """Weights of the pairs of nodes from one to another: exp(leaky(r + s)) over the sum of the slot's.
+    """Write the softmax weights of all pairs whose receivers are nodes[0] to nodes[1] (exclusive).
 
-    The exponentials of all pairs are one loop: those of a pair are few where decisions are. Scratch [W].
+    A weight is exp(leaky_relu(r + s)) over the sum of these in its slot. The exponentials of all pairs are
+    one loop, since those of a single pair are few if there are few decisions. Shape: scratch [C heads].
     """
     ways = len(hop.scores) // 2
     for slot in range(nodes[0] * ways, nodes[1] * ways):
@@ -140,14 +152,17 @@ def _softmax(hop: GatStates, pairs: Pairs, nodes: tuple[int, int], scratch: Floa
         _exponentials(weights[begin : min(begin + _EXPONENTS, end)], powers)
     for slot in range(nodes[0] * ways, nodes[1] * ways):
         begin, end = pairs.starts[slot], pairs.starts[slot + 1]
-        # A share of one is 1 already, or a NaN.
+        # A slot with one pair has exp(0) = 1 already, or a NaN.
         if end > begin + 1:
             _to_shares(hop.weights[begin:end], scratch)
 
 
 @compiled
 def row_places(nodes: IntArray, starts: IntArray, ways: int, steps: tuple[int, int]) -> IntArray:
-    """Where rows of nodes begin that lie by slot: steps[0] of a node apart and steps[1] of a way."""
+    """Returns, for each entry of `nodes`, sorted by slot, the position of the values of that node and way.
+
+    Nodes are steps[0] elements apart and ways steps[1].
+    """
     places = np.empty_like(nodes)
     for slot in range(len(starts) - 1):
         for place in range(starts[slot], starts[slot + 1]):
@@ -159,15 +174,16 @@ def row_places(nodes: IntArray, starts: IntArray, ways: int, steps: tuple[int, i
 def gat_forward(
     states: FloatArray, matrices: FloatArray, asks: FloatArray, pairs: Pairs, gat: GatStates
 ) -> None:
-    """x^(l+1)_i = relu(sum over ways and over senders j of i of a_ij V x^l_j), a_i the softmax of
-    leaky_relu(s . V x_j + r . V x_i) over the senders.
+    """Compute x^(l+1)_i = relu(sum over ways and over senders j of i of a_ij V x^l_j) for all hops l.
+
+    a_i is the softmax of leaky_relu(s . V x_j + r . V x_i) over the senders j of i in a way.
 
     Args:
-        states: x^0 [N C, H].
-        matrices: V [L, H, ways H], inputs first.
-        asks: s and r [L, 2 ways, H], heads next to each other.
+        states: x^0, [N C, H].
+        matrices: V, [L, H, ways H], [inputs, outputs].
+        asks: attention vectors s and r, [L, 2 ways, H], heads side by side.
         pairs: senders and receivers of attention.
-        gat: all of it is written.
+        gat: buffers of `gat_states`; all of them are written.
     """
     hops, rows, width = gat.updated.shape
     num_nodes, ways = sizes(pairs)
@@ -193,7 +209,7 @@ def gat_forward(
 
 @compiled
 def _score(hop: GatStates, asks: FloatArray, first: int, shape: tuple[int, int, int]) -> None:
-    """Scores as senders and as receivers of so many rows from one on."""
+    """Write the scores s . V x and r . V x of rows from `first` on; `shape` is their number, heads, depth."""
     width, row, heads = asks.shape[1], hop.projected.shape[1], shape[1]
     projected, vectors, scores = hop.projected.reshape(-1), asks.reshape(-1), hop.scores.reshape(-1)
     for part in range(len(asks)):
@@ -204,7 +220,10 @@ def _score(hop: GatStates, asks: FloatArray, first: int, shape: tuple[int, int, 
 
 @compiled
 def _attend(hop: GatStates, pairs: Pairs, places: tuple[IntArray, IntArray], nodes: tuple[int, int]) -> None:
-    """What nodes from one to another hear; `places` are where a pair's weights begin and its values do."""
+    """Write the outputs of nodes[0] to nodes[1]: the ReLU of the weighted sums of their senders' values.
+
+    `places` are the positions of each pair's weights and of its sender's values.
+    """
     ways, width, row = len(hop.scores) // 2, hop.updated.shape[1], hop.projected.shape[1]
     configs = len(hop.updated) // hop.scores.shape[1]
     heads = hop.weights.shape[1] // configs

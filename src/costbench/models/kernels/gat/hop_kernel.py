@@ -1,4 +1,4 @@
-"""GAT hops as fused kernels, and the steps that compute `networks.gat.Gat`."""
+"""Graph attention (GAT) as a fused kernel, and the steps that compute `networks.gat.Gat` with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from costbench.models.networks.layers import apply_layers
 
 
 def attention_pairs(edges: Edges, configs: int, *, directed: bool) -> Pairs:
-    """Attention to producers and to consumers apart (directed), or together, of so many decisions a node."""
+    """Returns the pairs of attention, in groups of at least `BLOCK_ROWS` rows (nodes times configs).
+
+    Directed, attention to producers and to consumers are two ways; otherwise one way has both.
+    """
     return pairs_of(
         edges.receiver.numpy(),
         edges.sender.numpy(),
@@ -33,12 +36,12 @@ def attention_pairs(edges: Edges, configs: int, *, directed: bool) -> Pairs:
 
 
 class GatKernel(FusedKernel):
-    """Hops one after another: x becomes relu(sum over ways of attention over that way's neighbours).
+    """Consecutive hops, each x = relu(sum over ways of attention over that way's neighbours).
 
     Args:
         parameters: W [H, H] of each way of each hop, then s and r [heads, H / heads] of each (see
             `gat.GatAttention`).
-        hops: their number.
+        hops: number of hops.
         pairs: senders and receivers of attention.
 
     Shape: [N, C, H] kept.
@@ -84,14 +87,18 @@ class GatKernel(FusedKernel):
 
 
 def _split(joined: FloatArray, hops: int, width: int) -> tuple[FloatArray, FloatArray]:
-    """Matrices [L, ways H, H] and asks [L, 2 ways, H], which lie one after another."""
+    """Returns views of matrices [L, ways H, H] and attention vectors [L, 2 ways, H] in one flat array."""
     ways = len(joined) // (hops * width * (width + 2))
     matrices, asks = np.split(joined, [hops * ways * width * width])
     return matrices.reshape(hops, ways * width, width), asks.reshape(hops, 2 * ways, width)
 
 
 def gat_steps(gat: Gat, edges: Edges, configs: int) -> list[Step]:
-    """Steps of GAT hops without biases over states [N, configs, H] of a batch."""
+    """Returns the steps of GAT hops without biases over states [N, configs, H] of a batch.
+
+    All hops are one kernel, unless a hop has module layers or active dropout, or l2 normalisation follows
+    each.
+    """
     pairs = attention_pairs(edges, configs, directed=gat.spec.directed)
     hops = [cast(GatHop, hop) for hop in gat.hops]
     if not gat.spec.l2_normalize and not any(_has_more(hop) for hop in hops):
@@ -107,7 +114,7 @@ def gat_steps(gat: Gat, edges: Edges, configs: int) -> list[Step]:
 
 
 def attention_parameters(hops: Iterable[GatHop]) -> list[Tensor]:
-    """Those of each direction of each hop, as `GatKernel` takes them."""
+    """Returns the parameters of the ways of each hop in the order in which `GatKernel` takes them."""
     ways = [cast(GatAttention, way) for hop in hops for way in hop.ways]
     queries = (query for way in ways for query in (way.attend_sender, way.attend_receiver))
     return [*(way.values.weight for way in ways), *queries]
@@ -118,7 +125,7 @@ def _has_more(hop: GatHop) -> bool:
 
 
 class _RestOfHop:
-    """What follows attention in a hop: dropout and the layers of a deep module."""
+    """Computes what follows attention in a hop, by torch: dropout and module layers."""
 
     def __init__(self, hop: GatHop) -> None:
         self._hop = hop

@@ -1,4 +1,8 @@
-"""Pairs of a receiver and a sender of attention in a batch, as compiled kernels read them."""
+"""The edges of graph attention in a batch, sorted by receiver and by sender for the compiled kernels.
+
+A pair is a receiver i and a sender j that it attends to. A way is one attention of a hop: directed networks
+have two, over producers and over consumers, undirected ones have one.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,18 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Pairs(NamedTuple):
-    """P pairs of a receiver and a sender, by receiver and by sender; every node attends to itself, too.
+    """P pairs, sorted by receiver and by sender; every node is also paired with itself, once per way.
 
-    A slot is a node and a way, the ways of a node next to each other: slot ways i + w.
+    A slot is a node i and a way w, with number ways * i + w.
 
     Attributes:
-        starts: int64 [N ways + 1]. Pairs from starts[s] to starts[s + 1] are those of slot s as receiver.
-        senders: int64 [P], the node that each receiver attends to.
-        by_sender_starts: int64 [N ways + 1], the same places in `by_sender_pairs`, of slot s as sender.
-        by_sender_pairs: int64 [P], which pairs these are.
-        receivers: int64 [P], the receivers in the order of `by_sender_pairs`.
-        groups: int64 [G + 1], nodes from groups[g] to groups[g + 1] attend to none but each other.
+        starts: int64 [N ways + 1]. Pairs starts[s] to starts[s + 1] have slot s as receiver.
+        senders: int64 [P], the sender of each pair.
+        by_sender_starts: int64 [N ways + 1]. Entries by_sender_starts[s] to by_sender_starts[s + 1] of the
+            next two arrays have slot s as sender.
+        by_sender_pairs: int64 [P], numbers of pairs, in order of their senders.
+        receivers: int64 [P], the receivers of these pairs.
+        groups: int64 [G + 1]. Nodes groups[g] to groups[g + 1] attend only to each other.
     """
 
     starts: IntArray
@@ -40,15 +45,15 @@ class Pairs(NamedTuple):
 def pairs_of(
     receiver: IntArray, sender: IntArray, way: BoolArray, num_nodes: int, ways: int, least: int
 ) -> Pairs:
-    """The pairs of edges (receiver, sender), of two ways apart or of one, in their order, then a node itself.
+    """Returns the pairs of M edges. A receiver's senders keep the order of the edges; itself comes last.
 
     Args:
-        receiver: [M].
-        sender: [M].
-        way: [M], the second of two ways; not read for one.
+        receiver: int64 [M].
+        sender: int64 [M].
+        way: bool [M], True for edges of the second way; not read if there is one way.
         num_nodes: N.
         ways: 1 or 2.
-        least: nodes of a group, where there are so many.
+        least: smallest number of nodes in a group, but for the last one.
     """
     starts = np.ones(num_nodes * ways + 1, np.int64)
     by_sender_starts = np.ones(num_nodes * ways + 1, np.int64)
@@ -88,6 +93,6 @@ def _pairs_by_sender(
 
 @compiled
 def sizes(pairs: Pairs) -> tuple[int, int]:
-    """The number of nodes and that of ways."""
+    """Returns the number of nodes and the number of ways."""
     num_nodes = pairs.groups[-1]
     return num_nodes, (len(pairs.starts) - 1) // num_nodes

@@ -1,8 +1,13 @@
-"""What graph attention adds up for every decision and head of a node, as compiled functions.
+"""The inner loops of graph attention: dot products and weighted sums per decision and head, compiled.
 
-Rows [C, H] hold the heads next to each other, H = heads * depth; what there is one of for every decision and
-head lies as [C heads]. A depth that is a multiple of `WIDTH` goes through registers, and that of the default
-network (4 heads of 16) is known to the compiler. Places are elements from the start of an array.
+States of a node are rows [C, H] for its C decisions, with the heads side by side, H = heads * depth. Scores
+and softmax weights, one per decision and head, are vectors [C heads]. Arrays are flat; positions are in
+elements.
+
+If the depth of a head is a multiple of `WIDTH`, sums are kept in vector registers (`register_tiles`); other
+depths take scalar loops. The shape of the default
+network, 4 heads of 16, is passed as constants to inlined functions, so that the compiler knows the loop
+bounds.
 """
 
 from __future__ import annotations
@@ -32,13 +37,13 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 Rows = tuple[FloatArray, int, int]
-"""C rows: an array of one dimension, where in it they begin and how far they are apart."""
+"""C rows: a flat array, the position of the first row, and the row stride."""
 Numbers = tuple[FloatArray, int]
-"""[C heads]: an array of one dimension and where in it they begin."""
+"""A vector [C heads]: a flat array and the position of its first element."""
 Shape = tuple[int, int, int]
-"""C, the heads, and the width of each."""
+"""C, the number of heads, and the depth of each."""
 Terms = tuple[IntArray, IntArray, int, int]
-"""Where the weights [C heads] and the rows of each term of a sum begin; from which to which term."""
+"""Terms of sums: positions of their weights [C heads], positions of their rows, first term, last term + 1."""
 
 _ZERO = np.float32(0.0)
 _COLUMNS = 4 * WIDTH
@@ -46,7 +51,7 @@ _COLUMNS = 4 * WIDTH
 
 @compiled_inline
 def _product(a: Rows, b: Rows, c: int, column: int, depth: int) -> Any:
-    """Of a head of two rows, not yet added up: [WIDTH]."""
+    """Returns the products of one head of a and b at decision c, summed up to one vector [WIDTH]."""
     found = zeros()
     for more in range(column, column + depth, WIDTH):
         found = multiply_add(load(a[0], a[1] + c * a[2] + more), load(b[0], b[1] + c * b[2] + more), found)
@@ -55,7 +60,10 @@ def _product(a: Rows, b: Rows, c: int, column: int, depth: int) -> Any:
 
 @compiled_inline
 def _four_products(a: Rows, b: Rows, first: int, shape: Shape) -> Any:
-    """Of four heads of a row, the first of which is head `first` of all rows: sums in each quarter."""
+    """Returns partial dot products of four heads in a row; `first` counts heads over all decisions.
+
+    Each quarter of the vector has one partial sum of each head.
+    """
     heads, depth = shape[1], shape[2]
     c, column = first // heads, first % heads * depth
     return join_quads(
@@ -68,7 +76,10 @@ def _four_products(a: Rows, b: Rows, first: int, shape: Shape) -> Any:
 
 @compiled_inline
 def _wide_dots(a: Rows, b: Rows, out: Numbers, shape: Shape) -> None:
-    """Of heads that are a multiple of 4."""
+    """`head_dots` where 4 divides the heads: 16 dot products at a time, transposed and added in registers.
+
+    Adding the lanes of each product by itself (`total`) would take more shuffles; the last ones are done so.
+    """
     configs, heads, depth = shape
     whole = configs * heads // WIDTH * WIDTH
     for first in range(0, whole, WIDTH):
@@ -81,7 +92,7 @@ def _wide_dots(a: Rows, b: Rows, out: Numbers, shape: Shape) -> None:
 
 @compiled
 def head_dots(a: Rows, b: Rows, out: Numbers, shape: Shape) -> None:
-    """out_ch = sum over k of a_chk b_chk."""
+    """out_ch = sum over k of a_chk b_chk: a dot product for each decision c and head h."""
     configs, heads, depth = shape
     if heads == 4 and depth == WIDTH:
         _wide_dots(a, b, out, (configs, 4, 16))
@@ -97,7 +108,7 @@ def head_dots(a: Rows, b: Rows, out: Numbers, shape: Shape) -> None:
 
 
 Four = tuple[Any, Any, Any, Any]
-"""Registers next to each other: as many sums as it takes to hide the time of an addition."""
+"""Four vectors next to each other: so many independent sums hide the latency of an addition."""
 
 
 @compiled_inline
@@ -109,7 +120,10 @@ def _add_terms(
     at: tuple[int, int],
     s: Shape,
 ) -> Four:
-    """start + sum over terms of weight_ch row_chk, `at` a decision and from a column on."""
+    """Returns start + sum over terms of weight_ch row_chk, for a decision and `_COLUMNS` columns.
+
+    `rows` are a flat array and its row stride, `at` is the decision and the first column.
+    """
     one, two, three, four = start
     weight_at, row_at, begin, end = terms
     lane, column = at[0] * s[1], at[0] * rows[1] + at[1]
@@ -125,6 +139,7 @@ def _add_terms(
 
 @compiled_inline
 def _heads_of(column: int, depth: int) -> tuple[int, int, int, int]:
+    """Returns the heads of the four vectors that begin at a column."""
     return (
         column // depth,
         (column + WIDTH) // depth,
@@ -148,7 +163,7 @@ def _store_four(values: Four, array: FloatArray, at: int) -> None:
 
 @compiled_inline
 def _add_times(start: Four, weights: FloatArray, at: int, heads: tuple[int, ...], row: Four) -> Four:
-    """start + weight_h row_hk."""
+    """Returns start + weight_h row_hk."""
     return (
         multiply_add(spread(weights, at + heads[0]), row[0], start[0]),
         multiply_add(spread(weights, at + heads[1]), row[1], start[1]),
@@ -171,7 +186,7 @@ def _wide_sums(terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], 
 def relu_sums(
     terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], out: Rows, shape: Shape
 ) -> None:
-    """out_chk = max(0, sum over terms of weight_ch row_chk); `rows` are so far apart."""
+    """out_chk = max(0, sum over terms of weight_ch row_chk); `rows` are a flat array and its row stride."""
     configs, heads, depth = shape
     if heads == 4 and depth == WIDTH:
         _wide_sums(terms, weights, rows, out, (configs, 4, 16))
@@ -188,9 +203,9 @@ def relu_sums(
 
 
 Asks = tuple[FloatArray, FloatArray, int]
-"""Gradients of scores as sender and as receiver, [2, C heads], the vectors that values are multiplied with
-for them, [., H], and which of these is the sender's; the receiver's is the next one. Both arrays of one
-dimension."""
+"""What scores contribute to the gradient of values: gradients of the scores as sender and as receiver, [2, C
+heads]; the attention vectors, [., H]; and the index of the sender's, after which the receiver's follows. Both
+arrays are flat."""
 
 
 @compiled_inline
@@ -215,7 +230,10 @@ def _wide_gradients(
 def value_gradients(
     terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], asks: Asks, out: Rows, shape: Shape
 ) -> None:
-    """out_chk = sum over terms of weight_ch row_chk, plus d_ch ask_hk of the sender and of the receiver."""
+    """out_chk = sum over terms of weight_ch row_chk, plus d_ch ask_hk as sender and as receiver.
+
+    This is the gradient of a node's values: through the sums of its receivers, and through its two scores.
+    """
     configs, heads, depth = shape
     if heads == 4 and depth == WIDTH:
         _wide_gradients(terms, weights, rows, asks, out, (configs, 4, 16))
@@ -248,7 +266,10 @@ def _wide_ask_gradients(scores: FloatArray, rows: Rows, out: Numbers, s: Shape) 
 
 @compiled
 def ask_gradients(scores: FloatArray, rows: Rows, out: Numbers, shape: Shape) -> None:
-    """out_hk += sum over c of d_ch row_chk: [2, H] from `scores` [2, C heads], of one dimension."""
+    """out_hk += sum over c of d_ch row_chk, for sender and receiver: the gradient of their vectors.
+
+    `scores` has the gradients d of the scores, [2, C heads], flat; `out` is [2, H].
+    """
     configs, heads, depth = shape
     if heads == 4 and depth == WIDTH:
         _wide_ask_gradients(scores, rows, out, (configs, 4, 16))

@@ -1,4 +1,4 @@
-"""The LSTM reduction as a fused kernel."""
+"""The LSTM reduction as a fused kernel, and the steps that compute `networks.lstm.KernelLstm` with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from costbench.models.networks.lstm import KernelLstm, LstmWeights
 
 
 class LstmKernel(FusedKernel):
-    """One layer without biases: states [N, C, H], W [4 W, H], U [4 W, W] to last states [K, C, W]."""
+    """One LSTM layer without biases, which returns the last hidden state of each kernel.
+
+    Args:
+        weights: of the inputs [4 W, H] and of the hidden states [4 W, W].
+        node_counts: nodes of each kernel.
+
+    Shape: states [N, C, H] to [K, C, W].
+    """
 
     weights: Sequence[Tensor]
 
@@ -36,6 +43,6 @@ class LstmKernel(FusedKernel):
 
 
 def lstm_steps(lstm: KernelLstm, node_counts: Sequence[int]) -> list[Step]:
-    """Steps of an LSTM of one layer without biases."""
+    """Returns the steps of an LSTM with one layer and no biases."""
     layer = cast(LstmWeights, lstm.layers[0])
     return [LstmKernel((layer.gates_of_inputs, layer.gates_of_states), node_counts)]

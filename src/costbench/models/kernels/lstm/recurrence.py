@@ -1,8 +1,12 @@
-"""A compiled LSTM over the nodes of each kernel, forward and backward, that keeps only the last state.
+"""Forward and backward kernel of an LSTM over the nodes of each kernel, which returns its last hidden state.
 
-Steps of a kernel go by in order, its C decisions being the rows of every product, and what a step computes is
-still in the caches when the next one reads it. Rows are those of states [N, C, H] as [N C, H]. Nothing is
-padded.
+A node is one time step. The C decisions of a kernel are the rows of every matrix product, so kernels of
+different lengths run one after another without padding. Node states [N, C, H] are read as a matrix [N C, H]
+in which the rows of node n are n C to n C + C.
+
+Loop order: kernels, then blocks of at most `BLOCK_ROWS` rows (or one step), then steps. W x does not depend
+on the recurrence and is one product per gate for a whole block; only U h runs step by step. A block is small,
+so what a step writes is still in a cache when the next step reads it.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ IntArray = npt.NDArray[np.int64]
 
 _ONE, _HALF, _OFFSET = np.float32(1.0), np.float32(0.5), np.float32(FORGET_OFFSET)
 _LIMIT = np.float32(7.90531110763549805)
-"""From here on tanh is 1 in single precision."""
+"""Arguments are clamped to +-_LIMIT, beyond which tanh is +-1 in single precision."""
+# Coefficients of x, x^3, ..., x^13 (P) and of 1, x^2, x^4, x^6 (Q) of Eigen's rational approximation P / Q.
 _P0, _P1, _P2, _P3 = (
     np.float32(c)
     for c in (4.89352455891786e-03, 6.37261928875436e-04, 1.48572235717979e-05, 5.12229709037114e-08)
@@ -47,7 +52,10 @@ _Q0, _Q1, _Q2, _Q3 = (
 
 @compiled_inline
 def _tanh_parts(x: np.float32) -> tuple[np.float32, np.float32]:
-    """Polynomials whose quotient Eigen uses: tanh x to a few units in the last place, without branches."""
+    """Returns P(x) and Q(x) with tanh x = P / Q to a few units in the last place (Eigen's approximation).
+
+    It has no branches, so a loop over it is vectorised. Callers divide, several quotients at a time.
+    """
     x = _LIMIT if x > _LIMIT else x
     x = -_LIMIT if x < -_LIMIT else x
     s = x * x
@@ -62,19 +70,22 @@ def _tanh(x: np.float32) -> np.float32:
 
 
 class LstmMatrices(NamedTuple):
-    """Over inputs [4 W, H] and over states [4 W, W], outputs first, gates i, f, g, o one above the other."""
+    """Weights of the inputs [4 W, H] and of the hidden states [4 W, W], [outputs, inputs] as in `nn.Linear`.
+
+    The rows of gates i, f, g and o follow each other.
+    """
 
     inputs: FloatArray
     states: FloatArray
 
 
 class LstmStates(NamedTuple):
-    """What an LSTM reads and keeps for its gradient.
+    """What the backward kernel needs of the forward one. Hidden states are computed again, not kept.
 
     Attributes:
-        inputs: [N C, H].
-        gates: [4, N C, W], after their activation.
-        cells: [N C, W], c.
+        inputs: x, [N C, H].
+        gates: i, f, g, o after their activation, [4, N C, W].
+        cells: c, [N C, W].
     """
 
     inputs: FloatArray
@@ -86,14 +97,19 @@ class LstmStates(NamedTuple):
 def _activate(
     gates: tuple[FloatArray, ...], before: FloatArray, cells: FloatArray, hidden: FloatArray
 ) -> None:
-    """Gates, cells and states of a step, all in a row; `before` are the cells of the step before."""
+    """Apply the activations of one step; all arrays are flat, [C W].
+
+    Overwrites the pre-activations in `gates` by i, f, g, o, and writes c_t to `cells` and h_t to `hidden`.
+    `before` is c_(t-1).
+    """
     of_i, of_f, of_g, of_o = gates
     for w in range(len(cells)):
         i, under_i = _tanh_parts(_HALF * of_i[w])
         f, under_f = _tanh_parts(_HALF * (of_f[w] + _OFFSET))
         g, under_g = _tanh_parts(of_g[w])
         o, under_o = _tanh_parts(_HALF * of_o[w])
-        # One division for all four: it takes as long as ten products.
+        # sigmoid x = 1/2 + 1/2 tanh(x / 2), so all four gates are quotients P / Q. One reciprocal of the
+        # product of the four Q replaces four divisions: a division takes as long as ten multiplications.
         under_if, under_go = under_i * under_f, under_g * under_o
         over = _ONE / (under_if * under_go)
         over_if, over_go = over * under_go, over * under_if
@@ -106,7 +122,7 @@ def _activate(
 
 @compiled_inline
 def _gates(gates: FloatArray, first: int, end: int) -> tuple[FloatArray, ...]:
-    """Numbers of each gate [4, numbers] from one on to another."""
+    """Returns the elements `first` to `end` (exclusive) of each row of gates [4, n]."""
     return gates[0, first:end], gates[1, first:end], gates[2, first:end], gates[3, first:end]
 
 
@@ -114,16 +130,19 @@ def _gates(gates: FloatArray, first: int, end: int) -> tuple[FloatArray, ...]:
 def lstm_forward(
     inputs: FloatArray, weights: LstmMatrices, starts: IntArray, configs: int
 ) -> tuple[FloatArray, LstmStates]:
-    """h_t = o tanh(c_t), c_t = f c_(t-1) + i g, (i, f, g, o) = (s, s, tanh, s)(W x_t + U h_(t-1) + offset).
+    """Run the LSTM over the nodes of each kernel, starting from h = c = 0.
+
+    h_t = o tanh(c_t), c_t = f c_(t-1) + i g, (i, f, g, o) = (s, s, tanh, s)(W x_t + U h_(t-1) + offset),
+    where s is the sigmoid and the offset is `FORGET_OFFSET` for f and 0 for the other gates.
 
     Args:
         inputs: x, [N C, H].
         weights: W and U.
-        starts: int64 [K + 1], where each kernel's nodes begin.
-        configs: C.
+        starts: int64 [K + 1]; kernel k has the nodes starts[k] to starts[k + 1].
+        configs: C, decisions per node.
 
     Returns:
-        The last states, [K, C, W], and what the gradient needs.
+        the last hidden states, [K, C, W], and what `lstm_backward` needs.
     """
     rows, width = len(inputs), weights.states.shape[1]
     of_inputs = turned_all(weights.inputs.reshape(4, width, -1))
@@ -159,14 +178,14 @@ def lstm_forward(
 
 @compiled_fused
 def _squash(cells: FloatArray, out: FloatArray) -> None:
-    """tanh c: cheaper to compute again than to keep."""
+    """Write tanh c to `out`: computing it again is cheaper than keeping it from the forward kernel."""
     for w in range(len(cells)):
         out[w] = _tanh(cells[w])
 
 
 @compiled_fused
 def _open(squashed: FloatArray, gate: FloatArray) -> None:
-    """h in place of tanh c."""
+    """Replace tanh c by the hidden state h = o tanh c, where `gate` is o."""
     for w in range(len(gate)):
         squashed[w] *= gate[w]
 
@@ -179,9 +198,11 @@ def _activate_gradient(
     d_states: tuple[FloatArray, FloatArray],
     d_gates: tuple[FloatArray, ...],
 ) -> None:
-    """Through the gates of a step; arguments as in `_activate`, and tanh c.
+    """Backpropagate through the activations of one step; all arrays are flat, [C W].
 
-    `d_states` are gradients of h and c; the latter becomes that of the step before.
+    `gates` and `before` are as in `_activate`, except that `before` is empty at the first step of a kernel.
+    `squashed` is tanh c_t. `d_states` holds the gradients of h_t and c_t, and the latter is overwritten by
+    that of c_(t-1). The gradients of the pre-activations are written to `d_gates`.
     """
     of_i, of_f, of_g, of_o = gates
     d_hidden, d_cells = d_states
@@ -203,7 +224,17 @@ def _activate_gradient(
 def lstm_backward(
     gradient: FloatArray, lstm: LstmStates, weights: LstmMatrices, starts: IntArray
 ) -> tuple[FloatArray, LstmMatrices]:
-    """Gradients of the inputs, [N C, H], and of the weights, where [K, C, W] reaches the last states."""
+    """Returns the gradients of the inputs, [N C, H], and of the weights.
+
+    Kernels go by in blocks of steps, the last block first. Within a block only the product with U runs step
+    by step; the gradients of the inputs and of both weights are one product per gate for the whole block.
+
+    Args:
+        gradient: of the last hidden states, [K, C, W].
+        lstm: what `lstm_forward` returned.
+        weights: W and U.
+        starts: as in `lstm_forward`.
+    """
     configs, width = gradient.shape[1:]
     inputs, wide, steps = lstm.inputs.shape[1], configs * width, max(1, BLOCK_ROWS // configs)
     of_inputs = weights.inputs.reshape(4, width, inputs)
@@ -217,7 +248,8 @@ def lstm_backward(
         d_cells[:] = 0.0
         for end in range(starts[k + 1], starts[k], -steps):
             begin = max(starts[k], end - steps)
-            # The first node has none before it.
+            # Rows of `squashed` are those of the node before the block, then the block's: h_(t-1) of step t
+            # is one node earlier. The first node of a kernel has no node before it, so its rows are left out.
             alone = configs if begin == starts[k] else 0
             known = lstm.cells.reshape(-1)[(begin - 1) * wide + alone * width : end * wide]
             _squash(known, squashed.reshape(-1)[alone * width :])
@@ -243,9 +275,17 @@ def lstm_backward(
 def _add_input_gradients(
     inputs: FloatArray, d_gates: FloatArray, block: tuple[int, int, int], units: IntArray, out: FloatArray
 ) -> None:
-    """Add x^T d of each gate, [4, H, W], for a block of so many rows from one on, of so many decisions.
+    """Add x^T d of each gate to `out`, [4, H, W], over one block of rows.
 
-    Inputs come from a rectifier, gradients of gates do not: the product is the other way round than others.
+    This is the transposed weight gradient: x comes from a ReLU and has inactive units to leave out, while the
+    gradients of the gates have none, and `add_picked_gradient` leaves out columns of its first argument.
+
+    Args:
+        inputs: x, [N C, H].
+        d_gates: gradients of the pre-activations, [4, rows of a block, W].
+        block: first row, number of rows, and C.
+        units: scratch of `pick`.
+        out: added to.
     """
     first, rows, configs = block
     row = first
@@ -266,9 +306,15 @@ def _through_steps(
     d_states: tuple[FloatArray, FloatArray],
     d_gates: FloatArray,
 ) -> None:
-    """Through the steps of nodes[0] to nodes[1], the last one first; nodes[2] is the first of the kernel.
+    """Backpropagate through the steps of a block, the last one first.
 
-    `squashed` are tanh c from the node before nodes[0] on, `d_gates` those of the block's steps, written.
+    Args:
+        lstm: what `lstm_forward` returned.
+        of_states: U, [4 W, W].
+        nodes: first node of the block, the node after its last one, and the first node of the kernel.
+        squashed: tanh c, whose first C rows belong to the node before the block.
+        d_states: gradients of h and c [C, W] after the block; overwritten by those before it.
+        d_gates: gradients of the pre-activations of the block's steps are written here.
     """
     configs, width = d_states[0].shape
     wide, matrices = configs * width, of_states.reshape(4, width, width)

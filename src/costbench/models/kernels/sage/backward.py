@@ -1,4 +1,9 @@
-"""Compiled backward kernel of GraphSAGE; see `forward`."""
+"""Fused backward kernel of GraphSAGE: gradients of `sage.forward.sage_forward`.
+
+Loop order: groups of nodes, then hops from last to first, so that gradients between hops stay in a workspace
+of the size of one group. Per hop: through the update by matrix products, through the aggregation by the
+transposed sparse matrix, through the messages' ReLU, and through their products to the states.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +41,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 @compiled
 def scatter_add(block: FloatArray, nodes: IntArray, configs: int, out: FloatArray, ahead: int) -> None:
-    """Add to the rows `ahead` of those of `nodes` what lies one node after another in `block`."""
+    """Add the rows of `block`, `configs` per node, to the rows of `nodes` in `out`, shifted by `ahead`."""
     for place in range(len(nodes)):
         for c in range(configs):
             row, more = out[nodes[place] * configs + c + ahead], block[place * configs + c]
@@ -52,7 +57,15 @@ def sage_backward(
     graph: MessageGraph,
     computed: SageStates,
 ) -> tuple[FloatArray, SageMatrices]:
-    """Gradients of the states and the weights of `sage_forward` where [N C, H] reaches the last `updated`."""
+    """Returns the gradients of the states [N C, H] and of the weights of `sage_forward`.
+
+    Args:
+        gradient: of the last hop's output, [N C, H].
+        states: x, [N C, H].
+        weights: as in `sage_forward`.
+        graph: as in `sage_forward`.
+        computed: what `sage_forward` returned with `keep`.
+    """
     (rows, width), hops = gradient.shape, len(weights.forth)
     configs = rows // graph.nodes[-1]
     own, for_aggregate = _halves(weights.update)
@@ -78,7 +91,7 @@ def sage_backward(
 
 @compiled
 def _halves(update: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of [L, H, 2 H] what goes over the state, and over what was aggregated, [L, H, H] each."""
+    """Returns copies of the halves of [L, H, 2 H]: U over the state and V over the aggregate, [L, H, H]."""
     hops, width = update.shape[:2]
     own = aligned(hops * width, width).reshape(hops, width, width)
     for_aggregate = aligned(hops * width, width).reshape(hops, width, width)
@@ -103,9 +116,15 @@ def _hop_gradient(
     matrices: tuple[FourMatrices, FourMatrices],
     d_aggregated: FloatArray,
 ) -> None:
-    """Through one hop of a group: from rows of places[0], an array and the first row, to those of places[1].
+    """Backpropagate through one hop of a group.
 
-    Gradients of the matrices are added to matrices[1].
+    Args:
+        places: the gradient of the hop's output, and where to write that of its input: array and first row
+            each.
+        of_hop: input of the hop, active units of its messages, aggregates, and output.
+        whose: the graph and the number of the group.
+        matrices: F, B, U and V, [outputs, inputs], and their gradients, which are added to.
+        d_aggregated: workspace for the gradient of the group's aggregates.
     """
     (came, came_at), (d_states, at) = places
     (states, active, aggregated, updated), (graph, group) = of_hop, whose
@@ -134,7 +153,7 @@ def _hop_gradient(
 
 
 class Sum(NamedTuple):
-    """Rows of a sparse matrix from `first` on, times a table that begins with row `base`."""
+    """The product of a sparse matrix's rows from `first` on and a table whose first row has number `base`."""
 
     matrix: CsrMatrix
     table: FloatArray
@@ -149,10 +168,13 @@ def _through_messages(
     whose: tuple[Senders, int],
     matrices: tuple[FloatArray, FloatArray],
 ) -> None:
-    """Through messages of senders of a group: gradients of the states and of the matrix are added.
+    """Backpropagate through the messages of a group's senders, adding to the gradients of states and matrix.
 
-    `rows` are the states, which messages are not 0, the gradient of the states, and how much further on
-    its rows lie than theirs.
+    Args:
+        total: A^T times the gradient of the aggregates: the gradient of the messages.
+        rows: states, active units of the messages, gradient of the states, and the shift of its rows.
+        whose: the senders and the number of the group.
+        matrices: F or B, and its gradient.
     """
     (states, seen, d_states, ahead), (senders, group), (weight, d_weight) = rows, whose, matrices
     width = states.shape[1]
@@ -183,13 +205,13 @@ def _through_messages(
 
 @compiled_fused
 def _messages_gradient(total: Sum, place: int, seen: BoolArray, out: FloatArray) -> None:
-    """Gradients of the messages from `place` on before their ReLU."""
+    """Write the gradients of messages before their ReLU, from message `total.first + place` on."""
     wide, first = total.table.shape[1], total.first + place
     rows, known = out.reshape(-1, wide), seen.reshape(-1, wide)
     for message in range(len(rows)):
         row, lets = rows[message], known[first + message]
         begin, end = total.matrix.starts[first + message], total.matrix.starts[first + message + 1]
-        # Most are received by one node.
+        # Most messages have one receiver: then the sum and the ReLU are one loop.
         if end == begin + 1:
             came, weight = total.table[total.matrix.columns[begin] - total.base], total.matrix.weights[begin]
             for w in range(wide):

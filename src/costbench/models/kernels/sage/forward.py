@@ -1,9 +1,12 @@
-"""Compiled forward kernel of GraphSAGE, all hops at a time.
+"""Fused forward kernel of GraphSAGE: all hops of a network in one call.
 
-Nodes go through in groups that no edge leaves (`MessageGraph`), a group through all hops, so that what one
-hop computes the next reads from a cache. Messages are needed whole only until they are added up: for the
-gradient it is enough to know where the ReLU let them through, a quarter of the memory. Rows are those of
-states [N, C, H] as [N C, H], a node's C decisions next to each other.
+Loop order: groups of nodes that no edge leaves (`MessageGraph`), then hops, so that a hop's output is still
+in a cache when the next hop reads it. Per hop and group: matrix products with ReLU give the messages, a
+sparse matrix product aggregates them, and further products with ReLU update the states.
+
+Messages are kept only until they are aggregated. The gradient needs no more than where their ReLU was active,
+one byte instead of four per unit. States [N, C, H] are read as a matrix [N C, H], a node's C decisions next
+to each other.
 """
 
 from __future__ import annotations
@@ -34,9 +37,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 @compiled_fused
 def add_up(matrix: CsrMatrix, row: int, table: FloatArray, base: int, out: FloatArray) -> None:
-    """out = row `row` of the matrix times table [., W], W being the length of `out`.
+    """out = row `row` of the sparse matrix times a table [., W], where W is the length of `out`.
 
-    The table begins with row `base` of the one that the matrix is over.
+    The table holds the rows from `base` on of the whole table that the matrix is defined over.
     """
     begin, end = matrix.starts[row], matrix.starts[row + 1]
     if begin == end:
@@ -52,9 +55,10 @@ def add_up(matrix: CsrMatrix, row: int, table: FloatArray, base: int, out: Float
 
 
 class SageMatrices(NamedTuple):
-    """Of L hops: to consumers and to producers [L, H, H], update [L, H, 2 H] over state and aggregate.
+    """Weights of L hops: messages to consumers (forth) and producers (back) [L, H, H], update [L, H, 2 H].
 
-    Outputs first, as in `nn.Linear`. Undirected, the first two are one, and the second's gradient is 0.
+    Each is [outputs, inputs] as in `nn.Linear`; inputs of the update are the state, then the aggregate.
+    Undirected, `back` is `forth`, and its gradient is 0.
     """
 
     forth: FloatArray
@@ -63,12 +67,12 @@ class SageMatrices(NamedTuple):
 
 
 class SageStates(NamedTuple):
-    """What L hops compute; without gradients, all but the last is of one hop, that is, of each in turn.
+    """The results of L hops; without gradients, only `updated` has all of them.
 
     Attributes:
-        active: bool [L, T C, H], False where a message is 0; without gradients, empty.
-        aggregated: [L, N C, H].
-        updated: [L, N C, H].
+        active: bool [L, T C, H], where the ReLU of a message is active; empty without gradients.
+        aggregated: [L, N C, H]; without gradients [1, N C, H], overwritten by each hop.
+        updated: [L, N C, H], output of each hop.
     """
 
     active: BoolArray
@@ -78,13 +82,13 @@ class SageStates(NamedTuple):
 
 @compiled
 def sage_forward(states: FloatArray, weights: SageMatrices, graph: MessageGraph, keep: bool) -> SageStates:
-    """m = relu([x[forth] F; x[back] B]), a = A m, x = relu(x U + a V), hop after hop.
+    """Compute m = relu([x[forth] F; x[back] B]), a = A m, x = relu(x U + a V) for all hops.
 
     Args:
         states: x, [N C, H].
-        weights: F, B, (U, V), transposed.
-        graph: A and the senders.
-        keep: whether the gradient will be asked for.
+        weights: the transposes of F, B and (U, V).
+        graph: A, and the nodes that send messages.
+        keep: whether `sage_backward` will be called.
     """
     (rows, width), hops = states.shape, len(weights.forth)
     kept, configs = hops if keep else 1, rows // graph.nodes[-1]
@@ -110,7 +114,7 @@ def sage_forward(states: FloatArray, weights: SageMatrices, graph: MessageGraph,
 
 
 class _Known(NamedTuple):
-    """Which units of a group are not 0, as `pick` leaves them, piece by piece: int64 [P, H] and [P]."""
+    """The active units of the states of a group: what `pick` returns for each piece, int64 [P, H] and [P]."""
 
     units: IntArray
     counts: IntArray
@@ -118,7 +122,7 @@ class _Known(NamedTuple):
 
 @compiled
 def _pieces(configs: int) -> int:
-    """Of a node."""
+    """Returns the number of pieces of a node (see `gemm.piece_end`)."""
     count, row = 0, 0
     while row < configs:
         row = piece_end(row, configs, configs)
@@ -128,7 +132,10 @@ def _pieces(configs: int) -> int:
 
 @compiled
 def _workspace(most_nodes: int, width: int, configs: int) -> _Known:
-    """For the largest group; of few decisions, one piece for all, of all units."""
+    """Allocate the result of `_find_active_units` for the largest group; all units count as active at first.
+
+    With few decisions inactive units are not looked for, and one row stands for all pieces.
+    """
     size = most_nodes * _pieces(configs) if configs >= MANY_DECISIONS else 1
     units = np.empty((size, width), np.int64)
     units[:] = all_units(width)
@@ -137,7 +144,7 @@ def _workspace(most_nodes: int, width: int, configs: int) -> _Known:
 
 @compiled
 def _find_active_units(states: FloatArray, begin: int, end: int, configs: int, known: _Known) -> None:
-    """Pick the units of some nodes, which are the first ones of `known`."""
+    """Write the active units of nodes `begin` to `end` to the first rows of `known`, for all products."""
     piece, row = 0, begin * configs
     while configs >= MANY_DECISIONS and row < end * configs:
         stop = piece_end(row, end * configs, configs)
@@ -154,7 +161,15 @@ def _hop(
     found: tuple[BoolArray, FloatArray, FloatArray],
     workspace: tuple[FloatArray, _Known],
 ) -> None:
-    """One hop of a group of nodes; place[2] says whether the gradient will be asked for."""
+    """Compute one hop of a group of nodes.
+
+    Args:
+        states: input of the hop, [N C, H].
+        matrices: F, B, U and V, [H, H] each, [inputs, outputs].
+        place: the graph, the number of the group, and whether the backward kernel will run.
+        found: one hop of each array of `SageStates`, of which the group's rows are written.
+        workspace: messages of the largest group, and its active units.
+    """
     (forth, back, own, for_aggregate), (graph, group, keep) = matrices, place
     active, aggregated, updated = found
     configs, width, (messages, known) = len(states) // graph.nodes[-1], states.shape[1], workspace
@@ -186,7 +201,7 @@ def _hop(
 
 @compiled
 def longest(starts: IntArray) -> int:
-    """Length of the longest of consecutive runs."""
+    """Returns the length of the longest run, where run r is starts[r] to starts[r + 1]."""
     most: int = np.diff(starts).max()
     return most
 
@@ -199,9 +214,9 @@ def _send(
     group: int,
     out: tuple[FloatArray, int],
 ) -> int:
-    """Messages of senders of a group, into the first rows of out[0], of out[1] decisions each; how many.
+    """Write the messages of a group's senders to the first rows of out[0] and return the number of senders.
 
-    `source` are the states, the group's first node, and which units of it are not 0.
+    `source` is the states, the group's first node, and its active units; out[1] is C.
     """
     (states, begin, known), (messages, configs) = source, out
     first, last = senders.starts[group], senders.starts[group + 1]
@@ -226,7 +241,7 @@ def _send(
 def _send_gathered(
     states: FloatArray, weight: FloatArray, senders: IntArray, configs: int, messages: FloatArray
 ) -> None:
-    """Messages of few decisions each, a block of nodes at a time."""
+    """Write messages of few decisions: one product per block of senders, gathered unless consecutive."""
     width = states.shape[1]
     block, step, on = aligned(BLOCK_ROWS, width), BLOCK_ROWS // configs, (all_units(width), width)
     for place in range(0, len(senders), step):
@@ -241,7 +256,7 @@ def _send_gathered(
 
 @compiled
 def lie_together(nodes: IntArray) -> bool:
-    """Whether nodes, strictly ascending, are neighbours."""
+    """Whether strictly ascending nodes are consecutive."""
     return bool(nodes[-1] - nodes[0] == len(nodes) - 1)
 
 
@@ -249,13 +264,13 @@ def lie_together(nodes: IntArray) -> bool:
 def _record_active(messages: FloatArray, active: BoolArray) -> None:
     numbers, flags = messages.reshape(-1), active.reshape(-1)
     for h in range(len(numbers)):
-        # A NaN lets its gradient through, as in torch.
+        # A NaN counts as active and lets its gradient pass, as in torch.
         flags[h] = not numbers[h] <= 0.0
 
 
 @compiled
 def gather(states: FloatArray, nodes: IntArray, configs: int, out: FloatArray) -> None:
-    """Rows of `nodes`, `configs` each, one node after another."""
+    """Copy the rows of `nodes`, `configs` each, to `out`, one node after another."""
     for place in range(len(nodes)):
         first = nodes[place] * configs
         out[place * configs : (place + 1) * configs] = states[first : first + configs]

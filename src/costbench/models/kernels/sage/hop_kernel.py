@@ -1,4 +1,4 @@
-"""GraphSAGE hops as fused kernels, and the steps that compute `networks.graphsage.GraphSage`."""
+"""GraphSAGE as a fused kernel, and the steps that compute `networks.graphsage.GraphSage` with it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class HopWeights(NamedTuple):
     """Matrices of a hop, each [outputs, inputs] as in `nn.Linear`.
 
     Attributes:
-        to_consumers: [H, H], message of a node to its consumers.
-        to_producers: [H, H], message to its producers; None where it is the same message.
-        update: [H, 2 H], over the state and the aggregate.
+        to_consumers: [H, H], makes the message of a node to its consumers.
+        to_producers: [H, H], makes the message to its producers; None if it is the same message.
+        update: [H, 2 H], maps the state and the aggregate to the new state.
     """
 
     to_consumers: Tensor
@@ -32,13 +32,13 @@ class HopWeights(NamedTuple):
 
     @staticmethod
     def of(hop: SageHop) -> HopWeights:
-        """Those of a hop without biases and module layers."""
+        """Returns the matrices of a hop without biases and module layers."""
         back = None if hop.to_producers is None else hop.to_producers.first.weight
         return HopWeights(hop.to_consumers.first.weight, back, hop.update.both.weight)
 
 
 class SageKernel(FusedKernel):
-    """Hops one after another, each x = relu(U concat(x, A [relu(F x); relu(B x[with_producers])])).
+    """Consecutive hops, each x = relu(U concat(x, A [relu(F x); relu(B x[with_producers])])).
 
     U, F, B are the `HopWeights`, A the `MessageMatrix`. Shape: [N, C, H] kept.
     """
@@ -69,7 +69,10 @@ class SageKernel(FusedKernel):
 
 
 def sage_steps(sage: GraphSage, edges: Edges) -> list[Step]:
-    """Steps of GraphSAGE hops over states [N, C, H] of a batch, with mean or sum as aggregation."""
+    """Returns the steps of GraphSAGE hops over states [N, C, H] of a batch; aggregation is mean or sum.
+
+    All hops are one kernel, unless one has module layers or active dropout, or l2 normalisation follows each.
+    """
     spec = sage.spec
     matrix = MessageMatrix(edges if spec.directed else undirected(edges), mean=spec.aggregation == "mean")
     hops = [cast(SageHop, hop) for hop in sage.hops]
@@ -90,7 +93,7 @@ def _has_kernel(hop: SageHop) -> bool:
 
 
 class _HopBySparseProduct:
-    """A hop whose feed-forward modules are deep or drop units: these by torch, aggregation by one product."""
+    """A hop with module layers or dropout: torch computes its modules, one sparse product its aggregation."""
 
     def __init__(self, hop: SageHop, matrix: MessageMatrix) -> None:
         self._hop = hop

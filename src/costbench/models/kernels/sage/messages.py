@@ -14,12 +14,13 @@ from costbench.models.kernels.sage.neighbours import Entries, MessageGraph, mess
 
 
 class MessageMatrix:
-    """The sparse matrix A [N, N + S] that sums, or averages, the messages that every node receives.
+    """The sparse matrix A [N, N + S] that sums or averages the messages each node receives.
 
-    A mean is taken over producers and over consumers apart, and the two means are added.
+    The table has N messages to consumers and S to producers. The mean over producers and the mean over
+    consumers are taken separately and added.
 
     Attributes:
-        edges: what it was made from.
+        edges: the edges that the matrix is made of.
     """
 
     def __init__(self, edges: Edges, *, mean: bool) -> None:
@@ -28,15 +29,15 @@ class MessageMatrix:
         self._graphs: dict[int, MessageGraph] = {}
 
     def times(self, table: Tensor) -> Tensor:
-        """A x: [N + S, W] to [N, W], without gradient."""
+        """Returns A x, [N + S, W] to [N, W], without gradient."""
         return self._both[0].times(table)
 
     def transposed_times(self, states: Tensor) -> Tensor:
-        """A^T x: [N, W] to [N + S, W], without gradient."""
+        """Returns A^T x, [N, W] to [N + S, W], without gradient."""
         return self._both[1].times(states)
 
     def graph(self, configs: int) -> MessageGraph:
-        """The matrix for kernels over `configs` decisions, in groups of nodes that fit the caches."""
+        """Returns the matrix for compiled kernels of `configs` decisions, in groups that fit the caches."""
         if configs not in self._graphs:
             edges = self.edges
             arrays = (edges.receiver, edges.sender, edges.message, self._weights)
@@ -57,7 +58,7 @@ class MessageMatrix:
 
 
 class _TorchCsr:
-    """A sparse matrix by rows for torch. `rows` ascends."""
+    """A CSR matrix that torch multiplies; its entries are given in order of `rows`."""
 
     def __init__(self, rows: Tensor, columns: Tensor, weights: Tensor, num_rows: int) -> None:
         self._columns = columns
@@ -65,7 +66,7 @@ class _TorchCsr:
         self._starts = torch.searchsorted(rows, torch.arange(num_rows, device=rows.device))
 
     def times(self, table: Tensor) -> Tensor:
-        # The one sparse product of torch that is fast on wide rows and writes its result once.
+        # Of torch's sparse products this one is fast on wide rows and writes its result only once.
         return nn.functional.embedding_bag(
             self._columns, table, self._starts, mode="sum", per_sample_weights=self._weights
         )
@@ -84,11 +85,11 @@ class _Times(torch.autograd.Function):
 
 
 def aggregate(messages: Tensor, matrix: MessageMatrix) -> Tensor:
-    """A messages: the sum or mean that every node receives. Shape: [N + S, C, H] to [N, C, H]."""
+    """Returns the sum or mean of the messages each node receives, A m: [N + S, C, H] to [N, C, H]."""
     aggregated = cast(Tensor, _Times.apply(messages.flatten(1), matrix))  # type: ignore[no-untyped-call]
     return aggregated.view(-1, *messages.shape[1:])
 
 
 def undirected(edges: Edges) -> Edges:
-    """The same edges over a table of N messages: a node sends its producers what it sends its consumers."""
+    """Returns the edges over a table of N messages: a node sends producers and consumers the same one."""
     return replace(edges, message=edges.sender, with_producers=edges.with_producers[:0])

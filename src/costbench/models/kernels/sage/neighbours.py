@@ -1,4 +1,4 @@
-"""Messages between the nodes of a batch, as compiled kernels of GraphSAGE read them."""
+"""The messages of a batch as CSR matrices over groups of nodes, as the GraphSAGE kernels read them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 GROUP_ROWS = 512
-"""Rows of a group of nodes, whose messages then fit the second cache."""
+"""Rows (nodes times decisions) at which a group is full: its messages then fit the L2 cache."""
 
 
 class CsrMatrix(NamedTuple):
-    """A sparse matrix by rows: row r holds `weights` at `columns`, from starts[r] to starts[r + 1].
+    """A sparse matrix in compressed sparse row (CSR) format.
 
-    int64 [rows + 1], int64 [entries], float32 [entries].
+    Row r has the entries starts[r] to starts[r + 1] of `columns` and `weights`.
+
+    Attributes:
+        starts: int64 [rows + 1].
+        columns: int64 [entries].
+        weights: float32 [entries].
     """
 
     starts: IntArray
@@ -31,7 +36,7 @@ class CsrMatrix(NamedTuple):
 
 @compiled
 def transpose(matrix: CsrMatrix, num_columns: int) -> CsrMatrix:
-    """The transposed matrix; entries of a row in order of the former rows."""
+    """Returns the transposed matrix; the columns of each row ascend."""
     starts = np.zeros(num_columns + 1, np.int64)
     for column in matrix.columns:
         starts[column + 1] += 1
@@ -49,7 +54,7 @@ def transpose(matrix: CsrMatrix, num_columns: int) -> CsrMatrix:
 
 
 class Entries(NamedTuple):
-    """`receiver`, `sender`, `message` of `edges.Edges`, int64 [M] each, and float32 [M], what each counts."""
+    """`receiver`, `sender`, `message` of `edges.Edges`, int64 [M], and weights of entries, float32 [M]."""
 
     receiver: IntArray
     sender: IntArray
@@ -58,20 +63,20 @@ class Entries(NamedTuple):
 
 
 class Senders(NamedTuple):
-    """Nodes that send messages, ascending: int64 [T], and int64 [G + 1], where each group's begin."""
+    """Nodes that send messages, ascending, int64 [T]; group g has the entries starts[g] to starts[g + 1]."""
 
     nodes: IntArray
     starts: IntArray
 
 
 class MessageGraph(NamedTuple):
-    """Messages by groups of nodes that receive none from outside.
+    """T messages in groups of nodes that receive none from outside their group.
 
     Attributes:
-        nodes: int64 [G + 1], where each group's nodes begin.
-        forth: nodes that send messages to consumers; of few decisions (`MANY_DECISIONS`), all nodes.
-        back: nodes that send others to their producers.
-        matrix: A, [N, T]. Messages lie group by group, those of `forth` first, then those of `back`.
+        nodes: int64 [G + 1]; group g has the nodes nodes[g] to nodes[g + 1].
+        forth: nodes that send messages to consumers; all nodes with fewer than `MANY_DECISIONS` decisions.
+        back: nodes that send messages to producers.
+        matrix: A, [N, T]. Columns are sorted by group, in a group those of `forth` before those of `back`.
         transposed: A^T, [T, N].
     """
 
@@ -84,12 +89,16 @@ class MessageGraph(NamedTuple):
 
 @compiled
 def message_graph(entries: Entries, with_producers: IntArray, num_nodes: int, configs: int) -> MessageGraph:
-    """Of batches with `configs` decisions; `with_producers` as `with_producers` of `edges.Edges`."""
+    """Returns the messages of a batch with `configs` decisions per node, without those that nobody receives.
+
+    With few decisions messages to consumers are computed for all nodes, since consecutive rows need no
+    copies. `with_producers` is that of `edges.Edges`.
+    """
     receiver, sender, message, weights = entries
     nodes = closed_groups(receiver, sender, num_nodes, -(-GROUP_ROWS // configs))
     is_received = np.zeros(num_nodes + len(with_producers), np.bool_)
     is_received[:num_nodes] = configs < MANY_DECISIONS
-    # Of `with_producers` all messages are received but those of padding, the last node again and again.
+    # All messages of `with_producers` are received but those of its padding, which repeats the last node.
     is_received[message] = True
     to_consumers, places = np.flatnonzero(is_received[:num_nodes]), np.flatnonzero(is_received[num_nodes:])
     forth = Senders(to_consumers, np.searchsorted(to_consumers, nodes))
