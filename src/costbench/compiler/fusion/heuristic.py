@@ -1,14 +1,15 @@
 """The default fusion heuristic, modelled on XLA for TPU: it chooses edges to fuse, and `cut` fuses them.
 
-In order: contractions and gathers take what follows their result (`kOutput` fusions, with reductions of
-the result as further outputs); every instruction whose readers all run in one kernel moves there, from the
-last to the first, so chains end in a root, a reduction or an operand of a contraction; values read by several
-kernels of equal extent pull these together (multi-output fusion), and so do reductions of one value
-(statistics of a batch normalisation). Which values are duplicated is known before (`rules.is_duplicated`).
+In order: contractions and gathers are fused with the instructions that follow their result (`kOutput`
+fusions, with reductions of the result as further outputs); every instruction whose readers all run in one
+kernel moves into it, from the last to the first, so chains end in a root, a reduction or an operand of a
+contraction; kernels of equal extent that read one value are merged (multi-output fusion), and so are
+reductions of one value (statistics of a batch normalisation). Which values are duplicated is decided before
+(`rules.is_duplicated`).
 
-A value that is cheap to compute from one other that is in memory anyway is not stored either: its readers
-compute it again (the centred activations of a normalisation, say). The heuristic runs again once these are
-known.
+A value that is cheap to compute from one other that is in memory anyway is recomputed by its readers instead
+of stored (the centred activations of a normalisation, say). Once these values are known the heuristic runs
+again.
 
 An edge is a pair (producer or sibling, reader) of instructions that are not duplicated. `default_fusion`
 proposes edges; `cut` makes kernels from any set of edges and leaves out those that cannot be fused, so a

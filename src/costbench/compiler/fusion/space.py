@@ -157,7 +157,7 @@ class FusionSpace:
 
         Args:
             config: fused edges, [m].
-            met: hashes of kernels returned before; those kernels are left out, and new hashes are added.
+            met: hashes of groups cut before; their kernels are left out, and the hashes of new groups added.
         """
         cuts = []
         for part, fused in self.by_computation(config):
