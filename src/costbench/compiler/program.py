@@ -128,7 +128,7 @@ def place(module: HloModule) -> HloModule:
 
 
 def default_fusions(module: HloModule, counts: Sequence[int]) -> dict[int, KernelGroups]:
-    """Returns the default heuristic's groups for every computation that runs, that is, has a count above 0."""
+    """Returns the default heuristic's groups for every computation that runs, that is, `counts` above 0."""
     return {index: default_groups(module.computations[index]) for index, count in enumerate(counts) if count}
 
 

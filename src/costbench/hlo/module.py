@@ -1,4 +1,4 @@
-"""Whole programs: computations of instructions, checked once when they are made."""
+"""Whole programs: `HloModule` and its computations, with the checks that every program read must pass."""
 
 from __future__ import annotations
 

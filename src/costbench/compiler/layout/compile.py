@@ -35,15 +35,15 @@ _Key = tuple[object, ...]
 
 
 def compile_with_layouts(space: LayoutSpace, config: ChoiceArray, name: str) -> CompiledProgram:
-    """The program that a layout config gives; with the default config, what `compile_program` gives.
+    """Compiles a program under a layout config; the default config gives the result of `compile_program`.
 
     Args:
-        space: of the program.
+        space: layout space of the program.
         config: an option for every configurable node, [m].
-        name: under which it is known.
+        name: name of the program.
 
     Raises:
-        ValueError: if it is no config of this program.
+        ValueError: if `config` is no config of this program.
     """
     choices = space.choices(config)
     module = space.assigner.place(space.assigner.orders(choices), choices).verify()

@@ -64,7 +64,7 @@ def _convolution_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
 
 
 def _pair_orders(shape: Shape, default: MinorToMajor, pair: tuple[int, int] | None) -> list[MinorToMajor]:
-    """Returns the default and the orders with the pair in the two fastest places, the rest as in the default."""
+    """Returns the default and the orders with the pair in the two fastest places, the rest unchanged."""
     if shape.rank < 2:
         return [default]
     if pair is None:

@@ -95,7 +95,7 @@ def reduced_layout(layout: MinorToMajor, reduced: Sequence[int]) -> MinorToMajor
 
 
 def broadcast_operand_layout(layout: MinorToMajor, dimensions: Sequence[int]) -> MinorToMajor:
-    """Returns the order of a broadcast's operand in which its axes lie in the same sequence as the result's."""
+    """Returns the order of a broadcast's operand that has its axes in the same sequence as the result."""
     place = {out: axis for axis, out in enumerate(dimensions)}
     return tuple(place[axis] for axis in layout if axis in place)
 
@@ -129,7 +129,7 @@ def preferred_layout(inst: Instruction, operands: Sequence[Shape], result: Shape
 
 
 def _matrix_layout(shape: Shape) -> MinorToMajor:
-    """Returns row-major order, transposed only if the last axis is so small that it would not fill the lanes."""
+    """Returns row-major order, transposed only if the last axis is too small to fill the lanes."""
     order, compact = packed_row_major(shape.dimensions), compact_layout(shape.dimensions)
     gain = padded_size(shape.dimensions, order) / max(1, padded_size(shape.dimensions, compact))
     return compact if gain >= LEAVE_LANES_GAIN else order
@@ -156,7 +156,7 @@ def indexed_window(inst: Instruction, place: int) -> tuple[int, ...]:
 
 
 def _rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
-    """Returns the order with the last axis of a window in lanes and least padding; compact for point windows."""
+    """Returns the least padded order with the last axis of a window in lanes; compact for point windows."""
     wide = [axis for axis in window if shape.dimensions[axis] > 1]
     if not wide:
         return compact_layout(shape.dimensions)

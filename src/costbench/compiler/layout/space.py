@@ -58,15 +58,15 @@ class LayoutSpace:
     """The layout configs of one program; a `VectorSpace`.
 
     Args:
-        module: the program, reversals folded; its own layouts do not count.
-        unknown_trip_count: iterations of a loop about which nothing is known.
+        module: the program, reversals folded; its own layouts are ignored.
+        unknown_trip_count: iterations assumed for a loop whose trip count cannot be found.
 
     Attributes:
         module: the same.
-        assigner: of its layouts.
+        assigner: assigns its layouts.
         counts: runs of every computation per run of the program.
-        nodes: what can be configured, in program order.
-        ties: number of the group of alike nodes, int64 [m].
+        nodes: configurable nodes, in program order.
+        ties: number of each node's group of similar nodes, int64 [m].
     """
 
     def __init__(self, module: HloModule, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT) -> None:
@@ -201,7 +201,7 @@ def _ties(module: HloModule, nodes: Sequence[ConfigurableNode]) -> IntArray:
 
 
 def _roles(inst: Instruction, options: Sequence[NodeLayouts]) -> tuple[object, ...]:
-    """Returns the options in terms of the roles of axes, so that nodes with other axis numbers compare equal."""
+    """Returns the options in terms of axis roles, so that nodes with other axis numbers compare equal."""
     return (str(inst.convolution), options) if inst.convolution is not None else (options,)
 
 

@@ -59,7 +59,7 @@ def whole(shape: Shape) -> Access:
 
 
 def loop_of_axis(shape: Shape) -> dict[int, int]:
-    """Returns the loop over each logical axis of an anchor; loops are numbered in memory order, major first."""
+    """Returns the loop over each logical axis of an anchor, numbered in memory order, major first."""
     return {axis: loop for loop, axis in enumerate(reversed(shape.layout))}
 
 
@@ -198,7 +198,7 @@ def _concatenate_operand(inst: Instruction, place: int, access: Access, shape: S
 
 
 def _resized_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
-    """Handles slices, pads and dynamic slices: axes correspond; a strided slice reads skipped elements, too."""
+    """Handles slices, pads, dynamic slices: axes correspond; a strided slice reads skipped elements, too."""
     if shape.rank != inst.shape.rank:
         return whole(shape)
     result = []

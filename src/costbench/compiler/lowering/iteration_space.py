@@ -152,8 +152,8 @@ def iteration_space(
 def _contraction_order(
     operands: tuple[Access, Access], num_output_loops: int, num_loops: int
 ) -> tuple[int, ...]:
-    """Returns the loop order: columns of the right-hand side outermost, so that weights stay in the scratchpad
-    while rows stream; summing loops innermost.
+    """Returns the loop order: columns of the right-hand side outermost, so that weights stay while rows pass;
+    summing loops innermost.
     """
     left, right = operands
     columns = set(access_loops(right)).difference(access_loops(left))

@@ -46,7 +46,7 @@ SEVERAL_CONTRACTIONS = -1
 def lower_from(
     tables: LoweringArrays, search: Search, lists: Lists, kernels: KernelArrays, start: int, nests: Nests
 ) -> tuple[int, int]:
-    """Lowers kernels, beginning with number `start`, until a rule's result is missing or an array is too short.
+    """Lowers kernels from number `start` until a rule's result is missing or an array is too short.
 
     Returns:
         the number of the kernel that it stopped at, which is the number of kernels when all are done; and the

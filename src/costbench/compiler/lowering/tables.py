@@ -220,7 +220,7 @@ class LoweringTables:
         return self._accesses.add((self._maps.add(*access), len(access), mask))
 
     def _add_written(self, position: int, number: int) -> int:
-        """Adds the copies of an output; returns the index of the first and their number, packed in one int."""
+        """Adds the copies of an output; returns index of the first and their number, packed in one int."""
         access, rows = self._named[number], []
         for shape, of_shape, row_elements in written(self.body, position, self._named[number]):
             if of_shape is access or not of_shape:

@@ -149,14 +149,14 @@ class TileSpace:
         return np.ravel_multi_index(tuple(digits), self.radices).astype(np.int64)
 
     def legal(self, ids: IntArray) -> BoolArray:
-        """Returns whether the tiles fit the scratchpad; the one tile of a kernel without loops always does."""
+        """Returns whether the tiles fit the scratchpad; the only tile of a kernel without loops does."""
         limit = self.limit_bytes
         if limit == math.inf:
             return np.ones(len(ids), dtype=bool)
         return _legal(self.nest.words, self.packed, np.ascontiguousarray(ids), limit)
 
     def number(self, extents: IntArray) -> int:
-        """Returns the number of a tile size given by loop extents [num_loops], each a candidate of its loop."""
+        """Returns the number of the tile size with loop extents [num_loops], each a candidate of its loop."""
         return int(number_of(self.packed, extents))
 
     @property
@@ -311,8 +311,8 @@ def _drawn(
 ) -> IntArray:
     """Returns up to `count` legal numbers from `len(raw)` draws without replacement.
 
-    The draws are the first elements of a random permutation (Fisher-Yates shuffle), of which only the elements
-    that have moved are stored, in a hash table. Numbers of a space of N are equally likely to N / 2^64.
+    The draws are the first elements of a random permutation (Fisher-Yates shuffle); a hash table stores only
+    the elements that have moved. Numbers of a space of N are equally likely to N / 2^64.
     """
     nest = unpacked(words)
     size = 1

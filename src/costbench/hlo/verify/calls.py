@@ -1,4 +1,4 @@
-"""Tuples, control flow and other instructions that call computations, and collectives."""
+"""Checks of tuples, control flow and other instructions that call computations, and of collectives."""
 
 from __future__ import annotations
 

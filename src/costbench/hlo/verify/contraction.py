@@ -1,4 +1,4 @@
-"""Dot, convolution and other linear algebra."""
+"""Checks of dot, convolution and other linear algebra."""
 
 from __future__ import annotations
 

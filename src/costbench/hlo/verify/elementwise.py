@@ -1,4 +1,4 @@
-"""Elementwise instructions: operands and result have equal extents."""
+"""Checks of elementwise instructions: operands and result must have equal extents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions that copy, pick or rearrange elements, gather and scatter excepted."""
+"""Checks of instructions that copy, pick or rearrange elements, except gather and scatter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an instruction, and the comparisons that the checks have in common."""
+"""The result type of the checks of an instruction (`Problem`), and comparisons that several checks share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Signature(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What an instruction is checked against.
+    """Context that an instruction is checked against.
 
     Attributes:
         operands: shapes of its operands.

@@ -1,4 +1,4 @@
-"""Reductions and windows that slide over an array."""
+"""Checks of reductions and of sliding-window instructions."""
 
 from __future__ import annotations
 
