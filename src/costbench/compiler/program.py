@@ -95,12 +95,12 @@ class PreparedProgram:
 
     @cached_property
     def fingerprints(self) -> ModuleFingerprints:
-        """Of its kernels."""
+        """Returns what computes the fingerprints of its kernels."""
         return ModuleFingerprints(self.module)
 
     @cached_property
     def lowering(self) -> Lowering:
-        """Of its kernels."""
+        """Returns what lowers its kernels to loop nests."""
         return Lowering(self.module)
 
     @cached_property

@@ -175,7 +175,7 @@ def matching_axes(
 def _group_order(
     layout: MinorToMajor, dimensions: tuple[int, ...], groups: list[tuple[int, ...]]
 ) -> list[int] | None:
-    """Order in which groups lie in memory, major to minor; None where one is torn apart or turned round."""
+    """Returns the memory order of groups of axes, major first; None if one is not contiguous or reordered."""
     physical = [axis for axis in reversed(layout) if dimensions[axis] != 1]
     group_of = {axis: index for index, group in enumerate(groups) for axis in group}
     order = list(dict.fromkeys(group_of[axis] for axis in physical if axis in group_of))
@@ -183,7 +183,7 @@ def _group_order(
 
 
 def _same_image(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    """Whether two arrays with the same elements in the same linear order have the same tiled image.
+    """Returns whether two arrays with equal elements in the same linear order have the same tiled image.
 
     Args:
         first: physical dimensions, major to minor.
@@ -200,7 +200,7 @@ def _same_image(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 
 
 def _linear(physical: tuple[int, ...]) -> bool:
-    """Whether the tiled image is the plain linear one: one row, or rows of just 128 lanes in full tiles."""
+    """Returns whether the tiled image is the linear one: one row, or rows of just 128 lanes in full tiles."""
     if len(physical) < 2:
         return True
     # One row is kept in tiles of 1 x 128, that is linearly.

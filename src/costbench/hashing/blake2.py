@@ -55,7 +55,7 @@ _Four = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
 @compiled_step
 def _mixed(v: _Four, x: np.uint64, y: np.uint64) -> _Four:
-    """The mixing function G: additions and rotations to the right by 32, 24, 16 and 63 bits."""
+    """Applies RFC 7693's mixing function G: additions and right rotations by 32, 24, 16 and 63 bits."""
     a, b, c, d = v
     a = a + b + x
     d = d ^ a
