@@ -175,7 +175,7 @@ def matching_axes(
 def _group_order(
     layout: MinorToMajor, dimensions: tuple[int, ...], groups: list[tuple[int, ...]]
 ) -> list[int] | None:
-    """Returns the memory order of groups of axes, major first; None if a group's axes are split or permuted."""
+    """Returns the memory order of groups of axes, major first; None if one is split or permuted."""
     physical = [axis for axis in reversed(layout) if dimensions[axis] != 1]
     group_of = {axis: index for index, group in enumerate(groups) for axis in group}
     order = list(dict.fromkeys(group_of[axis] for axis in physical if axis in group_of))

@@ -204,7 +204,7 @@ class ComputationBuilder:
         )
 
     def select_and_scatter(self, value: int, source: int, windows: Sequence[WindowDimension]) -> int:
-        """Adds the gradient of max pooling: each element of `source` goes where its window of `value` peaks."""
+        """Adds the gradient of max pooling: puts elements of `source` where their window of `value` peaks."""
         shape = self.shape(value)
         start = self.constant(_row_major(shape, []))
         called = (self.function("compare", shape), self.function("add", shape))
