@@ -1,8 +1,8 @@
-"""Reversed weights as a property of the convolution that reads them.
+"""Compiler pass that folds a `reverse` of convolution weights into the convolution's window.
 
-Gradients of convolutions slide the same weights backwards. As lowered, a `reverse` writes them out turned
-round; XLA folds it into the window instead (`window_reversal`), as every recorded program shows, and so does
-this pass. It runs before layouts are assigned.
+The input gradient of a convolution slides the same weights backwards. As lowered, a `reverse` writes the
+reversed weights to memory; XLA sets `window_reversal` on the convolution instead, as every recorded program
+shows, and so does this pass. It runs before layouts are assigned.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KERNEL = 1
 
 
 def fold_reversals(module: HloModule) -> HloModule:
-    """The module without reversals of weights that only convolutions read."""
+    """Returns the module with `reverse` folded wherever only convolutions read its result as weights."""
     computations = tuple(_fold(computation) for computation in module.computations)
     return replace(module, computations=computations)
 

@@ -1,7 +1,7 @@
-"""Kernels: groups of instructions that run as one unit, seen as views of their program.
+"""The `Kernel` type: a group of instructions that runs as one unit, as a view of its program.
 
-A kernel owns no instruction. It names positions inside one computation of a program whose shapes carry
-layouts, the values it reads from main memory (`inputs`) and the values it writes there (`outputs`).
+A kernel holds no instructions of its own. It lists positions inside one computation of a program whose shapes
+carry layouts, the values it reads from main memory (`inputs`) and the values it writes there (`outputs`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from costbench.hlo.opcode import Opcode
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A view of a program.
+    """A group of instructions of a program that runs as one unit.
 
     Attributes:
         module: the program, layouts assigned.
         computation: position of the computation that the instructions belong to.
         instructions: positions inside that computation, ascending (operands before users).
-        inputs: positions of values made elsewhere and read here (boundary parameters), ascending.
+        inputs: positions of values computed elsewhere and read here (boundary parameters), ascending.
         outputs: those of `instructions` whose values leave the kernel, ascending.
         trip_count: how often the kernel runs in one run of the program.
     """
@@ -39,44 +39,44 @@ class Kernel:
 
     @cached_property
     def body(self) -> HloComputation:
-        """The computation the kernel is a part of."""
+        """Returns the computation that the kernel is a part of."""
         return self.module.computations[self.computation]
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Inputs, then instructions: the node order of the kernel's graph."""
+        """Returns inputs, then instructions: the node order of the kernel's graph."""
         return self.inputs + self.instructions
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of the kernel's graph, boundary parameters included."""
+        """Returns the number of nodes of the kernel's graph, boundary parameters included."""
         return len(self.inputs) + len(self.instructions)
 
     def instruction(self, position: int) -> Instruction:
-        """The instruction at a position of the computation."""
+        """Returns the instruction at a position of the computation."""
         return self.body.instructions[position]
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits: equal for kernels that do the same on the same shapes and layouts."""
+        """Returns 32 hexadecimal digits, equal for kernels that do the same on equal shapes and layouts."""
         return subgraph_fingerprint(
             self.module, self.computation, self.inputs, self.instructions, self.outputs
         )
 
     @cached_property
     def members(self) -> frozenset[int]:
-        """`instructions` as a set."""
+        """Returns `instructions` as a set."""
         return frozenset(self.instructions)
 
 
 def kernel_from_module(module: HloModule) -> Kernel:
-    """The kernel that a stand-alone module describes, fusions flattened.
+    """Returns the kernel that a stand-alone module describes, fusions flattened.
 
     This is how TpuGraphs' raw tile files store a kernel (tpugraphs2023, section 3): the entry computation
     holds parameters and one instruction or fusion.
 
     Raises:
-        UnsupportedKernelError: if nothing but parameters is in it.
+        UnsupportedKernelError: if the module holds nothing but parameters.
     """
     flat = inline_fusions(module)
     body = flat.entry_computation

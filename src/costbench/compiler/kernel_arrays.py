@@ -1,4 +1,4 @@
-"""Many kernels of one computation as a few arrays: lists of positions are concatenated, with offsets."""
+"""Many kernels of one computation packed into a few arrays: concatenated lists of positions, with offsets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KernelArrays(NamedTuple):
 
 
 def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[IntArray, IntArray]:
-    """Offsets [n + 1] and entries of n lists, concatenated."""
+    """Returns offsets [n + 1] and the concatenated entries of n lists."""
     entries = [list(one) for one in lists]
     offsets = np.zeros(len(entries) + 1, dtype=np.int64)
     np.cumsum([len(one) for one in entries], out=offsets[1:])
@@ -40,7 +40,7 @@ def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[IntArray, IntArray]
 
 
 def kernel_arrays(kernels: Iterable[tuple[Iterable[int], Iterable[int], Iterable[int]]]) -> KernelArrays:
-    """Kernels given by their instructions, inputs and outputs; inverse of `kernel_lists`."""
+    """Packs kernels given by their instructions, inputs and outputs; inverse of `kernel_lists`."""
     parts: tuple[list[Iterable[int]], ...] = ([], [], [])
     for kernel in kernels:
         for part, positions in zip(parts, kernel, strict=True):
@@ -50,7 +50,7 @@ def kernel_arrays(kernels: Iterable[tuple[Iterable[int], Iterable[int], Iterable
 
 
 def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], list[int]]]:
-    """Instructions, inputs and outputs of each kernel."""
+    """Yields instructions, inputs and outputs of each kernel."""
     ends = [offsets.tolist() for offsets in kernels[::2]]
     values = [positions.tolist() for positions in kernels[1::2]]
     for k in range(len(ends[0]) - 1):
@@ -59,7 +59,7 @@ def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], 
 
 
 def taken(kernels: KernelArrays, numbers: IntArray) -> KernelArrays:
-    """Some of the kernels, in this order."""
+    """Returns the kernels with these numbers, in this order."""
     arrays: list[IntArray] = []
     for offsets, positions in zip(kernels[::2], kernels[1::2], strict=True):
         lengths = (offsets[1:] - offsets[:-1])[numbers]
@@ -71,7 +71,7 @@ def taken(kernels: KernelArrays, numbers: IntArray) -> KernelArrays:
 
 
 def end_to_end(parts: Sequence[KernelArrays]) -> KernelArrays:
-    """Kernels of several lists, one list after the other."""
+    """Concatenates several packed lists of kernels."""
     arrays: list[IntArray] = []
     for field in range(0, len(KernelArrays._fields), 2):
         lengths = [np.diff(part[field]) for part in parts]

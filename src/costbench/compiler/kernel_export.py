@@ -1,8 +1,8 @@
-"""A kernel as a module of its own: for files of other tools, and for looking at one kernel alone.
+"""Exports a kernel as a module of its own: for files of other tools, and to inspect one kernel alone.
 
 The entry computation has a parameter for every input, in order, then the kernel's instructions; it returns
-the kernel's output, or a tuple of them. Computations that the instructions call (reducers, comparisons) come
-along.
+the kernel's output, or a tuple of them. Computations that the instructions call (reducers, comparisons) are
+copied, too.
 `costbench.compiler.kernel.kernel_from_module` reads it back as a kernel with the same fingerprint.
 """
 
@@ -18,7 +18,7 @@ from costbench.hlo.shape import ElementType, Shape
 
 
 def kernel_module(kernel: Kernel, name: str = "kernel") -> HloModule:
-    """The kernel as a stand-alone, verified module."""
+    """Returns the kernel as a stand-alone, verified module."""
     computations: list[HloComputation] = []
     place: dict[int, int] = {}
     for position in kernel.instructions:
@@ -58,7 +58,7 @@ def _entry(kernel: Kernel, place: dict[int, int], name: str) -> HloComputation:
         inst = kernel.instruction(position)
         where[position] = len(instructions)
         operands = tuple(where[operand] for operand in inst.operands)
-        # What had to wait for other kernels has nothing to wait for here.
+        # Control dependencies on other kernels do not apply to the kernel alone.
         controls = tuple(where[c] for c in inst.control_predecessors if c in kernel.members)
         instructions.append(replace(_recalled(inst, place), operands=operands, control_predecessors=controls))
     outputs = tuple(where[position] for position in kernel.outputs)

@@ -1,11 +1,10 @@
-"""From a program to its kernels: layouts, then fusion, then one view per kernel, alike kernels counted once.
+"""Compiles a program into kernels: layout assignment, then fusion; equal kernels are counted once.
 
 A program's runtime is the sum over its kernels of runtime times `trip_count`; since kernels with equal
 fingerprints take equally long, it is also the sum over `unique_kernels` of runtime times `runs_per_program`.
 
-No kernel is made for arguments, constants, tuples, loops and calls themselves, nor for reshapes, transposes
-and copies that move nothing, nor for work on scalars alone, which the scalar unit does beside the vector
-unit.
+Arguments, constants, tuples, loops and calls become no kernels, nor do reshapes, transposes and copies that
+move no data, nor work on scalars alone, which the scalar unit does in parallel with the vector unit.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class CompiledProgram:
     """A program cut into kernels.
 
     Attributes:
-        name: of the program.
+        name: name of the program.
         module: the program, layouts assigned and copies inserted; kernels refer to it.
         kernels: in an order in which they can run, callees before callers.
     """
@@ -48,12 +47,12 @@ class CompiledProgram:
 
 @dataclass(frozen=True, eq=False)
 class UniqueKernel:
-    """A kernel that stands for all kernels of its program that cost the same.
+    """A kernel that represents all kernels of its program with one fingerprint, which cost the same.
 
     Attributes:
         kernel: the first of them.
-        fingerprint: 32 hexadecimal digits that they share.
-        runs_per_program: how often they run, together, in one run of the program.
+        fingerprint: 32 hexadecimal digits.
+        runs_per_program: how often all of them together run in one run of the program.
     """
 
     kernel: Kernel
@@ -62,9 +61,9 @@ class UniqueKernel:
 
 
 class PreparedProgram:
-    """A canonical program with its layouts assigned, and what several decisions about it start from.
+    """A canonical program with its layouts assigned, its default fusions and what derives from them.
 
-    Each is worked out when first asked for, and once.
+    Each property is computed when first used and cached.
 
     Args:
         module: the program (no fusions, layouts ignored).
@@ -86,27 +85,27 @@ class PreparedProgram:
 
     @cached_property
     def fusions(self) -> dict[int, KernelGroups]:
-        """The heuristic's kernels for every computation that runs."""
+        """Returns the default heuristic's groups for every computation that runs."""
         return default_fusions(self.module, self.counts)
 
     @cached_property
     def compiled(self) -> CompiledProgram:
-        """The program under the default heuristics."""
+        """Returns the program compiled by the default heuristics."""
         return assemble(self.module, self.name, self.fusions, self.counts)
 
     @cached_property
     def fingerprints(self) -> ModuleFingerprints:
-        """Of its kernels."""
+        """Returns what computes the fingerprints of its kernels."""
         return ModuleFingerprints(self.module)
 
     @cached_property
     def lowering(self) -> Lowering:
-        """Of its kernels."""
+        """Returns what lowers its kernels to loop nests."""
         return Lowering(self.module)
 
     @cached_property
     def unique_kernels(self) -> tuple[UniqueKernel, ...]:
-        """Kernels of the default without repetition, in order of first occurrence."""
+        """Returns the default's kernels without repetition, in order of first occurrence."""
         return _unique(self.compiled, self.fingerprints)
 
 
@@ -124,19 +123,19 @@ def compile_program(
 
 
 def place(module: HloModule) -> HloModule:
-    """A canonical program, layouts assigned and copies inserted."""
+    """Returns a canonical program with layouts assigned and copies inserted."""
     return assign_layouts(fold_reversals(module))
 
 
 def default_fusions(module: HloModule, counts: Sequence[int]) -> dict[int, KernelGroups]:
-    """The heuristic's kernels for every computation that runs, layouts assigned; `counts` by computation."""
+    """Returns the default heuristic's groups for every computation that runs, that is, `counts` above 0."""
     return {index: default_groups(module.computations[index]) for index, count in enumerate(counts) if count}
 
 
 def assemble(
     module: HloModule, name: str, fusions: Mapping[int, KernelGroups], counts: Sequence[int]
 ) -> CompiledProgram:
-    """The program that a fusion of its computations gives.
+    """Returns the compiled program, given the groups of its computations.
 
     Args:
         module: the program, layouts assigned.
@@ -145,7 +144,7 @@ def assemble(
         counts: how often each computation runs.
 
     Raises:
-        HloError: if the groups are in no order in which they could run.
+        HloError: if no order exists in which the groups could run.
     """
     kernels = [
         kernel
@@ -157,10 +156,10 @@ def assemble(
 
 
 def verify_order(module: HloModule, kernels: Iterable[Kernel]) -> None:
-    """Checks that every kernel finds what it reads: made by an earlier one, or there without any.
+    """Checks that every value a kernel reads is computed by an earlier kernel or needs no kernel.
 
     Raises:
-        HloError: if a kernel reads what a later one makes, as kernels that wait for each other would.
+        HloError: if a kernel reads what a later one computes, as kernels that wait for each other would.
     """
     written: set[tuple[int, int]] = set()
     for kernel in kernels:
@@ -183,7 +182,7 @@ def verify_order(module: HloModule, kernels: Iterable[Kernel]) -> None:
 def kernels_of(
     module: HloModule, computation: int, groups: KernelGroups, trip_count: int
 ) -> Iterator[Kernel]:
-    """The kernels of one computation, given its groups."""
+    """Yields the kernels of one computation, given its groups."""
     arrays = cut_out(groups.groups, groups.reads, body_arrays(groups.graph))
     for instructions, inputs, outputs in kernel_lists(arrays):
         yield Kernel(
@@ -197,7 +196,7 @@ def kernels_of(
 
 
 def unique_kernels(compiled: CompiledProgram) -> tuple[UniqueKernel, ...]:
-    """Kernels without repetition, in order of first occurrence."""
+    """Returns kernels without repetition, in order of first occurrence."""
     return _unique(compiled, ModuleFingerprints(compiled.module))
 
 

@@ -1,4 +1,4 @@
-"""What every space of decisions has in common: what is legal, sampling, neighbours.
+"""Interfaces of decision spaces: which decisions are legal, random samples, neighbours.
 
 Tile sizes of a kernel are few enough to be numbered (`DecisionSpace`). Decisions about a whole program are
 not: they are vectors with one choice per place (`VectorSpace`), a bool per fusible edge or a layout per
@@ -25,23 +25,23 @@ class DecisionSpace(Protocol[Decisions_co]):
 
     @property
     def size(self) -> int:
-        """How many numbers there are; not every number need be legal."""
+        """Returns how many numbers there are; not every number need be legal."""
         ...
 
     def legal(self, ids: IntArray) -> npt.NDArray[np.bool_]:
-        """Whether each numbered decision can be compiled, bool [n]."""
+        """Returns whether each numbered decision can be compiled, bool [n]."""
         ...
 
     def decode(self, ids: IntArray) -> Decisions_co:
-        """The decisions with these numbers."""
+        """Returns the decisions with these numbers."""
         ...
 
     def sample(self, rng: np.random.Generator, count: int) -> IntArray:
-        """Up to `count` distinct legal numbers, ascending; all of them where there are no more."""
+        """Returns up to `count` distinct legal numbers, ascending; all of them if there are no more."""
         ...
 
     def neighbours(self, identifier: int) -> IntArray:
-        """Legal numbers one step away, ascending."""
+        """Returns the legal numbers one step away, ascending."""
         ...
 
 
@@ -53,26 +53,26 @@ class VectorSpace(Protocol):
 
     @property
     def num_choices(self) -> IntArray:
-        """Choices at each place, int64 [m]."""
+        """Returns the number of choices at each place, int64 [m]."""
         ...
 
     @property
     def default(self) -> ChoiceArray:
-        """What the compiler's heuristic chooses, int16 [m]."""
+        """Returns the choices of the compiler's default heuristic, int16 [m]."""
         ...
 
     def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
-        """Whether each of [n, m] can be compiled, bool [n]."""
+        """Returns whether each of [n, m] can be compiled, bool [n]."""
         ...
 
     def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
-        """Legal decisions drawn at random, int16 [count, m]."""
+        """Returns legal decisions drawn at random, int16 [count, m]."""
         ...
 
     def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
-        """Legal decisions one random step away from [m], int16 [count, m]."""
+        """Returns legal decisions one random step away from [m], int16 [count, m]."""
         ...
 
     def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
-        """A legal decision with each choice from one of two parents [m], int16 [m]."""
+        """Returns a legal decision with each choice from one of two parents [m], int16 [m]."""
         ...

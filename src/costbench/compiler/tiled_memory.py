@@ -1,4 +1,4 @@
-"""Arrays in tiled memory: padding, and which reshapes and transposes leave the bytes where they are.
+"""Arrays in tiled TPU memory: their padding, and which reshapes and transposes move no bytes.
 
 A TPU keeps an array of rank two or more in tiles of 8 sublanes by 128 lanes over its two minor-most axes, an
 array of rank one in tiles of 1,024 elements (the real machine's tile units). Axes are padded to whole tiles,
@@ -23,39 +23,39 @@ MinorToMajor = tuple[int, ...]
 
 
 def native_tile(shape: Shape) -> tuple[int, ...]:
-    """Extents of a native tile, major to minor: (8, 128), (1024,) for rank one, () for a scalar."""
+    """Returns extents of a native tile, major to minor: (8, 128), (1024,) for rank one, () for a scalar."""
     if shape.rank == 0:
         return ()
     return (LINEAR_TILE,) if shape.rank == 1 else (SUBLANES, LANES)
 
 
 def row_major(rank: int) -> MinorToMajor:
-    """The memory order in which the last axis varies fastest."""
+    """Returns the memory order in which the last axis varies fastest."""
     return tuple(range(rank - 1, -1, -1))
 
 
 def packed_row_major(dimensions: Sequence[int]) -> MinorToMajor:
-    """Row-major, axes of extent 1 outermost, where they pad nothing."""
+    """Returns row-major order with axes of extent 1 outermost, where they cause no padding."""
     order = row_major(len(dimensions))
     long = [axis for axis in order if dimensions[axis] != 1]
     return tuple(long + [axis for axis in order if dimensions[axis] == 1])
 
 
 def is_row_major(shape: Shape) -> bool:
-    """Whether the axes lie in row-major order, wherever those of extent 1 are."""
+    """Returns whether the axes are in row-major order, those of extent 1 ignored."""
     long = [axis for axis in shape.layout if shape.dimensions[axis] != 1]
     return long == sorted(long, reverse=True)
 
 
 def padded_elements(shape: Shape) -> int:
-    """Elements that an array occupies in its layout, whole tiles; summed over the members of a tuple."""
+    """Returns elements that an array occupies in its layout, in whole tiles; summed over tuple members."""
     if shape.is_tuple:
         return sum(padded_elements(member) for member in shape.tuple_shapes)
     return _padded(shape.physical_dimensions)
 
 
 def padded_bytes(shape: Shape) -> int:
-    """`padded_elements` in bytes."""
+    """Returns `padded_elements` in bytes."""
     if shape.is_tuple:
         return sum(padded_bytes(member) for member in shape.tuple_shapes)
     return (padded_elements(shape) * shape.element_type.bits + 7) // 8
@@ -75,14 +75,14 @@ def _round_up(size: int, unit: int) -> int:
 
 
 def padded_size(dimensions: Sequence[int], minor_to_major: MinorToMajor) -> int:
-    """`padded_elements` of an array of these dimensions in this order."""
+    """Returns `padded_elements` of an array of these dimensions in this order."""
     return _padded([dimensions[axis] for axis in reversed(minor_to_major)])
 
 
 def compact_layout(dimensions: Sequence[int]) -> MinorToMajor:
-    """The order that a TPU gives a value which nothing else decides, such as an argument of the program.
+    """Returns the order that a TPU gives a value without other constraints, such as a program's argument.
 
-    Row-major, its two minor-most axes exchanged where that pads less, axes of extent 1 outermost where that
+    It is row-major, the two minor-most axes exchanged if that pads less, axes of extent 1 outermost if that
     pads less still. The recorded real programs follow it: f32[2,96,96,96,4]{3,4,2,1,0}, f32[4096,1000]{0,1}.
     """
     rank = len(dimensions)
@@ -99,9 +99,9 @@ def _exchanged(order: MinorToMajor) -> MinorToMajor:
 
 
 def is_bitcast(instruction: Instruction, operand_shape: Shape) -> bool:
-    """Whether a reshape, transpose, copy or bitcast moves no data: its result is its operand's bytes.
+    """Returns whether a reshape, transpose, copy or bitcast moves no data: its result is its operand's bytes.
 
-    Both shapes carry layouts. Any other opcode computes something, so the answer is no.
+    Both shapes carry layouts. Any other opcode computes something and gives False.
     """
     if instruction.opcode is Opcode.BITCAST:
         return True
@@ -116,7 +116,7 @@ def is_bitcast(instruction: Instruction, operand_shape: Shape) -> bool:
 
 
 def _permuted_keeps_bytes(shape: Shape, layout: MinorToMajor) -> bool:
-    """Whether the array has the same bytes when its axes lie in the order `layout` instead of its own."""
+    """Returns whether the array has the same bytes in the order `layout` as in its own."""
     sizes = shape.dimensions
     before = [axis for axis in shape.layout if sizes[axis] != 1]
     after = [axis for axis in layout if sizes[axis] != 1]
@@ -125,7 +125,7 @@ def _permuted_keeps_bytes(shape: Shape, layout: MinorToMajor) -> bool:
 
 
 def reshape_is_free(source: Shape, target: Shape) -> bool:
-    """Whether a reshape between two arrays, layouts set, leaves all bytes in place."""
+    """Returns whether a reshape between two arrays with layouts leaves all bytes in place."""
     groups = matching_axes(source.dimensions, target.dimensions)
     source_order = _group_order(source.layout, source.dimensions, [g[0] for g in groups])
     target_order = _group_order(target.layout, target.dimensions, [g[1] for g in groups])
@@ -135,7 +135,7 @@ def reshape_is_free(source: Shape, target: Shape) -> bool:
 
 
 def bitcast_layout(source: Shape, dimensions: tuple[int, ...]) -> MinorToMajor | None:
-    """The order in which a free reshape of `source` leaves its result; None if no order makes it free."""
+    """Returns the order of the result of a free reshape of `source`; None if no order makes it free."""
     groups = matching_axes(source.dimensions, dimensions)
     order = _group_order(source.layout, source.dimensions, [g[0] for g in groups])
     if order is None:
@@ -152,7 +152,9 @@ def bitcast_layout(source: Shape, dimensions: tuple[int, ...]) -> MinorToMajor |
 def matching_axes(
     source: Sequence[int], target: Sequence[int]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Shortest runs of axes with equal products on both sides of a reshape, axes of extent 1 left out."""
+    """Returns the shortest runs of axes with equal products on both sides of a reshape, without axes of
+    extent 1.
+    """
     left = [axis for axis, size in enumerate(source) if size != 1]
     right = [axis for axis, size in enumerate(target) if size != 1]
     groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
@@ -173,7 +175,7 @@ def matching_axes(
 def _group_order(
     layout: MinorToMajor, dimensions: tuple[int, ...], groups: list[tuple[int, ...]]
 ) -> list[int] | None:
-    """Order in which groups lie in memory, major to minor; None where one is torn apart or turned round."""
+    """Returns the memory order of groups of axes, major first; None if one is split or permuted."""
     physical = [axis for axis in reversed(layout) if dimensions[axis] != 1]
     group_of = {axis: index for index, group in enumerate(groups) for axis in group}
     order = list(dict.fromkeys(group_of[axis] for axis in physical if axis in group_of))
@@ -181,7 +183,7 @@ def _group_order(
 
 
 def _same_image(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    """Whether two arrays with the same elements in the same linear order have the same tiled image.
+    """Returns whether two arrays with equal elements in the same linear order have the same tiled image.
 
     Args:
         first: physical dimensions, major to minor.
@@ -198,7 +200,7 @@ def _same_image(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 
 
 def _linear(physical: tuple[int, ...]) -> bool:
-    """Whether the tiled image is the plain linear one: one row, or rows of just 128 lanes in full tiles."""
+    """Returns whether the tiled image is the linear one: one row, or rows of just 128 lanes in full tiles."""
     if len(physical) < 2:
         return True
     # One row is kept in tiles of 1 x 128, that is linearly.

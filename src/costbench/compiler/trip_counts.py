@@ -1,10 +1,10 @@
-"""How often each computation of a program runs in one run of the program.
+"""Counts how often each computation of a program runs in one run of the program.
 
 The entry computation runs once; a loop's body trip-count times per run of the loop, its condition once more
 than that; callees once per call, every branch of a conditional once per conditional (an upper bound: which
 branch is taken is not known). Where a loop has no known trip count, its bound is read off its condition: the
-integer that the loop's counter is compared with, in the condition or, carried along unchanged, in the loop's
-initial state. Where there is none such either, `unknown_trip_count` is taken.
+integer that the loop's counter is compared with, in the condition or, passed along unchanged, in the loop's
+initial state. Without such an integer `unknown_trip_count` is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ORDERED = frozenset({"LT", "LE", "GT", "GE", "NE"})
 def execution_counts(
     module: HloModule, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
 ) -> tuple[int, ...]:
-    """Runs of every computation per run of the program; 0 for reducers and what is never called."""
+    """Returns runs of every computation per run of the program; 0 for reducers and what is never called."""
     counts = [0] * len(module.computations)
     counts[module.entry] = 1
     for index in reversed(range(len(counts))):
@@ -46,7 +46,7 @@ def execution_counts(
 def trip_count(
     module: HloModule, caller: HloComputation, loop: Instruction, *, unknown_trip_count: int
 ) -> int:
-    """Iterations of one run of a loop: known, bounded by its condition, or `unknown_trip_count`."""
+    """Returns the iterations of a loop: known, bounded by its condition, or `unknown_trip_count`."""
     if loop.trip_count is not None:
         return loop.trip_count
     condition = module.computations[loop.called[WHILE_CONDITION]]
@@ -64,7 +64,7 @@ def trip_count(
 def _constant(
     body: HloComputation, position: int, module: HloModule, caller: HloComputation, loop: Instruction
 ) -> int | None:
-    """The integer that a value of the condition always has, if the condition shows it."""
+    """Returns the integer that a value of the condition always has, or None if it cannot be derived."""
     inst = body.instructions[position]
     if inst.opcode is Opcode.CONSTANT:
         return scalar_value(inst)
@@ -78,7 +78,7 @@ def _constant(
 
 
 def _is_invariant(module: HloModule, loop: Instruction, index: int) -> bool:
-    """Whether the loop's body hands a member of its state on as it got it."""
+    """Returns whether the loop's body passes a member of its state on unchanged."""
     body = module.computations[loop.called[WHILE_BODY]]
     root = body.root_instruction
     if root.opcode is not Opcode.TUPLE:
@@ -100,7 +100,7 @@ _BITS = 64
 
 
 def scalar_value(inst: Instruction) -> int | None:
-    """The value of an integer scalar constant; None for other types or where the literal is not stored."""
+    """Returns the value of an integer scalar constant; None for other types or without a stored literal."""
     field = _VARINT_FIELDS.get(inst.shape.element_type)
     if field is None or inst.shape.rank or not inst.literal:
         return None
@@ -113,7 +113,7 @@ def scalar_value(inst: Instruction) -> int | None:
 
 
 def _packed_field(message: bytes, wanted: int) -> bytes | None:
-    """Payload of a packed field of a serialised message."""
+    """Returns the payload of a packed field of a serialised message."""
     position = 0
     while position < len(message):
         tag, position = _varint(message, position)

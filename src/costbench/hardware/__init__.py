@@ -1,1 +1,1 @@
-"""The simulated TPU: what a kernel costs on it, and how that is measured."""
+"""The simulated TPU: computes the runtime of a kernel and measures it with noise, as a real machine would."""

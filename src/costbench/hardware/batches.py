@@ -1,4 +1,4 @@
-"""Running one tile size of each of many kernels in one call; each as `Device.measure_nest` runs it alone."""
+"""Measures one tile size of each of many kernels in one call, with the results of `Device.measure_nest`."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _BITS = np.uint64(64)
 
 
 class _Inputs(NamedTuple):
-    """What times depend on besides nests and tile sizes.
+    """Inputs of the measured times besides loop nests and tile sizes.
 
     Attributes:
-        subjects: of the table of vector work.
-        amounts: of the same.
+        subjects: `WorkTable.subjects` of the vector work.
+        amounts: `WorkTable.amounts` of the vector work.
         contractions: see `pack_contraction`.
         structures: [m], `structure_key` of each kernel.
         starts: [m], keys of the kernels' noise.
         machine: see `machine_numbers`.
-        deviations: of generated code: compute, transfers.
+        deviations: standard deviations of the generated-code factors: compute, transfers.
     """
 
     subjects: IntArray
@@ -61,14 +61,14 @@ class _Inputs(NamedTuple):
 def measure_batch(
     device: Device, lowered: LoweredKernels, chosen: IntArray, extents: IntArray, fingerprints: Sequence[str]
 ) -> Measurement:
-    """One tile size of each of m of the lowered kernels of a computation.
+    """Measures one tile size of each of m of the lowered kernels of a computation.
 
     Args:
-        device: that measures.
+        device: the measuring device.
         lowered: the kernels.
-        chosen: which of them, [m].
-        extents: of their loops, [m, most_loops].
-        fingerprints: of the m kernels.
+        chosen: numbers of the measured kernels, [m].
+        extents: extents of their loops, [m, most_loops].
+        fingerprints: fingerprints of the m kernels.
 
     Raises:
         UnsupportedKernelError: if a kernel holds an operation that the machine cannot run.
@@ -95,7 +95,7 @@ def measure_batch(
 
 
 def structure_keys(lowered: LoweredKernels, chip: str) -> HashArray:
-    """`structure_key` of every kernel, [k]."""
+    """Returns `structure_key` of every kernel, [k]."""
     kernels, body = lowered.kernels, lowered.module.computations[lowered.computation]
     opcodes = np.array(opcodes_of(body), dtype=np.int64)
     mixes = _operation_mixes(kernels.instructions_offsets, opcodes[kernels.instructions])
@@ -110,7 +110,7 @@ def structure_keys(lowered: LoweredKernels, chip: str) -> HashArray:
 
 @compiled
 def _operation_mixes(offsets: IntArray, opcodes: IntArray) -> HashArray:
-    """Equal for kernels of equal `structure_key`, [k], and different for others but for chance."""
+    """Returns hashes [k], equal for kernels of equal `structure_key`, else different except by chance."""
     counts = np.zeros(opcodes.max() + 1, dtype=np.int64)
     result = np.zeros(len(offsets) - 1, dtype=np.uint64)
     for k in range(len(result)):
@@ -128,7 +128,9 @@ def _operation_mixes(offsets: IntArray, opcodes: IntArray) -> HashArray:
 
 @compiled
 def _run_each(nests: Nests, chosen: IntArray, extents: IntArray, inputs: _Inputs, timed: FloatArray) -> int:
-    """Fills in [2, m] times of the fastest run and of all; the first kernel whose price is no time, or -1."""
+    """Fills in [2, m] times of the fastest run and of all runs; returns the first kernel whose price is no
+    valid time, or -1.
+    """
     machine = inputs.machine
     limit = machine[FAILURE_FLOOR] * machine[SCRATCHPAD_BYTES]
     columns, factors = np.empty((NUM_PARTS + 2, 1)), np.ones((2, NUM_STRUCTURES))

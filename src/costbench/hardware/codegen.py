@@ -1,8 +1,7 @@
-"""Generated code is less regular than a formula: a factor per structure, the same wherever it occurs.
+"""Simulates irregular efficiency of generated code: a random but fixed factor per structure of inner loops.
 
 Two kernels with the same mix of operations and the same innermost tile extents get the same inner loops,
-hence the same inefficiency. The factor is log-normal and keyed on exactly that: never on a kernel's
-identity.
+hence the same inefficiency. The factor is log-normal and keyed on exactly that, never on a kernel's identity.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ COMPUTE, TRANSFER = range(2)
 
 @lru_cache(maxsize=1 << 16)
 def structure_key(opcodes: tuple[int, ...], chip: str) -> int:
-    """64-bit key of a kernel's mix of operations: opcodes with counts rounded to powers of two."""
+    """Returns a 64-bit key of a kernel's mix of operations: opcodes with counts rounded to powers of two."""
     counts = sorted(Counter(opcodes).items())
     text = chip + "".join(f",{opcode}:{count.bit_length()}" for opcode, count in counts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
-    """Factors of compute and of transfers for every structure of inner loops, [2, num_structures].
+    """Returns factors of compute and of transfers for every structure of inner loops, [2, num_structures].
 
     exp(sd * z) with z standard normal per (operation mix, two innermost output extents up to 8).
     """
@@ -56,7 +55,7 @@ def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
 
 
 def opcodes_of(body: HloComputation) -> tuple[int, ...]:
-    """Opcodes by position."""
+    """Returns the opcodes of a computation by position."""
     return body.opcodes
 
 
@@ -83,7 +82,7 @@ def set_factors(table: FloatArray, structure: int, key: np.uint64, deviations: t
 
 @compiled_step
 def structure_of(nest: PackedNest, extents: npt.NDArray[np.int64]) -> int:
-    """Number of the structure that a tile size [num_loops] gives the inner loops."""
+    """Returns the number of the structure that a tile size [num_loops] gives the inner loops."""
     last = nest.num_output_loops - 1
     if last < 0:
         return 0
@@ -93,11 +92,11 @@ def structure_of(nest: PackedNest, extents: npt.NDArray[np.int64]) -> int:
 
 @compiled
 def uniform(key: Any) -> Any:
-    """Numbers in (0, 1) from mixed keys, 53 bits each."""
+    """Returns numbers in (0, 1) from mixed keys, 53 bits each."""
     return ((key >> _11) * 1.0 + 0.5) / 2.0**53
 
 
 @compiled
 def halves(key: Any) -> Any:
-    """Two independent numbers in (0, 1) from each mixed key, 32 bits each."""
+    """Returns two independent numbers in (0, 1) from each mixed key, 32 bits each."""
     return ((key >> _32) * 1.0 + 0.5) / 2.0**32, ((key & _LOW) * 1.0 + 0.5) / 2.0**32

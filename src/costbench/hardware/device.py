@@ -1,4 +1,4 @@
-"""The measuring device: a simulated chip that is noisy, sometimes fails, and charges for its time.
+"""The measuring device: a simulated chip with noise, occasional compile failures and accounted device time.
 
 A measurement runs a kernel three times and keeps the minimum, as the papers do (lpm2021, section 4). Noise
 and failures depend on what is measured and on the seed alone, never on the order of measuring.
@@ -39,13 +39,13 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """`n` measured tile sizes.
+    """Measurements of `n` tile sizes.
 
     Attributes:
         runtime_ns: int64 [n], minimum of three runs, at least 1; 0 where the compile failed.
         failed: bool [n], compiles that failed near the limit of the scratchpad.
         seconds: accelerator time charged for all runs.
-        run_seconds: float64 [n], what of it each tile size took; 0 where the compile failed.
+        run_seconds: float64 [n], the part of `seconds` that each tile size took; 0 where the compile failed.
     """
 
     runtime_ns: IntArray
@@ -60,7 +60,7 @@ class Device:
 
     Attributes:
         target: the chip.
-        seed: of noise and failures.
+        seed: seed of noise and failures.
     """
 
     target: Target
@@ -72,25 +72,25 @@ class Device:
         return self.measure_nest(nest, nest.extents(tile_sizes))
 
     def measure_nest(self, nest: LoopNest, extents: IntArray) -> Measurement:
-        """The same for a lowered kernel and loop extents [n, num_loops]."""
+        """Does the same for a lowered kernel and loop extents [n, num_loops]."""
         return measurement_of(self._timed(nest, extents, nest.kernel.fingerprint))
 
     def measure_kernels(
         self, nests: Sequence[LoopNest], extents: Sequence[IntArray], fingerprints: Sequence[str]
     ) -> Measurement:
-        """One tile size of each of n kernels, given as loop extents [num_loops] and kernel fingerprints."""
+        """Measures one tile size, given as loop extents [num_loops], of each of n kernels."""
         timed = np.empty((2, len(nests)))
         for place, (nest, one, fingerprint) in enumerate(zip(nests, extents, fingerprints, strict=True)):
             timed[:, place] = self._timed(nest, one.reshape(1, -1), fingerprint)[:, 0]
         return measurement_of(timed)
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
-        """The device as a cost model: measured runtime in nanoseconds, infinite where the compile failed."""
+        """Returns measured nanoseconds as a cost model's prediction, infinite where the compile failed."""
         measurement = self.measure(kernel, decisions)
         return np.where(measurement.failed, np.inf, measurement.runtime_ns.astype(np.float64))
 
     def _timed(self, nest: LoopNest, extents: IntArray, fingerprint: str) -> FloatArray:
-        """[2, n]: nanoseconds of the fastest run, and of all runs together; 0 where the compile failed."""
+        """Returns [2, n]: nanoseconds of the fastest run and of all runs together; 0 for failed compiles."""
         extents = np.ascontiguousarray(extents)
         columns = np.empty((NUM_PARTS + 2, len(extents)))
         prepared, needed = prepare(nest, self.target), _NOTHING
@@ -112,7 +112,7 @@ _NOTHING = np.zeros(0)
 
 
 def measurement_of(timed: FloatArray) -> Measurement:
-    """What [2, n] times say: of the fastest run, and of all runs together; 0 where the compile failed."""
+    """Makes a measurement of times [2, n]: fastest run, and all runs together; 0 for failed compiles."""
     runtime_ns = timed[0].astype(np.int64)
     run_seconds = timed[1] * 1e-9
     return Measurement(runtime_ns, runtime_ns == 0, float(run_seconds.sum()), run_seconds)
@@ -127,18 +127,18 @@ def run_priced(
     start: np.uint64,
     machine: FloatArray,
 ) -> int:
-    """Runs what was priced in the first rows of [9, n]: fills in the last two, fastest and all runs.
+    """Adds noise and failures to priced tile sizes and fills in the times of the fastest and of all runs.
 
     Args:
-        columns: the parts of the runtime; the last two rows take the result.
-        words: of the packed nest.
-        extents: [n, num_loops].
+        columns: [9, n]; the first rows hold the parts of the runtime, the last two take the result.
+        words: the packed nest.
+        extents: loop extents, [n, num_loops].
         needed: bytes of scratchpad, [n]; [0] where no compile can fail.
         start: key of the kernel.
         machine: see `machine_numbers`.
 
     Returns:
-        the first row whose price is no time, or -1.
+        the first tile size whose price is no valid time, or -1.
     """
     loops = unpacked(words).loops
     for i in range(len(extents)):
@@ -158,7 +158,7 @@ def run_priced(
 
 @compiled_step
 def _key(loops: Records, extents: IntArray, start: np.uint64) -> np.uint64:
-    """A mixed key of a tile size; different ones in all spaces of fewer than 2^64 tiles."""
+    """Returns a mixed key of a tile size; keys within a space of fewer than 2^64 tiles are distinct."""
     number = np.uint64(0)
     for loop in range(len(extents)):
         number = number * np.uint64(loops[loop].units + 1.0) + np.uint64(extents[loop])
@@ -167,7 +167,7 @@ def _key(loops: Records, extents: IntArray, start: np.uint64) -> np.uint64:
 
 @compiled_step
 def _noisy(runtime: float, key: np.uint64, machine: FloatArray) -> tuple[float, float]:
-    """The fastest run in whole nanoseconds, at least 1, and the sum of all."""
+    """Returns the fastest run in whole nanoseconds, at least 1, and the sum of all runs."""
     fastest, total = np.inf, 0.0
     for number in range(1, NUM_RUNS + 1):
         relative, absolute = halves(mix(key + np.uint64(number)))
@@ -180,7 +180,8 @@ def _noisy(runtime: float, key: np.uint64, machine: FloatArray) -> tuple[float, 
 
 @compiled_step
 def _fails(extents: IntArray, needed: float, key: np.uint64, machine: FloatArray) -> bool:
-    """Failed compiles: from `failure_floor` of the scratchpad on, more and more, up to `failure_rate`.
+    """Returns whether a compile fails. The probability rises from 0 at `failure_floor` of the scratchpad to
+    `failure_rate` at all of it.
 
     The smallest tile never fails, so that every kernel can run.
     """

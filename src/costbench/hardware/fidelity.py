@@ -1,4 +1,4 @@
-"""How close the simulated machine is to real runs: every recorded (kernel, tile) priced and compared."""
+"""Compares the simulated machine with real runs: prices every recorded (kernel, tile) and reports errors."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class RecordedKernel:
     """Real runs of one kernel.
 
     Attributes:
-        name: of the kernel.
-        kernel: what ran.
+        name: name of the kernel.
+        kernel: the kernel that ran.
         tile_sizes: `n` tile sizes.
-        runtime_ns: [n], measured.
+        runtime_ns: [n], measured runtimes.
     """
 
     name: str
@@ -41,13 +41,13 @@ class RecordedKernel:
 
 @dataclass(frozen=True)
 class KernelFidelity:
-    """Simulated against measured for one kernel.
+    """Agreement of simulated with measured runtimes of one kernel.
 
     Attributes:
-        name: of the kernel.
+        name: name of the kernel.
         num_runs: recorded tile sizes.
         kendall_tau: rank correlation; None where it is undefined (all runtimes equal, or one run).
-        top1_slowdown: measured runtime of the tile that the simulator thinks best, over the best, minus 1.
+        top1_slowdown: measured runtime of the tile that the simulator ranks first, over the best, minus 1.
         mape: mean absolute percentage error of the runtimes.
         tau_fastest_quartile: rank correlation within the fastest quarter of the measured runs.
     """
@@ -62,7 +62,7 @@ class KernelFidelity:
 
 @dataclass(frozen=True)
 class UnpricedKernel:
-    """A recorded kernel that the machine could not price, and why."""
+    """A recorded kernel that the machine could not price, with the reason."""
 
     name: str
     num_runs: int
@@ -71,7 +71,7 @@ class UnpricedKernel:
 
 @dataclass(frozen=True)
 class FidelityReport:
-    """All kernels of a file, and means over those that could be priced.
+    """Results of all kernels of a file, and means over those that could be priced.
 
     `kendall_tau` and `tau_fastest_quartile` average over kernels of at least five runs, `top1_slowdown` and
     `mape` (percent) over all kernels, each kernel counting once.
@@ -86,7 +86,7 @@ class FidelityReport:
     unpriced: tuple[UnpricedKernel, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON: `chip`, `kernels` and `unpriced` (lists) and `overall`."""
+        """Returns plain values for JSON: `chip`, `kernels` and `unpriced` (lists) and `overall`."""
         overall = {
             "num_kernels": len(self.kernels),
             "num_runs": sum(k.num_runs for k in self.kernels),
@@ -104,7 +104,7 @@ class FidelityReport:
 
 
 def evaluate_fidelity(recorded: Sequence[RecordedKernel], target: Target) -> FidelityReport:
-    """Prices every recorded tile size and compares; a kernel that cannot be priced is listed as such.
+    """Prices every recorded tile size and compares; kernels that cannot be priced are listed in `unpriced`.
 
     Raises:
         DataError: if nothing was recorded.

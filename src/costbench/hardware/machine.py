@@ -1,4 +1,4 @@
-"""A chip as one array of numbers, from which compiled code reads what things cost."""
+"""Packs the parameters of a chip into one array of numbers for compiled code."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ CYCLE_NS, NUM_MXUS, MXU_SIZE, SCRATCHPAD_BYTES = range(len(_NAMES), len(_NAMES) 
 
 @lru_cache(maxsize=64)
 def machine_numbers(target: Target) -> FloatArray:
-    """Returns `Timing` in the order of its fields, then what is needed of the architecture.
+    """Returns the fields of `Timing` in order, then the figures of the architecture that pricing needs.
 
-    The array is kept and not to be changed.
+    The array is cached and must not be changed.
     """
     chip = target.architecture
     values = (*astuple(target.timing), chip.cycle_ns, chip.num_mxus, chip.mxu_size, chip.scratchpad_bytes)

@@ -1,7 +1,7 @@
-"""What the matrix units do for one tile of a convolution or dot.
+"""Computes the time of the matrix units for one tile of a convolution or dot.
 
-A contraction runs as passes of rows through 128 x 128 weights. What plays the part of rows (M), columns (N),
-depth (K), taps of a window and batch is read off the loops of the nest.
+A contraction runs as passes that stream rows through 128 x 128 weights. Each loop of the nest has a role in
+that product: rows (M), columns (N), depth (K), taps of a window, or batch.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ContractionRoles:
         num_groups: feature or batch groups.
         group_depth: K inside a group.
         group_columns: N inside a group.
-        skipped: base dilation: of so many taps, one meets an element that is not padding.
+        skipped: base dilation; only one of this many taps meets an element that is not padding.
         window_in_sublanes: whether moving the window moves rows between sublanes.
     """
 
@@ -79,7 +79,7 @@ class ContractionRoles:
 
 
 def contraction_roles(space: IterationSpace) -> ContractionRoles:
-    """Returns the roles that the loops over a contraction play; none plays any without tiles."""
+    """Returns the roles of the loops over a contraction; all are empty for a kernel without tiles."""
     inst = space.body.instructions[space.anchor]
     loop_of = {axis: loop for loop, axis in enumerate(reversed(inst.shape.layout))} if space.loops else {}
     summing = tuple(range(space.num_output_loops, len(space.loops)))
@@ -132,11 +132,11 @@ def _convolution_roles(
 
 
 class MatrixTime(NamedTuple):
-    """One tile of a contraction, nanoseconds.
+    """Time of one tile of a contraction, nanoseconds.
 
     Attributes:
         matrix_ns: passes through the matrix units and draining them; 0 where the vector unit does the work.
-        vector_ns: rows shifted under a window, partial sums added, or products made on the vector unit.
+        vector_ns: shifting rows under a window, adding partial sums, or products on the vector unit.
     """
 
     matrix_ns: float
@@ -148,7 +148,7 @@ MATRIX_UNIT = "matrix unit"
 
 
 def pack_contraction(space: IterationSpace) -> FloatArray:
-    """Returns a contraction as the numbers that this module names, then the bit set of each loop's roles."""
+    """Returns a contraction as an array: the entries named above, then the bit set of each loop's roles."""
     roles = contraction_roles(space)
     played = [0] * len(space.loops)
     for role, loops in enumerate((roles.rows, roles.columns, roles.depth, roles.taps, roles.batch)):
@@ -172,10 +172,10 @@ def pack_contraction(space: IterationSpace) -> FloatArray:
 def matrix_time(
     nest: PackedNest, contraction: FloatArray, tile: Tile, moving: int, machine: FloatArray
 ) -> MatrixTime:
-    """Prices one tile of the nest's contraction: on the matrix units or, for groups, the faster way.
+    """Prices one tile of the nest's contraction: on the matrix units or, with groups, on the faster unit.
 
     passes = groups * taps * ceil(K/128) * ceil(N/128), each the larger of streaming M rows and loading 128
-    weights, shared by the matrix units. The tile's sizes must be known.
+    weights, shared by the matrix units. The tile's sizes must have been set.
     """
     if len(contraction) == 0:
         return MatrixTime(0.0, 0.0)
@@ -223,7 +223,7 @@ def _product_size(contraction: FloatArray, tile: Tile) -> ProductSize:
 
 @compiled_step
 def _matrix_cycles(contraction: FloatArray, product: ProductSize, machine: FloatArray) -> tuple[float, float]:
-    """Cycles of the matrix units, and of shifting rows under a window."""
+    """Returns cycles of the matrix units, and of shifting rows under a window."""
     size = machine[MXU_SIZE]
     rows = np.ceil(product.rows / SUBLANES) * SUBLANES
     columns = min(product.columns, contraction[_GROUP_COLUMNS])

@@ -1,4 +1,4 @@
-"""What a copy between main memory and the scratchpad takes: bytes, chunks, descriptors and banks.
+"""Computes the time of a copy between main memory and scratchpad: bytes, chunks, descriptors and banks.
 
 Main memory holds an array as a row-major grid of native tiles. A tile of it is a box in that grid: axes that
 it covers completely merge with the next one into contiguous chunks. Chunks at equal distances take one
@@ -33,10 +33,10 @@ _WHOLE = 1e-6
 
 
 class BoxShape(NamedTuple):
-    """What one copy of a box looks like, averaged over the tiles of the kernel.
+    """Quantities of one copy of a box, averaged over the tiles of the kernel.
 
     Attributes:
-        native_tiles: moved.
+        native_tiles: native tiles moved.
         chunks: contiguous chunks, at least 1.
         descriptors: strided descriptors, at least 1.
         is_narrow: whether chunks are one native tile wide.
@@ -49,13 +49,13 @@ class BoxShape(NamedTuple):
 
 
 class CopyShape(NamedTuple):
-    """What one copy of a transfer's tile looks like.
+    """Quantities of one copy of a transfer's tile.
 
     Attributes:
         num_bytes: bytes moved.
         chunks: contiguous chunks beyond the first.
         descriptors: strided descriptors beyond the first.
-        conflicts: 4 KiB each that lie in the same banks.
+        conflicts: number of 4 KiB blocks that lie in the same banks.
         rows: rows addressed one by one.
     """
 
@@ -68,7 +68,7 @@ class CopyShape(NamedTuple):
 
 @compiled_step
 def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
-    """The copy of a box of at least one axis for one tile size."""
+    """Returns the quantities of a copy of a box with at least one axis for one tile size."""
     native_tiles, chunks, descriptors, narrow = 1.0, 1.0, 1.0, 0.0
     apart = False  # an axis so far was covered in part, so that what follows comes in chunks
     uneven = False  # chunks so far have a second distance, so that what follows needs descriptors of its own
@@ -93,7 +93,7 @@ def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
 
 @compiled_step
 def copy_shape(nest: PackedNest, tile: Tile, transfer: int, box: BoxShape) -> CopyShape:
-    """The copy of a transfer, given that of its box."""
+    """Returns the quantities of a transfer's copy, given those of its box."""
     item = nest.transfers[transfer]
     number = item.box
     last = nest.boxes[number + 1].first_axis - 1
@@ -114,7 +114,7 @@ def copy_shape(nest: PackedNest, tile: Tile, transfer: int, box: BoxShape) -> Co
 
 @compiled_step
 def _moved_elements(nest: PackedNest, tile: Tile, transfer: int) -> float:
-    """Elements of a value in one tile, where rows are picked one by one."""
+    """Returns the elements of a value in one tile, where rows are picked one by one."""
     moved = nest.transfers[transfer].num_elements
     mask = nest.boxes[nest.transfers[transfer].box].mask
     for loop in range(len(nest.loops)):
@@ -125,9 +125,9 @@ def _moved_elements(nest: PackedNest, tile: Tile, transfer: int) -> float:
 
 @compiled_step
 def copy_ns(copy: CopyShape, machine: FloatArray, is_output: bool) -> float:
-    """bytes / bandwidth + chunks, descriptors, conflicts and rows at their price.
+    """Returns nanoseconds of a copy: bytes / bandwidth + chunks, descriptors, conflicts, rows at their price.
 
-    Issuing the copy is the core's work and no part of it.
+    Issuing the copy is work of the core and not included.
     """
     return float(
         copy.num_bytes / machine[WRITE_GB_PER_S if is_output else READ_GB_PER_S]
@@ -142,7 +142,7 @@ def copy_ns(copy: CopyShape, machine: FloatArray, is_output: bool) -> float:
 def set_copy_times(
     nest: PackedNest, tile: Tile, machine: FloatArray, factor: float, times: FloatArray
 ) -> None:
-    """Nanoseconds of each transfer's copy, [num_transfers]; values that are cut alike are looked at once."""
+    """Writes nanoseconds of each transfer's copy into `times` [num_transfers]; each box is computed once."""
     known = -1
     shape = BoxShape(0.0, 1.0, 1.0, False)
     for transfer in range(len(nest.transfers)):

@@ -1,9 +1,9 @@
 """Runtime of a kernel on the simulated TPU, for many tile sizes, with a breakdown that adds up.
 
-The nest runs prod(n_l) iterations. Between two iterations the values whose tile index changes are copied;
-copying, computing and writing back overlap, softly: (transfer^q + compute^q)^(1/q). Issuing the copies is
-work of the core, so it hides behind large transfers as computing does. With count_l transitions at loop
-level l,
+The loop nest runs prod(n_l) iterations, n_l being the iterations of loop l. Between two iterations the values
+whose tile changes are copied; copying, computing and writing back overlap, combined by a soft maximum
+(transfer^q + compute^q)^(1/q). Issuing the copies is work of the core, so large transfers hide it as they
+hide computing. With count_l transitions at loop level l,
 
     T = launch + fill + sum_l count_l * (soft maximum(transfer_l, compute_l + issue_l) + iteration)
         + last + drain
@@ -48,7 +48,7 @@ _LAUNCH, _FILL, _MATRIX, _VECTOR, _EXPOSED, _ITERATION, _DRAIN = range(NUM_PARTS
 
 @dataclass(frozen=True, eq=False)
 class Breakdown:
-    """Where the time of a kernel goes, nanoseconds, each [n]; the parts sum to `runtime_ns`.
+    """The parts of a kernel's runtime, nanoseconds, each [n]; they sum to `runtime_ns`.
 
     Attributes:
         launch_ns: start of the kernel.
@@ -70,7 +70,7 @@ class Breakdown:
 
     @property
     def runtime_ns(self) -> FloatArray:
-        """Sum of all parts."""
+        """Returns the sum of all parts."""
         return (
             self.launch_ns
             + self.fill_ns
@@ -83,7 +83,7 @@ class Breakdown:
 
 
 class PreparedKernel(NamedTuple):
-    """All that a kernel's runtime depends on but the tile size.
+    """Everything that a kernel's runtime depends on except the tile size.
 
     Attributes:
         words: the packed nest.
@@ -101,15 +101,15 @@ class PreparedKernel(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What is worked out again for each tile size, and views and rates that stay the same.
+    """Buffers that are overwritten for each tile size, with views and rates that stay the same.
 
     Attributes:
         nest: the lowered kernel; the same for all tile sizes.
         tile: the tile size.
         times: [num_transfers], nanoseconds of each copy.
         masks: int64 [num_transfers], bit sets of the loops that move each value; the same for all tile sizes.
-        starts_over: [num_transfers], whether a loop further in moves the value.
-        rates: of vector work; the same for all tile sizes.
+        starts_over: [num_transfers], whether the current loop or one further in moves the value.
+        rates: rates of vector work; the same for all tile sizes.
     """
 
     nest: PackedNest
@@ -156,7 +156,9 @@ def simulate_nest(nest: LoopNest, extents: IntArray, target: Target) -> Breakdow
 
 
 def prepare(nest: LoopNest, target: Target) -> PreparedKernel:
-    """Returns all that prices on a chip depend on but the tile size; what no chip changes is kept.
+    """Returns everything that prices on a chip depend on except the tile size.
+
+    What does not depend on the chip is cached with the nest.
 
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
@@ -203,7 +205,7 @@ def price(kernel: PreparedKernel, extents: IntArray, parts: FloatArray) -> None:
 
 @compiled_step
 def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: IntArray, parts: FloatArray) -> None:
-    """Fills in the parts [7] of one tile size."""
+    """Computes the parts [7] of one tile size."""
     nest, machine, tile = workspace.nest, kernel.machine, workspace.tile
     moving = set_tile(nest, extents, tile)
     set_sizes(nest, tile, len(tile.sizes))
@@ -229,11 +231,12 @@ def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: IntArray,
 def _between_iterations(
     workspace: Workspace, compute: ComputeTime, machine: FloatArray
 ) -> tuple[float, float, float, float]:
-    """Transfer that compute does not hide, issue of copies, iterations, and tiles of the result.
+    """Returns nanoseconds of transfer that compute does not hide and of issuing copies; then the numbers of
+    iterations and of result tiles.
 
-    A value's tile changes where a loop that moves it advances, or starts over after more than one step. So
-    going from the innermost loop outwards, each advance costs the copies of all values that this loop or one
-    further in moves.
+    A value's tile changes when a loop that moves it advances, or starts over after more than one step. So
+    loops are visited from the innermost outwards, and each advance costs the copies of all values that this
+    loop or one further in moves.
     """
     nest = workspace.nest
     exposed, issue = 0.0, 0.0
@@ -270,7 +273,7 @@ def _between_iterations(
 
 @compiled_step
 def _copies_at(workspace: Workspace, loop: int) -> tuple[float, float]:
-    """Nanoseconds and number of the copies needed when a loop advances and all inside it start over."""
+    """Returns nanoseconds and number of the copies when a loop advances and all inside it start over."""
     transfer_ns, copies = 0.0, 0.0
     for transfer in range(len(workspace.times)):
         if workspace.masks[transfer] >> loop & 1:
@@ -283,7 +286,7 @@ def _copies_at(workspace: Workspace, loop: int) -> tuple[float, float]:
 
 @compiled_step
 def soft_maximum(a: float, b: float, exponent: float) -> float:
-    """(a^q + b^q)^(1/q): the larger of the two, and up to 2^(1/q) of it when they are equal."""
+    """Returns (a^q + b^q)^(1/q): the larger of the two, or up to 2^(1/q) times that when they are equal."""
     larger, smaller = max(a, b), min(a, b)
     if smaller <= 0.0:
         return larger

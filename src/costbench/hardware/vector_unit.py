@@ -1,7 +1,7 @@
-"""What the vector unit does for one tile: cycles in proportion to registers, and latencies per iteration.
+"""Time of the vector unit for one tile: cycles proportional to registers, and latencies per iteration.
 
-All vector work is linear in the registers of some value's tile, so it is summed once per kernel into one
-coefficient per distinct tile, whatever the number of instructions.
+All vector work is linear in the registers of some value's tile, so the work of all instructions of a kernel
+is summed once into one coefficient per distinct tile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIMPLE, _TRANSCENDENTAL, _RANDOM, _ROWS, _PACKED_ROWS, _PROLOGUE, _LANES, _SUBL
 
 
 class VectorRates(NamedTuple):
-    """Vector work of a kernel on a machine; first what runs every iteration, then once per result tile.
+    """Vector work of a kernel on a machine; row 0 runs in every iteration, row 1 once per result tile.
 
     Attributes:
         register_ns: [2, num_boxes], nanoseconds for each register of a box.
@@ -44,7 +44,7 @@ class VectorRates(NamedTuple):
 
 @compiled
 def vector_rates(amounts: FloatArray, machine: FloatArray) -> VectorRates:
-    """Prices the work of a kernel."""
+    """Prices the vector work of a kernel on a machine."""
     num_boxes = amounts.shape[1]
     rates = VectorRates(np.zeros((2, num_boxes)), np.zeros(2))
     for when in range(2):
@@ -71,7 +71,7 @@ def vector_rates(amounts: FloatArray, machine: FloatArray) -> VectorRates:
 
 @compiled_step
 def vector_ns(rates: VectorRates, tile: Tile) -> tuple[float, float]:
-    """Nanoseconds that the vector unit works on one tile: every iteration, and every result."""
+    """Returns nanoseconds of the vector unit for one tile: per iteration, and per result tile."""
     every, after = rates.fixed_ns[EVERY_ITERATION], rates.fixed_ns[EVERY_RESULT]
     for box in range(len(tile.sizes)):
         every += rates.register_ns[EVERY_ITERATION, box] * tile.sizes[box]

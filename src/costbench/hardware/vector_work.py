@@ -1,7 +1,7 @@
-"""What each instruction asks of the vector unit, per register of 8 x 128 elements, whatever the machine.
+"""Counts the vector-unit operations of each instruction per register of 8 x 128 elements, for any chip.
 
-A table states operation counts; what an operation takes in cycles is the chip's. Sources: instruction counts
-of the usual expansions (a division is a reciprocal and two refinements, a power is a logarithm and an
+A table gives operation counts; the cycles per operation are parameters of the chip. The counts are those of
+the usual expansions (a division is a reciprocal and two refinements, a power is a logarithm and an
 exponential, ...); data movement counts the rows or registers moved.
 
 Copies, transposes, slices and the like move whole registers for free as long as axes keep their place in the
@@ -30,11 +30,11 @@ _SCATTER_OPS = 3.0
 
 
 class VectorAmounts(NamedTuple):
-    """What one instruction asks of the vector unit, on the tile of one value.
+    """Vector-unit work of one instruction on the tile of one value.
 
     Attributes:
         simple: operations per register.
-        transcendental: the same, on the transcendental unit.
+        transcendental: operations of the transcendental unit per register.
         random: registers of random bits, per register.
         rows: rows moved between sublanes, per register.
         packed_rows: the same of 16-bit values or smaller.
@@ -152,7 +152,7 @@ VECTOR_COSTS: dict[Opcode, VectorCost] = {
     Opcode.RNG: VectorCost(simple=3.0, random=1.0),
     Opcode.RNG_BIT_GENERATOR: VectorCost(random=1.0),
     Opcode.STOCHASTIC_CONVERT: VectorCost(simple=3.0),
-    # Described by `_special_operations`; named here so that the table covers what can be lowered.
+    # Described by `_special_operations`; listed here so that the table covers all that can be lowered.
     Opcode.REDUCE: _FREE,
     Opcode.REDUCE_WINDOW: _FREE,
     Opcode.SELECT_AND_SCATTER: _FREE,
@@ -166,7 +166,7 @@ VECTOR_COSTS: dict[Opcode, VectorCost] = {
 
 
 def vector_cost(opcode: Opcode) -> VectorCost:
-    """The table's entry.
+    """Returns the table's entry for an opcode.
 
     Raises:
         UnsupportedKernelError: for an operation the machine cannot run; never a silent zero.
@@ -215,7 +215,7 @@ def _describe(module: HloModule, body: HloComputation, position: int) -> list[tu
 
 
 def _crossings(body: HloComputation, inst: Instruction) -> tuple[float, float]:
-    """Whether a reduction runs over lanes, and over sublanes."""
+    """Returns whether a reduction runs over lanes, and whether over sublanes, as 0 or 1."""
     if inst.opcode is not Opcode.REDUCE:
         return 0.0, 0.0
     source = array_shape(body.instructions[inst.operands[0]].shape)
@@ -225,7 +225,7 @@ def _crossings(body: HloComputation, inst: Instruction) -> tuple[float, float]:
 
 
 def _worked_on(inst: Instruction, position: int) -> int:
-    """An update in place works on what it writes, not on all that it leaves alone."""
+    """Returns the value whose tile an instruction works on: for an in-place update, the update it writes."""
     if inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE:
         return inst.operands[1]
     return inst.operands[-1] if inst.opcode is Opcode.SCATTER else position
@@ -234,7 +234,7 @@ def _worked_on(inst: Instruction, position: int) -> int:
 def _special_operations(
     module: HloModule, body: HloComputation, position: int
 ) -> list[tuple[int, float]] | None:
-    """(value, simple operations per register of it) where the work is not one pass over the result."""
+    """Returns (value, simple operations per register of it) if the work is not one pass over the result."""
     inst = body.instructions[position]
     window = float(math.prod(w.size for w in inst.window))
     if inst.opcode is Opcode.REDUCE:
@@ -270,7 +270,7 @@ LANE_MOVES = 4.0
 
 
 def moved_rows(body: HloComputation, inst: Instruction) -> float:
-    """How often each row of 128 lanes of the result changes its place in a register; 0 if none does."""
+    """Returns how often each row of 128 lanes of the result changes its place in a register; 0 if never."""
     if inst.opcode in (Opcode.COPY, Opcode.TRANSPOSE, Opcode.RESHAPE):
         return _relayout_moves(inst, body.instructions[inst.operands[0]].shape)
     if inst.opcode is Opcode.REVERSE:

@@ -55,7 +55,7 @@ _Four = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
 @compiled_step
 def _mixed(v: _Four, x: np.uint64, y: np.uint64) -> _Four:
-    """The mixing function G: additions and rotations to the right by 32, 24, 16 and 63 bits."""
+    """Applies RFC 7693's mixing function G: additions and right rotations by 32, 24, 16 and 63 bits."""
     a, b, c, d = v
     a = a + b + x
     d = d ^ a
@@ -74,7 +74,7 @@ def _mixed(v: _Four, x: np.uint64, y: np.uint64) -> _Four:
 
 @compiled
 def _compress(h: WordArray, m: WordArray, num_bytes: int, is_last: bool) -> None:
-    """Updates the state [8] by a block of 16 words; `num_bytes` counts the message up to the block's end."""
+    """Updates the state `h` [8] by a block `m` of 16 words; `num_bytes` counts the message up to its end."""
     v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
     v8, v9, v10, v11 = _START[0], _START[1], _START[2], _START[3]
     v12, v13, v14, v15 = _START[4] ^ np.uint64(num_bytes), _START[5], _START[6], _START[7]
@@ -105,7 +105,7 @@ def digest_16(message: WordArray, num_bytes: int, scratch: WordArray) -> None:
     """Writes the digest of a message into `scratch[:2]`, as little-endian words.
 
     Args:
-        message: the bytes as little-endian words; those of the last word that lie behind the message are 0.
+        message: the bytes as little-endian words; bytes of the last word beyond the message's end are 0.
         num_bytes: length of the message.
         scratch: uint64 [24], the state of 8 words and a block of 16.
     """
@@ -127,7 +127,7 @@ def digest_16(message: WordArray, num_bytes: int, scratch: WordArray) -> None:
 
 @compiled_step
 def put_word(message: WordArray, num_bytes: int, word: np.uint64) -> None:
-    """Appends a word to a message of `num_bytes`; where fewer bytes are meant, the others have to be 0."""
+    """Appends a word to a message of `num_bytes`; to append fewer than 8 bytes, set the others to 0."""
     place, shift = num_bytes >> 3, np.uint64(8 * (num_bytes & 7))
     if shift == 0:
         message[place] = word
@@ -137,5 +137,5 @@ def put_word(message: WordArray, num_bytes: int, word: np.uint64) -> None:
 
 
 def words_of(message: bytes) -> WordArray:
-    """A message as little-endian words, the last one filled up with zeros."""
+    """Returns a message as little-endian words, the last one padded with zeros."""
     return np.frombuffer(message + bytes(-len(message) % WORD_BYTES), dtype="<u8").astype(np.uint64)

@@ -1,7 +1,7 @@
 """SplitMix64: numbers that look random, each a function of its key alone.
 
-Measurement noise and hashes of kernels are drawn by key, so they depend neither on the order in which they
-are drawn nor on what else is.
+Measurement noise and hashes of kernels are functions of a key, so they depend neither on the order in which
+they are computed nor on which others are computed.
 
 Steele, Lea, Flood: Fast splittable pseudorandom number generators (OOPSLA 2014); the constants are those of
 Vigna's reference code (prng.di.unimi.it/splitmix64.c).
@@ -27,9 +27,9 @@ _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 @compiled
 def mix(key: Key) -> Key:
-    """The generator's draw from a state: a bijection on 64 bits that spreads every bit over all.
+    """Returns the generator's output for a state: a bijection on 64 bits in which each input bit affects all.
 
-    Keys are one number or an array of them.
+    A key is one number or an array of them.
     """
     key = key + GOLDEN_GAMMA
     key = (key ^ (key >> _30)) * FIRST_MULTIPLIER

@@ -1,8 +1,8 @@
-"""Small programs in a few lines, for tests and examples.
+"""Builds small HLO programs in a few lines, for tests and examples.
 
-Values are positions of instructions. Shapes are written as XLA prints them; where no memory order is given
-they are row-major. Results of elementwise instructions, dots, convolutions, reductions and the like get
-their shape by inference; everything else says it.
+Values are positions of instructions. Shapes are written as XLA prints them; without a memory order they are
+row-major. The result shapes of elementwise instructions, dots, convolutions, reductions and the like are
+inferred; for other instructions the caller gives them.
 
 >>> b = ModuleBuilder("example")
 >>> x = b.parameter("f32[32,128]")
@@ -41,23 +41,23 @@ class ComputationBuilder:
         self._instructions: list[Instruction] = []
 
     def shape(self, value: int) -> Shape:
-        """Shape of a value."""
+        """Returns the shape of a value."""
         return self._instructions[value].shape
 
     def parameter(self, shape: str | Shape) -> int:
-        """The next parameter."""
+        """Adds the next parameter."""
         number = sum(inst.opcode is Opcode.PARAMETER for inst in self._instructions)
         return self.op("parameter", shape=shape, parameter_number=number)
 
     def constant(self, shape: str | Shape) -> int:
-        """A constant without contents."""
+        """Adds a constant without contents."""
         return self.op("constant", shape=shape)
 
     def op(self, opcode: str, *operands: int, shape: str | Shape | None = None, **attributes: Any) -> int:
-        """Any instruction; `attributes` are fields of `Instruction`.
+        """Adds an instruction of any opcode; `attributes` are fields of `Instruction`.
 
-        Without `shape` the result is shaped like the last operand that is no scalar (the first operand if all
-        are), with element type pred for comparisons.
+        Without `shape` the result has the shape of the last operand that is no scalar (of the first operand
+        if all are), with element type pred for comparisons.
         """
         kind = Opcode.from_name(opcode)
         if shape is None:
@@ -74,25 +74,25 @@ class ComputationBuilder:
         return len(self._instructions) - 1
 
     def broadcast(self, value: int, shape: str | Shape, dimensions: Sequence[int] = ()) -> int:
-        """`value` repeated; its axis i becomes axis `dimensions[i]`."""
+        """Adds a broadcast of `value`, whose axis i becomes axis `dimensions[i]`."""
         return self.op("broadcast", value, shape=shape, dimensions=tuple(dimensions))
 
     def reshape(self, value: int, shape: str | Shape) -> int:
-        """The same elements in other dimensions."""
+        """Adds a reshape: the same elements in other dimensions."""
         return self.op("reshape", value, shape=shape)
 
     def convert(self, value: int, element_type: str) -> int:
-        """The same elements in another type."""
+        """Adds a conversion to another element type."""
         return self.op(
             "convert", value, shape=replace(self.shape(value), element_type=ElementType[element_type.upper()])
         )
 
     def transpose(self, value: int, dimensions: Sequence[int]) -> int:
-        """Axis i of the result is axis `dimensions[i]` of `value`; the result is row-major."""
+        """Adds a row-major transpose: axis i of the result is axis `dimensions[i]` of `value`."""
         return self.op("transpose", value, shape=self._like(value, dimensions), dimensions=tuple(dimensions))
 
     def slice_of(self, value: int, starts: Sequence[int], limits: Sequence[int]) -> int:
-        """Elements from `starts` (inclusive) to `limits` (exclusive)."""
+        """Adds a slice of the elements from `starts` (inclusive) to `limits` (exclusive)."""
         ranges = tuple(SliceDimension(s, e, 1) for s, e in zip(starts, limits, strict=True))
         return self.op(
             "slice",
@@ -102,7 +102,7 @@ class ComputationBuilder:
         )
 
     def pad(self, value: int, filler: int, padding: Sequence[tuple[int, int, int]]) -> int:
-        """Edges (low, high, interior) of `filler` around each axis of `value`."""
+        """Adds a pad with `filler` by (low, high, interior) along each axis of `value`."""
         edges = tuple(PaddingDimension(*edge) for edge in padding)
         sizes = [
             size + p.low + p.high + max(0, size - 1) * p.interior
@@ -111,7 +111,7 @@ class ComputationBuilder:
         return self.op("pad", value, filler, shape=_row_major(self.shape(value), sizes), padding=edges)
 
     def concatenate(self, values: Sequence[int], axis: int) -> int:
-        """Values one after the other along an axis."""
+        """Concatenates values along an axis."""
         sizes = list(self.shape(values[0]).dimensions)
         sizes[axis] = sum(self.shape(value).dimensions[axis] for value in values)
         return self.op(
@@ -125,7 +125,7 @@ class ComputationBuilder:
         contracting: tuple[int, int] | None = None,
         batch: Sequence[tuple[int, int]] = (),
     ) -> int:
-        """Products summed over an axis of each side; default: last of `lhs`, first non-batch one of `rhs`."""
+        """Adds a dot; by default it contracts the last axis of `lhs` and the first non-batch one of `rhs`."""
         left, right = self.shape(lhs), self.shape(rhs)
         a, b = contracting or (left.rank - 1, len(batch))
         numbers = DotDimensions((a,), (b,), tuple(p[0] for p in batch), tuple(p[1] for p in batch))
@@ -142,7 +142,7 @@ class ComputationBuilder:
         windows: Sequence[WindowDimension] = (),
         groups: Mapping[str, int] | None = None,
     ) -> int:
-        """A convolution.
+        """Adds a convolution.
 
         Args:
             lhs: input.
@@ -175,7 +175,7 @@ class ComputationBuilder:
         )
 
     def reduce(self, value: int, dimensions: Sequence[int], kind: str = "add") -> int:
-        """`value` combined by `kind` (an opcode) over some axes, starting from a constant."""
+        """Adds a reduction of `value` by `kind` (an opcode) over some axes, starting from a constant."""
         source = self.shape(value)
         start = self.constant(_row_major(source, []))
         kept = [size for axis, size in enumerate(source.dimensions) if axis not in dimensions]
@@ -190,7 +190,7 @@ class ComputationBuilder:
         )
 
     def reduce_window(self, value: int, windows: Sequence[WindowDimension], kind: str = "add") -> int:
-        """`value` combined by `kind` inside each window; one window dimension per axis."""
+        """Adds a reduction of `value` by `kind` inside each window; one window dimension per axis."""
         source = self.shape(value)
         start = self.constant(_row_major(source, []))
         sizes = [w.output_extent(n) for w, n in zip(windows, source.dimensions, strict=True)]
@@ -204,7 +204,7 @@ class ComputationBuilder:
         )
 
     def select_and_scatter(self, value: int, source: int, windows: Sequence[WindowDimension]) -> int:
-        """The gradient of max pooling: each element of `source` added where its window of `value` peaks."""
+        """Adds the gradient of max pooling: puts elements of `source` where their window of `value` peaks."""
         shape = self.shape(value)
         start = self.constant(_row_major(shape, []))
         called = (self.function("compare", shape), self.function("add", shape))
@@ -213,18 +213,18 @@ class ComputationBuilder:
         )
 
     def make_tuple(self, *values: int) -> int:
-        """A tuple of values."""
+        """Adds a tuple of values."""
         members = tuple(self.shape(value) for value in values)
         return self.op("tuple", *values, shape=Shape(ElementType.TUPLE, tuple_shapes=members))
 
     def get(self, value: int, index: int) -> int:
-        """A member of a tuple."""
+        """Adds a get-tuple-element: a member of a tuple."""
         return self.op(
             "get-tuple-element", value, shape=self.shape(value).tuple_shapes[index], tuple_index=index
         )
 
     def fusion(self, body: Callable[[ComputationBuilder], int], *operands: int, kind: str = "kLoop") -> int:
-        """A fusion; `body` adds parameters and instructions to its own builder and returns the root."""
+        """Adds a fusion; `body` adds parameters and instructions to its own builder and returns the root."""
         callee = self.computation(f"fused.{len(self._finished)}", body)
         shape = self._finished[callee].root_instruction.shape
         return self.op("fusion", *operands, shape=shape, called=(callee,), fusion_kind=kind)
@@ -236,7 +236,7 @@ class ComputationBuilder:
         start: int,
         trip_count: int | None = None,
     ) -> int:
-        """A loop; both callables add their one parameter themselves and return the root."""
+        """Adds a while loop; both callables add their one parameter themselves and return the root."""
         called = (
             self.computation(f"body.{len(self._finished)}", body),
             self.computation(f"condition.{len(self._finished)}", condition),
@@ -244,7 +244,7 @@ class ComputationBuilder:
         return self.op("while", start, shape=self.shape(start), called=called, trip_count=trip_count)
 
     def function(self, kind: str, like: Shape) -> int:
-        """A computation of two scalars, such as the one a reduction applies; made once per kind and type."""
+        """Returns a computation of two scalars, as a reduction applies; created once per kind and type."""
         name = f"{kind}.{like.element_type.name.lower()}"
         for position, computation in enumerate(self._finished):
             if computation.name == name:
@@ -258,7 +258,7 @@ class ComputationBuilder:
         return self.computation(name, body)
 
     def computation(self, name: str, body: Callable[[ComputationBuilder], int]) -> int:
-        """Another computation of the module; returns its position."""
+        """Adds another computation to the module; returns its position."""
         inner = ComputationBuilder(name, self._finished)
         root = body(inner)
         self._finished.append(HloComputation(name, tuple(inner._instructions), root))
@@ -277,7 +277,7 @@ class ModuleBuilder(ComputationBuilder):
         self._module_name = name
 
     def build(self, *roots: int) -> HloModule:
-        """The verified module that returns a value or a tuple of several; by default the last instruction."""
+        """Returns the verified module with root `roots`: one value, a tuple of several, or the last added."""
         root = self.make_tuple(*roots) if len(roots) > 1 else (*roots, len(self._instructions) - 1)[0]
         entry = HloComputation(self._name, tuple(self._instructions), root)
         return HloModule(self._module_name, (*self._finished, entry), len(self._finished)).verify()

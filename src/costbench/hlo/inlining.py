@@ -1,4 +1,4 @@
-"""Flattening fusions: a compiled kernel, in which fusions nest, as one computation of plain instructions."""
+"""Inlines fusions: turns a compiled kernel with nested fusions into one computation of plain instructions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from costbench.hlo.opcode import Opcode
 
 
 def inline_fusions(module: HloModule) -> HloModule:
-    """The module with every fusion of its entry computation replaced by its body, at any depth.
+    """Returns the module with every fusion of its entry computation replaced by its body, at any depth.
 
     Other computations stay where they are (the bodies, now unused, too), so positions of callees do not move.
     A get-tuple-element of an inlined tuple becomes the member itself.
@@ -30,7 +30,7 @@ def _inline(module: HloModule, computation: HloComputation) -> HloComputation:
 def _emit(
     module: HloModule, computation: HloComputation, arguments: tuple[int, ...] | None, flat: list[Instruction]
 ) -> list[int]:
-    """Appends a computation's instructions to `flat`; returns where each of them went."""
+    """Appends a computation's instructions to `flat`; returns the new position of each."""
     place: list[int] = []
     for inst in computation.instructions:
         operands = tuple(place[o] for o in inst.operands)

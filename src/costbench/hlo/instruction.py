@@ -23,15 +23,15 @@ class WindowDimension:
 
     @property
     def dilated_size(self) -> int:
-        """Extent covered by the window: (size - 1) * window_dilation + 1."""
+        """Returns the extent covered by the window: (size - 1) * window_dilation + 1."""
         return (self.size - 1) * self.window_dilation + 1
 
     def dilated_base(self, extent: int) -> int:
-        """Extent of a base of `extent` elements after base dilation; 0 for an empty base."""
+        """Returns the extent of a base of `extent` elements after base dilation; 0 for an empty base."""
         return (extent - 1) * self.base_dilation + 1 if extent > 0 else 0
 
     def output_extent(self, extent: int) -> int:
-        """Window positions over a base of `extent` elements."""
+        """Returns the number of window positions over a base of `extent` elements."""
         padded = self.dilated_base(extent) + self.padding_low + self.padding_high
         return max(0, (padded - self.dilated_size) // self.stride + 1)
 
@@ -144,7 +144,7 @@ class Instruction:
     def placed(
         self, shape: Shape, operands: tuple[int, ...], control_predecessors: tuple[int, ...]
     ) -> Instruction:
-        """The same with other operands; as `dataclasses.replace`, in half the time."""
+        """Returns a copy with these fields replaced, in half the time of `dataclasses.replace`."""
         values = list(_values_of(self))
         values[_SHAPE], values[_OPERANDS], values[_CONTROLS] = shape, operands, control_predecessors
         return Instruction(*values)

@@ -12,8 +12,8 @@ Value = TypeVar("Value")
 class Memo(dict[Key, Value], Generic[Key, Value]):
     """A dict in which a missing key gets the value that `make` gives it.
 
-    Looking up a known key costs no more than in a plain dict. A memo belongs to the object that made it and
-    lives as long; `get` and `in` compute nothing.
+    Looking up a known key costs no more than in a plain dict. A memo belongs to the object that created it
+    and lives as long; `get` and `in` do not compute values.
     """
 
     __slots__ = ("_make",)

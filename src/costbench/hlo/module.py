@@ -1,4 +1,4 @@
-"""Whole programs: computations of instructions, checked once when they are made."""
+"""Whole programs: `HloModule` and its computations, with the checks that every program read must pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HloComputation:
 
     @property
     def root_instruction(self) -> Instruction:
-        """The instruction whose value the computation returns."""
+        """Returns the instruction whose value the computation returns."""
         return self.instructions[self.root]
 
     @cached_property
@@ -38,7 +38,7 @@ class HloComputation:
 
     @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:
-        """For every position, the positions that read it, ascending, each once."""
+        """Returns for every position the positions that read it, ascending, each once."""
         users: list[list[int]] = [[] for _ in self.instructions]
         for position, inst in enumerate(self.instructions):
             for operand in dict.fromkeys(inst.operands):
@@ -56,7 +56,7 @@ class HloModule:
 
     @property
     def entry_computation(self) -> HloComputation:
-        """The computation that runs first."""
+        """Returns the computation that runs first."""
         return self.computations[self.entry]
 
     @property
@@ -66,7 +66,7 @@ class HloModule:
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Index of each computation's first instruction, all laid end to end (TpuGraphs' node ids)."""
+        """Returns the index of each computation's first instruction among all (TpuGraphs' node ids)."""
         offsets = [0]
         for computation in self.computations:
             offsets.append(offsets[-1] + len(computation.instructions))

@@ -150,17 +150,17 @@ class Opcode(IntEnum):
 
     @property
     def xla_name(self) -> str:
-        """XLA's spelling, with hyphens."""
+        """Returns XLA's spelling, with hyphens."""
         return self.name.lower().replace("_", "-")
 
     @property
     def tpugraphs_code(self) -> int:
-        """The code in TpuGraphs' files: 0 for an opcode it does not know."""
+        """Returns the code in TpuGraphs' files: 0 for an opcode that they do not have."""
         return int(self) if self < _FIRST_EXTRA_CODE else 0
 
     @staticmethod
     def from_name(name: str) -> Opcode:
-        """The opcode that XLA spells `name`.
+        """Returns the opcode that XLA spells `name`.
 
         Raises:
             HloError: if there is none.

@@ -1,4 +1,4 @@
-"""From bytes to `HloModule`: binary `HloModuleProto`, plain or zstd-compressed, checked on the way in."""
+"""Reads a binary `HloModuleProto`, plain or zstd-compressed, into a verified `HloModule`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_module(path: Path | str) -> HloModule:
 
 
 def decompress(data: bytes, *, where: str) -> bytes:
-    """`data` itself, or what it holds when it is a zstd frame.
+    """Returns `data` itself, or its decompressed contents if it is a zstd frame.
 
     Raises:
         HloError: on a truncated or corrupt frame.
@@ -71,7 +71,7 @@ def module_from_bytes(data: bytes, *, where: str) -> HloModule:
 
 
 def parse_proto(data: bytes, *, where: str) -> hlo_pb2.HloModuleProto:
-    """The module message inside `data`.
+    """Returns the module message inside `data`.
 
     Raises:
         HloError: if the bytes are truncated or are no HLO module.
@@ -95,7 +95,7 @@ def _parse(content: bytes) -> hlo_pb2.HloModuleProto | None:
 
 
 def _first_field(content: bytes) -> bytes:
-    """Payload of field 1 when it opens the message as a length-delimited field; empty bytes otherwise."""
+    """Returns the payload of field 1 if the message starts with it, length-delimited; else empty bytes."""
     if content[:1] != b"\x0a":
         return b""
     length = shift = 0
@@ -179,7 +179,7 @@ def _computation(proto: hlo_pb2.HloComputationProto, place: dict[int, int], wher
 
 
 def shape_from_proto(proto: hlo_pb2.ShapeProto) -> Shape:
-    """An array or tuple shape; raises ValueError on an unknown element type."""
+    """Returns an array or tuple shape; raises ValueError on an unknown element type."""
     return Shape(
         element_type=ElementType(proto.element_type),
         dimensions=tuple(proto.dimensions),
@@ -289,7 +289,7 @@ def _scatter(p: hlo_pb2.ScatterDimensionNumbers) -> ins.ScatterDimensions:
 
 
 def _trip_count(backend_config: bytes) -> int | None:
-    """`known_trip_count` of a while loop; None where XLA could not prove one."""
+    """Returns `known_trip_count` of a while loop; None where XLA could not prove one."""
     try:
         config = json.loads(backend_config or b"{}")
         count = config.get("known_trip_count", {}).get("n") if isinstance(config, dict) else None

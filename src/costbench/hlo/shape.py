@@ -52,7 +52,7 @@ class ElementType(IntEnum):
 
     @property
     def is_floating(self) -> bool:
-        """Whether arithmetic on it counts as floating-point operations."""
+        """Returns whether arithmetic on it counts as floating-point operations."""
         return self in _FLOATING
 
 
@@ -108,12 +108,12 @@ class Shape:
 
     @property
     def is_tuple(self) -> bool:
-        """Whether the value is a tuple."""
+        """Returns whether the value is a tuple."""
         return self.element_type is ElementType.TUPLE
 
     @property
     def rank(self) -> int:
-        """Number of dimensions."""
+        """Returns the number of dimensions."""
         return len(self.dimensions)
 
     @property
@@ -130,7 +130,7 @@ class Shape:
 
     @property
     def layout(self) -> tuple[int, ...]:
-        """Minor-to-major order; row-major (last axis fastest) where none is set."""
+        """Returns the minor-to-major order; row-major (last axis fastest) where none is set."""
         return self.minor_to_major or tuple(range(self.rank - 1, -1, -1))
 
     @property
@@ -139,11 +139,11 @@ class Shape:
         return tuple(self.dimensions[axis] for axis in reversed(self.layout))
 
     def with_layout(self, minor_to_major: tuple[int, ...]) -> Shape:
-        """The same array in another memory order."""
+        """Returns the same array in another memory order."""
         return Shape(self.element_type, self.dimensions, minor_to_major, self.tuple_shapes)
 
     def leaves(self) -> tuple[Shape, ...]:
-        """Array members of a (nested) tuple, or the array itself."""
+        """Returns the array members of a (nested) tuple, or the array itself."""
         if not self.is_tuple:
             return (self,)
         return tuple(leaf for member in self.tuple_shapes for leaf in member.leaves())

@@ -1,4 +1,4 @@
-"""From `HloModule` back to the protocol buffer: for exports, dumps and round-trip tests."""
+"""Writes an `HloModule` back to the protocol buffer, for exports, dumps and round-trip tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from costbench.hlo.shape import Shape
 
 
 def module_to_proto(module: HloModule) -> hlo_pb2.HloModuleProto:
-    """The message of a module; reading it again gives an equal module.
+    """Returns the message of a module; reading it again gives an equal module.
 
     Ids are dense: computation k has id k + 1, instructions are numbered from 1 over the whole module.
     """
@@ -28,12 +28,12 @@ def module_to_proto(module: HloModule) -> hlo_pb2.HloModuleProto:
 
 
 def module_to_bytes(module: HloModule) -> bytes:
-    """Deterministic serialisation of `module_to_proto`."""
+    """Returns the deterministic serialisation of `module_to_proto`."""
     return module_to_proto(module).SerializeToString(deterministic=True)
 
 
 def shape_to_proto(shape: Shape) -> hlo_pb2.ShapeProto:
-    """The message of a shape."""
+    """Returns the message of a shape."""
     proto = hlo_pb2.ShapeProto(element_type=int(shape.element_type), dimensions=shape.dimensions)
     proto.tuple_shapes.extend(shape_to_proto(member) for member in shape.tuple_shapes)
     if not shape.is_tuple:

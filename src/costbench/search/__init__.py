@@ -1,1 +1,1 @@
-"""Strategies that search a space of decisions, whatever scores them."""
+"""Search strategies over decision spaces, independent of how decisions are scored."""

@@ -1,10 +1,10 @@
-"""Simulated annealing: chains of random moves to a neighbour, all of them scored in one call.
+"""Simulated annealing: several chains of random moves to neighbours, scored together in one call per step.
 
-Each step moves every chain to a random neighbour of its state: always if that is no worse, else with
-probability exp(-(new - old) / T). T is the median distance that moves made so far, so that scores may have
-any scale and sign, times a factor that falls with every step. Scores are remembered: a decision is proposed
-once, and coming back to it is free. When the chains have found nothing new for a while they start again
-from decisions not seen yet, so given enough budget a small space is visited as a whole.
+Each step proposes a random neighbour of every chain's state and accepts it if it is no worse, else with
+probability exp(-(new - old) / T). T is the median score difference of the moves so far, so that scores may
+have any scale and sign, times a factor that falls with every step. Scores are remembered: a decision is
+proposed once, and returning to it is free. When the chains have found nothing new for a while they restart
+from unseen decisions, so given enough budget a small space is visited completely.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Annealing:
     """A `Strategy`.
 
     Attributes:
-        num_chains: chains that step together; one where every score is dear.
+        num_chains: chains that step together; 1 where every score is expensive.
         cooling: factor on the temperature per step and chain: 0.9 leaves a tenth after 22.
-        patience: steps in a row without a new decision after which the chains start afresh.
+        patience: consecutive steps without a new decision after which the chains restart.
 
     Raises:
         ValueError: for a count below 1 or a factor outside of (0, 1].
@@ -45,7 +45,7 @@ class Annealing:
             raise ValueError("cooling: above 0, at most 1")
 
     def __call__(self, space: SearchSpace[Any], rng: np.random.Generator, start: Rows, /) -> Proposals:
-        """Chains first from `start` (from random decisions if it is empty), later from random ones."""
+        """Runs chains from `start` (from random decisions if it is empty), later from random ones."""
         known = Known()
         states = start if len(start) else space.draw(rng, self.num_chains, known.seen)
         while len(states):
@@ -78,10 +78,10 @@ _REMEMBERED = 1024
 
 
 class Known:
-    """Scores so far.
+    """The scores of all decisions scored so far.
 
     Attributes:
-        seen: the decisions that have one.
+        seen: the decisions that have a score.
     """
 
     def __init__(self) -> None:
@@ -94,15 +94,15 @@ class Known:
         self._scores.update(zip(keys(rows), scores.tolist(), strict=True))
 
     def scores(self, rows: Rows) -> FloatArray:
-        """Scores of decisions that have one, float64 [n]."""
+        """Returns the scores of decisions that have one, float64 [n]."""
         return np.array([self._scores[key] for key in keys(rows)], dtype=np.float64)
 
 
 def accepts(old: FloatArray, new: FloatArray, temperature: float, draws: FloatArray) -> npt.NDArray[np.bool_]:
-    """Metropolis' rule: new <= old, or draw < exp(-(new - old) / temperature); bool [chains].
+    """Applies the Metropolis rule: new <= old, or draw < exp(-(new - old) / temperature); bool [chains].
 
     Args:
-        old: scores of the states, infinite for one that does not work.
+        old: scores of the states, infinite for a decision that failed.
         new: scores of the moves, likewise.
         temperature: in units of scores; at 0 nothing worse is accepted.
         draws: uniform in [0, 1).
@@ -112,14 +112,14 @@ def accepts(old: FloatArray, new: FloatArray, temperature: float, draws: FloatAr
     worse[uphill] = new[uphill] - old[uphill]
     if temperature == 0.0:
         return ~uphill
-    # After many steps it is so cold that the quotient overflows: the chance is then 0.
+    # After many steps the temperature is so low that the quotient overflows; the probability is then 0.
     with np.errstate(over="ignore"):
         chance: npt.NDArray[np.bool_] = draws < np.exp(-worse / temperature)
     return ~uphill | chance
 
 
 def distances_of(old: FloatArray, new: FloatArray) -> FloatArray:
-    """|new - old| where both work and differ: moves that change nothing say nothing about the scale."""
+    """Returns |new - old| where both are finite and differ: equal scores say nothing about the scale."""
     both = np.isfinite(old) & np.isfinite(new)
     distances = np.abs(new[both] - old[both])
     result: FloatArray = distances[distances > 0.0]
@@ -127,5 +127,5 @@ def distances_of(old: FloatArray, new: FloatArray) -> FloatArray:
 
 
 def scale(distances: FloatArray) -> float:
-    """Their median: outliers do not count; 0 without any."""
+    """Returns the median of the distances, which is robust to outliers; 0 if there are none."""
     return float(np.median(distances)) if len(distances) else 0.0

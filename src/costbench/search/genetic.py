@@ -66,7 +66,7 @@ class Genetic:
                 batch = space.draw(rng, self.population, seen)
 
     def survivors(self, parents: Population, children: Population) -> Population:
-        """The best of both by score; of equal ones the older."""
+        """Returns the best of both by score; of equal ones the older."""
         rows = np.concatenate([parents.rows, children.rows])
         scores = np.concatenate([parents.scores, children.scores])
         best = np.argsort(scores, kind="stable")[: self.population]
@@ -75,7 +75,7 @@ class Genetic:
     def children(
         self, space: SearchSpace[Any], rng: np.random.Generator, parents: Population, count: int, seen: Seen
     ) -> Rows:
-        """Up to `count` children that are not in `seen`, to which they are added."""
+        """Returns up to `count` children that are not in `seen`, and adds them to it."""
         if not self.tries:
             return seen.take_fresh(self._generation(space, rng, parents, count))
         found = space.rows([])
@@ -89,7 +89,7 @@ class Genetic:
     def _generation(
         self, space: SearchSpace[Any], rng: np.random.Generator, parents: Population, count: int
     ) -> Rows:
-        """`count` children drawn at once, one draw of each kind for all of them."""
+        """Returns `count` children drawn at once, one vectorised draw of each kind for all of them."""
         first, second = (parents.tournament(rng, count) for _ in range(2))
         crossed = space.cross(first, second, rng)
         two_parents = rng.random(count) < self.crossover
@@ -100,7 +100,7 @@ class Genetic:
         return children
 
     def _child(self, space: SearchSpace[Any], rng: np.random.Generator, parents: Population) -> Rows:
-        """One child, for which no more is drawn than it takes; [1, m]."""
+        """Returns one child [1, m] and draws only the random numbers that it needs."""
         child = parents.tournament(rng, 1)
         if rng.random() < self.crossover:
             child = space.cross(child, parents.tournament(rng, 1), rng)
@@ -122,7 +122,7 @@ class Population:
     scores: FloatArray
 
     def tournament(self, rng: np.random.Generator, count: int) -> Rows:
-        """`count` parents, each the better of two drawn ones, [count, m]."""
+        """Returns `count` parents, each the better of two drawn ones, [count, m]."""
         drawn = rng.integers(len(self.scores), size=(count, _TOURNAMENT))
         better: npt.NDArray[np.int64] = drawn[np.arange(count), np.argmin(self.scores[drawn], axis=1)]
         parents: Rows = self.rows[better]

@@ -1,4 +1,4 @@
-"""Strategies that learn nothing from scores: every decision in turn, or decisions drawn at random."""
+"""Strategies that ignore scores: exhaustive enumeration, and random sampling without replacement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_BATCH = 64
 
 
 def exhaustive(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -> Proposals:
-    """`start`, then every other legal decision in order of number."""
+    """Yields `start`, then every other legal decision in order of number."""
     if len(start):
         yield start
     seen = Seen(start)
@@ -33,11 +33,11 @@ def exhaustive(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -
 
 
 def random_draws(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -> Proposals:
-    """`start`, then legal decisions drawn without replacement until the space gives no new ones."""
+    """Yields `start`, then legal decisions drawn without replacement until the space gives no new ones."""
     seen = Seen()
     batch = start if len(start) else space.draw(rng, _FIRST_BATCH, seen)
     while len(batch):
         yield batch
         seen.add(batch)
-        # Drawing costs in proportion to what is drawn, so batches that double keep the total linear.
+        # A draw costs time linear in the decisions seen and drawn: doubling batches keep the total linear.
         batch = space.draw(rng, max(_FIRST_BATCH, len(seen)), seen)

@@ -1,4 +1,4 @@
-"""One view of all decision spaces, which is what strategies search: decisions as rows of integers.
+"""A common interface to all decision spaces, used by search strategies: decisions are rows of integers.
 
 Tile sizes of a kernel are numbered (`DecisionSpace`); fusion and layout decisions about a program are vectors
 of choices (`VectorSpace`). Here a decision is a row [m] of integers, m = 1 for the former, and every row has
@@ -43,11 +43,11 @@ class Seen:
         return len(self._keys)
 
     def add(self, rows: Rows) -> None:
-        """Puts rows in."""
+        """Adds rows to the set."""
         self._keys.update(keys(rows))
 
     def fresh(self, rows: Rows) -> BoolArray:
-        """Which of [n, m] are not in, and the first of their kind among `rows`, bool [n]."""
+        """Returns which of [n, m] are not in the set and are the first of equal ones in `rows`, bool [n]."""
         met: set[bytes] = set()
         result = np.zeros(len(rows), dtype=bool)
         for place, key in enumerate(keys(rows)):
@@ -57,37 +57,37 @@ class Seen:
         return result
 
     def take_fresh(self, rows: Rows) -> Rows:
-        """Those of [n, m] that `fresh` tells; they are put in."""
+        """Returns the rows for which `fresh` is true and adds them to the set."""
         new = rows[self.fresh(rows)]
         self.add(new)
         return new
 
 
 def keys(rows: Rows) -> list[bytes]:
-    """The bytes of each row, or a digest of them where they are many: a search remembers every row it met."""
+    """Returns the bytes of each row, or a digest of long ones, to save memory: a search keeps all keys."""
     if rows.shape[1] * rows.itemsize <= _KEY_BYTES:
         return [row.tobytes() for row in rows]
     return [hashlib.blake2b(row.tobytes(), digest_size=_KEY_BYTES).digest() for row in rows]
 
 
 class SearchSpace(Protocol[Decisions_co]):
-    """What a strategy needs of a space."""
+    """The operations on a decision space that strategies use."""
 
     @property
     def size(self) -> int:
-        """How many numbers there are, as large as it may be; not every number need be legal."""
+        """Returns how many numbers there are (a Python int of any size); not every number need be legal."""
         ...
 
     def legal(self, rows: Rows) -> BoolArray:
-        """Whether each decision can be compiled, bool [n]."""
+        """Returns whether each decision can be compiled, bool [n]."""
         ...
 
     def decode(self, rows: Rows) -> Decisions_co:
-        """The decisions, as evaluators take them."""
+        """Returns the decisions in the form that evaluators take."""
         ...
 
     def rows(self, numbers: Sequence[int]) -> Rows:
-        """The decisions with these numbers."""
+        """Returns the decisions with these numbers."""
         ...
 
     def numbers(self, rows: Rows) -> list[int]:
@@ -95,15 +95,15 @@ class SearchSpace(Protocol[Decisions_co]):
         ...
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
-        """Up to `count` distinct legal decisions not in `seen`, in random order; none if none are left."""
+        """Returns up to `count` distinct legal decisions not in `seen`, in random order; none if all are."""
         ...
 
     def step(self, rows: Rows, rng: np.random.Generator) -> Rows:
-        """A random legal neighbour of each decision, or the decision itself where it has none."""
+        """Returns a random legal neighbour of each decision, or the decision itself where it has none."""
         ...
 
     def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> Rows:
-        """A legal child of each pair of parents."""
+        """Returns a legal child of each pair of parents."""
         ...
 
 
@@ -113,8 +113,8 @@ class Numbered(Generic[Decisions]):
 
     Attributes:
         space: the decisions.
-        radices: choices of each place, where a number is one of a mixed radix (first place most significant):
-            a child then has each place from one of its parents. Without, it is one of them.
+        radices: number of choices at each place if numbers are in mixed radix (first place most significant);
+            crossover then takes each place from one of the parents. If empty, a child equals one parent.
     """
 
     space: DecisionSpace[Decisions]
@@ -126,7 +126,7 @@ class Numbered(Generic[Decisions]):
         return self.space.size
 
     def legal(self, rows: Rows) -> BoolArray:
-        """Whether each number is one of the space, and can be compiled."""
+        """Returns whether each number is in the space and can be compiled."""
         ids = _ids(rows)
         result = (ids >= 0) & (ids < self.size)
         result[result] = self.space.legal(ids[result])
@@ -145,7 +145,7 @@ class Numbered(Generic[Decisions]):
         return [int(number) for number in _ids(rows).tolist()]
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
-        """New numbers; none once every legal one is in `seen`."""
+        """Returns new numbers; none once every legal one is in `seen`."""
         # Of len(seen) + count distinct decisions at least `count` are new.
         drawn = self.space.sample(rng, len(seen) + count).reshape(-1, 1)
         return rng.permutation(drawn[seen.fresh(drawn)])[:count]
@@ -160,7 +160,7 @@ class Numbered(Generic[Decisions]):
         return moves
 
     def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> Rows:
-        """Places mixed at random; the first parent where that is not legal."""
+        """Returns children with places mixed at random; the first parent where that is not legal."""
         if not self.radices:
             return first
         parents = [np.array(np.unravel_index(_ids(rows), self.radices)) for rows in (first, second)]
@@ -183,22 +183,22 @@ class Vectors:
 
     @property
     def size(self) -> int:
-        """Two to the power of all bits."""
+        """Returns two to the power of the total number of bits."""
         return 1 << len(self._places)
 
     @cached_property
     def _widths(self) -> npt.NDArray[np.int64]:
-        """Bits of each place."""
+        """Returns the number of bits of each place."""
         return np.array([max(1, int(n - 1).bit_length()) for n in self.space.num_choices], dtype=np.int64)
 
     @cached_property
     def _places(self) -> npt.NDArray[np.int64]:
-        """The place that each bit belongs to, most significant first."""
+        """Returns the place that each bit belongs to, most significant first."""
         return np.repeat(np.arange(len(self._widths)), self._widths)
 
     @cached_property
     def _shifts(self) -> npt.NDArray[np.int64]:
-        """Worth of each bit at its place, as a power of two."""
+        """Returns the exponent of each bit within its place."""
         ends = np.repeat(np.cumsum(self._widths), self._widths)
         return np.asarray(ends - 1 - np.arange(len(self._places)), dtype=np.int64)
 
@@ -230,7 +230,7 @@ class Vectors:
         return [int.from_bytes(row.tobytes(), "big") for row in packed]
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
-        """New vectors; a large space in which drawing finds none for a while is taken to have none."""
+        """Returns new vectors; a large space counts as exhausted after several draws without new ones."""
         found = Seen()
         parts: list[Rows] = []
         idle = 0

@@ -1,8 +1,8 @@
-"""The strategies by name, and the one signature they share.
+"""The search strategies by name, and the signature that they share.
 
-A strategy is a generator over the decisions of any space. It yields a batch of decisions to try and is sent
-their scores; it knows neither how they were scored nor the budget, so with less budget it tries the first
-part of what it tries with more. It proposes legal decisions only, and each once.
+A strategy is a generator over the decisions of any space. It yields a batch of decisions to try and receives
+their scores through `send`; it knows neither how they were scored nor the budget, so a run with a smaller
+budget tries a prefix of what a run with a larger one tries. It proposes legal decisions only, each once.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from costbench.search.space import Rows, SearchSpace
 
 
 class Strategy(Protocol):
-    """What to try next."""
+    """A search strategy: proposes what to try next."""
 
     def __call__(self, space: SearchSpace[Any], rng: np.random.Generator, start: Rows, /) -> Proposals:
-        """Batches of decisions, none empty, until there is nothing left that is new.
+        """Yields non-empty batches of decisions until no new ones are left.
 
         Args:
-            space: of the decisions.
-            rng: the only source of chance.
-            start: distinct legal decisions to try first, and to set out from; may be empty.
+            space: the decision space.
+            rng: the only source of randomness.
+            start: distinct legal decisions to try first and to start from; may be empty.
         """
         ...
 

@@ -1,1 +1,1 @@
-"""The compiler's own hand-written cost model of tile sizes."""
+"""The compiler's hand-written (analytical) cost model for tile sizes."""

@@ -1,5 +1,5 @@
-"""What the compiler's hand-written model says that a tile size costs: transfers against compute, the larger
-of the two per iteration.
+"""Formula of the compiler's hand-written (analytical) cost model for tile sizes: each iteration of the loop
+nest takes the larger of its transfer time and its compute time.
 
 The model is the baseline of lpm2021 (section 2.3 and appendix A), rebuilt from what such a model may know
 before code is generated: how often a tile is fetched again, window halos, nominal bandwidth and peak with
@@ -82,12 +82,14 @@ _NO_CONTRACTION = np.zeros(0)
 
 
 class Estimate(NamedTuple):
-    """What the cost of a kernel's tile sizes depends on.
+    """Inputs of the formula that are the same for all tile sizes of a kernel.
 
     Attributes:
-        words: of the packed nest.
-        weights: operations per 1,024 elements of each box, [2, num_boxes]: every iteration, every result.
-        contraction: dilation, whether it has groups, then the role of each loop; empty without one.
+        words: the packed loop nest.
+        weights: operations per 1,024 elements of each box, [2, num_boxes]: row 0 runs in every iteration, row
+            1 once per result tile.
+        contraction: dilation, whether it has groups, then the role of each loop; empty for a kernel without
+            a contraction.
         chip: bandwidth, cycle, size and number of matrix units.
     """
 
@@ -98,12 +100,12 @@ class Estimate(NamedTuple):
 
 
 class CostWorkspace(NamedTuple):
-    """What is worked out again for each tile size.
+    """Buffers that are overwritten for each tile size.
 
     Attributes:
         nest: the lowered kernel; the same for all tile sizes.
         tile: the tile size.
-        elements: [num_loops], averaged over the tiles, whole native tiles.
+        elements: [num_loops], elements along each loop, averaged over the tiles, in whole native tiles.
         padded: [num_boxes], elements of a tile padded to native tiles.
     """
 
@@ -114,12 +116,15 @@ class CostWorkspace(NamedTuple):
 
 
 def chip_numbers(chip: Architecture) -> FloatArray:
-    """What the cost depends on of a chip."""
+    """Returns the figures of a chip that the cost depends on, as `Estimate.chip`."""
     return np.array((chip.hbm_gb_per_s, chip.cycle_ns, chip.mxu_size, chip.num_mxus), dtype=np.float64)
 
 
 def estimate_of(nest: LoopNest, chip: FloatArray) -> Estimate:
-    """Returns the inputs of compiled code, for `chip_numbers`; what the kernel does is worked out once."""
+    """Returns the inputs of the formula; `chip` comes from `chip_numbers`.
+
+    The kernel's operation counts do not depend on the chip and are computed once.
+    """
     weights = nest.described.get(OPERATIONS.name)
     if weights is None:
         weights = nest.tables.table(OPERATIONS).per_box(nest.words, nest.kernel.instructions).reshape(2, -1)
@@ -129,7 +134,7 @@ def estimate_of(nest: LoopNest, chip: FloatArray) -> Estimate:
 
 
 def _describe(_: HloModule, body: HloComputation, position: int) -> list[tuple[int, tuple[float]]]:
-    """The value that an instruction works on, and its operations per element."""
+    """Returns the position of the value that an instruction works on, with its operations per element."""
     inst = body.instructions[position]
     if inst.opcode in _WITHOUT_WORK:
         return []
@@ -145,7 +150,7 @@ OPERATIONS = WorkModel("analytical", 1, _describe)
 
 
 def describe_contraction(space: IterationSpace) -> FloatArray:
-    """Returns what `Estimate` says of a contraction; nothing where the kernel is not tiled."""
+    """Returns `Estimate.contraction`; an empty array where the kernel is not tiled."""
     if not space.loops:
         return _NO_CONTRACTION
     left, right = space.operand_accesses
@@ -168,14 +173,14 @@ def describe_contraction(space: IterationSpace) -> FloatArray:
 
 @compiled
 def new_cost_workspace(estimate: Estimate) -> CostWorkspace:
-    """Returns the workspace to work out the costs of one kernel."""
+    """Allocates the buffers for pricing the tile sizes of one kernel."""
     nest = unpacked(estimate.words)
     return CostWorkspace(nest, new_tile(nest), np.empty(len(nest.loops)), np.zeros(len(nest.boxes) - 1))
 
 
 @compiled
 def tile_costs(estimate: Estimate, extents: IntArray) -> FloatArray:
-    """Nanoseconds for loop extents [n, num_loops]."""
+    """Returns estimated nanoseconds [n] for loop extents [n, num_loops]."""
     result = np.empty(len(extents))
     workspace = new_cost_workspace(estimate)
     for i in range(len(extents)):
@@ -186,7 +191,7 @@ def tile_costs(estimate: Estimate, extents: IntArray) -> FloatArray:
 
 @compiled_step
 def tile_cost(estimate: Estimate, workspace: CostWorkspace) -> float:
-    """Nanoseconds of the tile size in the workspace."""
+    """Returns estimated nanoseconds of the tile size that the workspace holds."""
     nest, trips, chip = workspace.nest, workspace.tile.trips, estimate.chip
     iterations, results = 1.0, 1.0
     for loop in range(len(trips)):
@@ -217,7 +222,7 @@ def tile_cost(estimate: Estimate, workspace: CostWorkspace) -> float:
 
 @compiled_step
 def _padded(nest: PackedNest, box: int, elements: FloatArray) -> float:
-    """Elements of a tile padded to 8 sublanes and 128 lanes."""
+    """Returns the elements of a tile, padded to 8 sublanes and 128 lanes."""
     first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     total = 1.0
     for axis in range(first, end):
@@ -228,7 +233,9 @@ def _padded(nest: PackedNest, box: int, elements: FloatArray) -> float:
 
 @compiled_step
 def _fetches(nest: PackedNest, mask: int, trips: FloatArray) -> float:
-    """How often a tile is copied: the trips of every loop down to the innermost one that moves it."""
+    """Returns how often a tile is copied: the product of the trips of all loops from the outermost one to the
+    innermost one that moves the tile.
+    """
     fetches, so_far = 1.0, 1.0
     for place in range(len(nest.order)):
         loop = nest.order[place]
@@ -240,7 +247,9 @@ def _fetches(nest: PackedNest, mask: int, trips: FloatArray) -> float:
 
 @compiled_step
 def _matrix_cycles(estimate: Estimate, workspace: CostWorkspace) -> float:
-    """Multiply-adds of one tile over the peak, both sides of the matrix unit padded to its size."""
+    """Returns matrix-unit cycles of one tile: multiply-adds, both sides padded to the unit's size, over the
+    peak rate.
+    """
     contraction, size = estimate.contraction, estimate.chip[_MXU_SIZE]
     if len(contraction) == 0:
         return 0.0

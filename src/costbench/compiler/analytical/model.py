@@ -1,6 +1,6 @@
-"""The compiler's hand-written tile-size model, and the tile size that it chooses.
+"""The compiler's hand-written (analytical) tile-size model, and its search for the tile size it chooses.
 
-It is the baseline of lpm2021 (section 2.3 and appendix A); `analytical.cost` holds its formula.
+The model is the baseline of lpm2021 (section 2.3 and appendix A); `analytical.cost` holds its formula.
 """
 
 from __future__ import annotations
@@ -60,21 +60,22 @@ class AnalyticalModel:
         return chip_numbers(self.architecture)
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
-        """Estimated nanoseconds, float64 [n]:
+        """Returns estimated nanoseconds, float64 [n]:
 
         iterations * (max(transfer, compute) + 100 ns), with transfer and compute averaged per iteration.
         """
         return self.predict_nest(loop_nest(kernel), decisions)
 
     def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
-        """The same for a lowered kernel."""
+        """Does the same for a kernel that is already lowered."""
         return tile_costs(estimate_of(nest, self._chip), nest.extents(decisions))
 
     def choose(self, space: TileSpace) -> IntArray:
-        """The compiler's tile size as loop extents, int64 [num_loops].
+        """Returns the compiler's tile size as loop extents, int64 [num_loops].
 
-        A coarse grid over the candidates of all loops, then steepest descent: one loop moves by 1, 2, 4, ...
-        candidates, or where that does not help, one loop grows and another shrinks. Legal tiles only.
+        Evaluates a coarse grid over the candidates of all loops, then descends steepest from its best point:
+        one loop moves by 1, 2, 4, ... candidates, or where that does not help, one loop grows and another
+        shrinks. Only legal tiles are considered.
 
         Raises:
             UnsupportedKernelError: if no tile size fits the scratchpad.
@@ -92,7 +93,7 @@ class AnalyticalModel:
         return found
 
     def choose_each(self, batch: KernelBatch, chosen: IntArray) -> IntArray:
-        """The same for m kernels of a batch whose smallest tiles fit: loop extents, int64 [m, most_loops]."""
+        """Does the same for m kernels of a batch whose smallest tiles fit: int64 [m, most_loops]."""
         lowered = batch.lowered
         table = lowered.tables.table(OPERATIONS)
         table.complete(lowered.kernels.instructions)
@@ -114,17 +115,17 @@ _GRID, _ONE_LOOP, _TWO_LOOPS = range(3)
 
 
 class _Search(NamedTuple):
-    """A search over the candidates of each loop.
+    """State of the search for one kernel's tile size.
 
     Attributes:
-        estimate: inputs of the cost.
-        candidates: of each loop.
+        estimate: inputs of the cost formula.
+        candidates: extents that each loop may take.
         limit_bytes: scratchpad that a tile may take.
-        workspace: of the costs.
-        picks: [num_loops], points of the grid along each loop.
-        best: [num_loops], places of the best candidates so far.
-        tried: [num_loops], those of the tile that is looked at.
-        extents: [num_loops], of that tile.
+        workspace: buffers of the cost formula.
+        picks: [num_loops], number of grid points along each loop.
+        best: [num_loops], for each loop the index of its candidate in the best tile so far.
+        tried: [num_loops], the same for the tile under evaluation.
+        extents: [num_loops], loop extents of the tile under evaluation.
     """
 
     estimate: Estimate
@@ -139,7 +140,7 @@ class _Search(NamedTuple):
 
 @compiled
 def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> IntArray:
-    """Extents of the tile that is found; zeros if no tile is legal."""
+    """Returns the extents of the best tile found; zeros if no tile is legal."""
     num_loops = len(candidates.offsets) - 1
     places = np.zeros((4, num_loops), dtype=np.int64)
     workspace, following = new_cost_workspace(estimate), np.zeros(num_loops, dtype=np.int64)
@@ -180,15 +181,15 @@ def _search_each(
     inputs: tuple[Ragged, FloatArray],
     limits: tuple[int, float],
 ) -> IntArray:
-    """Searches for m kernels.
+    """Searches for m kernels of a batch, one after the other.
 
     Args:
-        nests: of all kernels of a batch.
-        spaces: what their loops may take.
-        chosen: which kernels, [m].
-        work: subjects and amounts of the table.
-        inputs: numbers of contractions, and of the chip.
-        limits: most loops, and bytes of the scratchpad.
+        nests: packed loop nests of all kernels of the batch.
+        spaces: extents that their loops may take.
+        chosen: numbers of the kernels to search for, [m].
+        work: `subjects` and `amounts` of the work table.
+        inputs: contractions of the iteration spaces, and the figures of the chip.
+        limits: largest number of loops, and bytes of the scratchpad.
     """
     subjects, amounts = work
     contractions, chip = inputs
@@ -219,7 +220,7 @@ def _radix(s: _Search, loop: int) -> int:
 
 @compiled_step
 def _lay_grid(s: _Search) -> int:
-    """Spreads the points of the grid over the loops, and counts them."""
+    """Spreads the grid points over the loops and returns how many there are."""
     points, grows = 1, True
     for loop in range(len(s.picks)):
         s.picks[loop] = 1
@@ -235,7 +236,7 @@ def _lay_grid(s: _Search) -> int:
 
 @compiled_step
 def _propose(s: _Search, phase: int, move: int) -> bool:
-    """Sets the tile to look at; False if there is no such move."""
+    """Sets the tile to evaluate next; returns False if there is no such move."""
     _assign(s.tried, s.best)
     if phase == _GRID:
         _propose_grid_point(s, move)
@@ -255,7 +256,7 @@ def _propose(s: _Search, phase: int, move: int) -> bool:
 
 @compiled_step
 def _propose_grid_point(s: _Search, point: int) -> None:
-    """The points end with the smallest tile: if that is not legal, none is."""
+    """Sets a tile of the grid. The last point is the smallest tile: if that is not legal, none is."""
     for loop in range(len(s.tried)):
         picks, last = s.picks[loop], _radix(s, loop) - 1
         s.tried[loop] = (point % picks) * last // (picks - 1) if picks > 1 else last
@@ -276,7 +277,7 @@ def _moved(s: _Search, loop: int, distance: int) -> bool:
 
 @compiled_step
 def _cost_of_tried(s: _Search) -> float:
-    """Nanoseconds; infinite for a tile that does not fit."""
+    """Returns estimated nanoseconds of the tile under evaluation; infinite for one that does not fit."""
     nest, tile = s.workspace.nest, s.workspace.tile
     for loop in range(len(s.tried)):
         s.extents[loop] = s.candidates.values[s.candidates.offsets[loop] + s.tried[loop]]

@@ -1,9 +1,9 @@
-"""Cutting many fusion configs of one program: only groups not met before are made into kernels.
+"""Cuts a program into kernels under many fusion configs; only groups not seen before become new kernels.
 
-A step of a search changes a few groups. Which groups a config gives has to be worked out as a whole, since
-whether two may be merged can depend on any other; but what a kernel is follows from its group, so a group
-that was met before is known by its hash (`identity.hashes.group_hashes`) and nothing is made of it.
-Kernels of equal hash cost the same and share a number.
+A step of a search changes a few groups. The groups of a config have to be computed as a whole, since whether
+two may be merged can depend on any other; but a kernel is determined by its group of instructions, so a group
+that has been seen is recognised by its hash (`identity.hashes.group_hashes`) and not turned into a kernel
+again. Kernels of equal hash cost the same and share a number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FEWEST_SLOTS = 1024
 
 @dataclass(frozen=True, eq=False)
 class CutConfig:
-    """A config as numbers of kernels.
+    """The kernels that a config gives, by number.
 
     Attributes:
         kernels: one array per computation that runs, a number for every group, int64 [g].
@@ -43,12 +43,12 @@ class CutConfig:
 
     @property
     def key(self) -> bytes:
-        """Equal for configs that give the same kernels, in the same computations."""
+        """Returns a key that is equal for configs that give the same kernels in the same computations."""
         return b"/".join(np.sort(numbers[numbers != NO_KERNEL]).tobytes() for numbers in self.kernels)
 
 
 class FusionCuts:
-    """Kernels of a program's fusion configs, numbered from 1 in the order in which they are met.
+    """Distinct kernels of a program's fusion configs, numbered from 1 in the order in which they first occur.
 
     Args:
         space: the fusion configs.
@@ -63,16 +63,16 @@ class FusionCuts:
         self._parts: OrderedDict[tuple[int, bytes], IntArray] = OrderedDict()
 
     def __len__(self) -> int:
-        """Kernels met, and one for `NO_KERNEL`."""
+        """Returns the number of distinct kernels so far, plus one for `NO_KERNEL`."""
         return len(self._hashes)
 
     @property
     def hashes(self) -> npt.NDArray[np.uint64]:
-        """Of the kernels by number, [len(self)]; the same in every run."""
+        """Returns the hashes of the kernels by number, [len(self)]; the same in every run."""
         return np.array(self._hashes, dtype=np.uint64)
 
     def take(self, number: int) -> Kernel:
-        """A kernel, which can be taken once.
+        """Returns a kernel and drops it from memory, so each can be taken only once.
 
         Raises:
             KeyError: for a kernel that was taken before.
@@ -80,7 +80,7 @@ class FusionCuts:
         return self._waiting.pop(number)
 
     def cut(self, config: ChoiceArray) -> CutConfig:
-        """The kernels of a config [m]."""
+        """Cuts the program under a config [m] and returns the numbers of its kernels."""
         kernels, trip_counts = [], []
         for part, fused in self.space.by_computation(config):
             kernels.append(self._part(part, fused))
@@ -106,7 +106,7 @@ class FusionCuts:
             arrays = cut_groups(groups.groups, groups.reads, part.body, chosen[new])
             hashes = kernel_hashes(arrays, part.body, part.labels)
             cut = CutKernels(part.computation, part.trip_count, arrays, hashes)
-            # Whatever a kernel repeats of others, its outputs are its own group's.
+            # A kernel may duplicate instructions of other groups, but its outputs belong to its own group.
             owners = groups.groups.group[arrays.outputs[arrays.outputs_offsets[:-1]]]
             made = {owner: self._number(cut, place) for place, owner in enumerate(owners.tolist())}
             numbers[new] = [made.get(group, NO_KERNEL) for group in chosen[new].tolist()]
@@ -124,7 +124,7 @@ class FusionCuts:
 
 
 class HashNumbers:
-    """Numbers by hash: a dictionary for arrays, since a config has a thousand groups."""
+    """A dictionary from hash to number, looked up with arrays since a config has a thousand groups."""
 
     def __init__(self) -> None:
         self._slots = np.zeros(_FEWEST_SLOTS, dtype=np.uint64)
@@ -132,11 +132,11 @@ class HashNumbers:
         self._count = 0
 
     def find(self, hashes: HashArray) -> IntArray:
-        """The number of each hash [k], or `UNKNOWN`."""
+        """Returns the number of each hash [k], or `UNKNOWN`."""
         return self._numbers[_slots_of(self._slots, hashes)]
 
     def add(self, hashes: HashArray, numbers: IntArray) -> None:
-        """Gives numbers [k] to hashes [k]."""
+        """Stores numbers [k] under hashes [k]."""
         self._count += len(hashes)
         if 2 * self._count > len(self._slots):
             known = self._slots > 0
@@ -150,7 +150,7 @@ class HashNumbers:
 
 @compiled
 def _slot_of(slots: HashArray, wanted: np.uint64) -> np.uint64:
-    """Where a hash is in an open table, or the empty slot (0) where it would be."""
+    """Returns the slot of a hash in an open-addressing table, or the empty slot (0) where it would go."""
     mask = np.uint64(len(slots) - 1)
     slot = wanted & mask
     while slots[slot] != 0 and slots[slot] != wanted:

@@ -1,8 +1,8 @@
-"""The edges over which a search may decide: pairs of instructions that could share a kernel.
+"""The fusible edges of a computation: pairs of instructions that a search may decide to fuse into one kernel.
 
-Maker and reader, wherever the reader's kernel takes the value, and neighbours among the readers of one
-value whose loops run over the same extent, which can share a pass over it (multi-output fusion of siblings).
-What the default heuristic fuses is always among them.
+An edge joins a producer and its reader, wherever the reader's kernel may compute the value, or two
+consecutive readers of one value whose loops run over the same extent and so can share a pass over it
+(multi-output fusion of siblings). All that the default heuristic fuses is among these edges.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _SIBLINGS = (Kind.ELEMENTWISE, Kind.PICKING, Kind.REDUCE)
 
 
 def fusible_edges(default: KernelGroups) -> tuple[Edge, ...]:
-    """Edges of a computation, from the last maker to the first: the order in which `cut` tries them.
+    """Returns the edges of a computation, from last producer to first: the order in which `cut` tries them.
 
     Args:
-        default: what the heuristic makes of the computation.
+        default: the groups that the heuristic makes of the computation.
     """
     edges = set(_reads(default)) | set(_siblings(default))
     edges.update(edge for edge in fused_edges(default) if not _is_fixed(default, edge))
@@ -29,7 +29,7 @@ def fusible_edges(default: KernelGroups) -> tuple[Edge, ...]:
 
 
 def _is_fixed(groups: KernelGroups, edge: Edge) -> bool:
-    """Whether there is nothing to decide: the results of one instruction never part."""
+    """Returns whether there is nothing to decide: results of one instruction are always made together."""
     return groups.graph.carried.get(edge[1]) == edge[0]
 
 

@@ -1,9 +1,9 @@
-"""Groups of instructions whose dependencies stay free of cycles, merged one pair at a time.
+"""Merges groups of instructions pair by pair while keeping the graph of dependencies between groups acyclic.
 
-A kernel can only start when all that it reads is finished, so two groups may be merged only if no path leads
-from one to the other through a third. The groups are kept in a topological order that is repaired after each
-merge (Pearce and Kelly's algorithm for incremental topological sorting), so a search looks no further than
-the stretch between the two groups.
+A group will be compiled into one kernel. A kernel can only start when all that it reads is finished, so two
+groups may be merged only if no path leads from one to the other through a third. The groups are kept in a
+topological order that is repaired after each merge (Pearce and Kelly's algorithm for incremental topological
+sorting), so the search for such a path visits only groups ranked between the two.
 
 A search over fusion configs merges millions of pairs, so everything here is arrays and compiled functions.
 """
@@ -29,17 +29,17 @@ class Groups(NamedTuple):
     Attributes:
         group: the group of each position, named by one of its members.
         rank: of each group, its place in a topological order of all groups.
-        following: the next member of the same group; the last one is followed by the first.
-        size: members of each group.
+        following: a circular linked list: the next member of the same group, after the last one the first.
+        size: number of members of each group.
         before_offsets: [n + 1], where the positions that each position reads begin in `before`.
         before: positions read.
         after_offsets: [n + 1], likewise for its readers in `after`.
         after: readers.
-        mark: the last search that met each group.
-        searches: [1], how many searches there were.
-        met: buffer for the groups that the two searches of a merge met, [2, n].
+        mark: number of the last search that visited each group, so that marks need not be cleared.
+        searches: [1], number of searches so far.
+        met: buffer for the groups that the two searches of a merge visited, [2, n].
         inside: buffer for the members of a group.
-        places: buffer for the ranks that are given out again, [2, n]; its first row is 0 between merges.
+        places: buffer for the ranks that are reassigned, [2, n]; its first row is 0 between merges.
     """
 
     group: IntArray
@@ -58,7 +58,7 @@ class Groups(NamedTuple):
 
 
 def new_groups(sources: Sequence[Iterable[int]]) -> Groups:
-    """Positions 0 .. n - 1, each a group of its own.
+    """Returns groups in which each of the positions 0 .. n - 1 is a group of its own.
 
     Args:
         sources: for every position the positions it reads, all smaller than itself.
@@ -80,7 +80,7 @@ def new_groups(sources: Sequence[Iterable[int]]) -> Groups:
 
 
 def copy_groups(g: Groups) -> Groups:
-    """The same groups, to be merged further without changing these."""
+    """Returns a copy that can be merged further without changing the original."""
     return g._replace(
         group=g.group.copy(), rank=g.rank.copy(), following=g.following.copy(), size=g.size.copy()
     )
@@ -88,13 +88,13 @@ def copy_groups(g: Groups) -> Groups:
 
 @compiled_step
 def merge(g: Groups, first: int, second: int) -> int:
-    """Merges two groups unless a path through a third joins them: the merged group's name, or -1."""
+    """Merges two groups unless a path through a third connects them; returns the merged group, or -1."""
     if first == second:
         return first
     if g.rank[first] > g.rank[second]:
         first, second = second, first
     place = g.rank[first]
-    # Where nothing lies between them, the later one can just as well run where the first one does.
+    # If the later group reads nothing ranked between the two, it can run at the rank of the first one.
     if _reads_later_than(g, second, place):
         num_behind, num_ahead = _between(g, first, second)
         if num_behind < 0:
@@ -107,7 +107,7 @@ def merge(g: Groups, first: int, second: int) -> int:
 
 @compiled_step
 def _reads_later_than(g: Groups, group: int, rank: int) -> bool:
-    """Whether the group reads from one that runs after `rank`."""
+    """Returns whether the group reads from one that runs after `rank`."""
     member = group
     while True:
         for i in range(g.before_offsets[member], g.before_offsets[member + 1]):
@@ -121,11 +121,12 @@ def _reads_later_than(g: Groups, group: int, rank: int) -> bool:
 
 @compiled_step
 def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
-    """Lists the groups between the two: in met[0] those that `first` leads to, in met[1] those that `second`
-    needs; says how many, or -1 twice if one is both.
+    """Lists the groups ranked between the two: in met[0] those reachable from `first`, in met[1] those that
+    `second` depends on. Returns how many of each, or (-1, -1) if a group is both, so that merging would close
+    a cycle.
 
-    Both searches spread by turns, nearest groups first: a path is mostly short where there is one. If `first`
-    leads to none, the other list is left unfinished.
+    Both breadth-first searches advance in turn, as a path is mostly short where there is one. If `first`
+    reaches no group, the other list is left unfinished.
     """
     g.searches[0] += 2
     behind, ahead, next_behind, next_ahead = 0, 0, -1, -1
@@ -145,9 +146,11 @@ def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
 
 @compiled_step
 def _spread(g: Groups, ends: tuple[int, int], place: int, found: int, forward: bool) -> int:
-    """Adds to met[0] the readers of the group at a place in it (-1: the first end) that run before the second
-    end; backward, to met[1] what is read and runs after that. Says how many there are now, or -1 if a path
-    leads to the second end.
+    """Expands one group of a search: the one at `place` in its list, or with -1 the end it starts from.
+
+    Forward, the group's readers that run before the second end are added to met[0]; backward, the groups that
+    it reads and that run after the second end are added to met[1]. Returns the length of the list, or -1 if a
+    path leads to the second end.
     """
     start, end = ends
     offsets = g.after_offsets if forward else g.before_offsets
@@ -176,10 +179,12 @@ def _spread(g: Groups, ends: tuple[int, int], place: int, found: int, forward: b
 
 @compiled_step
 def _reorder(g: Groups, first: int, second: int, num_ahead: int, num_behind: int) -> int:
-    """Ranks what `second` needs, then the merged group, whose rank it returns, then what follows `first`."""
+    """Reassigns ranks so that what `second` depends on comes first, then the merged group, then what follows
+    `first`. Returns the rank of the merged group.
+    """
     low, high = g.rank[first], g.rank[second]
     at, places = g.places[0], g.places[1]
-    # What is at each rank that is given out again: 1 more than a group behind, below 0 a group ahead.
+    # at[rank] encodes the holder of a rank to be reassigned: 1 + group if in met[0], -1 - group if in met[1].
     at[low] = at[high] = _VACANT
     for i in range(num_ahead):
         at[g.rank[g.met[1, i]]] = -1 - g.met[1, i]
@@ -210,7 +215,7 @@ def _reorder(g: Groups, first: int, second: int, num_ahead: int, num_behind: int
 
 @compiled_step
 def _unite(g: Groups, first: int, second: int) -> int:
-    """One group out of two, under the name of the larger."""
+    """Joins the member lists of two groups; the result keeps the name of the larger one."""
     kept, gone = (first, second) if g.size[first] >= g.size[second] else (second, first)
     member = gone
     while True:
@@ -225,7 +230,7 @@ def _unite(g: Groups, first: int, second: int) -> int:
 
 @compiled_step
 def list_members(g: Groups, group: int) -> int:
-    """Writes the positions in a group into `inside`, in no particular order; says how many."""
+    """Writes the positions in a group into `inside`, in no particular order; returns how many."""
     member = group
     for i in range(g.size[group]):
         g.inside[i] = member
@@ -235,7 +240,7 @@ def list_members(g: Groups, group: int) -> int:
 
 @compiled
 def members_of(g: Groups, group: int) -> IntArray:
-    """Positions in a group, ascending."""
+    """Returns the positions in a group, ascending."""
     found = np.empty(g.size[group], dtype=np.int64)
     member = group
     for i in range(g.size[group]):

@@ -1,4 +1,6 @@
-"""What merging needs to know of every read, worked out once per computation: arrays behind `KernelGroups`."""
+"""Arrays that describe who reads whose value in a computation, built once for the compiled code that merges
+groups of instructions into kernels (`KernelGroups`).
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ class GroupReads(NamedTuple):
 
     Attributes:
         offsets: [n + 1], where the reads of each position's value begin.
-        user: [r], who reads it.
+        user: [r], position of the reader.
         repeated: [r], whether a broadcast lies between.
-        takes: [r], whether the reader's kernel may make the value.
+        takes: [r], whether the reader's kernel may compute the value itself.
         takes_repeated: [r], the same if the reader's own value is repeated by a broadcast in its kernel.
         side: [r], number of the contraction's operand that is read, or -1.
         is_result: [n], whether the computation returns the value.
-        extent: [n], number of what the loops that make a value run over.
+        extent: [n], number of the extent (see `Extent`) of the loops that compute a value.
         anchor: [n], the position itself for contractions, gathers and the like, else -1.
     """
 
@@ -44,7 +46,7 @@ class GroupReads(NamedTuple):
 
 
 def group_reads(graph: ReadGraph) -> tuple[GroupReads, tuple[Extent, ...]]:
-    """The arrays of a computation, and its extents by number."""
+    """Returns the arrays of a computation, and its extents by number."""
     extents, taken = graph.facts.extents, graph.facts.taken
     numbers: dict[Extent, int] = {}
     extent = np.array([numbers.setdefault(e, len(numbers)) for e in extents], dtype=np.int64)
@@ -77,7 +79,7 @@ def _side(graph: ReadGraph, read: Read) -> int:
 
 
 def _takes(graph: ReadGraph, read: Read) -> tuple[bool, bool]:
-    """Whether the reader's kernel may make the value: as it is, and if its own value is repeated."""
+    """Returns `GroupReads.takes` and `GroupReads.takes_repeated` of one read."""
     source, user = graph.instruction(read.source), graph.instruction(read.user)
     kind = graph.kinds[read.source]
     if kind not in (Kind.CONTRACTION, Kind.GATHER):

@@ -1,9 +1,9 @@
-"""Growing kernels: which groups of instructions may run as one, whatever heuristic or search proposes it.
+"""Legality of fusion: merges groups of instructions into kernels if the result can run as one kernel.
 
-`KernelGroups.fuse` merges what makes a value with what reads it, `KernelGroups.join` two groups that read the
-same value. Both refuse what no kernel can be: two contractions, an instruction that the reader does not take,
-a circle of kernels that wait for each other, outputs that do not follow the kernel's loops, too many
-instructions.
+A heuristic or a search proposes merges. `KernelGroups.fuse` merges the producer of a value with its reader,
+`KernelGroups.join` two groups that read the same value. Both refuse what cannot be one kernel: two
+contractions, a producer that its reader's kernel may not compute, a cycle of kernels that wait for each
+other, outputs that the kernel's loops do not make, too many instructions.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Shaping(NamedTuple):
-    """What merging changes besides the groups, every array [n].
+    """Properties of groups and positions that merging updates, every array [n].
 
     Attributes:
-        anchor: of each group, its contraction, gather and so on, or -1.
-        extent: of each group, number of what its loops run over.
-        side: of each position, the operand of a contraction that it helps to make, or -1.
+        anchor: of each group, position of its contraction, gather and so on, or -1.
+        extent: of each group, number of the extent that its loops run over.
+        side: of each position, the operand of a contraction that it helps to compute, or -1.
         repeated: of each position, whether a broadcast in the same kernel repeats its value.
     """
 
@@ -49,19 +49,19 @@ class Shaping(NamedTuple):
 
 
 class KernelGroups:
-    """The kernels of one computation while they are being put together.
+    """The kernels of one computation while instructions are being merged into them.
 
     Args:
         graph: reads of the computation.
-        start: groups of the same graph to set out from; every node on its own if there are none.
+        start: groups of the same graph to start from; by default every node is a group of its own.
 
     Attributes:
         graph: reads of the computation.
         reads: the same as arrays.
-        extents: what loops may run over, by number.
+        extents: extents that loops may run over, by number.
         groups: which instructions share a group.
-        shaping: what the groups are like.
-        start: the groups that they set out from, if any.
+        shaping: anchor and extent of the groups.
+        start: the groups that these started from, if any.
     """
 
     def __init__(self, graph: ReadGraph, start: KernelGroups | None = None) -> None:
@@ -91,59 +91,59 @@ class KernelGroups:
             settle(self.shaping, merged, owner, owner)
 
     def find(self, position: int) -> int:
-        """The group of a position."""
+        """Returns the group of a position."""
         return int(self.groups.group[position])
 
     def members(self, group: int) -> list[int]:
-        """Positions in a group, ascending."""
+        """Returns the positions in a group, ascending."""
         return list(members_of(self.groups, group).tolist())
 
     def size(self, group: int) -> int:
-        """Positions in a group."""
+        """Returns the number of positions in a group."""
         return int(self.groups.size[group])
 
     def anchor(self, group: int) -> int:
-        """The contraction, gather, update and so on of a group, or -1."""
+        """Returns the position of a group's contraction, gather, update and so on, or -1."""
         return int(self.shaping.anchor[group])
 
     def extent(self, group: int) -> Extent:
-        """What the group's loops run over."""
+        """Returns the extent that the group's loops run over."""
         return self.extents[int(self.shaping.extent[group])]
 
     def rank(self, group: int) -> int:
-        """Place in an order in which all kernels can run."""
+        """Returns the group's place in a topological order of all groups."""
         return int(self.groups.rank[group])
 
     def outputs(self, group: int) -> list[int]:
-        """Members of a group whose values something outside it needs, ascending."""
+        """Returns the members of a group whose values are needed outside it, ascending."""
         return list(leaving(self.groups, self.reads, group, group).tolist())
 
     def fuse(self, source: int, user: int) -> bool:
-        """Merges the group that makes values with one that reads them; says whether it did."""
+        """Merges a producer's group with a reader's group if that is legal; returns whether it did."""
         return fuse(self.groups, self.reads, self.shaping, source, user)
 
     def join(self, first: int, second: int) -> bool:
-        """Merges two groups of equal extent that do not read each other; says whether it did."""
+        """Merges two groups of equal extent that do not read each other; returns whether it did."""
         return join(self.groups, self.reads, self.shaping, first, second)
 
     def merge_along(self, sources: IntArray, users: IntArray) -> None:
-        """Merges the two ends of every edge as far as kernels allow.
+        """Merges the two ends of every edge where that is legal.
 
-        Edges are tried in turn, again and again while that merges anything; what is left over is not fused.
+        Edges are tried in turn, repeatedly until a round merges nothing; the remaining edges are not fused.
         """
         merge_along(self.groups, self.reads, self.shaping, sources, users)
 
 
 @compiled_step
 def settle(shaping: Shaping, merged: int, source: int, user: int) -> None:
-    """The merged group has the loops of its contraction, or else of the reader."""
+    """Gives the merged group the loops of its contraction, or else of the reader."""
     anchored = source if shaping.anchor[source] != NOWHERE else user
     shaping.extent[merged], shaping.anchor[merged] = shaping.extent[anchored], shaping.anchor[anchored]
 
 
 @compiled_step
 def _is_needed_outside(g: Groups, reads: GroupReads, member: int, also: int) -> bool:
-    """Whether the computation returns a value, or some group other than its own and `also` reads it."""
+    """Returns whether the computation returns a value, or a group other than its own and `also` reads it."""
     needed = reads.is_result[member]
     for i in range(reads.offsets[member], reads.offsets[member + 1]):
         reader = g.group[reads.user[i]]
@@ -153,7 +153,7 @@ def _is_needed_outside(g: Groups, reads: GroupReads, member: int, also: int) -> 
 
 @compiled
 def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> IntArray:
-    """Members of `group` whose values something outside of it and of `also` needs, ascending."""
+    """Returns the members of `group` whose values are needed outside of it and of `also`, ascending."""
     found = np.empty(g.size[group], dtype=np.int64)
     count = 0
     member = group
@@ -169,7 +169,9 @@ def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> IntArray:
 
 @compiled_step
 def _num_leaving(g: Groups, reads: GroupReads, group: int, also: int, extent: int) -> int:
-    """How many `leaving` finds; -1 if one of them is not made by loops over `extent`, NOWHERE for any."""
+    """Returns how many values `leaving` finds, or -1 if one of them is not made by loops over `extent`;
+    with NOWHERE any extent will do.
+    """
     count, member = 0, group
     for _ in range(g.size[group]):
         if _is_needed_outside(g, reads, member, also):
@@ -182,7 +184,7 @@ def _num_leaving(g: Groups, reads: GroupReads, group: int, also: int, extent: in
 
 @compiled_step
 def _reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
-    """Whether a group reads values of another."""
+    """Returns whether group `user` reads a value of group `source`."""
     member = source
     while True:
         for i in range(reads.offsets[member], reads.offsets[member + 1]):
@@ -195,7 +197,7 @@ def _reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
 
 @compiled_step
 def _reads(reads: GroupReads, source: int, user: int) -> bool:
-    """Whether an instruction reads the value of another."""
+    """Returns whether instruction `user` reads the value of instruction `source`."""
     found = False
     for i in range(reads.offsets[source], reads.offsets[source + 1]):
         found |= reads.user[i] == user
@@ -211,7 +213,11 @@ def _fits(g: Groups, shaping: Shaping, first: int, second: int) -> bool:
 
 @compiled_step
 def _way_in(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> tuple[bool, int, bool]:
-    """Whether `user` takes all that it reads of `source`, and at one side; which side; if any is repeated."""
+    """Checks all reads of group `source` by group `user`.
+
+    Returns whether `user` may compute all of them, as one operand of its contraction at most; that operand's
+    number or -1; and whether a broadcast repeats any of the values.
+    """
     some, side, repeats = False, NOWHERE, False
     member = source
     while True:
@@ -234,7 +240,7 @@ def _way_in(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: i
 
 @compiled_step
 def _aligned(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> bool:
-    """Whether all values that leave the merged group are made by its loops."""
+    """Returns whether all values that leave the merged group are made by its loops."""
     extent = shaping.extent[user]
     if shaping.anchor[source] != NOWHERE and shaping.extent[source] != extent:
         return False
@@ -244,7 +250,7 @@ def _aligned(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: 
 
 @compiled_step
 def fuse(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> bool:
-    """Merges the group that makes values with one that reads them; says whether it did."""
+    """Merges a producer's group with a reader's group if that is legal; returns whether it did."""
     if source == user or not _fits(g, shaping, source, user):
         return False
     taken, side, repeats = _way_in(g, reads, shaping, source, user)
@@ -269,7 +275,7 @@ def fuse(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int)
 
 @compiled_step
 def join(g: Groups, reads: GroupReads, shaping: Shaping, first: int, second: int) -> bool:
-    """Merges two groups of equal extent that do not read each other; says whether it did."""
+    """Merges two groups of equal extent that do not read each other; returns whether it did."""
     if first == second or shaping.extent[first] != shaping.extent[second]:
         return False
     if shaping.anchor[first] != NOWHERE or shaping.anchor[second] != NOWHERE:
@@ -290,10 +296,10 @@ def join(g: Groups, reads: GroupReads, shaping: Shaping, first: int, second: int
 
 @compiled
 def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: IntArray, users: IntArray) -> None:
-    """Merges the two ends of every edge as far as kernels allow, until that merges nothing more."""
+    """Merges the two ends of every edge where that is legal, in rounds until a round merges nothing."""
     waiting = np.arange(len(sources))
-    # A pair that was refused is refused again unless one of the two has grown:
-    # nothing else can take away what stood between them.
+    # A refused pair is tried again only if one of its two groups has grown since: no other change can make
+    # the merge legal.
     version = np.zeros(len(g.group), dtype=np.int64)
     tried = np.full(len(sources), -1, dtype=np.int64)
     merges = 0

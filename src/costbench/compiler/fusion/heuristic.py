@@ -1,18 +1,19 @@
-"""The default fusion heuristic: what XLA for TPU would fuse, as a set of fused edges, and the cut along them.
+"""The default fusion heuristic, modelled on XLA for TPU: it chooses edges to fuse, and `cut` fuses them.
 
-In order: contractions and gathers take what follows their result (`kOutput` fusions, with reductions of
-the result as further outputs); every instruction whose readers all run in one kernel moves there, from the
-last to the first, so chains end in a root, a reduction or an operand of a contraction; values read by several
-kernels of equal extent pull these together (multi-output fusion), and so do reductions of one value
-(statistics of a batch normalisation). Which values are duplicated is known before (`rules.is_duplicated`).
+In order: contractions and gathers are fused with the instructions that follow their result (`kOutput`
+fusions, with reductions of the result as further outputs); every instruction whose readers all run in one
+kernel moves into it, from the last to the first, so chains end in a root, a reduction or an operand of a
+contraction; kernels of equal extent that read one value are merged (multi-output fusion), and so are
+reductions of one value (statistics of a batch normalisation). Which values are duplicated is decided before
+(`rules.is_duplicated`).
 
-A value that is cheap to compute from one other that is in memory anyway is not stored either: its readers
-compute it again (the centred activations of a normalisation, say). The heuristic runs again once these are
-known.
+A value that is cheap to compute from one other that is in memory anyway is recomputed by its readers instead
+of stored (the centred activations of a normalisation, say). Once these values are known the heuristic runs
+again.
 
 An edge is a pair (producer or sibling, reader) of instructions that are not duplicated. `default_fusion`
-proposes edges, `cut` makes kernels from any set of them, leaving out edges that no kernel allows, so a search
-over boolean fusion configs drives the same cut.
+proposes edges; `cut` makes kernels from any set of edges and leaves out those that cannot be fused, so a
+search over boolean fusion configs uses the same `cut`.
 """
 
 from __future__ import annotations
@@ -42,20 +43,20 @@ _REMAKING_ROUNDS = 3
 
 @dataclass(frozen=True)
 class Fusion:
-    """Fused edges, and the reads they are edges of (which fix what is duplicated)."""
+    """Fused edges, and the graph they belong to (which determines what is duplicated)."""
 
     graph: ReadGraph
     edges: frozenset[Edge]
 
 
 def default_fusion(body: HloComputation) -> Fusion:
-    """What the heuristic fuses in a computation, layouts assigned."""
+    """Returns the edges that the heuristic fuses in a computation whose layouts are assigned."""
     groups = default_groups(body)
     return Fusion(groups.graph, fused_edges(groups))
 
 
 def default_groups(body: HloComputation) -> KernelGroups:
-    """The kernels that the heuristic ends with."""
+    """Returns the groups of instructions that the heuristic ends with."""
     groups = _grouped(ReadGraph(body))
     for _ in range(_REMAKING_ROUNDS):
         remade = _better_remade(groups)
@@ -80,7 +81,7 @@ def _grouped(graph: ReadGraph) -> KernelGroups:
 
 
 def _better_remade(groups: KernelGroups) -> frozenset[int]:
-    """Stored values that are cheap to make out of one value that is stored anyway and is no larger."""
+    """Returns stored values that are cheap to recompute from one value that is stored anyway, no larger."""
     graph = groups.graph
     return frozenset(
         position
@@ -95,7 +96,7 @@ def _better_remade(groups: KernelGroups) -> frozenset[int]:
 
 
 def _only_clones_read(groups: KernelGroups, position: int) -> bool:
-    """Whether the value is stored, but only for readers that could make it themselves."""
+    """Returns whether the value is stored, but only for readers that could compute it themselves."""
     graph = groups.graph
     readers = graph.readers[position]
     if position in graph.results or len({groups.find(read.user) for read in readers}) < 2:
@@ -119,7 +120,9 @@ def _has_stored_origin(groups: KernelGroups, position: int) -> bool:
 
 
 def fused_edges(groups: KernelGroups) -> frozenset[Edge]:
-    """Edges inside groups: all reads, and a chain through the reductions that share a group without any."""
+    """Returns the edges inside groups: all reads, and a chain through reductions that share a group although
+    none reads another.
+    """
     edges: set[Edge] = set()
     find = groups.find
     for reads in groups.graph.readers:
@@ -138,10 +141,10 @@ def _sibling_edges(groups: KernelGroups) -> Iterable[Edge]:
 
 
 def cut(graph: ReadGraph, edges: Iterable[Edge]) -> KernelGroups:
-    """Groups in which the two ends of every edge are one kernel, as far as kernels allow.
+    """Returns groups in which the two ends of every edge share a kernel where that is legal.
 
-    Edges are tried from the last maker to the first, again and again while that merges anything; what is left
-    over is not fused.
+    Edges are tried from the last producer to the first, in rounds until a round merges nothing; the remaining
+    edges are not fused.
     """
     groups = KernelGroups(graph)
     ordered = sorted(edges, key=lambda edge: (-edge[0], edge[1]))
@@ -154,7 +157,7 @@ def cut(graph: ReadGraph, edges: Iterable[Edge]) -> KernelGroups:
 
 
 def _grow_from(groups: KernelGroups, anchor: int) -> None:
-    """Takes elementwise users and reductions of the result into the kernel of a contraction or gather."""
+    """Fuses elementwise users and reductions of the result into the kernel of a contraction or gather."""
     frontier = [anchor]
     for value in frontier:
         readers = sorted({read.user for read in groups.graph.readers[value]})
@@ -178,10 +181,10 @@ def _may_follow(groups: KernelGroups, value: int, user: int) -> bool:
 
 
 def _worth_making_early(groups: KernelGroups, value: int, user: int) -> bool:
-    """Whether `user` is better made beside `value`, which has to be stored anyway.
+    """Returns whether `user` is better computed in the kernel of `value`, which has to be stored anyway.
 
-    It is if it would be stored itself: because it is dear to compute, smaller than what it is made from, or
-    read by several or by a contraction. A cheap step whose only reader comes later is left to that reader.
+    It is if it would be stored itself: because it is expensive to compute, smaller than what it is made from,
+    or read by several or by a contraction. A cheap step with one later reader is left to that reader.
     """
     graph = groups.graph
     size = graph.instruction(value).shape.num_bytes
@@ -200,7 +203,7 @@ def _worth_making_early(groups: KernelGroups, value: int, user: int) -> bool:
 
 
 def _waits(graph: ReadGraph, user: int, value: int) -> bool:
-    """Whether an instruction reads anything but `value` and what is there from the start."""
+    """Returns whether an instruction reads anything but `value` and what is in memory from the start."""
     sources = {read.source for read in graph.reads[user]} - {value}
     return any(graph.kinds[source] is not Kind.CONTROL for source in sources)
 
@@ -226,7 +229,7 @@ def _fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops
 
 @compiled
 def _leaves_alone(g: Groups, reads: GroupReads, group: int, position: int) -> bool:
-    """Whether no value but that of `position` leaves a group."""
+    """Returns whether no value but that of `position` leaves a group."""
     alone = True
     for output in leaving(g, reads, group, group):
         alone &= output == position
@@ -235,7 +238,7 @@ def _leaves_alone(g: Groups, reads: GroupReads, group: int, position: int) -> bo
 
 @compiled
 def _fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
-    """Multi-output fusion of a stored value with those readers whose loops run over the same extent."""
+    """Fuses a stored value with those of its readers whose loops run over the same extent (multi-output)."""
     for position in range(len(loops)):
         if not loops[position]:
             continue
@@ -249,7 +252,7 @@ def _fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, l
 
 @compiled
 def _join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolArray) -> None:
-    """Kernels that end in reductions of one value become one."""
+    """Merges kernels that end in reductions of one value."""
     count = len(reduces)
     met = np.full(count, NOWHERE, dtype=np.int64)
     ending = np.empty(count, dtype=np.int64)
@@ -263,7 +266,7 @@ def _join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: Bool
                     ending[number] = group
                     number += 1
         for i in range(number - 1):
-            # What was joined before goes by another name.
+            # Looked up again, since an earlier join may have renamed the groups.
             join(g, reads, shaping, g.group[ending[i]], g.group[ending[i + 1]])
 
 

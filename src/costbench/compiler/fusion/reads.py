@@ -1,7 +1,8 @@
-"""Who reads whose value, duplicated instructions looked through: the graph on which kernels are cut.
+"""The graph on which fusion works: which instruction reads whose value in one computation.
 
-Nodes are the instructions of one computation that run in one place only. A read says whether a
-broadcast repeats the value on its way to its reader.
+Nodes are the instructions that run in one kernel only. Duplicated instructions, which every reader computes
+for itself, are no nodes: an edge (a read) leads through them to the value that they are computed from, and
+says whether a broadcast repeats that value on the way to its reader.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Extent = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """`user` reads `source` as its operand `place`.
+    """An edge: `user` reads the value of `source` as its operand `place`.
 
     Attributes:
         source: position of the value.
@@ -45,14 +46,14 @@ class Read:
 
 @dataclass(frozen=True)
 class BodyFacts:
-    """What is known of the instructions of a computation before anything is decided, by position.
+    """Facts about the instructions of a computation that no fusion decision changes, by position.
 
     Attributes:
         kinds: kind of every instruction.
-        free: whether it is a reshape, transpose or copy that moves nothing.
+        free: whether it is a reshape, transpose or copy that moves no data.
         carried: get-tuple-elements of instructions with several results, with that instruction.
-        extents: what the loops that make a value run over; see `own_extent`.
-        taken: of reads met so far, whether the reader's kernel may make the value; see `group_reads`.
+        extents: extent of the loops that compute a value; see `own_extent`.
+        taken: cache over reads: whether the reader's kernel may compute the value; see `group_reads`.
     """
 
     kinds: tuple[Kind, ...]
@@ -63,7 +64,7 @@ class BodyFacts:
 
 
 def facts_of(body: HloComputation) -> BodyFacts:
-    """The facts about a computation, layouts assigned."""
+    """Returns the facts about a computation whose layouts are assigned."""
     kinds = tuple(kind_of(inst) for inst in body.instructions)
     carried = {
         position: inst.operands[0]
@@ -75,7 +76,7 @@ def facts_of(body: HloComputation) -> BodyFacts:
 
 
 def extent_of(shape: Shape) -> Extent:
-    """Arrays of equal extent can be made by the same loops."""
+    """Returns the extent of a shape; arrays of equal extent can be computed by the same loops."""
     if shape.is_tuple:
         shape = shape.leaves()[0]
     long = [size for size in shape.physical_dimensions if size != 1]
@@ -83,7 +84,7 @@ def extent_of(shape: Shape) -> Extent:
 
 
 def own_extent(body: HloComputation, position: int) -> Extent:
-    """What the loops that make a value run over: for a reduction, its operand."""
+    """Returns the extent of the loops that compute a value: for a reduction, that of its operand."""
     inst = body.instructions[position]
     if inst.opcode is Opcode.REDUCE:
         return extent_of(body.instructions[inst.operands[0]].shape)
@@ -96,10 +97,11 @@ class ReadGraph:
 
     Attributes:
         body: the computation, layouts assigned.
-        remade: instructions that are duplicated although not by nature, because that saves traffic.
+        remade: instructions that are duplicated because that saves memory traffic, although `is_duplicated`
+            does not ask for it.
         facts: its kinds, free reshapes and carried tuple elements (also as attributes of their own).
         duplicated: whether an instruction is computed again wherever it is read.
-        stored: duplicated instructions that some reader needs in memory all the same.
+        stored: duplicated instructions that some reader needs in memory nevertheless.
     """
 
     def __init__(
@@ -120,15 +122,15 @@ class ReadGraph:
         self._find_stored()
 
     def with_remade(self, more: frozenset[int]) -> ReadGraph:
-        """The same computation with further instructions duplicated."""
+        """Returns the graph of the same computation with further instructions duplicated."""
         return ReadGraph(self.body, self.remade | more, self.facts)
 
     def instruction(self, position: int) -> Instruction:
-        """The instruction at a position."""
+        """Returns the instruction at a position."""
         return self.body.instructions[position]
 
     def _is_recomputed(self, position: int, inst: Instruction) -> bool:
-        """Whether an instruction is duplicated; notes those made of constants and broadcasts alone."""
+        """Returns whether an instruction is duplicated; records those computed from constants alone."""
         if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST, Opcode.CONSTANT):
             duplicated = is_duplicated(self.body, inst, self.free[position])
             self._rootless.append(duplicated)
@@ -139,14 +141,14 @@ class ReadGraph:
         duplicated = is_duplicated(self.body, inst, self.free[position])
         duplicated = duplicated or rootless or position in self.remade
         if inst.opcode is Opcode.CONVERT and self.kinds[inst.operands[0]] is Kind.CONTROL:
-            # An argument is in memory anyway; another copy of it in another type would only add traffic.
+            # An argument is in memory anyway; storing it once more in another type would only add traffic.
             duplicated = duplicated or inst.shape.rank > 0
         passed_on = duplicated and len(inst.operands) == 1 and self._rootless[inst.operands[0]]
         self._rootless.append(rootless or passed_on)
         return duplicated
 
     def origins(self, position: int) -> set[int]:
-        """Returns the nodes that an instruction's large operands come from, without broadcasts, constants."""
+        """Returns the nodes that an instruction's large operands come from; no broadcasts or constants."""
         found: set[int] = set()
         visited: set[int] = set()
         stack = list(self.body.instructions[position].operands)
@@ -162,11 +164,11 @@ class ReadGraph:
         return found
 
     def is_node(self, position: int) -> bool:
-        """Whether the instruction has a place of its own."""
+        """Returns whether the instruction is a node, that is, runs in one kernel only."""
         return not self.duplicated[position] or position in self.stored
 
     def _find_stored(self) -> None:
-        """Duplicated values that a loop, a sort and so on wants in memory."""
+        """Finds duplicated values that a loop, a sort and so on needs in memory."""
         for position, inst in enumerate(self.body.instructions):
             if self.duplicated[position]:
                 continue
@@ -185,7 +187,7 @@ class ReadGraph:
 
     @cached_property
     def results(self) -> frozenset[int]:
-        """Nodes whose values the computation returns."""
+        """Returns the nodes whose values the computation returns."""
         found: set[int] = set()
         visited: set[int] = set()
         stack = [self.body.root]
@@ -200,7 +202,7 @@ class ReadGraph:
 
     @cached_property
     def reads(self) -> tuple[tuple[Read, ...], ...]:
-        """Reads by user; empty for duplicated instructions that are not stored."""
+        """Returns the reads by user; empty for duplicated instructions that are not stored."""
         return tuple(
             tuple(self._reads_of(position, inst)) if self.is_node(position) else ()
             for position, inst in enumerate(self.body.instructions)
@@ -208,7 +210,7 @@ class ReadGraph:
 
     @cached_property
     def readers(self) -> tuple[tuple[Read, ...], ...]:
-        """Reads by source."""
+        """Returns the reads by source."""
         found: list[list[Read]] = [[] for _ in self.body.instructions]
         for reads in self.reads:
             for read in reads:
@@ -216,10 +218,10 @@ class ReadGraph:
         return tuple(tuple(reads) for reads in found)
 
     def _reads_of(self, user: int, inst: Instruction) -> list[Read]:
-        """Returns the reads of one user, duplicated instructions looked through, depth first.
+        """Returns the reads of one user, found depth first through duplicated instructions.
 
         A duplicated instruction is followed once for each operand of the user and each value of `repeated`,
-        however many paths lead to it: what lies below has been found when it is met again.
+        however many paths lead to it, since a second visit would find the same reads.
         """
         found: dict[Read, None] = {}
         for place, operand in enumerate(inst.operands):
@@ -242,7 +244,7 @@ class ReadGraph:
         return list(found)
 
     def clones(self, position: int) -> list[int]:
-        """Duplicated instructions that a node's kernel makes for it, in no particular order."""
+        """Returns duplicated instructions that a node's kernel computes for it, in no particular order."""
         inst = self.body.instructions[position]
         found: dict[int, None] = {}
         stack = [o for place, o in enumerate(inst.operands) if takes_clones(inst, place)]

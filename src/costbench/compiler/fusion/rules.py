@@ -1,11 +1,12 @@
-"""Which instructions fuse with which: the static half of the fusion heuristic.
+"""Fusion rules by opcode: which instructions may be fused with which, before any cost is considered.
 
-Arguments, constants, tuples, calls and loops make no kernel and are never fused (`Kind.CONTROL`).
-Instructions that cost next to nothing are copied into every kernel that reads them (`is_duplicated`): scalar
-constants, iota, broadcasts, widening conversions, reshapes and transposes that move nothing. The others run
-in exactly one kernel, and `may_fuse` says into which of their readers they may go, as in XLA: elementwise and
-data-picking instructions into nearly everything; reductions only take; contractions, gathers, in-place
-updates give and take little; sorts, copies and the like neither.
+Arguments, constants, tuples, calls and loops become no kernel and are never fused (`Kind.CONTROL`).
+Instructions that cost next to nothing are duplicated into every kernel that reads them (`is_duplicated`):
+scalar constants, iota, broadcasts, widening conversions, reshapes and transposes that move no data. The
+others run in exactly one kernel, and `may_fuse` says into which of their readers they may be fused, as in
+XLA: elementwise and data-picking instructions into nearly everything; reductions are fused with their
+producers only; contractions, gathers and in-place updates with few producers and readers; sorts, copies and
+the like with none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from costbench.hlo.opcode import Opcode
 
 
 class Kind(Enum):
-    """How an instruction behaves when kernels are cut."""
+    """Classes of instructions that fusion treats alike."""
 
     CONTROL = auto()
     ELEMENTWISE = auto()
@@ -168,19 +169,19 @@ ANCHORS = frozenset({Kind.WINDOW, Kind.CONTRACTION, Kind.GATHER, Kind.SCATTER, K
 
 
 def kind_of(inst: Instruction) -> Kind:
-    """The kind of an instruction; unlisted opcodes (sort, copy, custom call) are kernels of their own."""
+    """Returns the kind of an instruction; unlisted opcodes (sort, copy, custom call) never fuse."""
     return _KINDS.get(inst.opcode, Kind.ALONE)
 
 
 def is_cheap(inst: Instruction) -> bool:
-    """Whether computing it again costs less than anything else a kernel does."""
+    """Returns whether recomputing the instruction costs less than anything else a kernel does."""
     return inst.opcode in _CHEAP
 
 
 def is_duplicated(body: HloComputation, inst: Instruction, free: bool) -> bool:
-    """Whether every kernel that reads the value computes it again instead of reading it from memory.
+    """Returns whether every kernel that reads the value recomputes it instead of reading it from memory.
 
-    `free` says whether `inst` is a reshape, transpose or copy that moves nothing (`is_free`).
+    `free` says whether `inst` is a reshape, transpose or copy that moves no data (`is_free`).
     """
     if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST):
         return True
@@ -193,7 +194,7 @@ def is_duplicated(body: HloComputation, inst: Instruction, free: bool) -> bool:
 
 
 def is_free(body: HloComputation, inst: Instruction) -> bool:
-    """Whether it is a reshape, transpose or copy that moves nothing."""
+    """Returns whether the instruction is a reshape, transpose or copy that moves no data."""
     if inst.opcode not in _MAY_BE_FREE:
         return False
     return is_bitcast(inst, body.instructions[inst.operands[0]].shape)
@@ -204,7 +205,7 @@ _MAY_BE_FREE = frozenset({Opcode.BITCAST, Opcode.RESHAPE, Opcode.TRANSPOSE, Opco
 
 @cache
 def _taken(kind: Kind) -> frozenset[Kind]:
-    """Kinds that an instruction of `kind` takes into its kernel as what it reads."""
+    """Returns the kinds of producers that may be fused into the kernel of an instruction of `kind`."""
     loop = frozenset({Kind.ELEMENTWISE, Kind.PICKING})
     return {
         Kind.ELEMENTWISE: loop,
@@ -219,7 +220,7 @@ def _taken(kind: Kind) -> frozenset[Kind]:
 
 
 def takes_clones(user: Instruction, place: int) -> bool:
-    """Whether operand `place` of `user` may be a duplicated instruction inside the same kernel."""
+    """Returns whether operand `place` of `user` may be a duplicated instruction inside the same kernel."""
     kind = kind_of(user)
     if kind is Kind.GATHER:
         return place == 1
@@ -231,10 +232,10 @@ def takes_clones(user: Instruction, place: int) -> bool:
 
 
 def may_fuse(producer: Instruction, user: Instruction, place: int, *, repeated: bool) -> bool:
-    """Whether `producer` may run inside the kernel of `user`, which reads it as operand `place`.
+    """Returns whether `producer` may run inside the kernel of `user`, which reads it as operand `place`.
 
     Args:
-        producer: makes the value.
+        producer: computes the value.
         user: reads it, directly or through duplicated instructions.
         place: which operand of `user` it is.
         repeated: whether a broadcast lies between, so that one element is read many times.
@@ -259,5 +260,5 @@ def may_fuse(producer: Instruction, user: Instruction, place: int, *, repeated: 
 
 
 def _scatter_inputs(inst: Instruction) -> int:
-    """Number of arrays scattered into: operands are inputs, indices, updates."""
+    """Returns the number of arrays scattered into: operands are inputs, indices, updates."""
     return (len(inst.operands) - 1) // 2

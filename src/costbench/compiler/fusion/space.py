@@ -1,14 +1,14 @@
-"""Fusion configs: one bool per fusible edge of a program, and the kernels that they cut it into.
+"""The space of fusion configs of a program: one bool per fusible edge, and the kernels that a config gives.
 
-A config says which edges the compiler should fuse; `cut` fuses them as far as kernels allow (one contraction
-a kernel, no kernels that wait for each other, no fusion across loops and calls, which are computations of
-their own), so every config can be compiled. Whether every kernel finds a tile that fits the scratchpad is
-known when it is priced.
+A config says which edges the compiler should fuse; `cut` fuses those that it legally can (one contraction per
+kernel, no kernels that wait for each other, no fusion across loops and calls, which are computations of their
+own), so every config can be compiled. Whether every kernel has a tile that fits the scratchpad is known only
+when the kernel is priced.
 
 Drawing configs at random follows the papers' search (lpm2021, section 4), which does not say how an edge is
 drawn. Half of the configs here fuse every edge with a probability drawn for the config, so that kernels of
-all sizes occur; the other half change the default along a share of its edges, drawn log-uniformly, because
-that is where a search spends its time.
+all sizes occur; the other half flip a log-uniformly drawn share of the edges of the default, because a search
+spends its time near the default.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _MOST_CHANGES = 0.5
 
 @dataclass(frozen=True, eq=False)
 class ComputationEdges:
-    """One computation of a program whose kernels are to be chosen.
+    """One computation of a program and its fusible edges.
 
     Attributes:
         computation: its position.
         trip_count: how often it runs in one run of the program.
-        start: every node on its own.
-        body: its instructions.
-        labels: their hashes.
-        sources: of the edges, [e], last maker first.
-        users: of the edges, [e].
+        start: groups in which every node is on its own.
+        body: its instructions as arrays.
+        labels: hashes of its instructions.
+        sources: source of each edge, [e], last producer first.
+        users: reader of each edge, [e].
     """
 
     computation: int
@@ -65,7 +65,7 @@ class ComputationEdges:
     users: IntArray
 
     def cut(self, fused: npt.NDArray[np.bool_]) -> KernelGroups:
-        """The groups that fusing some of the edges gives."""
+        """Returns the groups after fusing the edges that `fused` [e] selects."""
         groups = KernelGroups(self.start.graph, self.start)
         groups.merge_along(self.sources[fused], self.users[fused])
         return groups
@@ -73,12 +73,12 @@ class ComputationEdges:
 
 @dataclass(frozen=True, eq=False)
 class CutKernels:
-    """Kernels of one computation under some config.
+    """The kernels of one computation under one config.
 
     Attributes:
         computation: its position.
         trip_count: how often each of them runs in one run of the program.
-        arrays: positions.
+        arrays: positions of the kernels' instructions, inputs and outputs.
         hashes: equal for kernels that cost the same, [k].
     """
 
@@ -96,8 +96,8 @@ class FusionSpace:
 
     Attributes:
         module: the program.
-        name: of the program.
-        fingerprints: of the program's kernels.
+        name: name of the program.
+        fingerprints: computes fingerprints of the program's kernels.
     """
 
     def __init__(self, program: PreparedProgram) -> None:
@@ -117,16 +117,16 @@ class FusionSpace:
 
     @property
     def num_choices(self) -> IntArray:
-        """Two for every edge, int64 [m]."""
+        """Returns the number of choices, two for every edge, int64 [m]."""
         return np.full(self._starts[-1], 2, dtype=np.int64)
 
     @property
     def default(self) -> ChoiceArray:
-        """What the heuristic fuses, int16 [m]."""
+        """Returns the config of the default heuristic, int16 [m]."""
         return self._default.copy()
 
     def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
-        """Whether each of [n, m] is a config of this program, bool [n]; all of them can be cut."""
+        """Returns whether each of [n, m] is a config of this program, bool [n]; all can be compiled."""
         configs = np.asarray(configs)
         if configs.ndim != 2 or configs.shape[1] != len(self._default):
             return np.zeros(len(configs), dtype=bool)
@@ -134,30 +134,30 @@ class FusionSpace:
         return result
 
     def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
-        """Configs drawn at random, int16 [count, m]."""
+        """Returns configs drawn at random, int16 [count, m]."""
         drawn = [self._draw(rng) for _ in range(count)]
         return np.array(drawn, dtype=np.int16).reshape(count, len(self._default))
 
     def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
-        """Up to `count` different configs that differ from [m] in one edge, int16 [count, m]."""
+        """Returns up to `count` distinct configs that differ from [m] in one edge, int16 [count, m]."""
         edges = rng.permutation(len(config))[:count]
         result = np.repeat(config[None].astype(np.int16), len(edges), axis=0)
         result[np.arange(len(edges)), edges] ^= 1
         return result
 
     def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
-        """A stretch of edges from one parent, the others from the other, int16 [m]."""
+        """Returns a child, int16 [m]: a contiguous run of edges from one parent, the rest from the other."""
         start, end = np.sort(rng.integers(0, len(first) + 1, size=2))
         child = first.astype(np.int16)
         child[start:end] = second[start:end]
         return child
 
     def cut(self, config: ChoiceArray, met: MetHashes | None = None) -> list[CutKernels]:
-        """The kernels that a config gives, by computation.
+        """Returns the kernels that a config gives, by computation.
 
         Args:
             config: fused edges, [m].
-            met: hashes of groups that were cut before, which are left out, and to which these are added.
+            met: hashes of groups cut before; their kernels are left out, and the hashes of new groups added.
         """
         cuts = []
         for part, fused in self.by_computation(config):
@@ -171,14 +171,14 @@ class FusionSpace:
         return cuts
 
     def by_computation(self, config: ChoiceArray) -> Iterator[tuple[ComputationEdges, npt.NDArray[np.bool_]]]:
-        """The edges of every computation that runs, and which of them a config [m] fuses."""
+        """Yields the edges of every computation that runs, with which of them a config [m] fuses."""
         if np.shape(config) != self._default.shape:
             raise ValueError(f"config of shape {np.shape(config)}, {self.name} has {self._default.shape}")
         for part, start, end in zip(self._parts, self._starts[:-1], self._starts[1:], strict=True):
             yield part, np.asarray(config[start:end], dtype=bool)
 
     def kernel(self, cut: CutKernels, number: int) -> Kernel:
-        """One of the kernels of a cut."""
+        """Returns one of the kernels of a cut."""
         instructions, inputs, outputs = (
             tuple(positions[offsets[number] : offsets[number + 1]].tolist())
             for offsets, positions in zip(cut.arrays[::2], cut.arrays[1::2], strict=True)
@@ -186,10 +186,10 @@ class FusionSpace:
         return Kernel(self.module, cut.computation, instructions, inputs, outputs, cut.trip_count)
 
     def compile(self, config: ChoiceArray) -> CompiledProgram:
-        """The program that a config gives.
+        """Returns the program compiled under a config.
 
         Raises:
-            HloError: if kernels would wait for each other, which no config can bring about.
+            HloError: if kernels would wait for each other, which no config can cause.
         """
         fusions = {part.computation: part.cut(fused) for part, fused in self.by_computation(config)}
         return assemble(self.module, self.name, fusions, self._counts)
@@ -205,12 +205,12 @@ class FusionSpace:
 def fusion_space(
     module: HloModule, name: str, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
 ) -> FusionSpace:
-    """The fusion configs of a canonical program (no fusions, layouts ignored).
+    """Returns the space of fusion configs of a canonical program (no fusions, layouts ignored).
 
     Args:
         module: the program.
-        name: under which it is known.
-        unknown_trip_count: iterations of a loop about which nothing is known.
+        name: name of the program.
+        unknown_trip_count: iterations assumed for a loop whose trip count cannot be found.
     """
     return FusionSpace(PreparedProgram(module, name, unknown_trip_count=unknown_trip_count))
 
@@ -231,7 +231,7 @@ def _computation_edges(
 
 
 def _fused_in(groups: KernelGroups, part: ComputationEdges) -> ChoiceArray:
-    """Which edges lie inside a group, int16 [e]."""
+    """Returns which edges lie inside a group, int16 [e]."""
     group = groups.groups.group
     fused: ChoiceArray = (group[part.sources] == group[part.users]).astype(np.int16)
     return fused

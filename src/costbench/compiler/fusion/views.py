@@ -1,4 +1,5 @@
-"""From groups of instructions to kernels: what runs inside, what is read from memory, what is written there.
+"""Turns groups of instructions into kernels: which instructions run inside, which values are read from memory
+and which are written there.
 
 A kernel holds the nodes of its group and the duplicated instructions that these need.
 """
@@ -26,15 +27,15 @@ class BodyArrays(NamedTuple):
     """A computation of n instructions.
 
     Attributes:
-        is_node: [n], whether an instruction has a place of its own (is not merely duplicated).
+        is_node: [n], whether an instruction runs in one kernel only (is not merely duplicated).
         runs: [n], whether a kernel can be made for it.
-        free: [n], whether it is a reshape, transpose or copy that moves nothing.
+        free: [n], whether it is a reshape, transpose or copy that moves no data.
         is_array: [n], whether its value has more than one element.
         clones_offsets: [n + 1], where the duplicates that a node needs begin in `clones`.
         clones: positions.
         operands_offsets: [n + 1], where the operands of each instruction begin in `operands`.
         operands: positions.
-        capacity: [2], most instructions and inputs that all kernels of one cut can have together.
+        capacity: [2], upper bounds on the instructions and on the inputs of all kernels of one cut together.
     """
 
     is_node: BoolArray
@@ -49,7 +50,7 @@ class BodyArrays(NamedTuple):
 
 
 def body_arrays(graph: ReadGraph) -> BodyArrays:
-    """The arrays of a computation."""
+    """Returns the arrays of a computation."""
     instructions = graph.body.instructions
     count = len(instructions)
     is_node = [graph.is_node(position) for position in range(count)]
@@ -75,13 +76,13 @@ def body_arrays(graph: ReadGraph) -> BodyArrays:
 
 @compiled
 def cut_out(g: Groups, reads: GroupReads, body: BodyArrays) -> KernelArrays:
-    """The kernels of the groups: groups of arguments, scalars and the like make none."""
+    """Returns the kernels of all groups; groups of arguments, scalars and the like become none."""
     return cut_groups(g, reads, body, groups_that_run(g, body))
 
 
 @compiled
 def cut_groups(g: Groups, reads: GroupReads, body: BodyArrays, chosen: IntArray) -> KernelArrays:
-    """The kernels of some of the groups that run, by rank."""
+    """Returns the kernels of the chosen groups, ordered by rank."""
     ranks = np.empty(len(chosen), dtype=np.int64)
     for i in range(len(chosen)):
         ranks[i] = g.rank[chosen[i]]
@@ -123,7 +124,7 @@ def cut_groups(g: Groups, reads: GroupReads, body: BodyArrays, chosen: IntArray)
 
 @compiled
 def groups_that_run(g: Groups, body: BodyArrays) -> IntArray:
-    """Groups that hold something to run, in order of the first that does."""
+    """Returns the groups that hold something to run, in order of the first instruction that does."""
     count = len(body.is_node)
     known = np.zeros(count, dtype=np.bool_)
     found = np.empty(count, dtype=np.int64)
@@ -139,7 +140,7 @@ def groups_that_run(g: Groups, body: BodyArrays) -> IntArray:
 
 @compiled
 def _collect(g: Groups, body: BodyArrays, group: int, inside: IntArray, mark: IntArray, stamp: int) -> int:
-    """Writes a group's nodes and their duplicates into `inside`, ascending, and marks them; says how many."""
+    """Writes a group's nodes and their duplicates into `inside`, ascending; marks and counts them."""
     number = 0
     member = group
     for _ in range(g.size[group]):
@@ -163,7 +164,7 @@ def _collect(g: Groups, body: BodyArrays, group: int, inside: IntArray, mark: In
 def _without_leading_reshapes(
     body: BodyArrays, inside: IntArray, mark: IntArray, stamp: int, uses: IntArray
 ) -> int:
-    """Leaves free reshapes of inputs outside, unless the kernel reads the same input in another form, too."""
+    """Moves free reshapes of inputs out of the kernel, unless it also reads the input in another form."""
     number = len(inside)
     any_free = False
     for position in inside:
@@ -199,7 +200,7 @@ def _count_uses(body: BodyArrays, inside: IntArray, uses: IntArray, step: int) -
 def _inputs_of(
     body: BodyArrays, inside: IntArray, inputs: IntArray, marks: tuple[IntArray, IntArray], stamp: int
 ) -> tuple[int, bool]:
-    """Writes what is read from outside into `inputs`, ascending; says how many, and if any is an array."""
+    """Writes what is read from outside into `inputs`, ascending; returns how many, and if any is an array."""
     mark, seen = marks
     number, any_array = 0, False
     for position in inside:

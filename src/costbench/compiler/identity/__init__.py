@@ -1,1 +1,1 @@
-"""Identities of kernels: fingerprints and hashes by which equal kernels are found."""
+"""Fingerprints and hashes of kernels: kernels that cost the same are found without comparing graphs."""

@@ -1,15 +1,15 @@
-"""Fingerprints: equal for computations that differ only in names, numbering or storage order.
+"""Fingerprints of kernels and programs: equal if they differ only in names, numbering or storage order.
 
-The idea: every node gets a digest of its own label (opcode, shape with layout, attributes, fingerprints of
-the computations it calls) and of its operands' digests in operand order; then, from users back to operands,
-a second digest that also covers who reads the value and at which operand place. The fingerprint is a digest
-over the second digests, sorted. The first pass sees what a value is made of, the second what becomes of it,
-so that `f(a, b) + g(a, c)` and `f(a, b) + g(b, c)` differ although a, b and c look alike. For a graph with
-one output in which every node is used this separates all graphs that are not isomorphic: starting from the
-output, (user, place) identifies each node. Graphs with several outputs can collide only if outputs are
-symmetric to each other.
+The first pass gives every node a digest of its own label (opcode, shape with layout, attributes, fingerprints
+of the computations it calls) and of its operands' digests in operand order. The second pass, from users back
+to operands, gives it a digest that also covers which nodes read the value and as which operand. The
+fingerprint is a digest over the sorted second digests. The first pass covers what a value is computed from,
+the second how it is used, so that `f(a, b) + g(a, c)` and `f(a, b) + g(b, c)` differ although a, b and c look
+alike. For a graph with one output in which every node is used this separates all graphs that are not
+isomorphic: starting from the output, (user, place) identifies each node. Graphs with several outputs can
+collide only if outputs are symmetric to each other.
 
-`labels` says what counts of an instruction, `subgraph_digests` runs the two passes.
+`labels` defines the label of an instruction, `subgraph_digests` runs the two passes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _NO_DIGEST = bytes(_DIGEST_BYTES)
 class ModuleFingerprints:
     """Computes fingerprints of parts of one module.
 
-    Use it where many kernels of a program are fingerprinted; the functions below are for single ones. Labels,
-    and fingerprints of called computations, are computed when first needed and kept.
+    Use it to fingerprint many kernels of a program; the functions below are for single ones. Labels, and
+    fingerprints of called computations, are computed when first needed and cached.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -45,25 +45,25 @@ class ModuleFingerprints:
         self._called: Memo[int, bytes] = Memo(self._whole)
 
     def kernels(self, computation: int, kernels: KernelArrays) -> list[bytes]:
-        """The fingerprints of kernels of one computation, 16 bytes each; as `subgraph` gives them."""
+        """Returns the fingerprints of kernels of one computation, 16 bytes each, equal to `subgraph`'s."""
         return _as_bytes(kernels, self._bodies[computation])
 
     def subgraph(
         self, computation: int, inputs: Sequence[int], instructions: Sequence[int], outputs: Sequence[int]
     ) -> str:
-        """As `subgraph_fingerprint`, 32 hexadecimal digits."""
+        """Returns what `subgraph_fingerprint` does: 32 hexadecimal digits."""
         inside = set(instructions)
         read = [position for position in dict.fromkeys(inputs) if position not in inside]
         return self._digest(computation, read, sorted(inside), outputs, self._labels[computation]).hex()
 
     def label_digests(self, computation: int) -> tuple[list[bytes], list[bytes]]:
-        """For every instruction, digests of its label and of its label as an input; 16 bytes each."""
+        """Returns for every instruction digests of its label and of its label as an input; 16 bytes each."""
         positions = range(len(self._instructions(computation)))
         labels, inputs = self._labels[computation], self._inputs[computation]
         return [_blake2b(labels[p]) for p in positions], [inputs[p] for p in positions]
 
     def called(self, computation: int) -> bytes:
-        """The fingerprint of a whole computation, parameters distinguished by their numbers; 16 bytes."""
+        """Returns the fingerprint of a whole computation, including parameter numbers; 16 bytes."""
         return self._called[computation]
 
     def _whole(self, computation: int) -> bytes:
@@ -82,7 +82,7 @@ class ModuleFingerprints:
         return _blake2b(input_label(self._instructions(computation)[position].shape))
 
     def _body(self, computation: int) -> LabelledBody:
-        """All instructions of a computation, numbered by position."""
+        """Returns all instructions of a computation, numbered by position."""
         instructions = self._instructions(computation)
         labels, inputs = self._labels[computation], self._inputs[computation]
         positions = range(len(instructions))
@@ -100,7 +100,7 @@ class ModuleFingerprints:
         outputs: Sequence[int],
         labels: Memo[int, bytes],
     ) -> bytes:
-        """The fingerprint of one part, whose nodes alone are labelled: inputs first, then instructions."""
+        """Returns the fingerprint of one part and labels only its nodes: inputs first, then instructions."""
         instructions, inputs = self._instructions(computation), self._inputs[computation]
         numbers = {position: number for number, position in enumerate((*read, *inside))}
         missing = sorted(set(outputs) - numbers.keys())
@@ -132,12 +132,12 @@ def subgraph_fingerprint(
     instructions: Sequence[int],
     outputs: Sequence[int],
 ) -> str:
-    """Fingerprint of a part of a computation, such as a kernel.
+    """Returns the fingerprint of a part of a computation, such as a kernel.
 
     Args:
         module: the program.
         computation: position of the computation.
-        inputs: positions of values read but not made by the part; only their shapes count.
+        inputs: positions of values read but not computed by the part; only their shapes count.
         instructions: positions of the part's instructions.
         outputs: positions whose values leave the part.
 
@@ -151,7 +151,7 @@ def subgraph_fingerprint(
 
 
 def module_fingerprint(module: HloModule) -> str:
-    """Fingerprint of a whole program: its entry computation and all that it calls; 32 hexadecimal digits."""
+    """Returns the fingerprint of a whole program, callees included; 32 hexadecimal digits."""
     return ModuleFingerprints(module).called(module.entry).hex()
 
 

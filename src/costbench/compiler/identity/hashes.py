@@ -1,10 +1,11 @@
-"""A quick hash of kernels: equal for kernels of equal fingerprint, different for others but for chance.
+"""A fast 64-bit hash of kernels: equal for equal fingerprints, otherwise different except by chance.
 
-It makes the two passes of `costbench.compiler.identity.fingerprints` with sums of 64-bit numbers in place of
-sorted digests of 128 bits, in a twentieth of the time. A search over fusion configs meets most
-kernels many times, in many places of its program; the hash drops those before anything is made of them.
-A kernel met again in the same place is a group of the same instructions, which `group_hashes` tell before it
-is cut out. Among n kernels two different ones share a hash with probability n^2 / 2^65: 1e-7 for two million.
+It runs the two passes of `costbench.compiler.identity.fingerprints` with sums of 64-bit numbers in place of
+sorted digests of 128 bits, in a twentieth of the time. A search over fusion configs sees most kernels many
+times, in many places of its program; the hash recognises them before kernel objects are built. A kernel that
+occurs again in the same place is a group of the same instructions, which `group_hashes` recognises even
+before it is cut out. Among n kernels two different ones share a hash with probability about n^2 / 2^65: 1e-7
+for two million.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from costbench.execution.compiled import compiled
 from costbench.hashing.splitmix64 import FIRST_MULTIPLIER, GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
 
 HashArray = npt.NDArray[np.uint64]
-# Odd numbers that tell apart what is hashed: SplitMix64's, and the multiplier of degski's 64-bit hash.
+# Odd constants that separate kinds of hashed items: SplitMix64's, and the multiplier of degski's 64-bit hash.
 _NODE, _INSIDE, _INPUT = GOLDEN_GAMMA, FIRST_MULTIPLIER, SECOND_MULTIPLIER
 _LEAVES = np.uint64(0xD6E8FEB86659FD93)
 _FEWEST_SLOTS = 1024
 
 
 class Labels(NamedTuple):
-    """Hashes of the n instructions of a computation, on their own.
+    """Hashes of the n instructions of a computation, each without its operands.
 
     Attributes:
         instruction: [n], opcode, shape with layout, attributes and callees.
-        shape: [n], shape with layout alone: what counts of a value that is read from memory.
+        shape: [n], shape with layout alone, used for a value that is read from memory.
     """
 
     instruction: HashArray
@@ -42,7 +43,7 @@ class Labels(NamedTuple):
 
 
 def labels_of(fingerprints: ModuleFingerprints, computation: int) -> Labels:
-    """The hashes of a computation's instructions."""
+    """Returns the hashes of a computation's instructions."""
     instructions, shapes = fingerprints.label_digests(computation)
     return Labels(_numbers(instructions), _numbers(shapes))
 
@@ -53,7 +54,9 @@ def _numbers(digests: Sequence[bytes]) -> HashArray:
 
 @compiled
 def group_hashes(g: Groups, chosen: npt.NDArray[np.int64], computation: int) -> HashArray:
-    """Equal for groups of the same instructions of a computation, [k]: what a kernel is follows from them."""
+    """Returns hashes [k] of the chosen groups; equal for groups of the same instructions, which determine the
+    kernel.
+    """
     sums = np.zeros(len(g.group), dtype=np.uint64)
     first = mix(np.uint64(computation))
     for position in range(len(g.group)):
@@ -65,10 +68,10 @@ def group_hashes(g: Groups, chosen: npt.NDArray[np.int64], computation: int) -> 
 
 
 class MetHashes:
-    """The hashes that were met so far.
+    """A set of hashes seen so far.
 
     Args:
-        most: hashes to hold; once there are more, all are forgotten. 0 for no limit.
+        most: capacity; once it is exceeded, all hashes are dropped. 0 for no limit.
     """
 
     def __init__(self, most: int = 0) -> None:
@@ -77,7 +80,7 @@ class MetHashes:
         self._count = 0
 
     def add(self, hashes: HashArray) -> npt.NDArray[np.int64]:
-        """Places in [k] of hashes that were not met before, ascending; now they are."""
+        """Adds hashes [k] and returns the indices of those that were new, ascending."""
         if 0 < self._most < self._count:
             self._slots, self._count = np.zeros(_FEWEST_SLOTS, dtype=np.uint64), 0
         wanted = 2 * (self._count + len(hashes))
@@ -92,7 +95,7 @@ class MetHashes:
 
 @compiled
 def _enter(slots: HashArray, hashes: HashArray) -> npt.NDArray[np.int64]:
-    """Enters hashes into an open table, in which 0 is an empty slot; the places of those that it lacked."""
+    """Enters hashes into an open-addressing table (0 is an empty slot); returns the indices of new ones."""
     new = np.empty(len(hashes), dtype=np.int64)
     count, mask = 0, np.uint64(len(slots) - 1)
     for i in range(len(hashes)):
@@ -109,7 +112,7 @@ def _enter(slots: HashArray, hashes: HashArray) -> npt.NDArray[np.int64]:
 
 @compiled
 def made_of(body: BodyArrays, labels: Labels, made: HashArray, position: int, is_input: bool) -> np.uint64:
-    """The hash of what a value is made of, given `made` of its operands; of its shape for an input."""
+    """Returns the first-pass hash of a value, given `made` of its operands; for an input, of its shape."""
     if is_input:
         return mix(labels.shape[position] ^ _INPUT)
     value = labels.instruction[position]
@@ -120,7 +123,7 @@ def made_of(body: BodyArrays, labels: Labels, made: HashArray, position: int, is
 
 @compiled
 def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> HashArray:
-    """One hash per kernel, [k]."""
+    """Returns one hash per kernel, [k]."""
     count = len(kernels.instructions_offsets) - 1
     made = np.zeros(len(labels.shape), dtype=np.uint64)
     becomes = np.zeros(len(labels.shape), dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""Labels: all that counts of one instruction towards a fingerprint, as bytes.
+"""Labels: the properties of one instruction that enter a fingerprint, as bytes.
 
 Left out, because they do not change what a kernel costs: names, literals (beyond their element type and
 shape), control dependencies, and the numbers of parameters, except in whole computations, where the number
@@ -18,14 +18,14 @@ from costbench.hlo.shape import ElementType, Shape
 _NOT_IN_LABEL = frozenset(
     {"name", "opcode", "shape", "operands", "called", "parameter_number", "control_predecessors", "literal"}
 )
-# Taken from the type, so that a new attribute is part of every fingerprint without a change here.
+# Derived from the type, so that a new attribute enters every fingerprint without a change here.
 _ATTRIBUTES = tuple(f.name for f in dataclasses.fields(Instruction) if f.name not in _NOT_IN_LABEL)
 _attributes_of = attrgetter(*_ATTRIBUTES)
 _UNSET = _attributes_of(Instruction(name="", opcode=Opcode.UNKNOWN, shape=Shape(ElementType.INVALID)))
 
 
 def instruction_label(inst: Instruction, callees: Iterable[bytes], *, numbered: bool) -> bytes:
-    """The label of an instruction that a kernel holds.
+    """Returns the label of an instruction that a kernel holds.
 
     Args:
         inst: the instruction.
@@ -43,7 +43,7 @@ def instruction_label(inst: Instruction, callees: Iterable[bytes], *, numbered: 
 
 
 def input_label(shape: Shape) -> bytes:
-    """The label of a value that a kernel reads but does not make: its shape and layout alone."""
+    """Returns the label of a value that a kernel reads but does not compute: its shape and layout alone."""
     return b"input " + _shape_text(shape).encode()
 
 

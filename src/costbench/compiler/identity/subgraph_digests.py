@@ -1,7 +1,7 @@
-"""The two passes of a fingerprint, compiled, for many kernels of one computation in one call.
+"""Compiled implementation of kernel fingerprints, for many kernels of one computation in one call.
 
-`costbench.compiler.identity.fingerprints` tells what the passes are for. The digests of a kernel of n nodes
-take 2n + 1 calls of BLAKE2b:
+`costbench.compiler.identity.fingerprints` explains the two passes. The fingerprint of a kernel of n nodes
+takes 2n + 1 calls of BLAKE2b:
 
 - first(v) = H(first(operand 0) .. first(operand m - 1), label(v)) for an instruction, from operands to users;
 - second(v) = H(first(v), "out" or "in", sorted second(user) + place for every read of v), from users to
@@ -31,15 +31,15 @@ _SPARE_WORDS = 4
 
 
 class LabelledBody(NamedTuple):
-    """What is digested of n instructions of a computation.
+    """Operands and labels of n instructions of a computation, from which digests are computed.
 
     Attributes:
         operands_offsets: [n + 1], where the operands of each begin.
         operands: their numbers among the n.
         labels_offsets: [n + 1], where the label of each begins.
-        labels: words, little-endian; a label's last one is filled up with zeros.
+        labels: words, little-endian; a label's last word is padded with zeros.
         label_bytes: [n], lengths of the labels.
-        inputs: [n, 2], first digests of the instructions where a kernel reads them, but does not make them.
+        inputs: [n, 2], first digests of the instructions where a kernel reads but does not compute them.
     """
 
     operands_offsets: IntArray
@@ -60,7 +60,7 @@ class _Scratch(NamedTuple):
         reads_stop: [n], where they end so far; before the second pass, how many there will be.
         entries: [reads, 3], reads of values: second digest of the user, and place, words with their bytes
             swapped.
-        message: what is digested next.
+        message: bytes to be digested next, as words.
         hash_state: for `digest_16`, which leaves its result in the first two words.
     """
 
@@ -76,7 +76,7 @@ class _Scratch(NamedTuple):
 def labelled_body(
     operands: Sequence[Iterable[int]], labels: Sequence[bytes], inputs: Sequence[bytes]
 ) -> LabelledBody:
-    """Puts operands, labels and first digests as inputs (16 bytes each) of n instructions into arrays."""
+    """Packs operands, labels and first digests as inputs (16 bytes each) of n instructions into arrays."""
     label_bytes = np.array([len(label) for label in labels], dtype=np.int64)
     labels_offsets = np.zeros(len(labels) + 1, dtype=np.int64)
     np.cumsum(-(-label_bytes // WORD_BYTES), out=labels_offsets[1:])
@@ -91,10 +91,10 @@ def labelled_body(
 
 @compiled
 def subgraph_digests(kernels: KernelArrays, body: LabelledBody) -> WordArray:
-    """The fingerprints of k kernels of a computation as little-endian words, [k, 2].
+    """Returns the fingerprints of k kernels of a computation as little-endian words, [k, 2].
 
-    Positions of a kernel's instructions ascend in an order in which operands precede users; its inputs are
-    none of its instructions.
+    Each kernel's instructions are in ascending order of position, which puts operands before users; none of
+    its inputs is one of its instructions.
     """
     count, num_nodes = len(kernels.instructions_offsets) - 1, len(body.label_bytes)
     num_words = len(body.labels) + 3 * len(body.operands) + DIGEST_WORDS * num_nodes + _SPARE_WORDS
@@ -128,7 +128,7 @@ def subgraph_digests(kernels: KernelArrays, body: LabelledBody) -> WordArray:
 
 @compiled
 def _first_pass(inputs: IntArray, inside: IntArray, body: LabelledBody, s: _Scratch) -> None:
-    """Digests what each value is made of, and counts its reads on the way."""
+    """Computes the first digest of each value, and counts its reads on the way."""
     for position in inputs:
         s.first[position] = body.inputs[position]
         s.reads_stop[position] = 0
@@ -151,7 +151,7 @@ def _first_pass(inputs: IntArray, inside: IntArray, body: LabelledBody, s: _Scra
 
 @compiled
 def _second_pass(inputs: IntArray, inside: IntArray, body: LabelledBody, s: _Scratch) -> WordArray:
-    """Digests what becomes of each value: sorted, [inputs and instructions, 2], words with swapped bytes."""
+    """Returns the sorted second digests, [inputs and instructions, 2], words with swapped bytes."""
     total = 0
     for positions in (inputs, inside):
         for position in positions:
@@ -177,7 +177,7 @@ def _second_pass(inputs: IntArray, inside: IntArray, body: LabelledBody, s: _Scr
 
 @compiled
 def _digest_uses(position: int, s: _Scratch) -> None:
-    """The second digest of a value all of whose reads are entered."""
+    """Computes the second digest of a value all of whose reads have been inserted."""
     for word in range(DIGEST_WORDS):
         s.message[word] = s.first[position, word]
     leaves = s.leaves[position]
@@ -192,7 +192,7 @@ def _digest_uses(position: int, s: _Scratch) -> None:
 
 @compiled
 def _add_read(position: int, high: np.uint64, low: np.uint64, place: np.uint64, s: _Scratch) -> None:
-    """Enters a read of a value among the others, which stay sorted."""
+    """Inserts a read of a value into the sorted list of its reads."""
     entry = s.reads_stop[position]
     s.reads_stop[position] += 1
     while entry > s.reads_start[position] and _precedes(high, low, place, s.entries[entry - 1]):
@@ -212,7 +212,7 @@ def _precedes(high: np.uint64, low: np.uint64, place: np.uint64, entry: WordArra
 
 @compiled
 def _swapped(word: np.uint64) -> np.uint64:
-    """The bytes of a word in opposite order: its value then sorts as its little-endian bytes do."""
+    """Returns the word with its bytes reversed: its value then sorts as its little-endian bytes do."""
     result = np.uint64(0)
     for _ in range(WORD_BYTES):
         result = (result << np.uint64(8)) | (word & np.uint64(255))
@@ -222,7 +222,7 @@ def _swapped(word: np.uint64) -> np.uint64:
 
 @compiled
 def _ascending(digests: WordArray) -> IntArray:
-    """The order that sorts [n, 2] by the first word, then by the second."""
+    """Returns the permutation that sorts [n, 2] by the first word, then by the second."""
     order = np.argsort(digests[:, 0])
     for i in range(1, len(order)):
         j = i

@@ -1,1 +1,1 @@
-"""Layouts: the memory order of every value, by default and as a space of decisions."""
+"""Layout assignment: the memory order of every value, by default and under a layout config."""

@@ -1,20 +1,20 @@
-"""Memory orders for a whole program, as a TPU compiler assigns them.
+"""Layout assignment for a whole program, modelled on a TPU compiler: a memory order for every array.
 
-Arguments of the program come in their compact order, convolutions and dots have wishes, and orders spread
-from there through every instruction that keeps them, forwards and backwards. Values that one buffer holds
-(loop state, tuple members) have one order. Where at the end an instruction needs another order than its
-operand has, a `copy` is put between them (`layout.copies`), as XLA does; transposes never move data
-themselves: they become free, and a copy moves what has to move. The program's results stay in the order they
-are made in.
+Arguments of the program come in their compact order, convolutions and dots prefer certain orders, and orders
+propagate from there through every instruction that keeps them, forwards and backwards. Values that one buffer
+holds (loop state, tuple members) have one order. Where in the end an instruction needs another order than its
+operand has, a `copy` is put between them (`layout.copies`), as XLA does. Transposes never move data
+themselves: they become free, and a copy moves data where that is necessary. The program's results stay in the
+order they are computed in.
 
-The search spreads breadth-first from one seed after another: arguments, then convolutions, then dots and the
-operands of batched ones, then what reads by index, then reshapes that have to move data (in row-major order,
-as the recorded ones do), then whatever is left, in program order. Nothing else decides, so equal programs get
-equal orders.
+Orders propagate breadth-first from one seed after another: arguments, then convolutions, then dots and the
+operands of batched ones, then instructions that read by index, then reshapes that have to move data (in
+row-major order, as the recorded ones do), then all remaining values, in program order. Nothing else has an
+influence, so equal programs get equal orders.
 
-A layout config takes part through `Choices`: a class of values that is pinned gets the pinned order whenever
-its turn comes, and everything that follows from it follows from that. With the default's own orders as pins
-the search therefore takes the same course as without any.
+A layout config takes part through `Choices`: a class of values that is pinned gets the pinned order when the
+propagation reaches it, and the pinned order propagates from there. If the pins are the default's own orders,
+the result is the same as without pins.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ _SEEDS = (
 
 
 def assign_layouts(module: HloModule) -> HloModule:
-    """The program with an order on every array and copies where orders meet; other layouts are discarded.
+    """Returns the program with an order on every array and copies where orders differ; layouts that it had
+    before are discarded.
 
-    Computations keep their positions; instructions move by the copies before them.
+    Computations keep their positions; instructions are shifted by the copies inserted before them.
     """
     assigner = LayoutAssigner(module)
     return assigner.place(assigner.orders()).verify()
@@ -68,7 +69,7 @@ def assign_layouts(module: HloModule) -> HloModule:
 
 @dataclass(frozen=True, slots=True)
 class _Seed:
-    """A leaf from which orders spread, and the instruction that makes it."""
+    """A leaf (array) from which an order propagates, and the instruction that computes it."""
 
     computation: int
     position: int
@@ -77,12 +78,12 @@ class _Seed:
 
 
 class LayoutAssigner:
-    """Assigns orders to one program, again and again: what does not depend on choices is found once.
+    """Assigns orders to one program under many configs; what does not depend on the config is computed once.
 
     Attributes:
         module: the program.
-        classes: its values that share buffers.
-        requirements: what its instructions need of their operands.
+        classes: classes of values that share a buffer.
+        requirements: orders that instructions require of their operands.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -105,7 +106,7 @@ class LayoutAssigner:
         self._following: dict[int, tuple[_Step, ...]] = {}
 
     def orders(self, choices: Choices = NO_CHOICES) -> dict[int, MinorToMajor]:
-        """The order of every class of arrays of rank two or more."""
+        """Returns the order of every class of arrays of rank two or more."""
         found = _Orders(self, choices)
         found.seed_together(self.arguments)
         for opcodes, seeds in self._stages:
@@ -122,7 +123,7 @@ class LayoutAssigner:
         return found.order
 
     def place(self, orders: Mapping[int, MinorToMajor], choices: Choices = NO_CHOICES) -> HloModule:
-        """The program in these orders, copies between what does not fit."""
+        """Returns the program in these orders, with copies where an operand's order does not fit."""
         computations = tuple(
             self.place_computation(c, orders, choices).computation
             for c in range(len(self.module.computations))
@@ -132,11 +133,11 @@ class LayoutAssigner:
     def place_computation(
         self, computation: int, orders: Mapping[int, MinorToMajor], choices: Choices = NO_CHOICES
     ) -> PlacedComputation:
-        """One computation of it."""
+        """Does the same for one computation."""
         return place_computation(self.requirements, computation, orders, choices)
 
     def following(self, leaf: int) -> tuple[_Step, ...]:
-        """Where an order may go from a leaf: first to operands, then to users."""
+        """Returns the steps by which an order propagates from a leaf: first to operands, then to users."""
         steps = self._following.get(leaf)
         if steps is None:
             steps = self._following[leaf] = tuple(self._steps(leaf))
@@ -173,7 +174,7 @@ class LayoutAssigner:
 
 
 class _Step:
-    """One way that an order can go, and what becomes of each order on it."""
+    """Propagation from one leaf to another through an instruction; results are cached by order."""
 
     __slots__ = ("_known", "_own", "_place", "_result", "_rule", "inst", "target_class")
 
@@ -195,7 +196,7 @@ class _Step:
         self._known: dict[MinorToMajor, MinorToMajor | None] = {}
 
     def order(self, own: MinorToMajor) -> MinorToMajor | None:
-        """The target's order, if it follows from the leaf's."""
+        """Returns the target's order if it follows from the leaf's, else None."""
         if own not in self._known:
             self._known[own] = self._rule(self._own.with_layout(own))
         return self._known[own]
@@ -208,7 +209,7 @@ class _Step:
 
 
 class _Orders:
-    """The memory order of every class, filled by spreading from seeds."""
+    """The memory order of every class, filled by propagation from seeds."""
 
     def __init__(self, assigner: LayoutAssigner, choices: Choices) -> None:
         self._assigner = assigner
@@ -217,12 +218,12 @@ class _Orders:
         self.order: dict[int, MinorToMajor] = {}
 
     def seed(self, leaf: int, order: MinorToMajor) -> None:
-        """Gives a leaf's class an order, unless it has one, and all that follows from it."""
+        """Gives a leaf's class an order, unless it has one, and propagates it."""
         if self._unset(leaf):
             self.seed_together({leaf: order})
 
     def seed_together(self, wishes: Mapping[int, MinorToMajor]) -> None:
-        """Seeds of which none may follow from another."""
+        """Sets the orders of several leaves before any of them propagates."""
         queue: deque[int] = deque()
         for leaf, order in wishes.items():
             self._set(self._classes.find(leaf), order, queue)
@@ -238,7 +239,7 @@ class _Orders:
                             self._set(step.target_class, follows, queue)
 
     def seed_wishes(self, seed: _Seed) -> None:
-        """Gives the result of an instruction, and of a reshape its operand, the order it would choose."""
+        """Gives the result of an instruction, and for a reshape its operand, the preferred order."""
         shapes = self._classes.shapes
         operands = [self._classes.leaf(seed.computation, operand) for operand in seed.inst.operands]
         wish = preferred_layout(seed.inst, [shapes[o] for o in operands], shapes[seed.leaf])
@@ -252,7 +253,7 @@ class _Orders:
             self.seed(operands[0], packed_row_major(shapes[operands[0]].dimensions))
 
     def seed_chosen_operands(self, seed: _Seed) -> None:
-        """Gives operands that nothing has decided on yet the order chosen for them."""
+        """Gives operands that have no order yet the one that the config chooses for them."""
         chosen = self._changed(seed)
         if chosen is None:
             return
@@ -263,7 +264,7 @@ class _Orders:
                 self.seed(leaf, order)
 
     def seed_operands(self, seed: _Seed) -> None:
-        """Gives operands of a batched dot the order that it wants, so that loop state is kept in it."""
+        """Gives operands of a batched dot the order that it prefers, so that loop state is kept in it."""
         if seed.inst.dot is None or not seed.inst.dot.lhs_batch:
             return
         for place, operand in enumerate(seed.inst.operands):

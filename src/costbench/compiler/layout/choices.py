@@ -1,6 +1,6 @@
-"""Chosen memory orders: what a layout config says about the nodes that it configures.
+"""A decoded layout config: the memory orders chosen for the nodes that it configures.
 
-A node is named by computation and position, as in `HloModule`.
+A node is identified by computation and position, as in `HloModule`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class NodeLayouts:
     """Memory orders of one node, fastest axis first.
 
     Attributes:
-        output: of its result.
-        operands: of what it reads: input and kernel of a convolution or dot, input of a reshape.
+        output: order of its result.
+        operands: orders of its operands: input and kernel of a convolution or dot, input of a reshape.
     """
 
     output: MinorToMajor
@@ -28,12 +28,12 @@ class NodeLayouts:
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen for a program.
+    """The choices of a layout config for one program.
 
     Attributes:
-        layouts: of every configurable node.
-        pins: the order that a class of values (its number in `ValueClasses`) is to have.
-        changed: nodes for which something else than the default is chosen.
+        layouts: chosen orders of every configurable node.
+        pins: required order by class of values (its number in `ValueClasses`).
+        changed: nodes whose choice is not the default.
     """
 
     layouts: Mapping[Node, NodeLayouts] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Compiling a program under layout configs: layouts, copies, default fusion, kernels.
 
-`compile_with_layouts` makes one program as `compile_program` would. A `LayoutCompiler` is for many configs of
-one program: it gives kernels as hashes with numbers of runs, keeps computations by the orders that matter in
-them, and labels instructions once, so that a config costs what differs from the configs before.
+`compile_with_layouts` compiles one config as `compile_program` would. A `LayoutCompiler` is for many configs
+of one program: it returns kernels as hashes with numbers of runs, caches compiled computations by the orders
+that they depend on, and labels instructions once, so that a config only costs what differs from earlier ones.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _Key = tuple[object, ...]
 
 
 def compile_with_layouts(space: LayoutSpace, config: ChoiceArray, name: str) -> CompiledProgram:
-    """The program that a layout config gives; with the default config, what `compile_program` gives.
+    """Compiles a program under a layout config; the default config gives the result of `compile_program`.
 
     Args:
-        space: of the program.
+        space: layout space of the program.
         config: an option for every configurable node, [m].
-        name: under which it is known.
+        name: name of the program.
 
     Raises:
-        ValueError: if it is no config of this program.
+        ValueError: if `config` is no config of this program.
     """
     choices = space.choices(config)
     module = space.assigner.place(space.assigner.orders(choices), choices).verify()
@@ -52,13 +52,13 @@ def compile_with_layouts(space: LayoutSpace, config: ChoiceArray, name: str) -> 
 
 @dataclass(frozen=True, eq=False)
 class LaidOutComputation:
-    """One computation under some config.
+    """One computation compiled under a config.
 
     Attributes:
         computation: its position in the program.
         trip_count: how often it runs in one run of the program.
-        body: with layouts and copies.
-        arrays: positions of its kernels.
+        body: the computation with layouts and copies.
+        arrays: positions of its kernels' instructions, inputs and outputs.
         hashes: equal for kernels that cost the same, [k].
     """
 
@@ -69,13 +69,13 @@ class LaidOutComputation:
     hashes: HashArray
 
     def program(self, module: HloModule) -> HloModule:
-        """The program in which this takes the place of the computation."""
+        """Returns the program with this computation in place of the original one."""
         computations = list(module.computations)
         computations[self.computation] = self.body
         return replace(module, computations=tuple(computations))
 
     def kernel(self, number: int, program: HloModule) -> Kernel:
-        """One of its kernels, a view of `program(...)`."""
+        """Returns one of its kernels as a view of `program(...)`."""
         instructions, inputs, outputs = (
             tuple(positions[offsets[number] : offsets[number + 1]].tolist())
             for offsets, positions in zip(self.arrays[::2], self.arrays[1::2], strict=True)
@@ -87,7 +87,7 @@ class LayoutCompiler:
     """Compiles one program under many configs.
 
     Args:
-        space: of the program.
+        space: layout space of the program.
     """
 
     def __init__(self, space: LayoutSpace) -> None:
@@ -113,28 +113,28 @@ class LayoutCompiler:
             self._nodes[node.computation].append((node.computation, node.position))
 
     def compile(self, config: ChoiceArray) -> tuple[LaidOutComputation, ...]:
-        """The kernels of every computation that runs."""
+        """Returns every computation that runs, compiled under a config."""
         return self.compile_key(*self.assign(config))
 
     def assign(self, config: ChoiceArray) -> tuple[dict[int, MinorToMajor], Choices]:
-        """Orders of all values under a config, and the choices that gave them."""
+        """Returns the orders of all values under a config, and the decoded choices."""
         choices = self.space.choices(config)
         return self.space.assigner.orders(choices), choices
 
     def key(self, orders: Mapping[int, MinorToMajor], choices: Choices) -> _Key:
-        """Equal for configs that give the same program."""
+        """Returns a key that is equal for configs that give the same program."""
         return tuple(self._key(c, orders, choices) for c, count in enumerate(self.space.counts) if count)
 
     def compile_key(
         self, orders: Mapping[int, MinorToMajor], choices: Choices
     ) -> tuple[LaidOutComputation, ...]:
-        """As `compile`, orders assigned."""
+        """Does the same as `compile` when orders have been assigned."""
         return tuple(
             self._computation(c, orders, choices) for c, count in enumerate(self.space.counts) if count
         )
 
     def _key(self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices) -> _Key:
-        """All that decides how a computation is laid out: its values' orders, its nodes' needs."""
+        """Returns the cache key of a computation: the orders of its values, the requirements of its nodes."""
         of = self.space.assigner.requirements.of
         needs = tuple(of(node, orders, choices.layouts[node]) for node in self._nodes[c])
         return (tuple(orders[root] for root in self._roots[c]), needs)
@@ -160,7 +160,7 @@ class LayoutCompiler:
         return LaidOutComputation(c, self.space.counts[c], placed.computation, arrays, hashes)
 
     def _labels_of(self, c: int, placed: PlacedComputation) -> Labels:
-        """Labels of all instructions; only those that never occurred before are digested."""
+        """Returns the labels of all instructions; only those that have not occurred before are digested."""
         instructions = placed.computation.instructions
         keys = [(c, o, i.shape) for o, i in zip(placed.origins, instructions, strict=True)]
         new: dict[tuple[int, int, Shape], Instruction] = {

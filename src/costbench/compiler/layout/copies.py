@@ -1,6 +1,7 @@
-"""Putting assigned memory orders into a computation: shapes with layouts, copies between what does not fit.
+"""Rewrites a computation with assigned memory orders: shapes get layouts, and copies are inserted where an
+operand comes in another order than its user needs.
 
-Constants and broadcasts are made again in the other order instead of being copied.
+Constants and broadcasts are computed again in the other order instead of being copied.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ Needs = tuple[tuple[MinorToMajor, ...], MinorToMajor]
 
 @dataclass(frozen=True)
 class PlacedComputation:
-    """A computation in its orders.
+    """A computation rewritten with its memory orders.
 
     Attributes:
         computation: with layouts and copies.
-        origins: for each instruction the position it had before; of the value it copies, less the
-            number of instructions, for a copy.
+        origins: for each instruction the position it had before; for a copy, the position of the value it
+            copies minus the number of instructions, which is negative.
     """
 
     computation: HloComputation
@@ -37,10 +38,10 @@ class PlacedComputation:
 
 
 class Requirements:
-    """What instructions need of their operands, kept by the orders that these have.
+    """Orders that instructions need their operands in, cached by the orders that the operands have.
 
     Attributes:
-        classes: of the program's values.
+        classes: classes of the program's values.
     """
 
     def __init__(self, classes: ValueClasses) -> None:
@@ -49,7 +50,7 @@ class Requirements:
         self._shapes: dict[tuple[int, MinorToMajor], Shape] = {}
 
     def shape(self, leaf: int, orders: Mapping[int, MinorToMajor]) -> Shape:
-        """A leaf's shape in its order (scalars and vectors have only one)."""
+        """Returns a leaf's shape in its order (scalars and vectors have only one)."""
         shape = self.classes.shapes[leaf]
         order = orders[self.classes.find(leaf)] if shape.rank > 1 else (0,) * shape.rank
         known = self._shapes.get((leaf, order))
@@ -58,7 +59,7 @@ class Requirements:
         return known
 
     def of(self, node: Node, orders: Mapping[int, MinorToMajor], chosen: NodeLayouts | None) -> Needs:
-        """What a node needs once all values have their orders; for nodes that are no alias of operands."""
+        """Returns what a node needs once all values have orders; only for nodes that alias no operand."""
         c, p = node
         body = self.classes.module.computations[c].instructions
         inst = body[p]
@@ -78,7 +79,7 @@ class Requirements:
 def place_computation(
     requirements: Requirements, computation: int, orders: Mapping[int, MinorToMajor], choices: Choices
 ) -> PlacedComputation:
-    """One computation of a program in the orders of its values."""
+    """Rewrites one computation of a program with the orders of its values."""
     return _Emitter(requirements, computation, orders, choices).emit()
 
 
@@ -100,7 +101,7 @@ class _Emitter:
         self._copies: dict[tuple[int, MinorToMajor], int] = {}
 
     def emit(self) -> PlacedComputation:
-        """The computation with layouts and copies."""
+        """Returns the computation with layouts and copies."""
         for position, inst in enumerate(self._computation.instructions):
             self._place.append(self._emit_instruction(position, inst))
         computation = HloComputation(
@@ -132,7 +133,7 @@ class _Emitter:
         self._origins.append(origin)
 
     def _in_order(self, value: int, order: MinorToMajor) -> int:
-        """The value in another memory order: itself, the same broadcast made again, or a copy."""
+        """Returns the value in a memory order: itself if it has it, else a repeated broadcast or a copy."""
         shape = self._flat[value].shape
         if shape.is_tuple or shape.rank < 2 or shape.layout == order:
             return value

@@ -1,8 +1,8 @@
-"""Main memory that a laid-out computation needs at most, padding included.
+"""Estimates the peak main memory of a computation with assigned layouts, padding included.
 
-An estimate of what a buffer assignment would reach: arguments and constants stay all along; what a kernel
-writes lives until the last kernel that reads it, or to the end where the computation returns it or hands it
-to a loop, a call or a tuple.
+The estimate approximates a buffer assignment: arguments and constants stay in memory all the time; an array
+that a kernel writes lives until the last kernel that reads it, or to the end if the computation returns it or
+passes it to a loop, a call or a tuple.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TAKES_OVER = frozenset({Opcode.TUPLE, Opcode.WHILE, Opcode.CALL, Opcode.CONDITI
 
 
 def peak_bytes(part: LaidOutComputation) -> int:
-    """Most bytes that are in memory at the same time while the computation runs, callees left out."""
+    """Returns the most bytes in memory at one time while the computation runs, callees not counted."""
     body = part.body
     outputs, inputs = part.arrays.outputs, part.arrays.inputs
     made = np.repeat(np.arange(len(part.hashes)), np.diff(part.arrays.outputs_offsets))
@@ -48,7 +48,7 @@ def peak_bytes(part: LaidOutComputation) -> int:
 
 
 def _source(body: HloComputation, position: int, made: dict[int, int]) -> int:
-    """The value whose bytes an instruction's value is."""
+    """Returns the value whose buffer an instruction's result aliases."""
     while position not in made:
         inst = body.instructions[position]
         if not inst.operands or not (inst.opcode in _PASSES_ON or is_free(body, inst)):

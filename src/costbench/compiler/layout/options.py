@@ -1,17 +1,17 @@
 """The memory orders that a configurable node may be given: convolutions, dots and reshapes.
 
-What may be chosen follows the recorded runs of the real compiler (a 3-D U-Net with 62 such nodes):
+The options follow the recorded runs of the real compiler (a 3-D U-Net with 62 such nodes):
 
-- a convolution has its two fastest axes chosen, in either sequence, independently for each tensor: batch and
-  feature of output and input, the two features of the kernel. The other axes stay as in the default. In the
-  gradient of a weight these are the same roles.
+- for a convolution, each tensor independently has a given pair of axes in its two fastest places, in either
+  sequence: batch and feature for output and input, the two features for the kernel. The other axes stay as in
+  the default. In the gradient of a weight the pairs are the axes of the same roles.
 - a dot likewise has the two fastest axes of each tensor in either sequence; batch axes stay outside.
 - a reshape has any order of its three fastest axes, with the order of its input in which it is free; where it
   has to move data, row-major on both sides.
 
-Results never have an axis of one or two elements in the lanes: the recorded runs have 4 features there, a
-batch of 2 never. They name it for the lanes of operands, without effect; so it can be chosen for these, but
-nothing is made in such an order. Option 0 is the compiler's default.
+Results never have an axis of one or two elements in the lanes: the recorded runs have 4 features there, but
+never a batch of 2. For operands they do list such orders, without effect; so operands have these options, but
+no value is computed in such an order. Option 0 is the compiler's default.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _PERMUTED = 3
 def node_options(
     inst: Instruction, operands: Sequence[Shape], result: Shape, default: NodeLayouts
 ) -> tuple[NodeLayouts, ...]:
-    """The options of a configurable node, the default first, each once.
+    """Returns the options of a configurable node without repetition, the default first.
 
     Args:
         inst: a convolution, dot or reshape.
-        operands: shapes of what it reads.
+        operands: shapes of its operands.
         result: shape of its result.
-        default: the orders that the compiler gives it by itself.
+        default: the orders that the compiler chooses by default.
     """
     if inst.opcode is Opcode.RESHAPE:
         found = _reshape_options(operands[0], result, default)
@@ -64,7 +64,7 @@ def _convolution_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
 
 
 def _pair_orders(shape: Shape, default: MinorToMajor, pair: tuple[int, int] | None) -> list[MinorToMajor]:
-    """The default, and the orders with the pair in the two fastest places, the rest as in the default."""
+    """Returns the default and the orders with the pair in the two fastest places, the rest unchanged."""
     if shape.rank < 2:
         return [default]
     if pair is None:

@@ -1,10 +1,10 @@
-"""How memory orders pass through instructions, and which orders convolutions and dots want.
+"""Layout rules by opcode: how memory orders propagate through instructions, which orders each one prefers.
 
-`forward` and `backward` say which order a result takes from an operand and the other way round, where an
-instruction keeps an order for free; None where it does not tie the two. `preferred_layout` is what an
-instruction would choose by itself, `required_layouts` what its operands must have once every value has its
-order. Convolutions keep features in lanes and, from 8 images on, the batch in sublanes: {3,0,2,1} for NHWC,
-as in the recorded programs.
+`forward` gives the order of a result that follows from an operand's, and `backward` the reverse, where an
+instruction keeps an order for free; they return None where it does not relate the two. `preferred_layout` is
+the order that an instruction would choose for its result, `required_layouts` gives the orders that its
+operands must have once every value has one. Convolutions keep features in lanes and, for 8 images or more,
+the batch in sublanes: {3,0,2,1} for NHWC, as in the recorded programs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _REDUCING = frozenset({Opcode.REDUCE})
 
 
 def ties(inst: Instruction, place: int, operand: Shape, result: Shape) -> bool:
-    """Whether operand `place` and the result have corresponding axes, and so one memory order."""
+    """Returns whether operand `place` and the result have corresponding axes, and so one memory order."""
     if inst.opcode in _UNTIED or operand.rank != result.rank or operand.rank < 2:
         return False
     if inst.opcode in _FIRST_OPERAND_TIED:
@@ -60,12 +60,12 @@ def ties(inst: Instruction, place: int, operand: Shape, result: Shape) -> bool:
 
 
 def fills_lanes(shape: Shape, order: MinorToMajor) -> bool:
-    """Whether an order has more than one or two elements in the lanes."""
+    """Returns whether an order has more than two elements in the lanes."""
     return shape.rank < 2 or shape.dimensions[order[0]] >= MIN_IN_LANES
 
 
 def forward(inst: Instruction, place: int, operand: Shape, result: Shape) -> MinorToMajor | None:
-    """The order that the result takes from the operand's, if it follows."""
+    """Returns the result's order if it follows from the operand's, else None."""
     if inst.opcode is Opcode.TRANSPOSE:
         inverse = {axis: place for place, axis in enumerate(inst.dimensions)}
         return tuple(inverse[axis] for axis in operand.layout)
@@ -77,7 +77,7 @@ def forward(inst: Instruction, place: int, operand: Shape, result: Shape) -> Min
 
 
 def backward(inst: Instruction, place: int, operand: Shape, result: Shape) -> MinorToMajor | None:
-    """The order that an operand takes from the result's, if it follows."""
+    """Returns the operand's order if it follows from the result's, else None."""
     if inst.opcode is Opcode.TRANSPOSE:
         return tuple(inst.dimensions[axis] for axis in result.layout)
     if inst.opcode is Opcode.RESHAPE:
@@ -88,14 +88,14 @@ def backward(inst: Instruction, place: int, operand: Shape, result: Shape) -> Mi
 
 
 def reduced_layout(layout: MinorToMajor, reduced: Sequence[int]) -> MinorToMajor:
-    """The order of the axes that a reduction leaves."""
+    """Returns the order of the axes that remain after a reduction."""
     left = [axis for axis in range(len(layout)) if axis not in reduced]
     number = {axis: place for place, axis in enumerate(left)}
     return tuple(number[axis] for axis in layout if axis in number)
 
 
 def broadcast_operand_layout(layout: MinorToMajor, dimensions: Sequence[int]) -> MinorToMajor:
-    """The order in which a broadcast's operand lies like its result."""
+    """Returns the order of a broadcast's operand that has its axes in the same sequence as the result."""
     place = {out: axis for axis, out in enumerate(dimensions)}
     return tuple(place[axis] for axis in layout if axis in place)
 
@@ -104,7 +104,7 @@ def broadcast_operand_layout(layout: MinorToMajor, dimensions: Sequence[int]) ->
 
 
 def preferred_layout(inst: Instruction, operands: Sequence[Shape], result: Shape) -> MinorToMajor | None:
-    """The order that an instruction gives its result where nothing else decides; None if it has no wish.
+    """Returns the order that an instruction gives its result by default; None if it has no preference.
 
     Args:
         inst: the instruction.
@@ -129,18 +129,18 @@ def preferred_layout(inst: Instruction, operands: Sequence[Shape], result: Shape
 
 
 def _matrix_layout(shape: Shape) -> MinorToMajor:
-    """Row-major, transposed only where the last axis is so small that it would leave the lanes empty."""
+    """Returns row-major order, transposed only if the last axis is too small to fill the lanes."""
     order, compact = packed_row_major(shape.dimensions), compact_layout(shape.dimensions)
     gain = padded_size(shape.dimensions, order) / max(1, padded_size(shape.dimensions, compact))
     return compact if gain >= LEAVE_LANES_GAIN else order
 
 
 def indexed_window(inst: Instruction, place: int) -> tuple[int, ...]:
-    """Axes that a gather or scatter moves as a whole at each index.
+    """Returns the axes that a gather or scatter moves as a whole at each index.
 
     Args:
         inst: the gather or scatter.
-        place: 0 for the array that is indexed, anything else for what is moved.
+        place: 0 for the array that is indexed, anything else for the slices that are moved.
     """
     if inst.gather is not None:
         g = inst.gather
@@ -156,7 +156,7 @@ def indexed_window(inst: Instruction, place: int) -> tuple[int, ...]:
 
 
 def _rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
-    """The last axis of a window in lanes, the rest as small as it gets; compact where windows are points."""
+    """Returns the least padded order with the last axis of a window in lanes; compact for point windows."""
     wide = [axis for axis in window if shape.dimensions[axis] > 1]
     if not wide:
         return compact_layout(shape.dimensions)
@@ -165,10 +165,11 @@ def _rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
 
 
 def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence[int]) -> MinorToMajor:
-    """Features in lanes, the batch in sublanes if it fills them; other axes in lanes if features are few.
+    """Returns the order with features in lanes and the batch in sublanes if it fills them; if features are
+    few, another axis is in the lanes.
 
-    The recorded runs say why: a small axis in the lanes (3 channels, a batch of 32) makes all the difference,
-    other orders next to none.
+    In the recorded runs a small axis in the lanes (3 channels, a batch of 32) is what makes layouts slow;
+    other orders make next to no difference.
     """
     sizes, windows = shape.dimensions, tuple(reversed(spatial))
     if sizes[batch] >= MIN_BATCH_IN_SUBLANES or not windows:
@@ -206,14 +207,18 @@ def _convolution_operand(inst: Instruction, place: int, operand: Shape) -> Minor
 
 
 def _is_weight_gradient(inst: Instruction) -> bool:
-    """Whether the window is the larger image: an activation convolved with an activation's gradient."""
+    """Returns whether a convolution computes a weight gradient: an activation convolved with an activation's
+    gradient, so that the window is the larger image.
+    """
     assert inst.convolution is not None
     window = math.prod(w.size for w in inst.window)
     return window > math.prod(inst.shape.dimensions[axis] for axis in inst.convolution.output_spatial)
 
 
 def dot_operand_layout(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
-    """Matrix axes in the two minor-most places, in either order; batch axes and those of extent 1 outside."""
+    """Returns the operand's order with its matrix axes in the two minor-most places, in either sequence, and
+    batch axes and those of extent 1 outside.
+    """
     assert inst.dot is not None
     batch = inst.dot.lhs_batch if place == 0 else inst.dot.rhs_batch
     long = [axis for axis in operand.layout if operand.dimensions[axis] > 1]
@@ -225,7 +230,7 @@ def dot_operand_layout(inst: Instruction, place: int, operand: Shape) -> MinorTo
 
 
 def preferred_dot_operand(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
-    """The order that pads an operand of a dot least, of those in which the dot takes it as it is."""
+    """Returns the order that pads an operand of a dot least, of those that the dot reads without a copy."""
     packed = operand.with_layout(packed_row_major(operand.dimensions))
     order = dot_operand_layout(inst, place, packed)
     turned = (order[1], order[0], *order[2:])
@@ -245,11 +250,11 @@ def _tight(operand: Shape, wish: MinorToMajor) -> bool:
 def required_layouts(
     inst: Instruction, operands: Sequence[Shape], result: Shape, chosen: NodeLayouts | None = None
 ) -> tuple[list[MinorToMajor], MinorToMajor]:
-    """The order each operand must have, and the order in which the result then comes.
+    """Returns the order that each operand must have, and the order in which the result then is.
 
-    Where the latter differs from the result's assigned order, a copy must follow. Orders `chosen` for a
-    reshape are its orders. A convolution or dot makes its result in the chosen one, but takes an operand
-    as it comes if it can: on the real machine operands' orders make no difference.
+    Where the latter differs from the result's assigned order, a copy must follow. A reshape uses exactly the
+    `chosen` orders. A convolution or dot computes its result in the chosen one, but reads an operand in the
+    order it has if it can: on the real machine operands' orders make no difference.
     """
     if chosen is not None and inst.opcode is Opcode.RESHAPE:
         return list(chosen.operands), chosen.output
@@ -288,7 +293,7 @@ def required_layouts(
 def _indexed_layouts(
     inst: Instruction, operands: Sequence[Shape], result: Shape
 ) -> tuple[list[MinorToMajor], MinorToMajor]:
-    """Rows are moved whole, so they must lie in lanes wherever they are read or written."""
+    """Returns orders for gathers and scatters: rows move whole, so they must be in lanes on both sides."""
     needs = [operand.layout for operand in operands]
     needs[0] = _with_rows_in_lanes(operands[0], indexed_window(inst, 0))
     if inst.opcode is Opcode.GATHER:
@@ -306,7 +311,7 @@ def _with_rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
 
 
 def _reshape_layouts(operand: Shape, result: Shape) -> tuple[list[MinorToMajor], MinorToMajor]:
-    """A free reshape if there is one, before or after a copy; else one that runs in row-major order."""
+    """Returns orders that make the reshape free, with a copy before or after it; else row-major orders."""
     if reshape_is_free(operand, result):
         return [operand.layout], result.layout
     free = bitcast_layout(operand, result.dimensions)

@@ -1,12 +1,12 @@
-"""Layout configs: an option for every configurable node of a program (tpugraphs2023, section 2.1).
+"""The space of layout configs of a program: an option per configurable node (tpugraphs2023, section 2.1).
 
-Nodes are convolutions, dots and reshapes of the computations that run, in the order of the program that
-layouts are assigned to; those with one option are left out. Every combination of options can be compiled:
-copies make up for whatever does not fit.
+Configurable nodes are convolutions, dots and reshapes of the computations that run, in the order of the
+program that layouts are assigned to; those with one option are left out. Every combination of options can be
+compiled: copies are inserted where orders do not fit.
 
-Drawing configs at random follows the recorded runs, whose 62 nodes change in 8 groups of alike ones: a share
-of the groups, drawn for the config, get an option each; in half of the configs up to three nodes get one of
-their own. Alike are nodes with one opcode and the same options.
+Random configs follow the recorded runs, whose 62 nodes change in 8 groups of similar ones: a share of the
+groups, drawn for the config, get a random option each; in half of the configs up to three single nodes get
+another one. Nodes are in one group if they have one opcode and the same options.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class ConfigurableNode:
 
     Attributes:
         computation: position of its computation.
-        position: inside that.
+        position: position inside that computation.
         opcode: convolution, dot or reshape.
-        options: the compiler's default first.
+        options: layouts that may be chosen, the compiler's default first.
     """
 
     computation: int
@@ -58,15 +58,15 @@ class LayoutSpace:
     """The layout configs of one program; a `VectorSpace`.
 
     Args:
-        module: the program, reversals folded; its own layouts do not count.
-        unknown_trip_count: iterations of a loop about which nothing is known.
+        module: the program, reversals folded; its own layouts are ignored.
+        unknown_trip_count: iterations assumed for a loop whose trip count cannot be found.
 
     Attributes:
         module: the same.
-        assigner: of its layouts.
+        assigner: assigns its layouts.
         counts: runs of every computation per run of the program.
-        nodes: what can be configured, in program order.
-        ties: number of the group of alike nodes, int64 [m].
+        nodes: configurable nodes, in program order.
+        ties: number of each node's group of similar nodes, int64 [m].
     """
 
     def __init__(self, module: HloModule, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT) -> None:
@@ -92,16 +92,16 @@ class LayoutSpace:
 
     @cached_property
     def num_choices(self) -> IntArray:
-        """Options of each node, int64 [m]."""
+        """Returns the number of options of each node, int64 [m]."""
         return np.array([len(node.options) for node in self.nodes], dtype=np.int64)
 
     @property
     def default(self) -> ChoiceArray:
-        """The compiler's own layouts, int16 [m]: zeros."""
+        """Returns the config of the compiler's default layouts, int16 [m]: zeros."""
         return np.zeros(len(self.nodes), dtype=np.int16)
 
     def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
-        """Whether each of [n, m] is a config of this program, bool [n]; all of them can be compiled."""
+        """Returns whether each of [n, m] is a config of this program, bool [n]; all can be compiled."""
         configs = np.asarray(configs)
         if configs.ndim != 2 or configs.shape[1] != len(self.nodes):
             return np.zeros(len(configs), dtype=bool)
@@ -109,12 +109,12 @@ class LayoutSpace:
         return np.asarray(inside.all(axis=1), dtype=np.bool_)
 
     def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
-        """Configs drawn at random, int16 [count, m]."""
+        """Returns configs drawn at random, int16 [count, m]."""
         drawn = [self._draw(rng) for _ in range(count)]
         return np.array(drawn, dtype=np.int16).reshape(count, len(self.nodes))
 
     def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
-        """Configs in which one node, or one group of alike ones, has another option, int16 [count, m]."""
+        """Returns configs in which one node or one group has another option, int16 [count, m]."""
         config = np.asarray(config, dtype=np.int16)
         result = np.repeat(config[None], count if len(config) else 0, axis=0)
         for row in result:
@@ -128,15 +128,15 @@ class LayoutSpace:
         return result
 
     def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
-        """Every node's option from one of two parents [m], int16 [m]."""
+        """Returns a child that has every node's option from one of two parents [m], int16 [m]."""
         mine = rng.random(len(self.nodes)) < 0.5
         return np.where(mine, first, second).astype(np.int16)
 
     def decode(self, config: ChoiceArray) -> tuple[NodeLayouts, ...]:
-        """The orders of every node.
+        """Returns the orders that a config chooses for every node.
 
         Raises:
-            ValueError: if it is no config of this program.
+            ValueError: if `config` is no config of this program.
         """
         config = np.asarray(config)
         if config.ndim != 1 or not self.legal(config[None]).all():
@@ -144,10 +144,10 @@ class LayoutSpace:
         return tuple(node.options[option] for node, option in zip(self.nodes, config.tolist(), strict=True))
 
     def choices(self, config: ChoiceArray) -> Choices:
-        """The config as the layout assignment takes it.
+        """Returns the config in the form that layout assignment takes.
 
-        Where several nodes make one class of values (loop state), the first one that is changed decides. The
-        program's arguments stay as they come.
+        Where several nodes compute one class of values (loop state), the first one that is changed decides.
+        The program's arguments keep their orders.
         """
         layouts: dict[Node, NodeLayouts] = {}
         pins: dict[int, MinorToMajor] = {}
@@ -186,7 +186,7 @@ class LayoutSpace:
 
 
 def layout_space(module: HloModule, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT) -> LayoutSpace:
-    """The layout configs of a canonical program (no fusions, layouts ignored)."""
+    """Returns the space of layout configs of a canonical program (no fusions, layouts ignored)."""
     return LayoutSpace(fold_reversals(module), unknown_trip_count)
 
 
@@ -201,12 +201,12 @@ def _ties(module: HloModule, nodes: Sequence[ConfigurableNode]) -> IntArray:
 
 
 def _roles(inst: Instruction, options: Sequence[NodeLayouts]) -> tuple[object, ...]:
-    """What the options do to the axes, whatever these are numbered."""
+    """Returns the options in terms of axis roles, so that nodes with other axis numbers compare equal."""
     return (str(inst.convolution), options) if inst.convolution is not None else (options,)
 
 
 def layout_features(space: LayoutSpace, configs: ChoiceArray) -> Int8Array:
-    """TpuGraphs' 18 features of every configurable node, int8 [n, m, 18]; see `option_features`."""
+    """Returns TpuGraphs' 18 features of every configurable node, int8 [n, m, 18]; see `option_features`."""
     configs = np.asarray(configs)
     features = np.full((*configs.shape, NUM_FEATURES), NO_AXIS, dtype=np.int8)
     for k, node in enumerate(space.nodes):
@@ -215,10 +215,10 @@ def layout_features(space: LayoutSpace, configs: ChoiceArray) -> Int8Array:
 
 
 def option_features(node: ConfigurableNode) -> Int8Array:
-    """TpuGraphs' 18 features of every option of a node, int8 [o, 18].
+    """Returns TpuGraphs' 18 features of every option of a node, int8 [o, 18].
 
     Output, input and kernel (a dot's right-hand side), six places each, fastest axis first, -1 where absent.
-    Convolutions name the two axes that are chosen, as in the recorded runs.
+    For convolutions only the two axes that are chosen are listed, as in the recorded runs.
     """
     places = _CONVOLUTION_PLACES if node.opcode is Opcode.CONVOLUTION else MAX_RANK
     table = np.full((len(node.options), 3, MAX_RANK), NO_AXIS, dtype=np.int8)

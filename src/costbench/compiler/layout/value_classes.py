@@ -1,4 +1,4 @@
-"""Which values share one buffer and hence one memory order: loop state, call arguments, members of tuples.
+"""Finds the values that share one buffer, hence one memory order: loop state, call arguments, tuple members.
 
 Every array of a program, members of tuples included, is a leaf. A tuple, its members, a loop's initial value,
 its body's parameter and result and the condition's parameter are all the same buffers, so their leaves are
@@ -26,7 +26,7 @@ class ValueClasses:
 
     Attributes:
         shapes: shape of every leaf.
-        owner: (computation, position) of every leaf.
+        owner: (computation, position) of the instruction that every leaf belongs to.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -49,17 +49,17 @@ class ValueClasses:
                 self._unite_instruction(c, p, inst)
 
     def leaves(self, computation: int, position: int) -> range:
-        """The leaves of an instruction's value."""
+        """Returns the leaves of an instruction's value."""
         first = self._first[computation][position]
         shape = self.module.computations[computation].instructions[position].shape
         return range(first, first + (len(shape.leaves()) if shape.is_tuple else 1))
 
     def leaf(self, computation: int, position: int) -> int:
-        """The only leaf of an array."""
+        """Returns the only leaf of an instruction whose value is an array."""
         return self._first[computation][position]
 
     def find(self, leaf: int) -> int:
-        """Number of the class: its smallest leaf."""
+        """Returns the number of a leaf's class: its smallest leaf."""
         parent = self._parent
         while parent[leaf] != leaf:
             parent[leaf] = parent[parent[leaf]]
@@ -67,7 +67,7 @@ class ValueClasses:
         return leaf
 
     def members(self) -> dict[int, list[int]]:
-        """Leaves by class, arrays of rank two or more only: the others have just one order."""
+        """Returns leaves by class, only for arrays of rank two or more: the others have just one order."""
         found: dict[int, list[int]] = {}
         for leaf, shape in enumerate(self.shapes):
             if shape.rank > 1:
@@ -123,7 +123,7 @@ class ValueClasses:
             self._unite(own, self.leaves(callee, computations[callee].root))
 
     def _unite_alike(self, own: range) -> None:
-        """Several results of one instruction lie alike, as of a sort or of a reduction of two values."""
+        """Unites the results of one instruction (a sort, a reduction of two values): they share an order."""
         for leaf in own[1:]:
             if self.shapes[leaf].dimensions == self.shapes[own.start].dimensions:
                 self._unite((own.start,), (leaf,))

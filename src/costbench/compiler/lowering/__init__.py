@@ -1,1 +1,1 @@
-"""Lowering: from a kernel to the loops that run it and the tiles that these loops move."""
+"""Lowering of kernels to loop nests: the loops of a kernel, and the tile of every value that they move."""

@@ -1,8 +1,8 @@
-"""How the tile of each value of a kernel follows the kernel's loops, and the rule of each operation for that.
+"""Access maps: which part of each value of a kernel one tile of the loop nest touches, with rules by opcode.
 
 The *access* of a value has one `AxisMap` per axis: which loop moves the tile along the axis, and how many
-elements of the axis a tile of the loop needs. A kernel's loops run over one value, its anchor. The accesses
-of all other values follow from the anchor's, forwards through users and backwards through operands: an
+elements of the axis one tile needs. A kernel's loops run over one value, its anchor. The accesses of all
+other values are derived from the anchor's, forwards through users and backwards through operands: an
 elementwise operation keeps the maps, a broadcast or transpose renames them, a window widens them, a
 reduction drops them.
 """
@@ -21,7 +21,7 @@ NO_LOOP = -1
 
 
 class AxisMap(NamedTuple):
-    """What part of an axis one tile touches.
+    """The part of an axis that one tile touches.
 
     With e the elements that `loop` covers in a tile, the part has
     `((scale*e - 1)*stride + (w - 1)*dilation + 1) / base_dilation` elements, w being `window` or, where the
@@ -39,12 +39,12 @@ class AxisMap(NamedTuple):
 
     @property
     def loops(self) -> tuple[int, ...]:
-        """The loops that move the tile along this axis."""
+        """Returns the loops that move the tile along this axis."""
         return tuple(loop for loop in (self.loop, self.window_loop) if loop != NO_LOOP)
 
     @property
     def is_window(self) -> bool:
-        """Whether neighbouring tiles overlap or leave gaps: windows, strides and dilation."""
+        """Returns whether neighbouring tiles overlap or leave gaps: windows, strides and dilation."""
         return self.window != 1 or self.window_loop != NO_LOOP or self.stride != 1 or self.base_dilation != 1
 
 
@@ -54,33 +54,33 @@ Access = tuple[AxisMap, ...]
 
 
 def whole(shape: Shape) -> Access:
-    """The access of a value that every tile needs completely."""
+    """Returns the access of a value that every tile needs completely."""
     return (WHOLE,) * shape.rank
 
 
 def loop_of_axis(shape: Shape) -> dict[int, int]:
-    """The loop over each logical axis of an anchor: one per axis, in memory order, major to minor."""
+    """Returns the loop over each logical axis of an anchor, numbered in memory order, major first."""
     return {axis: loop for loop, axis in enumerate(reversed(shape.layout))}
 
 
 def identity(shape: Shape) -> Access:
-    """The access of an anchor: each loop moves its own axis."""
+    """Returns the access of an anchor: each loop moves its own axis."""
     loops = loop_of_axis(shape)
     return tuple(AxisMap(loop=loops[axis]) for axis in range(shape.rank))
 
 
 def array_shape(shape: Shape) -> Shape:
-    """The shape itself, or the largest member of a tuple."""
+    """Returns the shape itself, or the largest member of a tuple."""
     return max(shape.leaves(), key=lambda leaf: leaf.num_elements) if shape.is_tuple else shape
 
 
 def access_loops(access: Access) -> tuple[int, ...]:
-    """All loops that move a tile of the value, ascending."""
+    """Returns all loops that move a tile of the value, ascending."""
     return tuple(sorted({loop for axis in access for loop in axis.loops}))
 
 
 def through_window(axis: AxisMap, window: WindowDimension) -> AxisMap:
-    """The map of a window's base axis, given the map of the result's axis."""
+    """Returns the map of a window's base axis, given the map of the result's axis."""
     if not axis.loops:
         return WHOLE
     wider = axis._replace(
@@ -89,7 +89,8 @@ def through_window(axis: AxisMap, window: WindowDimension) -> AxisMap:
         padding=axis.padding * window.stride + window.padding_low + window.padding_high,
     )
     if axis.window_loop != NO_LOOP:
-        # The window that a loop cuts stays cut; the few elements that the other one adds are left out.
+        # Only one of the two windows can be cut by a loop: it stays, and the few elements that the other one
+        # adds are ignored.
         return wider._replace(dilation=axis.dilation * window.stride)
     reach = (axis.window - 1) * axis.dilation * window.stride + window.dilated_size
     return wider._replace(window=reach, dilation=1)
@@ -122,7 +123,7 @@ def reshaped(source: Access, source_shape: Shape, target_shape: Shape) -> Access
 
 
 def _reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Shortest runs of axes with equal products; axes of extent 1 join the run before them."""
+    """Returns the shortest runs of axes with equal products; axes of extent 1 join the run before them."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(source) or j < len(target):
@@ -147,7 +148,7 @@ def _reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tu
 
 
 def operand_access(body: HloComputation, inst: Instruction, place: int, access: Access) -> Access:
-    """The part of operand `place` that a tile of the instruction's value reads."""
+    """Returns the access of operand `place` that a tile of the instruction's value needs."""
     shape = body.instructions[inst.operands[place]].shape
     if shape.is_tuple or (inst.shape.is_tuple and inst.opcode not in _ALIKE_MEMBERS):
         return whole(shape)
@@ -197,7 +198,7 @@ def _concatenate_operand(inst: Instruction, place: int, access: Access, shape: S
 
 
 def _resized_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
-    """Slices, pads and dynamic slices: axes correspond; a strided slice reads what it steps over."""
+    """Handles slices, pads, dynamic slices: axes correspond; a strided slice reads skipped elements, too."""
     if shape.rank != inst.shape.rank:
         return whole(shape)
     result = []
@@ -224,7 +225,7 @@ def _update_slice_operand(inst: Instruction, place: int, access: Access, shape: 
 
 
 def _gather_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
-    """The table is addressed at random, so it has no tile; indices follow the batch axes of the result."""
+    """Handles gathers: the table is addressed at random and has no tile; indices follow the batch axes."""
     assert inst.gather is not None
     if place == 0:
         return whole(shape)
@@ -236,7 +237,7 @@ def _gather_operand(inst: Instruction, place: int, access: Access, shape: Shape)
 
 
 def scatter_index_access(inst: Instruction, updates: Access, shape: Shape) -> Access:
-    """The indices of a scatter follow those axes of its updates that are not part of an update's window."""
+    """Returns the access of a scatter's indices, which follows the axes of its updates outside windows."""
     assert inst.scatter is not None
     maps = [m for axis, m in enumerate(updates) if axis not in inst.scatter.update_window_dims]
     if inst.scatter.index_vector_dim < shape.rank:
@@ -245,7 +246,7 @@ def scatter_index_access(inst: Instruction, updates: Access, shape: Shape) -> Ac
 
 
 def _select_and_scatter_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
-    """Operand and result correspond; the source has one element per window."""
+    """Handles select-and-scatter: operand and result correspond; the source has one element per window."""
     if shape.rank != inst.shape.rank:
         return whole(shape)
     if place == 0:
@@ -261,7 +262,7 @@ def _unmapped_operand(inst: Instruction, place: int, access: Access, shape: Shap
 
 
 def _top_k_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
-    """The searched (last) axis is needed as a whole."""
+    """Handles top-k: the searched (last) axis is needed as a whole."""
     return (*access[: shape.rank - 1], WHOLE)
 
 
@@ -291,7 +292,7 @@ _BACKWARD: Mapping[Opcode, _Rule] = {
 
 
 def is_elementwise(inst: Instruction, shape: Shape) -> bool:
-    """Whether value and operand (of `shape`) have one element for each other, in equal places."""
+    """Returns whether each element of the value depends on the operand's element in the same place only."""
     alike = inst.opcode not in _BACKWARD and shape.dimensions == inst.shape.dimensions
     return alike and not (shape.is_tuple or inst.shape.is_tuple)
 
@@ -300,7 +301,7 @@ def is_elementwise(inst: Instruction, shape: Shape) -> bool:
 
 
 def result_access(body: HloComputation, inst: Instruction, place: int, access: Access) -> Access | None:
-    """The access of a user's value, given that of its operand `place`; None where it does not follow."""
+    """Returns the access of a user's value, given that of its operand `place`; None if it is undetermined."""
     source = body.instructions[inst.operands[place]].shape
     if source.is_tuple or (inst.shape.is_tuple and inst.opcode is not Opcode.REDUCE):
         return None
@@ -336,7 +337,7 @@ def result_access(body: HloComputation, inst: Instruction, place: int, access: A
 
 
 def wider(first: Access | None, second: Access) -> Access:
-    """The access that serves both uses of a value: axes on which they differ are taken whole."""
+    """Returns an access that covers both uses of a value: axes on which they differ are taken whole."""
     if first is None or first == second:
         return second
     return tuple(a if a == b else _wider_axis(a, b) for a, b in zip(first, second, strict=True))

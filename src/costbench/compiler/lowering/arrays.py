@@ -1,6 +1,6 @@
-"""The tables of a computation as compiled code reads them: records with named fields, and a hash table.
+"""Record types of the tables that compiled lowering code reads, and the hash table of rule results.
 
-`lowering.tables` fills them in; this module names their fields.
+`lowering.tables` fills the tables; this module defines their fields.
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ class LoweringArrays(NamedTuple):
     Attributes:
         values: records VALUE, [n].
         operands_offsets: [n + 1], where the operands of each instruction begin in the following.
-        operands: positions; an entry is a *slot*.
-        same: whether a value and this operand of it are always cut alike.
+        operands: positions; the index of an entry is called a *slot*.
+        same: for each slot, whether the value and this operand always have the same access.
         keys: int64, a hash table with open addressing; 0 where it is empty.
-        results: of the keys.
+        results: result of the rule that each key stands for.
         access_rows: of an access by its number, its row in `accesses`.
         accesses: records ACCESS; rows are different boxes even where they are equal.
         maps: records MAP.
@@ -141,13 +141,13 @@ class LoweringArrays(NamedTuple):
 
 @compiled
 def key_of(kind: int, first: int, second: int) -> int:
-    """The key of a rule and two numbers; never 0."""
+    """Returns the key of a rule applied to two numbers; never 0."""
     return kind << KIND_BITS | first << SECOND_BITS | second
 
 
 @compiled
 def slot_of(keys: IntArray, key: int) -> int:
-    """Where a key stands in a table of 2^b slots, or would be entered."""
+    """Returns the index of a key in a table of 2^b entries, or where it would be inserted."""
     mask = len(keys) - 1
     # Multiplying by 2^60 over the golden ratio spreads keys that follow one another over all high bits.
     mixed = key * 0x9E3779B97F4A7C1

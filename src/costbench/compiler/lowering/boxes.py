@@ -1,7 +1,8 @@
-"""The copies and boxes of one kernel: what moves between main memory and scratchpad, what has to be sized.
+"""Lists the copies of a kernel between main memory and scratchpad, and its boxes.
 
-Where nothing but slices, gathers or scatters read an input, only what they read is copied. Copies and
-instructions whose values are cut alike share a box, so that each tile size sizes it once.
+A *box* is the tile of a shape under an access. Copies and instructions whose values have the same shape and
+access share a box, so that its size is computed once per tile size. Where only slices, gathers or scatters
+read an input, only what they read is copied.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ NUM_BOXES, NUM_COPIES, NUM_AXES = range(3)
 
 
 class Lists(NamedTuple):
-    """Workspace: the boxes and copies of the kernel at work.
+    """Buffers for the boxes and copies of the kernel that is being lowered.
 
     Attributes:
-        counts: [3]: boxes, copies, axes of boxes.
+        counts: [3]: numbers of boxes, copies, axes of boxes.
         box_access: [*], row of each box's access.
         box_shape: [*], number of each box's shape.
         copy_box: [*], box of each copy.
@@ -34,7 +35,7 @@ class Lists(NamedTuple):
         is_output: [*], 1 for copies to main memory.
         node_boxes: [*], boxes of inputs and instructions.
         order: [64], loops of more than one native tile, outermost first.
-        figures: [*, 4], of each copy, the last four fields of `packed.TRANSFER`.
+        figures: [*, 4], the last four fields of `packed.TRANSFER` for each copy.
     """
 
     counts: IntArray
@@ -61,7 +62,10 @@ class LoweredKernel(NamedTuple):
 
 @compiled
 def _box(tables: LoweringArrays, lists: Lists, row: int, shape: int) -> int:
-    """The number of the box of an access (its row) and a shape; kernels have few, so all are compared."""
+    """Returns the number of the box of an access (its row) and a shape, added if it is new.
+
+    Kernels have few boxes, so a linear search suffices.
+    """
     for box in range(lists.counts[NUM_BOXES]):
         if lists.box_access[box] == row and lists.box_shape[box] == shape:
             return box
@@ -75,7 +79,7 @@ def _box(tables: LoweringArrays, lists: Lists, row: int, shape: int) -> int:
 
 @compiled
 def box_of_value(tables: LoweringArrays, search: Search, lists: Lists, position: int) -> int:
-    """The number of the box of a value of the kernel at work."""
+    """Returns the number of the box of a value of the kernel that is being lowered."""
     row = tables.access_rows[search.found[position]]
     return _box(tables, lists, row, tables.values[position].shape)
 
@@ -94,7 +98,7 @@ def _add_copy(lists: Lists, box: int, is_output: int) -> int:
 def _copy_value(
     tables: LoweringArrays, search: Search, lists: Lists, position: int, row_elements: int
 ) -> None:
-    """Appends the copy from main memory of a value as it is cut in the kernel."""
+    """Appends the copy from main memory of a value under its access in the kernel."""
     row = tables.access_rows[search.found[position]]
     _copy_cut(tables, lists, position, row, 0, row_elements)
 
@@ -103,7 +107,9 @@ def _copy_value(
 def _copy_cut(
     tables: LoweringArrays, lists: Lists, position: int, row: int, is_output: int, row_elements: int
 ) -> None:
-    """Appends the copy of a value cut by the access of that row; rows are read by address if not 0."""
+    """Appends the copy of a value under the access in `row`; if `row_elements` is not 0, the copy addresses
+    rows of that many elements one by one.
+    """
     number = _add_copy(lists, _box(tables, lists, row, tables.values[position].shape), is_output)
     value, figures = tables.values[position], lists.figures[number]
     figures[0], figures[1] = value.native_bytes, value.element_bytes
@@ -112,7 +118,7 @@ def _copy_cut(
 
 @compiled
 def list_copies(tables: LoweringArrays, search: Search, lists: Lists, kernel: LoweredKernel) -> bool:
-    """Lists copies and their boxes; False if a rule's result is missing or the lists are too short."""
+    """Lists copies and their boxes; returns False if a rule's result is missing or a list is too short."""
     lists.counts[:] = 0
     nodes = len(kernel.inputs) + len(kernel.instructions)
     # Every input and output is copied once, a slice of an input once more for each slice.
@@ -152,7 +158,7 @@ def list_copies(tables: LoweringArrays, search: Search, lists: Lists, kernel: Lo
 def _copy_input(
     tables: LoweringArrays, search: Search, lists: Lists, kernel: LoweredKernel, position: int
 ) -> None:
-    """Appends the copies of an input: of what is sliced or addressed, if nothing else reads it."""
+    """Appends the copies of an input; only of what is sliced or addressed, if nothing else reads it."""
     kind, first_user = _partial_use(tables, kernel, position)
     if kind == NOT_PARTIAL:
         _copy_value(tables, search, lists, position, 0)
@@ -167,7 +173,9 @@ def _copy_input(
 
 @compiled
 def _partial_use(tables: LoweringArrays, kernel: LoweredKernel, position: int) -> tuple[int, int]:
-    """How all users in the kernel read a part of an input, and the first of them; else NOT_PARTIAL."""
+    """Returns the kind of partial read that all users in the kernel have in common, and the first user; or
+    NOT_PARTIAL if they read all of the input or differ.
+    """
     kind, first_user = NOT_PARTIAL, NONE
     for user in kernel.instructions:
         if _reads(tables, user, position):
@@ -183,7 +191,7 @@ def _partial_use(tables: LoweringArrays, kernel: LoweredKernel, position: int) -
 
 @compiled
 def _reads(tables: LoweringArrays, user: int, position: int) -> bool:
-    """Whether an instruction has a value among its operands."""
+    """Returns whether an instruction has a value among its operands."""
     for slot in range(tables.operands_offsets[user], tables.operands_offsets[user + 1]):
         if tables.operands[slot] == position:
             return True
@@ -194,7 +202,7 @@ def _reads(tables: LoweringArrays, user: int, position: int) -> bool:
 def list_order(tables: LoweringArrays, lists: Lists, kernel: LoweredKernel) -> int:
     """Lists the loops of more than one native tile, outermost first, and returns how many there are.
 
-    A contraction has an order of its own. Everywhere, loops that only sum run inside those that move a
+    A contraction has an order of its own. In all kernels, loops that only sum run inside those that move a
     result, so that no partial sums leave the scratchpad.
     """
     space = tables.spaces[kernel.space]

@@ -1,4 +1,4 @@
-"""The iteration space of a kernel: the loops that its generated code runs, and what each loop is over.
+"""The iteration space of a kernel: the loops of its generated code, and the axis that each loop runs over.
 
 A kernel computes one value element by element: the *anchor*, which is the convolution or dot that it holds,
 or else its largest result (or what its largest result is reduced or scattered from). One loop runs over each
@@ -56,12 +56,12 @@ class Loop(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Native tiles along the loop: ceil(extent / unit), at least 1."""
+        """Returns native tiles along the loop: ceil(extent / unit), at least 1."""
         return max(1, -(-self.extent // self.unit))
 
 
 class KernelAxis(NamedTuple):
-    """One axis of a contraction's right-hand side: which loop cuts it, its native tiles, elements of one."""
+    """One axis of a contraction's right-hand side: the loop over it, its native tiles, elements per tile."""
 
     loop: int
     units: int
@@ -76,14 +76,14 @@ class IterationSpace:
         body: the computation.
         anchor: position of the value that the loops run over.
         contracts: whether the kernel itself computes the anchor, a convolution or dot.
-        access: of the anchor.
+        access: access of the anchor.
         loops: `num_output_loops` over the anchor's physical axes, major to minor, then those that sum. Empty
             for a kernel without tiles.
         num_output_loops: loops over the anchor.
         kernel_axes: axes of the right-hand side in physical order, empty without a contraction.
         operand_accesses: accesses of the contraction's left-hand and right-hand side.
         contraction_order: the loops of a contraction from outermost to innermost, else empty.
-        described: what cost models derive from the contraction, by names of theirs.
+        described: cache of what cost models derive from the contraction, by their names.
     """
 
     body: HloComputation
@@ -99,7 +99,7 @@ class IterationSpace:
 
 
 def native_units(shape: Shape) -> tuple[int, ...]:
-    """Elements of a native tile along each physical axis, major to minor: ..., 1, 1, 8, 128; or 1,024."""
+    """Returns elements of a native tile by physical axis, major to minor: ..., 1, 1, 8, 128; or 1,024."""
     if shape.rank == 1:
         return (LANES * SUBLANES,)
     return (1,) * (shape.rank - 2) + (SUBLANES, LANES) if shape.rank else ()
@@ -152,7 +152,9 @@ def iteration_space(
 def _contraction_order(
     operands: tuple[Access, Access], num_output_loops: int, num_loops: int
 ) -> tuple[int, ...]:
-    """Columns of the right-hand side outermost, so that weights stay while rows pass; sums innermost."""
+    """Returns the loop order: columns of the right-hand side outermost, so that weights stay while rows pass;
+    summing loops innermost.
+    """
     left, right = operands
     columns = set(access_loops(right)).difference(access_loops(left))
     results = range(num_output_loops)
@@ -184,7 +186,7 @@ class ContractionAxes:
 def contraction_axes(
     body: HloComputation, position: int, output_loop: dict[int, int], first_loop: int
 ) -> ContractionAxes:
-    """Returns the loops of a convolution or dot and what they move.
+    """Returns the summing loops of a convolution or dot and the accesses of its operands.
 
     Args:
         body: the computation that holds it.
@@ -220,7 +222,7 @@ def contraction_axes(
 
 
 def _units_by_axis(shape: Shape) -> dict[int, int]:
-    """Elements of a native tile along each logical axis."""
+    """Returns elements of a native tile along each logical axis."""
     return dict(zip(reversed(shape.layout), native_units(shape), strict=True))
 
 
@@ -228,7 +230,9 @@ _Tied = tuple[list[AxisMap], list[AxisMap], dict[int, tuple[int, bool]]]
 
 
 def _tie_convolution(inst: Instruction, lhs: Shape, rhs: Shape, output_loop: dict[int, int]) -> _Tied:
-    """Left and right accesses without summing loops, and right-hand axis -> (left-hand axis, is window)."""
+    """Returns left and right accesses without summing loops, and a map from each summed right-hand axis to
+    (left-hand axis, is window).
+    """
     c = inst.convolution
     assert c is not None
     left = [AxisMap()] * lhs.rank
@@ -286,10 +290,10 @@ def _tie_dot(inst: Instruction, lhs: Shape, rhs: Shape, output_loop: dict[int, i
 
 
 def wanted_access(body: HloComputation, position: int, place: int, access: Access) -> Access:
-    """Returns what an instruction, cut by an access, reads of its operand `place`.
+    """Returns the access of operand `place` that an instruction with the given access needs.
 
-    Where the loops run over a convolution or dot itself, they say what its operands are read by; everywhere
-    else the rule of the opcode does.
+    It comes from the rule of the opcode, except where the loops run over a convolution or dot itself, whose
+    operand accesses are part of the iteration space.
     """
     inst = body.instructions[position]
     if inst.opcode in CONTRACTIONS and access and access == identity(inst.shape):

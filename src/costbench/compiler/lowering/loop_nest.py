@@ -1,8 +1,8 @@
-"""Kernels as loop nests: the lowering of a program's kernels, one by one or many in one call.
+"""Lowers the kernels of a program to loop nests, one by one or many in one call.
 
-One loop runs over each physical axis of the iteration shape, major to minor, then come the loops over a
-contraction. A tile size says how many native tiles each loop advances at a time; everything that a cost model
-needs (iterations, tiles of operands, how often they are fetched again) follows from nest and tile size.
+One loop runs over each physical axis of the iteration shape, major to minor; the loops over a contraction
+come after them. A tile size says how many native tiles each loop advances at a time; everything that a cost
+model needs (iterations, tiles of operands, how often they are fetched) follows from loop nest and tile size.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class LoopNest:
     """The lowering of one kernel before tile sizes are chosen.
 
     Attributes:
-        kernel: what is lowered.
-        space: its loops.
+        kernel: the kernel that is lowered.
+        space: its iteration space.
         words: the packed nest, see `lowering.packed`.
         tables: work tables of the kernel's computation.
-        described: what cost models derive from the nest once, by names of theirs.
+        described: cache of what cost models derive from the nest, by their names.
     """
 
     kernel: Kernel
@@ -52,36 +52,36 @@ class LoopNest:
 
     @property
     def loops(self) -> tuple[Loop, ...]:
-        """`num_output_loops` over the anchor's physical axes, major to minor, then the contraction's."""
+        """Returns `num_output_loops` over the anchor's physical axes, major first, then the contraction's."""
         return self.space.loops
 
     @property
     def num_output_loops(self) -> int:
-        """Loops over the result; those after them sum."""
+        """Returns the number of loops over the result; the loops after them sum."""
         return self.space.num_output_loops
 
     @property
     def kernel_axes(self) -> tuple[KernelAxis, ...]:
-        """The right-hand side's axes in physical order, empty without a contraction."""
+        """Returns the right-hand side's axes in physical order, empty without a contraction."""
         return self.space.kernel_axes
 
     @property
     def contraction(self) -> int | None:
-        """Position of the convolution or dot, if there is one."""
+        """Returns the position of the convolution or dot, or None."""
         return self.space.anchor if self.space.contracts else None
 
     @cached_property
     def units(self) -> IntArray:
-        """Native tiles along each loop, int64 [num_loops]."""
+        """Returns native tiles along each loop, int64 [num_loops]."""
         return np.array([loop.units for loop in self.space.loops], dtype=np.int64)
 
     @property
     def is_tiled(self) -> bool:
-        """Whether the kernel has tile sizes to choose; without loops its one tile is everything."""
+        """Returns whether the kernel has tile sizes to choose; without loops one tile covers everything."""
         return bool(self.space.loops)
 
     def extents(self, tile_sizes: TileSizes) -> IntArray:
-        """Native tiles that each loop advances per iteration, int64 [n, num_loops].
+        """Returns native tiles that each loop advances per iteration, int64 [n, num_loops].
 
         Raises:
             UnsupportedKernelError: if the bounds do not belong to this kernel.
@@ -116,7 +116,7 @@ class LoopNest:
         return extents
 
     def tile_sizes(self, extents: IntArray) -> TileSizes:
-        """The bounds a compiler records for loop extents [n, num_loops]: the inverse of `extents`."""
+        """Returns the bounds a compiler records for loop extents [n, num_loops]: the inverse of `extents`."""
         kernel_bounds = np.empty((len(extents), len(self.kernel_axes)), dtype=np.int64)
         for axis, kernel_axis in enumerate(self.kernel_axes):
             if kernel_axis.loop == NO_LOOP:
@@ -127,11 +127,11 @@ class LoopNest:
         return TileSizes(kernel_bounds, extents[:, : self.num_output_loops].copy())
 
     def trips(self, extents: IntArray) -> IntArray:
-        """Iterations of each loop, ceil(units / extent), int64 [n, num_loops]."""
+        """Returns the iterations of each loop, ceil(units / extent), int64 [n, num_loops]."""
         return -(-self.units // extents)
 
     def iterations(self, tile_sizes: TileSizes) -> IntArray:
-        """Iterations of the whole nest, int64 [n]."""
+        """Returns the iterations of the whole nest, int64 [n]."""
         result: IntArray = self.trips(self.extents(tile_sizes)).prod(axis=1)
         return result
 
@@ -142,9 +142,9 @@ class LoweredKernels:
 
     Attributes:
         module: the program.
-        computation: position of theirs.
+        computation: position of their computation.
         kernels: positions of their instructions, inputs and outputs.
-        nests: packed.
+        nests: packed loop nests.
         spaces: the iteration spaces that `nests.spaces` numbers.
         tables: work tables of the computation.
     """
@@ -160,7 +160,7 @@ class LoweredKernels:
         return len(self.nests.spaces)
 
     def kernel(self, number: int) -> Kernel:
-        """One of the kernels on its own."""
+        """Returns one of the kernels."""
         instructions, inputs, outputs = (
             tuple(positions[offsets[number] : offsets[number + 1]].tolist())
             for offsets, positions in zip(self.kernels[::2], self.kernels[1::2], strict=True)
@@ -168,14 +168,14 @@ class LoweredKernels:
         return Kernel(self.module, self.computation, instructions, inputs, outputs)
 
     def nest(self, number: int) -> LoopNest:
-        """The lowering of one of the kernels."""
+        """Returns the loop nest of one of the kernels."""
         ends = self.nests.ends
         words = self.nests.words[ends[number] : ends[number + 1]]
         return LoopNest(self.kernel(number), self.spaces[self.nests.spaces[number]], words, self.tables)
 
 
 class _Body:
-    """What lowers the kernels of one computation: its tables, and workspace for compiled code."""
+    """Lowering state of one computation: its tables, and buffers for compiled code."""
 
     def __init__(self, module: HloModule, computation: int) -> None:
         body = module.computations[computation]
@@ -187,22 +187,22 @@ class _Body:
         self.tables = LoweringTables(body)
 
     def most_copies(self, kernels: KernelArrays) -> int:
-        """No kernel of these has more boxes or copies: two for each node, one for each member it writes."""
+        """Returns an upper bound on boxes and on copies of a kernel: two per node, one per member written."""
         instructions = self.tables.body.instructions
         written = sum(len(list(instructions[p].shape.leaves())) for p in kernels.outputs.tolist())
         return 2 * (len(kernels.inputs) + len(kernels.instructions)) + len(kernels.outputs) + written + 1
 
     def grow_lists(self, length: int) -> None:
-        """Replaces the workspace by one for kernels of so many boxes and copies."""
+        """Replaces the buffers by ones for kernels of up to `length` boxes and copies."""
         a, b, c, d, e, f = np.zeros((6, length), dtype=np.int64)
         counts, order = np.zeros(3, dtype=np.int64), np.zeros(MAX_LOOPS, dtype=np.int64)
         self.lists = Lists(counts, a, b, c, d, e, f, order, np.zeros((length, 4)))
 
 
 class Lowering:
-    """Lowers kernels of one program; what they share is worked out once.
+    """Lowers kernels of one program; results that kernels share are computed once and cached.
 
-    What is kept grows with the program, not with the number of kernels.
+    The cache grows with the program, not with the number of kernels.
 
     Args:
         module: the program, layouts assigned.

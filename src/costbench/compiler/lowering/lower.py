@@ -1,8 +1,9 @@
-"""Lowering: from the positions of many kernels of one computation to packed nests, in one compiled call.
+"""Compiled lowering: turns many kernels of one computation, given by positions, into packed loop nests.
 
-A kernel is lowered in three steps. Its iteration space follows from its anchor and from what its instructions
-allow. `propagate` finds how the tile of every value follows the loops. Then the copies between main memory
-and the scratchpad are listed, and with them the distinct boxes that have to be sized for every tile.
+A kernel is lowered in three steps. Its iteration space follows from its anchor and from the axes that its
+instructions allow to be cut. `propagate` finds the access of every value: which loops move its tile. Then the
+copies between main memory and the scratchpad are listed, and with them the distinct boxes (tiles of a shape
+under an access) whose size has to be computed for every tile size.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ SEVERAL_CONTRACTIONS = -1
 def lower_from(
     tables: LoweringArrays, search: Search, lists: Lists, kernels: KernelArrays, start: int, nests: Nests
 ) -> tuple[int, int]:
-    """Lowers kernels from `start` on, until the result of a rule is missing or an array is too short.
+    """Lowers kernels from number `start` until a rule's result is missing or an array is too short.
 
     Returns:
-        the kernel that it stopped at, the number of kernels when all are done; and the missing key, 0 where
-        an array of `lists` or `nests` was too short.
+        the number of the kernel that it stopped at, which is the number of kernels when all are done; and the
+        missing key, 0 where an array of `lists` or `nests` was too short.
     """
     for k in range(start, len(nests.spaces)):
         inputs = kernels.inputs[kernels.inputs_offsets[k] : kernels.inputs_offsets[k + 1]]
@@ -65,7 +66,7 @@ def lower_from(
         if space == MISSING:
             return k, int(search.state[MISSING_KEY])
         kernel = LoweredKernel(inputs, inside, outputs, anchor, contraction, space)
-        # Each step is done only if the one before it found all that it needs.
+        # Each step runs only if the one before it found all that it needs.
         is_done = propagate(tables, search, inputs, inside, anchor, tables.spaces[space].access)
         is_done = is_done and list_copies(tables, search, lists, kernel)
         if not (is_done and write_nest(tables, search, lists, kernel, nests, k)):
@@ -77,7 +78,7 @@ def lower_from(
 def _space_of(
     tables: LoweringArrays, search: Search, inside: IntArray, outputs: IntArray
 ) -> tuple[int, int, int]:
-    """Anchor, contraction or NONE, and iteration space of the kernel at work."""
+    """Returns anchor, contraction or NONE, and iteration space of the kernel that is being lowered."""
     traits, contraction = 0, NONE
     for position in inside:
         own = tables.values[position].traits
@@ -97,7 +98,9 @@ def _space_of(
 
 @compiled
 def _anchor_of(tables: LoweringArrays, search: Search, inside: IntArray, outputs: IntArray) -> int:
-    """Without a contraction: what the largest output is, is reduced from or is scattered from."""
+    """Returns the anchor of a kernel without contraction: its largest output, or the value that this one is
+    reduced or scattered from.
+    """
     best = NONE
     for position in outputs if len(outputs) else inside[-1:]:
         carrier = tables.values[position].carrier
@@ -111,7 +114,7 @@ def _anchor_of(tables: LoweringArrays, search: Search, inside: IntArray, outputs
 
 @compiled
 def _fixed_axes(tables: LoweringArrays, inside: IntArray, anchor: int) -> int:
-    """Bits of the anchor's axes that a sort in the kernel needs whole."""
+    """Returns the bit set of the anchor's axes that a sort in the kernel needs whole."""
     fixed = 0
     for position in inside:
         if tables.values[position].rank == tables.values[anchor].rank:

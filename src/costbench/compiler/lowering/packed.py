@@ -1,8 +1,8 @@
-"""A lowered kernel as one flat array, from which compiled code prices one tile size after the other.
+"""A loop nest packed into one flat array, from which compiled code prices one tile size after the other.
 
-Most values of a kernel are cut alike, so what a tile size needs is worked out once per distinct *box*: the
-tile of a shape under an access. Instructions and copies refer to boxes by number. All parts lie end to end in
-an array of 8-byte words; `unpacked` returns them as arrays of records with named fields.
+Most values of a kernel have the same tile, so tile sizes are computed once per distinct *box*: the tile of a
+shape under an access. Instructions and copies refer to boxes by number. All parts are stored end to end in an
+array of 8-byte words; `unpacked` returns them as arrays of records with named fields.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class PackedNest(NamedTuple):
     """The parts of a packed nest; see the records above.
 
     Attributes:
-        bound_bytes: scratchpad that no tile size exceeds: everything whole, twice, and the sums.
+        bound_bytes: upper bound on the scratchpad of any tile size: all values whole, twice, and the sums.
         num_output_loops: loops over the result; those after them sum.
         result_box: box of a contraction's result, -1 without one.
         num_copied_boxes: boxes that are copied or accumulate sums: they come first.
@@ -140,13 +140,13 @@ def unpacked(words: Words) -> PackedNest:
 
 @compiled
 def bound_bytes(words: Words) -> float:
-    """Scratchpad that no tile size exceeds."""
+    """Returns an upper bound on the scratchpad that any tile size needs, in bytes."""
     return float(words[:HEAD_WORDS].view(HEAD)[0].bound_bytes)
 
 
 @compiled
 def complete(words: Words) -> None:
-    """Fills in what follows from the other numbers of a nest: of axes and boxes, and the bound."""
+    """Fills in the fields of axes and boxes that are derived from others, and the bound."""
     nest = unpacked(words)
     for axis in range(len(nest.axes)):
         _complete_axis(nest, axis)
@@ -184,7 +184,7 @@ def _bound_bytes(nest: PackedNest) -> float:
 
 @compiled_step
 def _whole_tiles(nest: PackedNest, box: int) -> float:
-    """Native tiles of a value that is not cut; 0 for a scalar."""
+    """Returns the native tiles of a value that no loop cuts; 0 for a scalar."""
     first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     size = 1.0 if end > first else 0.0
     for axis in range(first, end):

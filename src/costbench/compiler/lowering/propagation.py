@@ -1,13 +1,14 @@
-"""Accesses of all values of a kernel, found by carrying the loops from its anchor through every instruction.
+"""Finds the accesses of all values of a kernel by propagating that of its anchor through every instruction.
 
-Accesses travel forwards to users and backwards to operands until nothing new is reached. A broadcast's
-operand and a reduction's result know less than the other side, so accesses cross those two in the direction
-of loss only, until nothing else is left. Values with several uses end up with what serves them all.
+Accesses propagate forwards to users and backwards to operands until nothing new is reached. A broadcast's
+operand and a reduction's result have fewer axes than the other side, so at first accesses cross those two
+only in the direction that loses axes, and the other way only when nothing else is left. A value with several
+uses ends up with an access that covers them all.
 
 Where several accesses reach a value the first one counts, so the order of the loops below is part of the
-result. A rule that was not applied to an access before stops the search: its key is left in the state, and
-the caller starts the kernel again once `LoweringTables.fill` has entered the result. Reading and writing
-integers is all that is done here: a kernel of ten instructions takes about a microsecond.
+result. A rule that has not been applied to an access before stops the search: its key is left in the state,
+and the caller starts the kernel again once `LoweringTables.fill` has stored the result. This code only reads
+and writes integers: a kernel of ten instructions takes about a microsecond.
 """
 
 from __future__ import annotations
@@ -40,22 +41,22 @@ _OUTSIDE = -3
 
 
 class Search(NamedTuple):
-    """Workspace of the searches in a computation of n instructions, used again for every kernel.
+    """Buffers for propagation in a computation of n instructions, reused for every kernel.
 
-    Instead of clearing arrays between kernels, each kernel has a number, its stamp: an entry counts only if
-    it holds the stamp of the kernel at work.
+    Instead of clearing arrays between kernels, each kernel has a number, its stamp: an entry is valid only if
+    it holds the stamp of the kernel that is being lowered.
 
     Attributes:
-        state: [4]: stamp, key that was missing or 0, lengths of the last two arrays.
+        state: [4]: stamp, missing key or 0, lengths of the last two arrays.
         inside: [n], stamp of inputs and instructions.
         made: [n], stamp of instructions.
         known: [n], accesses so far, by number, or NONE.
         wanted: [n], stamp of values whose access follows from their uses.
-        needed: [n], what these need so far, or NONE.
-        found: [n], the accesses in the end.
-        reached: [n], stamp of what follows a contraction.
-        unreached: [n], instructions that may still wait for an access.
-        unspread: [n], instructions whose operands may still wait for one, last first.
+        needed: [n], access that the uses seen so far need, or NONE.
+        found: [n], final accesses.
+        reached: [n], stamp of instructions that depend on a contraction.
+        unreached: [n], instructions that may still lack an access.
+        unspread: [n], instructions whose operands may still lack one, last first.
     """
 
     state: IntArray
@@ -72,7 +73,7 @@ class Search(NamedTuple):
 
 @compiled
 def looked_up(tables: LoweringArrays, search: Search, kind: int, first: int, second: int) -> int:
-    """Returns the result of a rule; MISSING, and the key in the state, if it was not applied yet."""
+    """Returns the result of a rule; if it has not been applied yet, MISSING, with its key in the state."""
     key = key_of(kind, first, second)
     slot = slot_of(tables.keys, key)
     if tables.keys[slot] == 0:
@@ -83,7 +84,7 @@ def looked_up(tables: LoweringArrays, search: Search, kind: int, first: int, sec
 
 @compiled
 def start_kernel(search: Search, inputs: IntArray, instructions: IntArray) -> None:
-    """Gives the workspace to a kernel: a new stamp, and nothing known about its values."""
+    """Prepares the buffers for a kernel: a new stamp, and nothing known about its values."""
     search.state[STAMP] += 1
     stamp, count = search.state[STAMP], len(instructions)
     for position in inputs:
@@ -99,7 +100,7 @@ def start_kernel(search: Search, inputs: IntArray, instructions: IntArray) -> No
 def propagate(
     tables: LoweringArrays, search: Search, inputs: IntArray, instructions: IntArray, anchor: int, access: int
 ) -> bool:
-    """Finds the access of every instruction and input of the kernel at work.
+    """Finds the access of every instruction and input of the kernel that is being lowered.
 
     Returns:
         False if the result of a rule is missing; `found` is filled in otherwise.
@@ -121,7 +122,7 @@ def propagate(
 
 @compiled
 def _settle(tables: LoweringArrays, search: Search) -> None:
-    """Carries accesses forwards and backwards until nothing new is reached."""
+    """Propagates accesses forwards and backwards until nothing new is reached."""
     again = True
     while again:
         again = _forwards(tables, search, True)
@@ -132,19 +133,19 @@ def _settle(tables: LoweringArrays, search: Search) -> None:
 
 @compiled
 def _known(search: Search, position: int) -> int:
-    """The access of a value so far, NONE, or _OUTSIDE for a value that is no part of the kernel."""
+    """Returns the access of a value so far, NONE, or _OUTSIDE for a value that is not in the kernel."""
     return int(search.known[position]) if search.inside[position] == search.state[STAMP] else _OUTSIDE
 
 
 @compiled
 def _slots(tables: LoweringArrays, position: int) -> range:
-    """The slots of an instruction's operands."""
+    """Returns the slots of an instruction's operands."""
     return range(tables.operands_offsets[position], tables.operands_offsets[position + 1])
 
 
 @compiled
 def _forwards(tables: LoweringArrays, search: Search, lossless: bool) -> bool:
-    """Carries accesses to users once; returns whether that reached anything."""
+    """Propagates accesses to users once; returns whether that reached anything."""
     kept, found = 0, False
     for i in range(search.state[NUM_UNREACHED]):
         position = search.unreached[i]
@@ -172,7 +173,7 @@ def _forwards(tables: LoweringArrays, search: Search, lossless: bool) -> bool:
 
 @compiled
 def _updates_of(tables: LoweringArrays, search: Search, position: int) -> int:
-    """For a scatter, the access of its updates where that is known."""
+    """Returns the access of a scatter's updates if that is known."""
     if tables.values[position].flow != SCATTERS:
         return NONE
     return max(_known(search, tables.operands[tables.operands_offsets[position + 1] - 1]), NONE)
@@ -180,7 +181,9 @@ def _updates_of(tables: LoweringArrays, search: Search, position: int) -> int:
 
 @compiled
 def _use(tables: LoweringArrays, search: Search, value: tuple[int, int, int], slot: int) -> int:
-    """What a value (position, access, access of a scatter's updates or NONE) reads of an operand."""
+    """Returns the access of an operand that a value (position, access, access of a scatter's updates or NONE)
+    needs.
+    """
     position, access, updates = value
     if tables.same[slot]:
         return access
@@ -191,7 +194,7 @@ def _use(tables: LoweringArrays, search: Search, value: tuple[int, int, int], sl
 
 @compiled
 def _backwards(tables: LoweringArrays, search: Search) -> bool:
-    """Carries accesses to operands once; returns whether that reached anything."""
+    """Propagates accesses to operands once; returns whether that reached anything."""
     kept, found = 0, False
     for i in range(search.state[NUM_UNSPREAD]):
         position = search.unspread[i]
@@ -218,7 +221,7 @@ def _backwards(tables: LoweringArrays, search: Search) -> bool:
 
 @compiled
 def _adopt_alike(tables: LoweringArrays, search: Search, anchor: int, access: int) -> None:
-    """Values of the anchor's sizes and memory order that nothing links to it run in the same loops."""
+    """Gives the anchor's access to values of its shape and memory order that propagation did not reach."""
     for i in range(search.state[NUM_UNREACHED]):
         if tables.values[search.unreached[i]].order == tables.values[anchor].order:
             search.known[search.unreached[i]] = access
@@ -226,7 +229,7 @@ def _adopt_alike(tables: LoweringArrays, search: Search, anchor: int, access: in
 
 @compiled
 def _serve_all_uses(tables: LoweringArrays, search: Search, inputs: IntArray, instructions: IntArray) -> None:
-    """Final accesses: instructions keep theirs, inputs get what all their users need together."""
+    """Sets final accesses: instructions keep theirs, inputs get one that covers the needs of all users."""
     stamp = search.state[STAMP]
     for position in inputs:
         search.wanted[position], search.needed[position] = stamp, NONE

@@ -1,10 +1,10 @@
-"""What lowering knows of a computation: tables that compiled code reads and that grow as kernels need them.
+"""Tables of facts about a computation that compiled lowering code reads; they are filled on demand.
 
-Kernels of one program share instructions, and accesses travel through an instruction in few ways. So accesses
-are numbered, and each rule of `lowering.access` is applied once to each access that reaches an instruction.
-The result stands in a hash table under a *key*: which rule, and the two numbers that it is applied to.
-Compiled code that meets a key for the first time stops; `LoweringTables.fill` applies the rule and enters the
-result; compiled code starts the kernel again.
+Kernels of one program share instructions, and few distinct accesses reach an instruction. So accesses are
+numbered, and each rule of `lowering.access` (plain Python) is applied once to each access that reaches an
+instruction. The result is stored in a hash table under a *key*: the rule, and the two numbers that it is
+applied to. Compiled code that needs a key for the first time stops; `LoweringTables.fill` applies the rule
+and stores the result; compiled code starts the kernel again.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _ENTRIES_PER_INSTRUCTION = 64
 
 
 class _Rows:
-    """An array of rows that grows."""
+    """A growable array of rows."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self.data: npt.NDArray[Any] = np.zeros(64, dtype=dtype)
         self.count = 0
 
     def add(self, *rows: object) -> int:
-        """Appends rows and returns the place of the first."""
+        """Appends rows and returns the index of the first."""
         first, self.count = self.count, self.count + len(rows)
         if self.count > len(self.data):
             grown = np.zeros(2 * self.count, dtype=self.data.dtype)
@@ -114,12 +114,12 @@ class LoweringTables:
 
     @property
     def is_full(self) -> bool:
-        """Whether the tables have outgrown the computation, so that new ones should replace them."""
+        """Returns whether the tables have outgrown the computation, so that new ones should replace them."""
         return self._num_keys + len(self._named) > _ENTRIES_PER_INSTRUCTION * len(self.body.instructions)
 
     @property
     def arrays(self) -> LoweringArrays:
-        """The tables as compiled code reads them."""
+        """Returns the tables as compiled code reads them."""
         return LoweringArrays(
             self._values, self._offsets, self._operands, self._same, self._keys, self._results,
             self._access_rows.data, self._accesses.data, self._maps.data, self._shapes.data, self._axes.data,
@@ -127,7 +127,7 @@ class LoweringTables:
         )  # fmt: skip
 
     def make_ready(self, positions: IntArray) -> None:
-        """Fills in the rows of instructions that no kernel held so far.
+        """Fills in the rows of instructions that no earlier kernel held.
 
         Raises:
             UnsupportedKernelError: for an operation that fixes an axis beyond the twenty-second.
@@ -136,7 +136,7 @@ class LoweringTables:
             self._add_value(position)
 
     def fill(self, key: int) -> None:
-        """Applies the rule that a key asks for and enters the result.
+        """Applies the rule that a key stands for and stores the result.
 
         Raises:
             UnsupportedKernelError: for more loops than a kernel may have.
@@ -151,11 +151,11 @@ class LoweringTables:
         _enter(self._keys, self._results, key, result)
 
     def access(self, number: int) -> Access:
-        """The access of that number."""
+        """Returns the access with this number."""
         return self._named[number]
 
     def number(self, access: Access) -> int:
-        """The number of an access; equal accesses have equal numbers."""
+        """Returns the number of an access; equal accesses have equal numbers."""
         number = self._numbers.setdefault(access, len(self._named))
         if number == len(self._named):
             self._named.append(access)
@@ -206,7 +206,7 @@ class LoweringTables:
         )
 
     def _shape(self, shape: Shape) -> int:
-        """The number of a shape: of its sizes and memory order, whatever its elements are."""
+        """Returns the number of a shape's sizes and memory order; the element type is ignored."""
         key = (shape.dimensions, shape.minor_to_major)
         if key not in self._shape_numbers:
             axes = zip(shape.layout[::-1], native_units(shape), strict=True)
@@ -215,12 +215,12 @@ class LoweringTables:
         return self._shape_numbers[key]
 
     def _add_access(self, access: Access) -> int:
-        """The row of a new access."""
+        """Adds a new access and returns its row."""
         mask = sum(1 << loop for loop in access_loops(access))
         return self._accesses.add((self._maps.add(*access), len(access), mask))
 
     def _add_written(self, position: int, number: int) -> int:
-        """Copies of an output: the place of the first, and how many, in one number."""
+        """Adds the copies of an output; returns index of the first and their number, packed in one int."""
         access, rows = self._named[number], []
         for shape, of_shape, row_elements in written(self.body, position, self._named[number]):
             if of_shape is access or not of_shape:
@@ -248,14 +248,14 @@ class LoweringTables:
 
 @compiled
 def _enter(keys: IntArray, results: IntArray, key: int, result: int) -> None:
-    """Enters the result of a key into a table that has a slot left."""
+    """Stores the result of a key in a table that has a free slot."""
     slot = slot_of(keys, key)
     keys[slot], results[slot] = key, result
 
 
 @compiled
 def _copy_keys(keys: IntArray, results: IntArray, new_keys: IntArray, new_results: IntArray) -> None:
-    """Enters all keys of a table into another one."""
+    """Inserts all keys of a table into another one."""
     for i in range(len(keys)):
         if keys[i] != 0:
             slot = slot_of(new_keys, keys[i])

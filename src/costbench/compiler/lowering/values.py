@@ -1,4 +1,4 @@
-"""What lowering knows of one instruction whatever kernel it is in: its kind, what it reads and writes.
+"""Facts about one instruction that lowering needs in every kernel that holds it: what it reads and writes.
 
 A slice, a gather or a scatter need not copy all of its first operand from main memory; an update in place
 writes the update only; a value that is a tuple is written member by member.
@@ -73,21 +73,21 @@ class PartialRead(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """An instruction and its value; a tuple counts by its largest member.
+    """Facts about an instruction and its value; a tuple is represented by its largest member.
 
     Attributes:
         traits: bits, see `lowering.arrays`.
-        flow: how accesses travel through it, see `lowering.arrays`.
-        shape: of the value.
+        flow: how accesses propagate through it, see `lowering.arrays`.
+        shape: shape of the value.
         whole: the access that takes the value whole.
-        source: position of the value whose tiles are written where this one is an output.
-        anchor: position of the value that loops run over where this one is the kernel's largest output.
+        source: position of the value whose tiles are written if this one is an output.
+        anchor: position of the value that loops run over if this one is the kernel's largest output.
         carrier: position of the tuple that it is a member of, or NONE.
-        fixed_axes: bits of the axes that may not be cut.
+        fixed_axes: bit set of the axes that may not be cut.
         partial: how it reads its first operand.
-        same: for each operand, whether value and operand are always cut alike.
-        native_bytes: of a native tile, or of the value itself for a scalar.
-        element_bytes: of an element.
+        same: for each operand, whether value and operand always have the same access.
+        native_bytes: bytes of a native tile, or of the value itself for a scalar.
+        element_bytes: bytes of an element.
     """
 
     traits: int
@@ -105,7 +105,7 @@ class Facts(NamedTuple):
 
 
 def facts_of(body: HloComputation, position: int) -> Facts:
-    """Returns what lowering knows of an instruction.
+    """Returns the facts about an instruction.
 
     Raises:
         UnsupportedKernelError: for more elements than can be counted, or an operation that fixes an axis
@@ -139,7 +139,7 @@ def facts_of(body: HloComputation, position: int) -> Facts:
 
 
 def native_bytes(shape: Shape) -> float:
-    """Bytes of a native tile of 1,024 elements, or of the value itself for a scalar."""
+    """Returns bytes of a native tile of 1,024 elements, or of the value itself for a scalar."""
     size = shape.element_type.bits / 8
     return size * (LANES * SUBLANES) if shape.dimensions else size
 
@@ -173,21 +173,21 @@ def _partial_read(body: HloComputation, position: int) -> PartialRead:
 
 
 def _scatter_row_elements(body: HloComputation, inst: Instruction) -> int:
-    """Contiguous elements that one index of a scatter updates."""
+    """Returns the contiguous elements that one index of a scatter updates."""
     assert inst.scatter is not None
     shape = array_shape(body.instructions[inst.operands[-1]].shape)
     return max(1, math.prod(shape.dimensions[axis] for axis in inst.scatter.update_window_dims))
 
 
 def _written_value(inst: Instruction, position: int) -> int:
-    """The value whose tiles are written where `position` is an output: an update in place, or itself."""
+    """Returns the value whose tiles are written for output `position`: an in-place update, or itself."""
     if inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE:
         return inst.operands[1]
     return inst.operands[-1] if inst.opcode is Opcode.SCATTER else position
 
 
 class Written(NamedTuple):
-    """A copy to main memory: what is written, how its tile follows the loops, elements of a row or 0."""
+    """A copy to main memory: the shape written, its access, and elements of an addressed row or 0."""
 
     shape: Shape
     access: Access
@@ -195,7 +195,7 @@ class Written(NamedTuple):
 
 
 def written(body: HloComputation, position: int, access: Access) -> tuple[Written, ...]:
-    """The copies of an output, given the access of its `Facts.source`."""
+    """Returns the copies of an output, given the access of its `Facts.source`."""
     inst = body.instructions[position]
     source = _written_value(inst, position)
     if source != position:

@@ -1,8 +1,8 @@
-"""What the instructions of a kernel compute, summed per box before any tile size is looked at.
+"""Amounts of work (operation counts) of a kernel's instructions, summed per box independently of tile size.
 
-What an instruction does depends on its program alone, not on the kernel that it is fused into. So a table per
-computation holds it, and a kernel only adds up rows of the table. What a contraction does follows from its
-iteration space, so it is worked out once for each space.
+The work of an instruction depends on its program alone, not on the kernel that it is fused into. So it is
+kept in a table per computation, and a kernel only adds up rows of the table. The work of a contraction
+follows from its iteration space and is computed once per space.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ and the amounts of work on each."""
 
 
 class WorkModel(NamedTuple):
-    """What a cost model wants to know of instructions.
+    """How a cost model describes the work of instructions.
 
     Attributes:
-        name: of the model; what is derived for it is kept under this name.
-        num_amounts: kinds of work.
-        describe: describes an instruction.
+        name: name of the model, under which derived values are cached.
+        num_amounts: number of kinds of work.
+        describe: returns the work of an instruction.
     """
 
     name: str
@@ -53,12 +53,12 @@ _UNKNOWN, _NONE = -2, -1
 
 
 class WorkTable:
-    """What the instructions of one computation do, described when a kernel first needs it.
+    """The work of the instructions of one computation, described when a kernel first needs it.
 
     Args:
         module: the program.
         body: the computation.
-        model: that wants to know it.
+        model: the cost model whose kinds of work are described.
 
     Attributes:
         subjects: int64 [n, 2], positions of the values that each instruction works on.
@@ -73,7 +73,7 @@ class WorkTable:
         self._describe = model.describe
 
     def complete(self, positions: IntArray) -> None:
-        """Describes those of the instructions that are missing."""
+        """Describes those of the given instructions that have not been described yet."""
         for position in np.unique(positions[self.subjects[positions, 0] == _UNKNOWN]).tolist():
             found = self._describe(*self._of, position)
             for place, (subject, amounts) in enumerate(found):
@@ -82,9 +82,9 @@ class WorkTable:
             self.subjects[position, len(found) :] = _NONE
 
     def per_box(self, words: Words, instructions: Sequence[int]) -> FloatArray:
-        """Amounts of work summed over a kernel's instructions, [2, num_boxes, num_amounts].
+        """Returns amounts of work summed over a kernel's instructions, [2, num_boxes, num_amounts].
 
-        First what runs in every iteration, then what needs the finished sums of a contraction.
+        Row 0 is work of every iteration, row 1 work that needs the finished sums of a contraction.
 
         Args:
             words: the packed nest.
@@ -108,7 +108,7 @@ class WorkTables:
         self._tables: dict[str, WorkTable] = {}
 
     def table(self, model: WorkModel) -> WorkTable:
-        """The table for a cost model, made when it is first asked for."""
+        """Returns the table for a cost model, created on first use."""
         if model.name not in self._tables:
             self._tables[model.name] = WorkTable(self._module, self._body, model)
         return self._tables[model.name]
@@ -127,7 +127,7 @@ def add_up(nest: PackedNest, subjects: IntArray, amounts: FloatArray, result: Fl
             subject = subjects[position, place]
             if subject == _NONE:
                 break
-            # The value is the instruction itself or an operand, which stands a little before it.
+            # The value is the instruction itself or an operand, which comes shortly before it.
             other = node
             while nodes[other].position != subject:
                 other = other - 1 if other else len(nodes) - 1
@@ -144,7 +144,7 @@ def _per_box(words: Words, subjects: IntArray, amounts: FloatArray) -> FloatArra
 
 
 class Ragged(NamedTuple):
-    """Arrays of several lengths end to end: array i is `values[ends[i] : ends[i + 1]]`."""
+    """Arrays of different lengths end to end: array i is `values[ends[i] : ends[i + 1]]`."""
 
     values: FloatArray
     ends: IntArray
@@ -153,7 +153,7 @@ class Ragged(NamedTuple):
 def contraction_rows(
     spaces: Sequence[IterationSpace], name: str, describe: Callable[[IterationSpace], FloatArray]
 ) -> Ragged:
-    """Numbers that describe the contraction of each space; none for a space without one."""
+    """Returns the numbers that describe the contraction of each space; an empty array without one."""
     rows = [contraction_numbers(space, name, describe) for space in spaces]
     ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return Ragged(np.concatenate([np.zeros(0), *rows]), ends)
@@ -162,7 +162,7 @@ def contraction_rows(
 def contraction_numbers(
     space: IterationSpace, name: str, describe: Callable[[IterationSpace], FloatArray]
 ) -> FloatArray:
-    """The same for one space; described once and kept with the space under that name."""
+    """Does the same for one space; the result is cached with the space under `name`."""
     if not space.contracts:
         return _NOTHING
     if name not in space.described:
@@ -175,5 +175,5 @@ _NOTHING = np.zeros(0)
 
 @compiled
 def row_of(ragged: Ragged, number: int) -> FloatArray:
-    """One of the arrays."""
+    """Returns one of the arrays."""
     return ragged.values[ragged.ends[number] : ragged.ends[number + 1]]

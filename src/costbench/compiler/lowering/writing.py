@@ -1,4 +1,4 @@
-"""Writing the packed nest of a kernel, once its accesses, copies and boxes are known."""
+"""Last step of lowering: writes the packed loop nest of a kernel from its accesses, copies and boxes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Nests(NamedTuple):
     """Packed nests of k kernels, end to end.
 
     Attributes:
-        words: of all nests.
+        words: words of all nests.
         ends: [k + 1], where the words of each nest begin.
         spaces: [k], number of each kernel's iteration space; -1 for one that cannot be lowered.
     """
@@ -58,7 +58,7 @@ class Nests(NamedTuple):
 def write_nest(
     tables: LoweringArrays, search: Search, lists: Lists, kernel: LoweredKernel, nests: Nests, k: int
 ) -> bool:
-    """Appends the packed nest of a kernel; False if the words are too few."""
+    """Appends the packed nest of a kernel; returns False if the array of words is too short."""
     result = NONE
     if kernel.contraction != NONE:
         result = box_of_value(tables, search, lists, kernel.contraction)
@@ -141,7 +141,7 @@ def _write_boxes(tables: LoweringArrays, lists: Lists, nest: PackedNest) -> None
         row = nest.boxes[box]
         row.first_axis, row.mask, row.is_unmapped = place, 0, 0
         if access.rank != shape.rank:
-            # Without maps that fit, everything is worked on in one go, as a vector.
+            # Without maps that fit the shape, the value is treated as one vector that is not cut.
             row.is_unmapped = 1
             _write_whole(nest, place, max(1, shape.num_elements))
             place += 1

@@ -27,7 +27,7 @@ _ENDLESS = 2.0**62
 
 
 class Tile(NamedTuple):
-    """Workspace for one tile size, filled in again for each one.
+    """Buffers for one tile size, overwritten for the next.
 
     Attributes:
         extents: [num_loops], native tiles that each loop advances.
@@ -46,7 +46,7 @@ class Tile(NamedTuple):
 
 @compiled
 def new_tile(nest: PackedNest) -> Tile:
-    """Returns the workspace for a tile size of a nest."""
+    """Allocates the buffers for a tile size of a nest."""
     loops = len(nest.loops)
     return Tile(
         np.empty(loops), np.empty(loops), np.empty(loops), np.empty(loops), np.zeros(len(nest.boxes) - 1)
@@ -55,7 +55,9 @@ def new_tile(nest: PackedNest) -> Tile:
 
 @compiled_step
 def set_tile(nest: PackedNest, extents: IntArray, tile: Tile) -> int:
-    """Fills in all but the sizes, for loop extents [num_loops]; the bit set of loops that take steps."""
+    """Fills in all fields but `sizes` for loop extents [num_loops]; returns the bit set of loops that take
+    more than one iteration.
+    """
     moving = 0
     for loop in range(len(nest.loops)):
         units, unit = nest.loops[loop].units, nest.loops[loop].unit
@@ -72,7 +74,7 @@ def set_tile(nest: PackedNest, extents: IntArray, tile: Tile) -> int:
 
 @compiled_step
 def set_sizes(nest: PackedNest, tile: Tile, num_boxes: int) -> None:
-    """Fills in the sizes of the first boxes."""
+    """Fills in the sizes of the first `num_boxes` boxes."""
     for box in range(num_boxes):
         first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
         size = 1.0 if end > first else 0.0
@@ -83,7 +85,7 @@ def set_sizes(nest: PackedNest, tile: Tile, num_boxes: int) -> None:
 
 @compiled_step
 def covered(axis: Axis, tile: Tile) -> float:
-    """Whole native tiles along an axis that the scratchpad holds and the compute runs over."""
+    """Returns whole native tiles along an axis that the scratchpad holds and the compute runs over."""
     limit = axis.limit
     loop = axis.loop
     if axis.aligned_advance > 0.0 and axis.is_window == 0:
@@ -96,14 +98,14 @@ def covered(axis: Axis, tile: Tile) -> float:
 
 @compiled_step
 def copied(axis: Axis, tile: Tile) -> float:
-    """Native tiles along an axis that copies move, averaged over the tiles of the nest."""
+    """Returns native tiles along an axis that copies move, averaged over the tiles of the nest."""
     limit = axis.limit
     loop = axis.loop
     if loop == NO_LOOP and axis.window_loop == NO_LOOP:
         return float(limit)
     native = axis.native
     if axis.is_window == 0:
-        # Tiles part the axis among them; a cut inside a native tile makes both sides copy it.
+        # Tiles partition the axis; where a cut falls inside a native tile, both tiles copy that native tile.
         cuts = tile.trips[loop] - 1.0
         touched = limit
         if axis.aligned_advance == 0.0:
@@ -120,7 +122,7 @@ def copied(axis: Axis, tile: Tile) -> float:
 
 @compiled_step
 def _extent(axis: Axis, elements: FloatArray, size: float) -> float:
-    """Elements of an axis of `size` in a tile, given those of each loop, [num_loops].
+    """Returns the elements of an axis of `size` in a tile, given those of each loop, [num_loops].
 
     With e elements of its loop, ((scale e - 1) stride + (window - 1) dilation + 1) / base_dilation of them.
     """
@@ -135,7 +137,7 @@ def _extent(axis: Axis, elements: FloatArray, size: float) -> float:
 
 @compiled_step
 def mean_extent(axis: Axis, elements: FloatArray) -> float:
-    """Elements of an axis in a tile, given those of each loop: all of them where no loop moves it."""
+    """Returns elements of an axis in a tile, given those of each loop; all of them if no loop moves it."""
     if axis.loop == NO_LOOP and axis.window_loop == NO_LOOP:
         return float(axis.size)
     return _extent(axis, elements, axis.size)
@@ -143,11 +145,11 @@ def mean_extent(axis: Axis, elements: FloatArray) -> float:
 
 @compiled_step
 def _mean_window(axis: Axis, tile: Tile) -> float:
-    """Elements under the windows of a tile, without the padding: only what is in memory is copied."""
+    """Returns elements under the windows of a tile without padding, which is not in memory nor copied."""
     elements = _extent(axis, tile.mean, _ENDLESS)
     loop, window_loop = axis.loop, axis.window_loop
     if axis.padding > 0.0 and loop != NO_LOOP:
-        # Padding is met once per pass over the axis; a window that is cut meets it in some passes.
+        # Each pass over the axis covers the padding once; with a cut window only some passes do.
         passes = tile.trips[loop]
         if window_loop != NO_LOOP:
             passes *= tile.trips[window_loop]
@@ -157,7 +159,7 @@ def _mean_window(axis: Axis, tile: Tile) -> float:
 
 @compiled_step
 def _grain(axis: Axis, tile: Tile) -> float:
-    """Greatest common divisor of a native tile and the distance between the starts of two tiles."""
+    """Returns the greatest common divisor of a native tile and the distance between starts of two tiles."""
     step = tile.extents[axis.loop] * axis.advance
     whole = np.rint(step)
     if abs(step - whole) >= _ROUNDING * axis.native:
@@ -170,7 +172,7 @@ def _grain(axis: Axis, tile: Tile) -> float:
 
 @compiled_step
 def _offsets(axis: Axis, tile: Tile) -> tuple[float, float]:
-    """How far into a native tile tiles start: least and most, in elements."""
+    """Returns the least and the largest offset into a native tile at which tiles start, in elements."""
     loop = axis.loop
     aligned = axis.aligned_advance > 0.0 and axis.padding == 0.0
     if axis.native == 1.0 or loop == NO_LOOP or aligned or tile.trips[loop] == 1.0:
@@ -183,7 +185,7 @@ def _offsets(axis: Axis, tile: Tile) -> tuple[float, float]:
 
 @compiled_step
 def needed_bytes(nest: PackedNest, tile: Tile, moving: int) -> float:
-    """Scratchpad that a tile size needs, once its sizes are known; see `scratchpad_bytes`."""
+    """Returns the scratchpad that a tile size needs, once its sizes are set; see `scratchpad_bytes`."""
     total = 0.0
     for t in range(len(nest.transfers)):
         box = nest.transfers[t].box
@@ -196,7 +198,7 @@ def needed_bytes(nest: PackedNest, tile: Tile, moving: int) -> float:
 
 @compiled_step
 def row_bytes(nest: PackedNest, extents: IntArray, tile: Tile) -> float:
-    """The same from loop extents [num_loops]."""
+    """Does the same for loop extents [num_loops]."""
     moving = set_tile(nest, extents, tile)
     set_sizes(nest, tile, nest.num_copied_boxes)
     return needed_bytes(nest, tile, moving)
@@ -213,10 +215,10 @@ def _all_bytes(words: Words, extents: IntArray) -> FloatArray:
 
 
 def scratchpad_bytes(nest: LoopNest, extents: IntArray) -> FloatArray:
-    """Scratchpad that a tile size needs, bytes [n].
+    """Returns the scratchpad that each tile size needs, bytes [n].
 
     Each moving operand is double-buffered (2x), one whose tile never changes is not (1x); a contraction
     that is cut needs its result tile once more as float32 accumulator. Operands addressed by indices stay
-    in main memory but for the rows in flight.
+    in main memory except for the rows in flight.
     """
     return _all_bytes(nest.words, np.ascontiguousarray(extents))

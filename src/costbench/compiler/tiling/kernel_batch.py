@@ -33,9 +33,9 @@ class SpaceCandidates(NamedTuple):
     """Extents that the loops of s iteration spaces may take.
 
     Attributes:
-        first_loop: [s + 1], where the loops of each space begin among all loops.
+        first_loop: [s + 1], index of the first loop of each space among all loops.
         values: int64, ascending for each loop, loops end to end.
-        offsets: [loops + 1], where those of each loop begin.
+        offsets: [loops + 1], where the values of each loop begin.
         is_numbered: bool [s], whether the space is small enough that its tile sizes can be numbered; there
             are no candidates where it is not.
     """
@@ -61,7 +61,7 @@ class KernelBatch:
 
     @cached_property
     def candidates(self) -> SpaceCandidates:
-        """What the loops of the kernels' iteration spaces may take."""
+        """Returns the extents that the loops of the kernels' iteration spaces may take."""
         found, numbered = [], []
         for space in self.lowered.spaces:
             is_short = all(loop.units <= MAX_UNITS for loop in space.loops)
@@ -78,19 +78,21 @@ class KernelBatch:
 
     @cached_property
     def most_loops(self) -> int:
-        """Loops of the iteration space that has most."""
+        """Returns the largest number of loops of an iteration space."""
         return max((len(space.loops) for space in self.lowered.spaces), default=0)
 
     def smallest_fits(self, limit_bytes: float) -> BoolArray:
-        """Whether the smallest tile size of each kernel fits a scratchpad, [k]; False without a number."""
+        """Returns whether the smallest tile size of each kernel fits a scratchpad, [k]; False for a kernel
+        whose tile sizes are too many to be numbered.
+        """
         return _smallest_fits(self.lowered.nests, self.candidates, limit_bytes)
 
     def numbered(self, chosen: IntArray, extents: IntArray) -> tuple[IntArray, IntArray]:
-        """Numbers of tile sizes in their spaces, and the spaces' sizes, of m chosen kernels.
+        """Returns the numbers [m] of tile sizes in their spaces, and the spaces' sizes [m].
 
         Args:
-            chosen: which kernels, [m].
-            extents: of their loops, [m, most_loops].
+            chosen: numbers of the kernels, [m].
+            extents: extents of their loops, [m, most_loops].
         """
         numbers, sizes = _numbered(self.lowered.nests, self.candidates, chosen, extents)
         return numbers, sizes
@@ -98,13 +100,13 @@ class KernelBatch:
 
 @compiled
 def words_of(nests: Nests, kernel: int) -> Words:
-    """The packed nest of one kernel of several."""
+    """Returns the packed nest of one of the kernels."""
     return nests.words[nests.ends[kernel] : nests.ends[kernel + 1]]
 
 
 @compiled
 def candidates_of(spaces: SpaceCandidates, space: int) -> Candidates:
-    """What the loops of one iteration space may take."""
+    """Returns the extents that the loops of one iteration space may take."""
     first, end = spaces.first_loop[space], spaces.first_loop[space + 1]
     return Candidates(spaces.values, spaces.offsets[first : end + 1])
 

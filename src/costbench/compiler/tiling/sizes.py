@@ -1,4 +1,4 @@
-"""Tile sizes as arrays: the decisions of the tile task, many at a time."""
+"""The `TileSizes` type: many tile sizes of one kernel as arrays (the decisions of the tile-size task)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The tile sizes of a kernel: balanced splits of every loop, less what overflows the scratchpad.
+"""The space of tile sizes of a kernel: balanced splits of every loop, without those that overflow the
+scratchpad.
 
 A loop of D native tiles may be cut into n = 1..D parts of ceil(D/n); only such balanced extents are tried
 (tpugraphs2023, section 3, and the recorded runs of the real machine). The space is the full cross product
@@ -93,17 +94,17 @@ class TileSpace:
 
     @cached_property
     def radices(self) -> tuple[int, ...]:
-        """Candidates per loop."""
+        """Returns the number of candidates per loop."""
         return tuple(len(c) for c in self.candidates)
 
     @cached_property
     def size(self) -> int:
-        """Tile sizes before the scratchpad is looked at; 1 for a kernel without loops."""
+        """Returns the number of tile sizes, legal or not; 1 for a kernel without loops."""
         return math.prod(self.radices)
 
     @cached_property
     def packed(self) -> Candidates:
-        """The candidates as compiled code reads them."""
+        """Returns the candidates as compiled code reads them."""
         offsets = [0]
         for radix in self.radices:
             offsets.append(offsets[-1] + radix)
@@ -112,20 +113,20 @@ class TileSpace:
 
     @property
     def limit_bytes(self) -> float:
-        """Scratchpad that a tile may take; infinite where all tiles fit, so that nothing need be checked."""
+        """Returns the scratchpad that a tile may take; infinite if all tiles fit, so no check is needed."""
         available = float(self.architecture.scratchpad_bytes)
         return float(needed_limit(self.nest.words, self.packed, available))
 
     def extents(self, ids: IntArray) -> IntArray:
-        """Loop extents of numbered tile sizes, int64 [n, num_loops]."""
+        """Returns loop extents of numbered tile sizes, int64 [n, num_loops]."""
         return _extents(self.packed, np.ascontiguousarray(ids))
 
     def decode(self, ids: IntArray) -> TileSizes:
-        """Numbered tile sizes as the bounds a compiler records."""
+        """Returns numbered tile sizes as the bounds a compiler records."""
         return self.nest.tile_sizes(self.extents(ids))
 
     def encode(self, tile_sizes: TileSizes) -> IntArray:
-        """Numbers of tile sizes: the inverse of `decode`.
+        """Returns the numbers of tile sizes: the inverse of `decode`.
 
         Raises:
             UnsupportedKernelError: for an extent that is no balanced split.
@@ -148,21 +149,21 @@ class TileSpace:
         return np.ravel_multi_index(tuple(digits), self.radices).astype(np.int64)
 
     def legal(self, ids: IntArray) -> BoolArray:
-        """Whether the tiles fit the scratchpad; the one tile of a kernel without loops always does."""
+        """Returns whether the tiles fit the scratchpad; the only tile of a kernel without loops does."""
         limit = self.limit_bytes
         if limit == math.inf:
             return np.ones(len(ids), dtype=bool)
         return _legal(self.nest.words, self.packed, np.ascontiguousarray(ids), limit)
 
     def number(self, extents: IntArray) -> int:
-        """Number of the tile size with these loop extents, [num_loops], each one of its loop's candidates."""
+        """Returns the number of the tile size with loop extents [num_loops], each a candidate of its loop."""
         return int(number_of(self.packed, extents))
 
     @property
     def has_legal_tile(self) -> bool:
-        """Whether any tile size fits the scratchpad."""
+        """Returns whether any tile size fits the scratchpad."""
         smallest = np.zeros(1, dtype=np.int64)
-        # Smaller tiles need less but for corner cases, in which all are looked at.
+        # The smallest tile nearly always needs least; if it does not fit, legal ones are searched for.
         return bool(self.legal(smallest)[0]) or len(self.sample(np.random.default_rng(0), 1)) > 0
 
     def legal_ids(self) -> IntArray:
@@ -193,7 +194,7 @@ class TileSpace:
         if count > MAX_LISTED:
             raise _too_large(self.nest, f"a sample of {count} tile sizes", f"at most {MAX_LISTED}")
         words, candidates, limit = self.nest.words, self.packed, self.limit_bytes
-        # Where hardly anything is legal, listing is cheaper than drawing on.
+        # Where few tile sizes are legal, listing them all is cheaper than more draws.
         tries = _FEW_DRAWS if self.size <= _LIST_RATHER_THAN_DRAW else (*_FEW_DRAWS, _MANY_DRAWS)
         for per_sample in tries:
             draws = min(self.size, per_sample * count)
@@ -205,7 +206,7 @@ class TileSpace:
         return ids if len(ids) <= count else np.sort(rng.choice(ids, count, replace=False))
 
     def neighbours(self, identifier: int) -> IntArray:
-        """Legal tile sizes in which one loop takes the next smaller or larger candidate."""
+        """Returns the legal tile sizes in which one loop takes the next smaller or larger candidate."""
         digits = np.array(np.unravel_index(identifier, self.radices)) if self.candidates else np.zeros(0, int)
         found = []
         for loop, radix in enumerate(self.radices):
@@ -228,7 +229,7 @@ def tile_space(kernel: Kernel, architecture: Architecture) -> TileSpace:
 
 
 def nest_tile_space(nest: LoopNest, architecture: Architecture) -> TileSpace:
-    """The same for a lowered kernel.
+    """Does the same for a kernel that is already lowered.
 
     Raises:
         SpaceTooLargeError: for a loop of more than `MAX_UNITS` native tiles, or `MAX_SIZE` tile sizes.
@@ -264,7 +265,7 @@ def set_extents(candidates: Candidates, number: int, extents: IntArray) -> None:
 
 @compiled
 def number_of(candidates: Candidates, extents: IntArray) -> int:
-    """The number of the tile size with these loop extents, each one of its loop's candidates."""
+    """Returns the number of the tile size with these loop extents, each a candidate of its loop."""
     number = 0
     for loop in range(len(candidates.offsets) - 1):
         first, end = candidates.offsets[loop], candidates.offsets[loop + 1]
@@ -277,7 +278,7 @@ def number_of(candidates: Candidates, extents: IntArray) -> int:
 
 @compiled
 def needed_limit(words: Words, candidates: Candidates, available: float) -> float:
-    """Scratchpad that a tile may take; infinite where all tiles fit, so that nothing need be checked."""
+    """Returns the scratchpad that a tile may take; infinite if all tiles fit, so no check is needed."""
     return np.inf if len(candidates.offsets) == 1 or bound_bytes(words) <= available else available
 
 
@@ -308,10 +309,10 @@ def _drawn(
     limit_bytes: float,
     count: int,
 ) -> IntArray:
-    """Up to `count` legal numbers from as many draws without replacement as there are raw bits.
+    """Returns up to `count` legal numbers from `len(raw)` draws without replacement.
 
-    The first places of a random permutation (Fisher and Yates), of which only the numbers that have moved are
-    kept, in a hash table. Numbers of a space of N are equally likely to N / 2^64.
+    The draws are the first elements of a random permutation (Fisher-Yates shuffle); a hash table stores only
+    the elements that have moved. Numbers of a space of N are equally likely to N / 2^64.
     """
     nest = unpacked(words)
     size = 1
@@ -341,7 +342,7 @@ def _drawn(
 
 @compiled_step
 def _slot(places: IntArray, place: int) -> int:
-    """Where a place is kept in an open table, or would be."""
+    """Returns the slot of a place in an open-addressing table, or where it would be inserted."""
     mask = len(places) - 1
     slot = (place * 0x9E3779B1) & mask
     while places[slot] != _EMPTY and places[slot] != place:

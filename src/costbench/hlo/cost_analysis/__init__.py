@@ -1,1 +1,1 @@
-"""What instructions cost in the abstract: FLOPs, bytes read and written, transcendental operations."""
+"""Machine-independent cost of instructions: FLOPs, bytes read and written, transcendental operations."""

@@ -1,4 +1,4 @@
-"""Bytes that an instruction, or the boundary of a fused group, moves to and from main memory."""
+"""Counts bytes that an instruction, or the boundary of a fused group, moves to and from main memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FREE = frozenset(
 
 
 def bytes_of(inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float]:
-    """Bytes read and written by an instruction that runs on its own."""
+    """Returns bytes read and bytes written by an instruction that runs on its own."""
     if inst.opcode in _FREE:
         return 0.0, 0.0
     rule = _BYTES.get(inst.opcode)
@@ -30,12 +30,12 @@ def bytes_of(inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float
 
 
 def is_large_constant(inst: Instruction) -> bool:
-    """Whether it is a constant that has to be read from memory, having more than one element."""
+    """Returns whether it is a constant of more than one element, which has to be read from memory."""
     return inst.opcode is Opcode.CONSTANT and inst.shape.num_elements > 1
 
 
 def written_bytes(body: HloComputation, position: int) -> int:
-    """Bytes that a fused group writes for one of its outputs; an update in place writes the update."""
+    """Returns the bytes that a fused group writes for one output; an update in place writes the update."""
     inst = body.instructions[position]
     if inst.opcode is Opcode.DYNAMIC_UPDATE_SLICE:
         return body.instructions[inst.operands[1]].shape.num_bytes
@@ -43,10 +43,10 @@ def written_bytes(body: HloComputation, position: int) -> int:
 
 
 def fused_read_bytes(module: HloModule, body: HloComputation, position: int, members: frozenset[int]) -> int:
-    """Bytes that a fused group reads of one value from outside.
+    """Returns the bytes that a fused group reads of one value from outside.
 
-    Slices read what they return, an update in place does not read what it overwrites; broadcasts and reshapes
-    read the value each; all other users share one read of it.
+    Slices read what they return, an update in place does not read what it overwrites; each broadcast or
+    reshape reads the value separately; all other users share one read of it.
 
     Args:
         module: the program.

@@ -1,4 +1,4 @@
-"""Multiply-adds of a convolution: only window positions that meet a real input element are counted.
+"""Counts multiply-adds of a convolution: only window positions that read a real input element count.
 
 A position is a pair (kernel index k, output index o) of one spatial dimension. It reads element
 `(o * stride - padding_low + k * window_dilation) / base_dilation` of the input and counts if that is whole
@@ -23,7 +23,7 @@ _DISTINCT_DIMENSIONS = 1 << 14
 def valid_positions(
     window: WindowDimension, input_extent: int, kernel_extent: int, output_extent: int
 ) -> int:
-    """Pairs (kernel index, output index) of one spatial dimension that read an element of the input."""
+    """Counts (kernel index, output index) pairs of one spatial dimension that read an input element."""
     start = np.arange(output_extent, dtype=np.int64) * window.stride - window.padding_low
     last = (input_extent - 1) * window.base_dilation
     rows = max(1, _PAIRS_AT_ONCE // max(1, output_extent))
@@ -39,7 +39,7 @@ def valid_positions(
 
 
 def convolution_multiply_adds(inst: Instruction, lhs: Shape, rhs: Shape) -> int:
-    """Multiply-adds of a convolution, in any of its forms.
+    """Returns the multiply-adds of a convolution, in any of its forms.
 
     (input features / feature groups) * output features * (batch / batch groups) * product over the spatial
     dimensions of `valid_positions`. Transposed convolutions are those with a base dilation, dilated ones

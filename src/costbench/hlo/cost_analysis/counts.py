@@ -1,4 +1,4 @@
-"""What instructions cost in the abstract: FLOPs, bytes read and written, transcendental operations.
+"""Machine-independent cost of instructions: FLOPs, bytes read and written, transcendental operations.
 
 The rules are those of XLA's own cost analysis (`HloCostAnalysis`, which is also where the static performance
 features of lpm2021, section 3, come from), so the numbers can be compared with it. In short:
@@ -12,7 +12,7 @@ features of lpm2021, section 3, come from), so the numbers can be compared with 
 * sort |operand 0| * ceil(log2 |operand 0|); Fourier transform 8 * |operand| * product of floor(log2 length).
 * Random numbers cost one transcendental operation each.
 * A while loop costs ONE iteration of body and condition, even where the trip count is known; a call costs
-  its computation, a conditional its dearest branch, measure by measure.
+  its computation, a conditional the maximum over its branches, separately for each measure.
 * Bytes: operands are read and results written once, except that parameters, constants, bitcasts (and
   transposes that are one) and get-tuple-element cost nothing, (dynamic) slices and gathers read what they
   return, dynamic-update-slice and scatter touch what they update, and a tuple is a table of 8-byte pointers.
@@ -47,7 +47,7 @@ _INLINE = frozenset({Opcode.CALL, Opcode.WHILE, Opcode.CONDITIONAL, Opcode.ASYNC
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Abstract cost; adds up.
+    """Machine-independent cost; costs can be added.
 
     Attributes:
         flops: arithmetic operations; a multiply-add counts two.
@@ -63,7 +63,7 @@ class Cost:
 
     @property
     def bytes_accessed(self) -> float:
-        """Bytes read and written."""
+        """Returns bytes read plus bytes written."""
         return self.bytes_read + self.bytes_written
 
     def __add__(self, other: Cost) -> Cost:
@@ -75,7 +75,7 @@ class Cost:
         )
 
     def dearest(self, other: Cost) -> Cost:
-        """The larger of both, measure by measure."""
+        """Returns the maximum of both costs, separately for each measure."""
         return Cost(
             max(self.flops, other.flops),
             max(self.bytes_read, other.bytes_read),
@@ -95,7 +95,7 @@ class CostAnalysis:
         self._computations: dict[int, Cost] = {}
 
     def computation(self, index: int) -> Cost:
-        """Cost of running a computation once."""
+        """Returns the cost of running a computation once."""
         known = self._computations.get(index)
         if known is None:
             known = Cost()
@@ -105,7 +105,7 @@ class CostAnalysis:
         return known
 
     def instruction(self, computation: int, position: int) -> Cost:
-        """Cost of one instruction.
+        """Returns the cost of one instruction.
 
         Raises:
             UnsupportedKernelError: for an opcode without a rule.
@@ -125,7 +125,8 @@ class CostAnalysis:
     def kernel(
         self, computation: int, instructions: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
     ) -> Cost:
-        """Cost of a part of a computation that runs as one unit: only its boundary touches main memory.
+        """Returns the cost of a part of a computation that runs as one unit: only its boundary values move to
+        and from main memory.
 
         Bytes read are those of the inputs (of an input that is only sliced, the slices, but never more than
         all of it) and of constants with more than one element; bytes written are those of the outputs.
@@ -158,7 +159,7 @@ class CostAnalysis:
         return total
 
     def _work(self, inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float]:
-        """FLOPs and transcendental operations."""
+        """Returns FLOPs and transcendental operations."""
         opcode = inst.opcode
         if opcode in ELEMENTWISE:
             return float(inst.shape.num_elements), 0.0
@@ -194,5 +195,5 @@ class CostAnalysis:
 
 
 def module_cost(module: HloModule) -> Cost:
-    """Cost of a program: of its entry computation, with one iteration of every loop, as XLA counts."""
+    """Returns the cost of a program's entry computation, with one iteration of every loop, as XLA counts."""
     return CostAnalysis(module).computation(module.entry)

@@ -58,7 +58,7 @@ def _reduce_window_applications(inst: Instruction, _operands: Sequence[Shape]) -
 
 
 def _whole_axis_window(inst: Instruction) -> int | None:
-    """The one axis along which every window covers all of the base: a reduction broadcast back."""
+    """Returns the only axis along which every window covers all of the base: a reduction broadcast back."""
     wide = [axis for axis, d in enumerate(inst.window) if d.size != 1]
     padded = [axis for axis, d in enumerate(inst.window) if d.padding_low or d.padding_high]
     if len(wide) != 1 or wide != padded or inst.shape.is_tuple:

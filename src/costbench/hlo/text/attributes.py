@@ -1,4 +1,4 @@
-"""Attributes of an instruction in HLO text, put into its message: `dimensions={1,0}`, `window={size=3x3}`."""
+"""Parses attributes of an instruction in HLO text, such as `window={size=3x3}`, into its proto message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FFT_TYPES = ("FFT", "IFFT", "RFFT", "IRFFT")
 
 
 def set_attribute(proto: Proto, name: str, value: str) -> None:
-    """Put an attribute into an instruction; one that says nothing about cost is left out.
+    """Sets an attribute of an instruction; attributes that do not affect cost are ignored.
 
     Raises:
         HloError, ValueError: if the value is not written as XLA writes it.
@@ -28,7 +28,7 @@ def set_attribute(proto: Proto, name: str, value: str) -> None:
 
 
 def split_list(text: str) -> list[str]:
-    """Parts between commas outside of brackets; none of an empty text.
+    """Returns the parts between commas outside of brackets; none for an empty text.
 
     >>> split_list("f32[2,3]{1,0} %a, %b")
     ['f32[2,3]{1,0} %a', '%b']

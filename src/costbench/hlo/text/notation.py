@@ -1,4 +1,4 @@
-"""XLA's written notation for shapes, windows and convolution dimensions, read into our types."""
+"""Parses XLA's notation for shapes, windows and convolution dimensions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ARRAY = re.compile(r"^(?P<type>[a-z0-9]+)\[(?P<sizes>[\d,\s]*)\](?:\{(?P<order>
 
 
 def parse_shape(text: str | Shape) -> Shape:
-    """A shape from XLA's notation: `f32[]`, `bf16[32,12]{0,1}`, `(f32[2], s32[])`; row-major by default.
+    """Parses a shape in XLA's notation: `f32[]`, `bf16[32,12]{0,1}`, `(f32[2], s32[])`; default row-major.
 
     Raises:
         HloError: if it is not written like that.
@@ -50,7 +50,7 @@ def window(
     window_dilation: Sequence[int] = (),
     base_dilation: Sequence[int] = (),
 ) -> tuple[WindowDimension, ...]:
-    """Window dimensions; what is left out is neutral for every dimension."""
+    """Returns window dimensions; arguments left out are neutral in every dimension."""
     rank = len(sizes)
     columns = zip(
         sizes,
@@ -64,7 +64,7 @@ def window(
 
 
 def convolution_numbers(labels: str) -> ConvolutionDimensions:
-    """Dimension numbers from XLA's labels, such as `b01f_01io->b01f`.
+    """Parses dimension numbers from XLA's labels, such as `b01f_01io->b01f`.
 
     Raises:
         HloError: if they are not written like that.

@@ -1,12 +1,12 @@
-"""HLO text, as XLA prints it (`*.txt` dumps), read into modules.
+"""Reads HLO text, as XLA prints it (`*.txt` dumps), into modules.
 
     HloModule name, ...
     %computation (parameter: f32[]) -> f32[] { ... }
     ENTRY %main { %x = f32[8]{0} parameter(0)  ROOT %y = f32[8]{0} negate(%x), metadata={...} }
 
-Every way in which XLA prints a module is read: with or without `%`, shapes of operands, layouts, comments and
-metadata. The text becomes the message that a binary dump holds, and is checked as that is. Contents of
-constants are left out, but for whole numbers without dimensions, which say how often loops run.
+All variants that XLA prints are accepted: with or without `%`, shapes of operands, layouts, comments and
+metadata. The text is converted to the message that a binary dump holds and passes the same checks. Contents
+of constants are dropped except for integer scalars, which are needed to find how often loops run.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _WHOLE = {ElementType.S32: 4, ElementType.S64: 5, ElementType.U32: 6, ElementTyp
 
 
 def looks_like_text(text: str) -> bool:
-    """Whether it begins as HLO text does."""
+    """Returns whether a text begins as HLO text does."""
     return _COMMENT.sub(_kept, text[:4096]).lstrip().startswith("HloModule")
 
 
 def module_from_text(text: str, *, where: str) -> HloModule:
-    """The module that a text describes, verified.
+    """Returns the verified module that a text describes.
 
     Raises:
         HloError: naming the line, if the text is truncated or not HLO; or broken invariants, as
@@ -64,7 +64,7 @@ def module_from_text(text: str, *, where: str) -> HloModule:
 
 
 def proto_from_text(text: str, *, where: str) -> hlo_pb2.HloModuleProto:
-    """The message of the module that a text describes, ids given in order of the text.
+    """Returns the message of the module that a text describes, with ids in order of the text.
 
     Raises:
         HloError: naming the line, if the text is truncated or not HLO.
@@ -73,13 +73,13 @@ def proto_from_text(text: str, *, where: str) -> hlo_pb2.HloModuleProto:
 
 
 def _kept(match: re.Match[str]) -> str:
-    """A string as it is; of a comment its lines, so that errors count right."""
+    """Keeps a string, and replaces a comment by its line breaks so that errors name the right line."""
     found = match[0]
     return found if found.startswith('"') else " " + "\n" * found.count("\n")
 
 
 class _Reader:
-    """A place in a text, and what can be read from there on."""
+    """A recursive-descent parser: a position in a text, with a method for each construct."""
 
     def __init__(self, text: str, where: str) -> None:
         self._text = text
@@ -172,7 +172,7 @@ class _Reader:
         known[proto.name] = proto.id
 
     def _known(self, operands: str, known: dict[str, int]) -> Iterator[int]:
-        """Operands by name, with their shapes in front of them or without."""
+        """Yields the ids of operands given by name, with or without shapes in front of the names."""
         for operand in split_list(operands):
             name = operand.split()[-1].lstrip("%") if operand else ""
             if name not in known:
@@ -180,14 +180,14 @@ class _Reader:
             yield known[name]
 
     def _attributes(self) -> Iterator[tuple[str, str]]:
-        """`, name=value` again and again."""
+        """Yields attributes while `, name=value` follows."""
         while self._word(","):
             name = self._name("the name of an attribute")
             self._expect("=")
             yield name, self._value()
 
     def _value(self) -> str:
-        """Brackets with all that is in them, a string, or what goes on to the next comma or space."""
+        """Reads a value: brackets with their contents, a string, or text up to the next comma or space."""
         self._skip_space()
         if self._peek("{") or self._peek("(") or self._peek("["):
             start = self._place
@@ -224,7 +224,7 @@ class _Reader:
             raise self._error(f"shape {match[0][:60]}", "extents below 2^63") from None
 
     def _balanced(self) -> str:
-        """What is in the brackets that open here."""
+        """Reads brackets that open here and returns their contents."""
         self._skip_space()
         start, open_ones = self._place, []
         for match in _BRACKET.finditer(self._text, self._place):
@@ -266,7 +266,7 @@ class _Reader:
         return self._text.startswith(word, self._place)
 
     def _word(self, word: str) -> bool:
-        """Whether a word stands here, which is then passed."""
+        """Consumes a word if it comes next; returns whether it did."""
         if not self._peek(word):
             return False
         end = self._place + len(word)

@@ -1,1 +1,1 @@
-"""What every instruction must satisfy, as in XLA's shape inference and HLO verifier."""
+"""Verification of instructions, with the rules of XLA's shape inference and HLO verifier."""

@@ -1,4 +1,4 @@
-"""Tuples, control flow and other instructions that call computations, and collectives."""
+"""Checks of tuples, control flow and other instructions that call computations, and of collectives."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _all_reduce(inst: Instruction, context: Context) -> Problem | None:
 
 
 def _same_as_operands(inst: Instruction, context: Context) -> Problem | None:
-    """The operand's shape, or a tuple of the operands'."""
+    """Checks that the result has the operand's shape, or is a tuple of the operands' shapes."""
     if len(context.operands) == 1 and not inst.shape.is_tuple:
         return check_compatible("shape", inst.shape, context.operands[0])
     return _tuple(inst, context)

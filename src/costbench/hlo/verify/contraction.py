@@ -1,4 +1,4 @@
-"""Dot, convolution and other linear algebra."""
+"""Checks of dot, convolution and other linear algebra."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _convolution(inst: Instruction, context: Context) -> Problem | None:
 def _permutations(
     inst: Instruction, numbers: ConvolutionDimensions, image: Shape, kernel: Shape
 ) -> Problem | None:
-    """Dimension numbers of input, kernel and output name every axis once."""
+    """Checks that dimension numbers of input, kernel and output name every axis once."""
     rank = len(inst.window) + 2
     sides = (
         ("input", (numbers.input_batch, numbers.input_feature, *numbers.input_spatial), image),

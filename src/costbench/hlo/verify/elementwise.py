@@ -1,4 +1,4 @@
-"""Elementwise instructions: operands and result have equal extents."""
+"""Checks of elementwise instructions: operands and result must have equal extents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _extents(inst: Instruction, operands: tuple[Shape, ...] | list[Shape]) -> Pr
 
 
 def _same(inst: Instruction, context: Context) -> Problem | None:
-    """All operands and the result have the same extents and element type."""
+    """Checks that all operands and the result have the same extents and element type."""
     shape = inst.shape
     for number, operand in enumerate(context.operands):
         if operand.dimensions != shape.dimensions or not same_type(operand, shape):

@@ -1,4 +1,4 @@
-"""Gather and scatter: dimension numbers, window sizes and the shapes that follow from them.
+"""Checks of gather and scatter: dimension numbers, window sizes and the shapes that follow from them.
 
 Names as in XLA's operation semantics; batching dimensions are those that operand and indices share.
 """

@@ -1,9 +1,9 @@
-"""The check of one instruction: numbers of operands and computations, its shape, then what its opcode asks.
+"""Verifies one instruction: numbers of operands and computations, its shape, then the rule of its opcode.
 
 Rules are those of XLA's shape inference and HLO verifier (`xla/service/shape_inference.cc`,
 `xla/service/hlo_verifier.cc`), layouts and floating-point precision left out. Opcodes without a rule here
-(custom calls, infeeds, sends, asynchronous pairs and other collectives) are taken as they are: nothing after
-this indexes by their attributes.
+(custom calls, infeeds, sends, asynchronous pairs and other collectives) are not checked: no later code
+indexes by their attributes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Instructions that copy, pick or rearrange elements, gather and scatter excepted."""
+"""Checks of instructions that copy, pick or rearrange elements, except gather and scatter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _reshape(inst: Instruction, context: Context) -> Problem | None:
 
 
 def _bitcast(inst: Instruction, context: Context) -> Problem | None:
-    """The same bits under another shape."""
+    """Checks that a bitcast keeps the number of bits."""
     operand, shape = context.operands[0], inst.shape
     if operand.is_tuple or shape.is_tuple:
         return check_compatible("shape", shape, operand)
@@ -81,7 +81,7 @@ def _slice(inst: Instruction, context: Context) -> Problem | None:
 
 
 def _starts(starts: list[Shape], rank: int) -> Problem | None:
-    """Start indices of a dynamic slice: a scalar for each axis, or one vector as older dumps have it."""
+    """Checks start indices of a dynamic slice: a scalar for each axis, or one vector as in older dumps."""
     if any(start.element_type not in INTEGERS for start in starts):
         return Problem(f"start indices {', '.join(map(str, starts))}", "integers")
     if len(starts) == 1 and starts[0].dimensions == (rank,):

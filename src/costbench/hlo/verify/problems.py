@@ -1,4 +1,4 @@
-"""What is wrong with an instruction, and the comparisons that the checks have in common."""
+"""The result type of the checks of an instruction (`Problem`), and comparisons that several checks share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Signature(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What an instruction is checked against.
+    """Context that an instruction is checked against.
 
     Attributes:
         operands: shapes of its operands.
@@ -47,13 +47,13 @@ INTEGERS = frozenset(t for t in ElementType if t.name[0] in "SU" and t.name[1:].
 
 
 def same_type(first: Shape, second: Shape) -> bool:
-    """Whether the element types agree; floating types may differ in precision, as XLA allows on TPUs."""
+    """Returns whether element types agree; floating types may differ in precision, as XLA allows on TPUs."""
     a, b = first.element_type, second.element_type
     return a is b or (a.is_floating and b.is_floating)
 
 
 def compatible(first: Shape, second: Shape) -> bool:
-    """Whether the shapes agree in all but layout and floating-point precision, tuples member by member."""
+    """Returns whether shapes agree except in layout and floating-point precision, tuples by member."""
     if first.is_tuple or second.is_tuple:
         return (
             first.is_tuple
@@ -65,12 +65,12 @@ def compatible(first: Shape, second: Shape) -> bool:
 
 
 def is_scalar(shape: Shape) -> bool:
-    """Whether it is an array of rank 0."""
+    """Returns whether the shape is an array of rank 0."""
     return not shape.dimensions and not shape.is_tuple
 
 
 def is_predicate(shape: Shape) -> bool:
-    """Whether it is `pred[]`."""
+    """Returns whether the shape is `pred[]`."""
     return not shape.dimensions and shape.element_type is ElementType.PRED
 
 

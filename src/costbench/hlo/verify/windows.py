@@ -1,4 +1,4 @@
-"""Reductions and windows that slide over an array."""
+"""Checks of reductions and of sliding-window instructions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from costbench.hlo.verify.problems import (
 
 
 def check_accumulator(called: Signature, count: int) -> Problem | None:
-    """What combines `count` values with as many others takes twice as many scalars, and returns `count`."""
+    """Checks a reducer: to combine `count` values with as many others, it takes 2 * `count` scalars and
+    returns `count`.
+    """
     if len(called.parameters) != 2 * count or not all(map(is_scalar, called.parameters)):
         found = ", ".join(map(str, called.parameters))
         return Problem(f"computation of parameters ({found})", f"{2 * count} scalars")
@@ -34,7 +36,7 @@ def check_accumulator(called: Signature, count: int) -> Problem | None:
 
 
 def check_comparator(called: Signature, count: int) -> Problem | None:
-    """What orders or selects takes two scalars for each of `count` arrays and returns `pred[]`."""
+    """Checks a comparator: it takes two scalars for each of `count` arrays and returns `pred[]`."""
     if len(called.parameters) != 2 * count or not all(map(is_scalar, called.parameters)):
         found = ", ".join(map(str, called.parameters))
         return Problem(f"computation of parameters ({found})", f"{2 * count} scalars")
@@ -44,7 +46,7 @@ def check_comparator(called: Signature, count: int) -> Problem | None:
 
 
 def check_window(inst: Instruction) -> Problem | None:
-    """Every dimension of a window has a size, stride and dilations of 1 or more."""
+    """Checks that every dimension of a window has a size, stride and dilations of 1 or more."""
     for part in inst.window:
         if min(part.size, part.stride, part.base_dilation, part.window_dilation) < 1:
             return Problem(f"window {part}", "a size, a stride and dilations of 1 or more")
@@ -52,7 +54,7 @@ def check_window(inst: Instruction) -> Problem | None:
 
 
 def _arrays(operands: Sequence[Shape]) -> Problem | None:
-    """The first half are arrays of equal extents, the second their scalar start values."""
+    """Checks that the first half are arrays of equal extents, the second their scalar start values."""
     if not operands or len(operands) % 2:
         return Problem(f"{len(operands)} operands", "a start value for each array")
     count = len(operands) // 2
