@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Modules whose code no result depends on. Tracking and progress only receive results; workers and cluster pass
-# on unchanged what functions return, so results are equal whichever of them is used.
+# Modules whose code no result depends on. Tracking and progress only receive results; workers and cluster
+# pass on unchanged what functions return, so results are equal whichever of them is used.
 BYSTANDERS = (
     "costbench.experiments.tracking",
     "costbench.experiments.progress",
@@ -112,8 +112,8 @@ def identify(
 ) -> StageIdentity:
     """Return the identity of a stage.
 
-    Digests are chained from stage to stage instead of taken from the parameter file and the package as they are
-    now, so they name what the folders were made with even if files were edited since.
+    Digests are chained from stage to stage instead of taken from the parameter file and the package as they
+    are now, so they name what the folders were made with even if files were edited since.
 
     Args:
         module: of the stage, by name.

@@ -1,8 +1,8 @@
 """Tile sizes in the compiler and in the autotuner, on one program (lpm2021, sections 7.1 and 7.2, figure 4).
 
-The legal tile sizes of every kernel are measured once and scored by all models once; what each way of choosing
-would have measured, found and been charged is computed from these tables. The default is the tile size that
-the compiler's own model chooses; speed-ups are over the program with default tiles.
+The legal tile sizes of every kernel are measured once and scored by all models once; what each way of
+choosing would have measured, found and been charged is computed from these tables. The default is the tile
+size that the compiler's own model chooses; speed-ups are over the program with default tiles.
 """
 
 from __future__ import annotations

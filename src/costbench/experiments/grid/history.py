@@ -16,8 +16,8 @@ _KEYS = ("epoch", "step")
 class History:
     """Metrics of every epoch in a CSV file, with the columns epoch and step and one column per metric.
 
-    Rows of an existing file are kept, so a resumed training continues its curve; an epoch that is logged again
-    replaces its row.
+    Rows of an existing file are kept, so a resumed training continues its curve; an epoch that is logged
+    again replaces its row.
 
     Args:
         path: of the file, which may exist.

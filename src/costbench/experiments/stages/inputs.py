@@ -1,9 +1,9 @@
 """Stage `inputs`: writes for every other stage one file with the parameters and code that it depends on.
 
 DVC compares files and knows nothing of code. So this stage runs first, every time, in about a second, and
-writes for each stage the parameters that it reads and the digests of the modules that it runs. The other stages
-depend on their file instead of on sources: a changed comment leaves the file as it was, a new version of a
-library changes it, and a comparison of the file shows module by module why a stage is out of date.
+writes for each stage the parameters that it reads and the digests of the modules that it runs. The other
+stages depend on their file instead of on sources: a changed comment leaves the file as it was, a new version
+of a library changes it, and a comparison of the file shows module by module why a stage is out of date.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from costbench.training.spec import TrainSpec
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
 _SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
-"""Relative cost of a training step by reduction; 0 for those not listed."""
+"""Ranks of reductions by the cost of a training step; 0 for those not listed."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Made:
 
 
 def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
-    """Sort cells by samples, reduction and name, the longest first, so that processes finish at similar times."""
+    """Sort cells by samples, then reduction, then name, longest first, so that processes end close together."""
 
     def place(task: CellTask) -> tuple[int, int, str]:
         spec = task.spec

@@ -1,8 +1,8 @@
 """Writes the best trial of a sweep as a parameter file, and merges its values into the settings of a training.
 
-The file holds only the swept values, nested as in `train.TASK`; the budget (epochs, batches, seeds) remains that
-of the training which reads it. Keys are sorted and nothing depends on the time, so equal sweeps write equal
-bytes.
+The file holds only the swept values, nested as in `train.TASK`; the budget (epochs, batches, seeds) remains
+that of the training which reads it. Keys are sorted and nothing depends on the time, so equal sweeps write
+equal bytes.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def read_best(path: Path) -> Mapping[str, object]:
     """Return the values that a sweep found, as changes to the settings of its task.
 
     Raises:
-        ParamsError: naming the file, if it is missing, is not a result of a sweep, or holds a value that no model
-            accepts.
+        ParamsError: naming the file, if it is missing, is not a result of a sweep, or holds a value that no
+            model accepts.
     """
     model = load_yaml(path).get("model")
     if not isinstance(model, Mapping):
@@ -82,8 +82,8 @@ def with_values(
     """Return `spec` with some hyper-parameters, given by dotted name, replaced.
 
     Raises:
-        ParamsError: naming `where` and, below `field`, the hyper-parameter that does not exist or cannot have the
-            value.
+        ParamsError: naming `where` and, below `field`, the hyper-parameter that does not exist or cannot have
+            the value.
     """
     return parse(TrainSpec, merged(asdict(spec), nested(values)), where=where, field=field)
 

@@ -1,8 +1,9 @@
 """The search space of a sweep: ranges of hyper-parameters, given as data and checked against the model.
 
-A hyper-parameter has the dotted name that it has in `train.TASK` (`net.hidden`, `optimizer.learning_rate`), so
-a new one can be swept without new code. lpm2021 prints the values that its own search found (tables 6 and 7);
-the ranges of the profiles go from the least to the largest of these. Optuna 5 calls a range a distribution.
+A hyper-parameter has the dotted name that it has in `train.TASK` (`net.hidden`, `optimizer.learning_rate`),
+so a new one can be swept without new code. lpm2021 prints the values that its own search found (tables 6 and
+7); the ranges of the profiles go from the least to the largest of these. Optuna 5 calls a range a
+distribution.
 """
 
 from __future__ import annotations
@@ -149,8 +150,8 @@ def resolve(ranges: Mapping[str, Range], model: TrainSpec, where: str | PathLike
         name: dotted name of `ranges` in the file, for errors.
 
     Raises:
-        ParamsError: for a hyper-parameter that does not exist, a value that it cannot have, or a condition on a
-            hyper-parameter that is not in the space or is itself conditional.
+        ParamsError: for a hyper-parameter that does not exist, a value that it cannot have, or a condition on
+            a hyper-parameter that is not in the space or is itself conditional.
     """
     ranges = {key: _known(key, one, where, f"{name}.{key}") for key, one in ranges.items()}
     if not ranges:

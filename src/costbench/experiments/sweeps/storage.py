@@ -1,7 +1,7 @@
 """Stores studies in an SQLite or PostgreSQL database, which Optuna's own tools can read, too.
 
-Every running trial has a heartbeat in the database. A trial whose heartbeat has stopped is marked as failed and
-queued again by the next worker that checks, on any machine.
+Every running trial has a heartbeat in the database. A trial whose heartbeat has stopped is marked as failed
+and queued again by the next worker that checks, on any machine.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def _connect(spec: StorageSpec, kind: str) -> RDBStorage:
         try:
             return RDBStorage(
                 spec.url,
-                # Connections are closed after use: a trial takes minutes or hours, and a server's connections are few.
+                # Connections are closed after use: a trial takes minutes or hours, and a server's connections
+                # are few.
                 engine_kwargs={"connect_args": _CONNECT[kind], "poolclass": NullPool},
                 heartbeat_interval=spec.heartbeat_s,
                 grace_period=spec.grace_s,

@@ -2,7 +2,7 @@
 
 A trial is identified by its *ordinal*, its index among the trials of the study that are not retries. Sampler
 and training draw from random streams named after the ordinal, so a sweep that is killed and continued ends as
-one that was not, and no two workers draw the same values.
+one that was not, and workers that join later draw other values than those that joined before.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class StudySpec:
         name: of the study.
         storage: where it lies.
         larger_is_better: whether a larger metric is better.
-        identity: digests of what its trials depend on, by name; a study with another identity is not continued.
+        identity: digests of what its trials depend on, by name; a study with another identity is not
+            continued.
         trials: number of trials to finish, pruned ones included.
         seed: of sampler and trials.
         startup_trials: trials drawn at random before the sampler learns from results.

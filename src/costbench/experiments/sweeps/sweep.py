@@ -39,7 +39,7 @@ from costbench.experiments.tracking.runs import KIND, PARENT, WORK, tracked_run,
 
 _log = logging.getLogger(__name__)
 _LOSSES = 3
-"""How often the process of a work item may be lost; high, since a work item lasts as long as its study."""
+"""Process losses allowed per worker of a study: its work item ends only when the whole study is finished."""
 
 
 def trials_path(folder: Path, task: str) -> Path:

@@ -108,7 +108,7 @@ def work(task: SweepTask, train: TrainTrial) -> None:
 
 
 def _parent() -> int | None:
-    """Return the parent's process id, which changes when the parent ends; None for the only worker."""
+    """Return the parent's process id, which changes when the parent ends; None in the main process."""
     return None if multiprocessing.parent_process() is None else os.getppid()
 
 
@@ -118,7 +118,8 @@ def _run_trial(study: optuna.Study, task: SweepTask, train: TrainTrial) -> None:
         study.optimize(partial(_objective, task=task, train=train, started=started), n_trials=1)
     except BaseException as error:
         if started and given_away(study, started[0]) and isinstance(error, Exception):
-            # This process was taken for ended (suspended, or cut off from the database) and now cannot report.
+            # This process was taken for ended (suspended, or cut off from the database) and now cannot
+            # report.
             _log.warning("%s: trial %d was given to another worker", task.study.name, started[0])
             return
         # Interrupted, or a fault of the machine: not caused by the values.
