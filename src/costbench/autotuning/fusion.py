@@ -179,7 +179,7 @@ class FusionDeviceEvaluator:
         return "device"
 
     def evaluate(self, decisions: ChoiceArray) -> Evaluation:
-        """Return nanoseconds of a run of the program; infinite where no tile of a kernel fits the scratchpad."""
+        """Return nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
         cuts = self.pricer.cut(decisions)
         scores = self.pricer.total_ns(cuts)
         run_s = np.where(np.isfinite(scores), NUM_RUNS * 1e-9 * scores, 0.0)

@@ -1,4 +1,4 @@
-"""Autotuning: a strategy proposes decisions, an evaluator scores them until a budget is spent; returns a trace.
+"""Autotuning: a strategy proposes decisions and an evaluator scores them until a budget is spent.
 
 `tune` searches with one evaluator. `tune_by_model` searches on a model and measures only the decisions that
 it predicts to be fastest, which is how lpm2021 (section 7) saves hardware time in an autotuner.

@@ -85,7 +85,7 @@ def arrow_schema(record: RecordType) -> pa.Schema:
 
 
 def _levels(record: RecordType, letter: str) -> tuple[str, ...] | None:
-    """Returns the offsets columns from a row to entries counted by `letter`; None if rows have no such entries."""
+    """Returns the offsets columns from a row to entries counted by `letter`; None if there are none."""
     if letter == record.row:
         return ()
     for column in record.columns:

@@ -104,7 +104,7 @@ def _counts(shard: Shard) -> dict[str, int]:
 
 
 def _count_unique(paths: Sequence[Path], kernels: int) -> int:
-    """Counts distinct fingerprints, in several passes over the shards where one would need too much memory."""
+    """Counts distinct fingerprints, in several passes over the shards if one would need too much memory."""
     passes = -(-kernels // _UNIQUE_AT_ONCE)
     found = 0
     for turn in range(passes):
@@ -171,5 +171,5 @@ QUANTITIES: Mapping[str, Mapping[str, Quantity]] = {
         "runtime_spread": (_TIMES, _spread_of_program),
     },
 }
-"""By task: name of a quantity -> coarse bins per decade, and a function of its values in a shard. Spreads are of one
+"""By task: name of a quantity -> coarse bins per decade, and its values in a shard. Spreads are of one
 kernel's tile sizes, or of one program's layouts."""

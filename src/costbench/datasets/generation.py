@@ -192,8 +192,7 @@ def _make(tasks: Sequence[Task]) -> tuple[tuple[ShardSummary, ...], ...]:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Collect garbage rarely: compiling makes millions of objects with few cycles, and a fifth of its time would
-    be spent looking for them."""
+    """Collects garbage rarely: compiling makes millions of objects in few cycles, and takes a fifth longer else."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_PER_COLLECTION, *before[1:])
     try:

@@ -36,7 +36,7 @@ class LogHistogram:
         self._min, self._max = math.inf, -math.inf
 
     def add(self, values: npt.ArrayLike) -> None:
-        """Count the numbers in an array of any shape; those below 1, which our quantities never are, count as 1."""
+        """Count the numbers of an array of any shape; those below 1, which do not occur, count as 1."""
         array = np.maximum(np.asarray(values, dtype=np.float64).reshape(-1), 1.0)
         if not len(array):
             return

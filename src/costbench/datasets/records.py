@@ -137,7 +137,7 @@ def check_shape(column: Column, shape: tuple[int, ...], sizes: dict[str, int], w
 
 
 def check_values(column: Column, array: AnyArray, where: Path | str) -> None:
-    """Raises DataError if a value is below the column's minimum, such as a runtime that is zero or negative."""
+    """Raises DataError if a value is below the column's minimum, such as a zero or negative runtime."""
     if column.minimum is None or array.size == 0:
         return
     smallest = int(array.min())

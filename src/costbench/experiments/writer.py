@@ -1,4 +1,4 @@
-"""Writer tags name the process that wrote a record, so others on the machine can check whether it has ended."""
+"""Writer tags name the process that wrote a record, so that others can check whether it has ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def machine() -> str:
 
 
 def this_process() -> str:
-    """Return the writer tag of this process, `HOST/BOOT PID`, which is set on trials and runs that it starts."""
+    """Return the writer tag of this process, `HOST/BOOT PID`, set on trials and runs that it starts."""
     return f"{machine()} {os.getpid()}"
 
 

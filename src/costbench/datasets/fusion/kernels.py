@@ -50,7 +50,7 @@ class FusionKernels:
         return int(self._starts[-1])
 
     def kernel(self, index: int) -> MeasuredKernel:
-        """Reads one kernel; `runs` is its number of executions under the default config, 0 if it is not in it.
+        """Reads one kernel; `runs` counts its executions under the default config, 0 if it is not in it.
 
         Raises:
             DataError: if the stored tile does not fit the kernel's tile space.

@@ -85,7 +85,7 @@ class ProgramPricer:
         return len(self._programs)
 
     def measure(self, configs: ChoiceArray) -> FloatArray:
-        """Returns the runtime of configs [n, m] in whole nanoseconds, float64 [n]; infinite where one failed."""
+        """Returns runtimes of configs [n, m] in whole nanoseconds, float64 [n]; infinite where one failed."""
         priced = [self.priced(config) for config in configs]
         total = np.array([p.total_ns if p.num_bytes <= self._limit else np.inf for p in priced])
         noise = 1.0 + PROGRAM_NOISE_SD * np.array([self._deviation(config) for config in configs])

@@ -1,4 +1,4 @@
-"""Chooses the layout configs of a program that are measured: random ones, and a genetic search from the default.
+"""Chooses the layout configs to measure: random ones, and those of a genetic search from the default.
 
 These correspond to TpuGraphs' two collections (tpugraphs2023, section 4.2): `random` configs differ much in
 runtime, those of the genetic search stay near the default. No config is measured twice.

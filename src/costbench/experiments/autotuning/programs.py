@@ -5,7 +5,7 @@ the experiment, the `variant` is its budget, and the `seed` is the number of the
 
 | task | model | variant |
 |---|---|---|
-| tile | a model's name, `alternating`, `random` | `compiler`: its first choice; `top10`: best of 10 measured |
+| tile | a model's name, `alternating`, `random` | `compiler`: first choice; `top10`: best of 10 measured |
 | tile | `exhaustive` | `all` |
 | fusion | `hardware`, `model and hardware`, `best known` | `default-1m`: start, and minutes of hardware |
 | both | `best` | `main`: facts of the program that depend on no arm |
@@ -191,7 +191,7 @@ def tile_facts(kernels: Sequence[TriedKernel], exhaustive: Mapping[str, float]) 
 
 
 def fusion_metrics(bars: Iterable[FusionBar]) -> Metrics:
-    """Returns, for each repeat, `speedup` over the default, `num_measured`, `hardware_seconds`, `num_predicted`."""
+    """Returns `speedup` over the default, `num_measured`, `hardware_seconds`, `num_predicted` by repeat."""
     return {
         (bar.arm, f"{bar.start}-{bar.hardware_minutes:g}m", seed): {
             "speedup": speedup,

@@ -66,7 +66,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
 def scaled_estimates(
     estimated_ns: FloatArray, measured_ns: FloatArray, runs: npt.NDArray[np.int64], kinds: Sequence[str]
 ) -> FloatArray:
-    """Returns estimates times (sum of runs x measured) / (sum of runs x estimated), sums over kernels of a kind.
+    """Returns estimates x (sum of runs x measured) / (sum of runs x estimated), summed by kind of kernel.
 
     Args:
         estimated_ns: float64 [k], in an arbitrary scale.

@@ -1,4 +1,4 @@
-"""Trains one cell of the grid, the learned model of a task, split, chip, variant and seed, and tracks its run.
+"""Trains one cell of the grid, the model of a task, split, chip, variant and seed, and tracks its run.
 
 A cell's folder is complete once it holds `done.json`, which names what it was trained from. A complete cell
 with the same parameters, data and code is not trained again; a killed one is resumed after its last epoch.

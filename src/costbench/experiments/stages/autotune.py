@@ -1,4 +1,4 @@
-"""Stage `autotune`: uses cost models in the compiler and in its autotuners, and measures programs' speed-ups."""
+"""Stage `autotune`: measures the speed-ups of programs by cost models in the compiler and autotuners."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _inputs(item: TuningItem) -> list[Path]:
 
 
 def _effort(item: TuningItem) -> float:
-    """Return a sort key for the duration: there are many fusion searches; tile tuning grows with the kernels."""
+    """Return an estimate of the relative duration: fusion searches are many, tile tuning grows with kernels."""
     return (1e6 if TASKS[item.task.decision].measures_programs else 0.0) + item.instructions
 
 

@@ -1,4 +1,4 @@
-"""Entry point of every stage: parses `--params`, logs progress, prints errors as one line with exit code 1."""
+"""Entry point of every stage: parses `--params`, logs progress, reports an error as one line and exit code 1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ExperimentStage = Callable[[Path, str | None], None]
 
 
 def guarded(action: Callable[[], None], name: str) -> int:
-    """Run `action` and return the exit code: 0, or 1 after one line on stderr for an error that users can fix.
+    """Run `action` and return the exit code: 0, or 1 after one line on stderr for errors that users can fix.
 
     These are the errors of costbench and of the operating system (a full disk, no permission); any other
     exception is a defect and keeps its traceback. `action` is the last thing that a process does.

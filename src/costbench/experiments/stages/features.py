@@ -118,7 +118,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def make_features(item: ProgramItem) -> tuple[ShardSummary, ...]:
-    """Make the shards of a program that do not exist yet for the same inputs; return summaries of all of them.
+    """Make the shards of a program that do not exist yet for the same inputs; return summaries of all.
 
     Raises:
         DataError: for a damaged shard or a program that does not fit it.

@@ -147,7 +147,7 @@ def _chosen(
 
 
 def _clear(folder: Path, tasks: Sequence[Task]) -> None:
-    """Remove shards that this run would not make: those of other programs, chips or decisions, or older code."""
+    """Remove shards that this run would not make: of other programs, chips or decisions, or by older code."""
     digest = {"code": code_digest(generate, *{type(task) for task in tasks})}
     try:
         made_by = read_json(folder / _CODE_FILE)

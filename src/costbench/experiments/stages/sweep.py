@@ -1,4 +1,4 @@
-"""Stage `sweep`: searches for the best hyper-parameters of the learned cost model, one Optuna study per task."""
+"""Stage `sweep`: searches hyper-parameters of the learned cost model, with one Optuna study per task."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class _Place:
 
 
 def _at_least(workers: int, backend: Backend) -> Backend:
-    """Return the backend with a local process for every worker of a study, since workers wait for each other."""
+    """Return the backend with a local process per worker of a study, since workers wait for each other."""
     return replace(backend, jobs=max(workers, backend.jobs))
 
 

@@ -145,7 +145,7 @@ class _Made:
 
 
 def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
-    """Sort cells by samples, then reduction, then name, longest first, so that processes end close together."""
+    """Sort cells by samples, reduction and name, longest first, so that processes end close together."""
 
     def place(task: CellTask) -> tuple[int, int, str]:
         spec = task.spec
@@ -167,7 +167,7 @@ def with_samples(split: Split, features: Path, task: str, chip: str) -> Split:
 
 
 def share_of(split: Split, share: float, seed: int) -> tuple[str, ...]:
-    """Return a share of the training programs, rounded up; for one seed, smaller shares are subsets of larger."""
+    """Return a share of the training programs, rounded up; smaller shares are subsets for the same seed."""
     names = sorted(split.train)
     order = rng.stream(seed, "share of training programs").permutation(len(names))
     return tuple(sorted(names[place] for place in order[: math.ceil(share * len(names))]))

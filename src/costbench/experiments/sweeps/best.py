@@ -1,4 +1,4 @@
-"""Writes the best trial of a sweep as a parameter file, and merges its values into the settings of a training.
+"""Writes the best trial of a sweep as a parameter file, and merges its values into training settings.
 
 The file holds only the swept values, nested as in `train.TASK`; the budget (epochs, batches, seeds) remains
 that of the training which reads it. Keys are sorted and nothing depends on the time, so equal sweeps write

@@ -34,7 +34,7 @@ _RETRY_OF = "failed_trial"
 
 @dataclass(frozen=True)
 class PrunerSpec:
-    """When trials are stopped early: if after an epoch they are worse than most finished trials were after it.
+    """When trials are stopped early: if after an epoch they are worse than most finished ones were then.
 
     Attributes:
         keep_percent: percentage of trials that continue; 50 is Optuna's median pruner, 100 prunes none.

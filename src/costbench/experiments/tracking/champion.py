@@ -154,7 +154,7 @@ def _new_version(client: MlflowClient, uri: str, name: str, best: TrainedRun, ta
 
 @contextmanager
 def _addressed(uri: str) -> Iterator[None]:
-    """Set and restore MLflow's global tracking URI: logging a model uses no other and changes the environment."""
+    """Set and restore MLflow's global tracking URI, which logging a model uses, and the environment."""
     import mlflow
 
     before, named = mlflow.get_tracking_uri(), os.environ.get("MLFLOW_TRACKING_URI")
@@ -172,7 +172,7 @@ def _addressed(uri: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence MLflow's advice on requirements and integer columns: no value of these columns can be missing."""
+    """Silence MLflow's advice on requirements and on integer columns, whose values are never missing."""
     chatty = logging.getLogger("mlflow")
     before = chatty.level
     chatty.setLevel(logging.ERROR)
@@ -213,7 +213,7 @@ ENTRY %main (a: f32[256,512], b: f32[512,256]) -> f32[256,256] {
 
 
 def example(task: str) -> pd.DataFrame:
-    """Return an example request: a matrix product followed by tanh; for the task `tile`, three tile sizes of it."""
+    """Return an example request: a matrix product with tanh; for the task `tile`, three tile sizes of it."""
     import pandas as pd
 
     row: dict[str, Any] = {"kernel": _KERNEL}

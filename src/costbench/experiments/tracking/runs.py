@@ -1,4 +1,4 @@
-"""Opens and closes MLflow runs: one MLflow experiment per stage, one run per cell, nested below grid or sweep.
+"""Opens and closes MLflow runs: one experiment per stage, one run per cell, nested below grid or sweep.
 
 Results never depend on tracking: no run identifier, time or address of the tracking server goes into a result
 file, so equal parameters still give equal bytes. The store is `sqlite:///mlflow.db` in the working folder, or
