@@ -192,7 +192,9 @@ def _make(tasks: Sequence[Task]) -> tuple[tuple[ShardSummary, ...], ...]:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Collects garbage rarely: compiling makes millions of objects in few cycles, and takes a fifth longer else."""
+    """Makes garbage collection rare: compiling creates millions of objects and few cycles, and a fifth of its
+    time would be spent on finding these.
+    """
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_PER_COLLECTION, *before[1:])
     try:

@@ -1,4 +1,4 @@
-"""Groups result rows into cells of a task, split, chip and group of kernels, averaging over a model's seeds."""
+"""Groups result rows into cells of task, split, chip and group of kernels, averaging a model's seeds."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _inputs(item: TuningItem) -> list[Path]:
 
 
 def _effort(item: TuningItem) -> float:
-    """Return an estimate of the relative duration: fusion searches are many, tile tuning grows with kernels."""
+    """Estimate the relative duration: fusion searches are many, tile tuning grows with the kernels."""
     return (1e6 if TASKS[item.task.decision].measures_programs else 0.0) + item.instructions
 
 

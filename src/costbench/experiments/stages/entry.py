@@ -1,4 +1,4 @@
-"""Entry point of every stage: parses `--params`, logs progress, reports an error as one line and exit code 1."""
+"""Entry point of every stage: parses `--params`, logs progress, turns errors into a line and exit code 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The papers' claims about accuracy and searches as data: which result rows are compared, and who should lead."""
+"""The papers' claims about accuracy and searches as data: rows to compare, and the side that should lead."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Statistic = Literal[
     "geometric_mean", "mean", "median", "standard_deviation", "share_of_programs", "worst", "best"
 ]
 ANY = "any"
-"""In place of a split: programs of all splits together, each with the models of its split. In place of a chip:
-the first chip, by name, that has results for the most sides."""
+"""In place of a split: programs of all splits together, each with the models of its split. In place of a
+chip: the first chip, by name, that has results for the most sides."""
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def evaluate_claims(
 
 
 def _placed(claim: Claim, index: _Index) -> Claim:
-    """Returns the claim with `any` replaced by the first chip that has results of the most sides, if any has."""
+    """Returns the claim with `any` replaced by the first chip with results of the most sides, if any has."""
 
     def there(one: Claim) -> int:
         return sum((one.task, one.metric, side) in index for side in one.sides)

@@ -1,4 +1,4 @@
-"""Reports each model's training budget: steps and samples as a table, machine-dependent wall times separately.
+"""Reports training budgets: steps and samples as a table, machine-dependent wall times separately.
 
 Models are comparable where their budgets are equal, so the report shows whether they are.
 """

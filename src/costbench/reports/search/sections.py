@@ -60,7 +60,7 @@ def search_sections(
 
 
 def _rows_of_figures(searches: Searches, task: str) -> list[list[Place]]:
-    """Returns places shown side by side: a split's programs; for the random split also those that gain most."""
+    """Returns places to show side by side: a split's; for the random split also those that gain most."""
     rows = []
     for place in searches.of(task):
         beside = searches.beside(place)
@@ -186,7 +186,7 @@ def _budgets() -> str:
 
 
 def _fusion_finding(place: Place, paths: Sequence[SearchPath]) -> str:
-    """Returns a sentence on the gain after one and ten minutes, and how long hardware alone needs for the former."""
+    """Returns sentences on the gain after one and ten minutes, and how long hardware alone needs for it."""
     parts = []
     for start in STARTS:
         pairs = {m: [Bar(m, f"{start}-{n}m") for n in (1, 10)] for m in ("hardware", "model and hardware")}
