@@ -50,7 +50,7 @@ class FoundKernels:
 
     Attributes:
         computation: its position in the module.
-        kernels: positions of their instructions.
+        kernels: their positions in it.
         names: fingerprints, 32 hexadecimal digits each.
         default_runs: how often each runs in one run of the program under the default config.
     """

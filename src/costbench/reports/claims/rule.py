@@ -202,7 +202,7 @@ def _ratio_leads(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
         ratios = [values[left] / claim.against for left in claim.left]
     else:
         ratios = [values[left] / values[right] for left, right in claim.pairs]
-    # For metrics where less is better the ratio is inverted.
+    # Inverted where needed, so that a ratio above 1 means that the side expected ahead leads.
     if (claim.direction in _RIGHT_AHEAD) == (claim.sign > 0.0):
         ratios = [1.0 / ratio for ratio in ratios]
     statistic = choose(STATISTICS, claim.statistic, "statistic")
