@@ -50,7 +50,7 @@ class FoundKernels:
 
     Attributes:
         computation: its position in the module.
-        kernels: their positions in it.
+        kernels: as arrays of positions.
         names: fingerprints, 32 hexadecimal digits each.
         default_runs: how often each runs in one run of the program under the default config.
     """
