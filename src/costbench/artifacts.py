@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and digests that say whether two of them are the same.
+"""Atomic writing of files, which are either complete or absent, and digests to compare them.
 
 Everything costbench leaves on disk is written to a temporary file in the destination's own folder,
 flushed to the device and renamed over the destination, so a reader (or the next `dvc repro` after a
@@ -247,7 +247,7 @@ def _is_stale(entry: Path, host: str, pid: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this host lives."""
+    """Whether a process of this host is running."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

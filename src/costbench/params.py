@@ -41,7 +41,7 @@ Where = str | PathLike[str]
 _UNKNOWN = ("unexpected_keyword_argument", "invalid_key")
 _DIGEST_LENGTH = 16
 _SHOWN_VALUE_LENGTH = 60
-# Parameter files have some hundred; a few nested aliases make more values than fit into memory.
+# Parameter files have some hundred values; a few nested aliases could make more than fit into memory.
 _MAX_VALUES = 1_000_000
 
 
@@ -62,7 +62,7 @@ def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
             key, a missing key without default, a wrong type, NaN or an infinity, or a ValueError
             from `__post_init__`.
     """
-    # Imported where it is needed: it takes longer than all else that settings import.
+    # Imported only here: it takes longer than everything else that settings import.
     from pydantic import ValidationError
 
     try:
@@ -74,7 +74,7 @@ def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
 
 @cache
 def _validator(cls: type[DataclassInstance]) -> SchemaValidator:
-    """What checks and builds instances of a dataclass: pydantic's schema of it, made strict.
+    """Returns what checks and builds instances of a dataclass: a validator of pydantic's schema, made strict.
 
     Pydantic's own strict mode asks for instances where a file has mappings, for tuples where it has lists.
     """
@@ -88,7 +88,7 @@ _SCALARS = ("bool", "int", "float", "str")
 _COMPOUNDS = ("literal", "none", "nullable", "union", "tuple", "dict", "default")
 _REFERENCES = ("definitions", "definition-ref")
 _DATACLASS = ("dataclass", "dataclass-args", "dataclass-field")
-# Where a core schema has other schemas; other entries, such as defaults, are values.
+# Entries of a core schema that hold other schemas; the rest, such as defaults, are values.
 _INNER = ("schema", "fields", "items_schema", "choices", "keys_schema", "values_schema", "definitions")
 
 
@@ -113,7 +113,7 @@ def _strict(schema: Any) -> Any:
     if kind == "float":
         strict["allow_inf_nan"] = False
     if kind == "literal" and all(type(choice) is int for choice in schema["expected"]):
-        # By itself, a literal takes 64.0 for 64.
+        # Pydantic's literals accept 64.0 for 64.
         return core_schema.chain_schema([core_schema.int_schema(strict=True), strict])
     if kind == "dataclass-args":
         strict["extra_behavior"] = "forbid"
@@ -211,7 +211,7 @@ def _refuse(value: object, where: Where, field: str, expected: str, hint: str = 
 
 
 def _kind(value: object) -> str:
-    """What a YAML author calls it."""
+    """Returns the kind of a value in the words of YAML."""
     if value is None:
         return "null"
     if isinstance(value, Mapping):
@@ -291,7 +291,7 @@ def load_yaml(path: Where) -> dict[str, object]:
 
 @lru_cache(maxsize=16)
 def _parsed(text: str) -> object:
-    """What a text says; kept, since stages read the same parameter file several times."""
+    """Parses a text; cached, since stages read the same parameter file several times."""
     value = YAML(typ="safe", pure=True).load(text)
     if _num_values(value, {}) > _MAX_VALUES:
         raise ValueError(f"more than {_MAX_VALUES} values, counting those that aliases repeat")
@@ -299,7 +299,7 @@ def _parsed(text: str) -> object:
 
 
 def _num_values(value: object, known: dict[int, int]) -> int:
-    """How many values a value has in it, those behind aliases as often as they are referred to."""
+    """Counts the values inside a value; those behind aliases count once per reference."""
     if not isinstance(value, dict | list | tuple | set):
         return 1
     if id(value) not in known:

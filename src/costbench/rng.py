@@ -1,4 +1,4 @@
-"""Named random streams. One seed and a path of names give one generator, whatever ran before."""
+"""Named random streams: a seed and a path of names determine a generator, whatever was drawn before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 def stream_key(seed: int, *names: str | int) -> int:
-    """128-bit key of a stream: SHA-256 over the seed and the names, cut to 16 bytes."""
+    """Return the 128-bit key of a stream: SHA-256 over the seed and the names, cut to 16 bytes."""
     return int.from_bytes(hashlib.sha256(_path(seed, *names).encode()).digest()[:16], "little")
 
 
@@ -19,7 +19,7 @@ def _path(seed: int, *names: str | int) -> str:
 
 
 def stream_words(seed: int, *names: str | int, ends: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """The lower 64 bits of `stream_key(seed, *names, end)` for every one of many last names."""
+    """Return the lower 64 bits of `stream_key(seed, *names, end)` for each of the last names `ends`."""
     start = hashlib.sha256(_path(seed, *names, "").encode())
     words = []
     for end in ends:
@@ -30,7 +30,7 @@ def stream_words(seed: int, *names: str | int, ends: Sequence[str]) -> npt.NDArr
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """The generator called `names` under `seed`; equal arguments give equal draws on any machine.
+    """Return the generator called `names` under `seed`; equal arguments give equal draws on any machine.
 
     >>> bool(stream(1, "noise", 3).integers(9) == stream(1, "noise", 3).integers(9))
     True

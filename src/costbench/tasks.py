@@ -1,8 +1,8 @@
-"""The tasks: which decision of the compiler a cost model prices, and what that decision is judged by.
+"""The tasks: compiler decisions that cost models price, each with its metrics, labels and kind of answer.
 
-A task is one frozen value: code reads what differs between tasks from it and never compares names. The code
-that makes, reads, evaluates or tunes the samples of a task is an entry under the task's name in one table of
-the stage that does it; `tests/contracts/test_tasks.py` checks that no table lacks a task.
+A task is one frozen value: code reads the differences between tasks from it and never compares names. The
+code that makes, reads, evaluates or tunes the samples of a task is registered under the task's name in a
+table of the stage concerned; `tests/contracts/test_tasks.py` checks that no table lacks a task.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Cost models at work: strategies that look for fast decisions, on a model, on a machine, or on both."""
+"""Autotuning: searches for fast decisions that are scored by a cost model, a machine, or both in turn."""

@@ -1,8 +1,8 @@
-"""What a strategy may spend: seconds, evaluations, both or neither, and never more.
+"""Budgets of a search: limits on charged seconds, on evaluations, on both or on neither.
 
-A budget is a value. Spending gives a new one, so whoever holds a budget knows what is left, and one budget
-can be handed from kernel to kernel of a program. Sums are made in order of spending and nowhere else: a
-trace that adds up its own costs arrives at the same digits.
+A budget is immutable; charging it returns a new one with less left, so one budget can be passed from kernel
+to kernel of a program. Seconds are added in the order of spending, so a trace that adds up its own seconds
+gets the same floating-point digits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MeasurementBudget:
-    """Limits and what of them is spent.
+    """Limits, and the amounts spent so far.
 
     Attributes:
         seconds: limit on the time charged; None for no limit.
@@ -27,7 +27,7 @@ class MeasurementBudget:
         spent_evaluations: decisions scored so far.
 
     Raises:
-        ValueError: for a number that is negative or not finite, or more spent than there is.
+        ValueError: for a number that is negative or not finite, or if more is spent than the limits allow.
     """
 
     seconds: float | None = None
@@ -47,19 +47,19 @@ class MeasurementBudget:
             )
 
     def evaluations_left(self, wanted: int) -> int:
-        """How many of `wanted` evaluations may be begun, whatever they take."""
+        """Return how many of `wanted` evaluations the limits allow to start, whatever time they take."""
         if self.spent_seconds >= self._seconds_limit:
             return 0
         return int(min(wanted, self._evaluations_limit - self.spent_evaluations))
 
     def affordable(self, seconds: FloatArray) -> int:
-        """How many evaluations, the first of those that take `seconds` [n], fit into what is left."""
+        """Return how many of the first evaluations, which take `seconds` [n], fit into what is left."""
         within = self._running_seconds(seconds) <= self._seconds_limit
         fitting = len(within) if within.all() else int(np.argmin(within))
         return int(min(fitting, self._evaluations_limit - self.spent_evaluations))
 
     def charge(self, seconds: FloatArray) -> MeasurementBudget:
-        """The budget after evaluations that took `seconds` [n].
+        """Return the budget after evaluations that took `seconds` [n].
 
         Raises:
             ValueError: if they do not fit.
@@ -78,6 +78,6 @@ class MeasurementBudget:
         return math.inf if self.evaluations is None else self.evaluations
 
     def _running_seconds(self, seconds: FloatArray) -> FloatArray:
-        # cumsum adds one after the other; sum adds in pairs and may differ in the last digit.
+        # cumsum adds sequentially; sum adds pairwise and may differ in the last digit.
         result: FloatArray = np.cumsum(np.concatenate([[self.spent_seconds], seconds]))[1:]
         return result

@@ -1,10 +1,10 @@
-"""What searches about whole programs are charged, in seconds that do not depend on the computer they run on.
+"""Seconds charged to searches over whole programs, independent of the computer that they run on.
 
-Hardware seconds are the simulated machine's own plus what the real compiler takes for a program. TpuGraphs
-(table 10) gives 44 to 135 s for six programs of a size. The two that are in the corpus, ResNet-50 and
-Inception v3 in training, took 13 ms per instruction of ours, so seconds per instruction can be charged in
-place of the same for every program. For comparison: lpm2021 (section 4) tried 50,000 configs of a program in
-at most 4 hours on 50 machines, 14.4 s each.
+Hardware seconds are those of the simulated machine plus the compile time of the real compiler. TpuGraphs
+(table 10) gives 44 to 135 s for six programs of similar size. The two of them that are in the corpus,
+ResNet-50 and Inception v3 in training, took 13 ms per instruction of ours, so the charge can be per
+instruction instead of the same for every program. For comparison: lpm2021 (section 4) tried 50,000 configs of
+a program in at most 4 hours on 50 machines, 14.4 s each.
 
 Model seconds are evaluations times a rate, measured once with `benchmarks/fusion_scoring.py` on one core:
 0.6, 0.8 and 2.2 ms a config for programs of 495, 1,663 and 6,866 instructions.
@@ -34,15 +34,15 @@ LPM2021_CONFIG_S = 4 * 3600 * 50 / 50_000
 
 @dataclass(frozen=True)
 class ProgramCharge:
-    """What measuring a program costs on the machine, besides running it.
+    """Seconds charged for measuring a program, besides those of running it.
 
     Attributes:
         compile_s: compiling it.
-        repeat_s: finding out that a config gives a program that was measured before.
+        repeat_s: detecting that a config gives a program that was measured before.
 
     Raises:
         ValueError: for a time that is negative or no number, or a `repeat_s` of 0, with which a search could
-            go on for ever.
+            never end.
     """
 
     compile_s: float
@@ -85,15 +85,15 @@ class Charging:
             raise ValueError("repeat_s, evaluation_s: above 0, a search would never end")
 
     def measuring(self, num_instructions: int) -> ProgramCharge:
-        """Of a measurement of a program."""
+        """Return the charge for measuring a program."""
         compile_s = self.compile_s + self.compile_s_per_instruction * num_instructions
         return ProgramCharge(compile_s, self.repeat_s)
 
     def predicting_s(self, num_instructions: int) -> float:
-        """Seconds of a prediction for a program."""
+        """Return the seconds charged for one prediction of a program."""
         return self.evaluation_s + self.evaluation_s_per_instruction * num_instructions
 
 
 def minutes(number: float) -> MeasurementBudget:
-    """A budget in minutes."""
+    """Return a budget of so many minutes."""
     return MeasurementBudget(seconds=60.0 * number)

@@ -1,8 +1,7 @@
-"""How a decision is scored: by a cost model, or by measuring on a device.
+"""Evaluators score the decisions of one kernel, by a cost model or by measuring on a device.
 
-Both give a score (lower is faster) and the seconds that finding it out took, for one kernel whose decisions
-they are handed. They keep no state and know no budget: who searches decides what to spend. A machine comes in
-as anything that measures, so this package does not know which.
+Both return scores (lower is faster) and the seconds charged for them. They have no state and no budget: the
+search decides what to spend. The device is a protocol, so this package does not depend on the simulator.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class Evaluation:
     """Scores of `n` decisions.
 
     Attributes:
-        scores: float64 [n], lower is faster; infinite for a decision that turned out not to work.
-        seconds: float64 [n], what each took.
+        scores: float64 [n], lower is faster; infinite for a decision that failed.
+        seconds: float64 [n], charged for each.
     """
 
     scores: FloatArray
@@ -46,23 +45,23 @@ class Evaluator(Protocol[Decisions_contra]):
 
     @property
     def name(self) -> str:
-        """Which model or device, for the trace."""
+        """Name of the model or device, for the trace."""
         ...
 
     def evaluate(self, decisions: Decisions_contra) -> Evaluation:
-        """Scores, in the order of the decisions."""
+        """Return scores in the order of the decisions."""
         ...
 
     def recall(self, decisions: Decisions_contra) -> None:
         """Take over decisions that an interrupted search has evaluated, in order.
 
-        What an evaluator charges may depend on what it met before; then it has to know.
+        Needed by evaluators whose charges depend on earlier decisions.
         """
         ...
 
 
 class Measured(Protocol):
-    """What a device returns for `n` decisions: times, failures, and the accelerator time of each."""
+    """What a device returns for `n` decisions: runtimes, failures, and the accelerator time of each."""
 
     @property
     def runtime_ns(self) -> npt.NDArray[np.int64]: ...
@@ -75,7 +74,7 @@ class Measured(Protocol):
 
 
 class MeasuringDevice(Protocol):
-    """A machine, or what stands for one."""
+    """A machine, real or simulated."""
 
     def measure(self, kernel: Kernel, decisions: TileSizes, /) -> Measured:
         """Compiles and runs the kernel with every decision."""
@@ -105,7 +104,7 @@ class ModelEvaluator:
         return "model"
 
     def evaluate(self, decisions: TileSizes) -> Evaluation:
-        """Predicted costs.
+        """Return predicted costs.
 
         Raises:
             DataError: if the model does not return one finite cost per decision.
@@ -120,7 +119,7 @@ class ModelEvaluator:
         return Evaluation(scores, np.full(len(decisions), self.evaluation_s))
 
     def recall(self, decisions: TileSizes) -> None:
-        """Every prediction is charged the same."""
+        """Do nothing: every prediction is charged the same."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +144,10 @@ class DeviceEvaluator:
         return "device"
 
     def evaluate(self, decisions: TileSizes) -> Evaluation:
-        """Measured nanoseconds, infinite where the compile failed."""
+        """Return measured nanoseconds, infinite where the compile failed."""
         measured = self.device.measure(self.kernel, decisions)
         scores = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
         return Evaluation(scores, measured.run_seconds + self.compile_s)
 
     def recall(self, decisions: TileSizes) -> None:
-        """Every tile size is compiled and run."""
+        """Do nothing: every tile size is compiled and run."""

@@ -1,8 +1,8 @@
-"""The fusion autotuner's problem: which edges of a program to fuse, and what a program then costs.
+"""The fusion search problem: decisions are the fused edges of a program, scored by the program's runtime.
 
-A program costs the sum over its kernels of cost times executions (lpm2021, sections 2.1 and 3). Scoring a
-config prices only kernels that were not met before, whatever config they occurred in; the rest of the work is
-cutting the program (`compiler.fusion.cuts`).
+The cost of a program is the sum over its kernels of cost times executions (lpm2021, sections 2.1 and 3).
+Kernel costs are cached across configs, so scoring a config prices only its new kernels; the rest of the work
+is cutting the program into kernels (`compiler.fusion.cuts`).
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ NUM_RUNS = 3
 
 
 def fusion_problem(space: FusionSpace, chip: str) -> TuningProblem[ChoiceArray]:
-    """The fusion configs of a program."""
+    """Return the search problem over the fusion configs of a program."""
     vectors = Vectors(space)
     fingerprint = module_fingerprint(space.module)
     return TuningProblem(Subject("fusion", chip, space.name, fingerprint, vectors.size), vectors)
 
 
 def default_number(space: FusionSpace) -> int:
-    """Number of the compiler's own config in `fusion_problem`."""
+    """Return the number of the compiler's own config in `fusion_problem`."""
     return Vectors(space).numbers(space.default[None])[0]
 
 
 class SharedCuts(FusionCuts):
-    """Cuts that several pricers of one program work with: each kernel is made once, and kept for all."""
+    """Cuts shared by several pricers of one program: each kernel is built once and kept for all of them."""
 
     def __init__(self, space: FusionSpace) -> None:
         super().__init__(space)
         self._kept: dict[int, Kernel] = {}
 
     def take(self, number: int) -> Kernel:
-        """A kernel, as often as one likes."""
+        """Return a kernel; unlike the base class, any number of times."""
         if number not in self._kept:
             self._kept[number] = super().take(number)
         return self._kept[number]
 
 
 class ProgramPricer:
-    """Costs of a program under fusion configs; kernels are priced when they are first met.
+    """Computes a program's cost under fusion configs; a kernel is priced when it first occurs.
 
     Args:
         space: the fusion configs.
         kernels: prices kernels.
-        known: costs by hash of kernel, as `known` of an earlier pricer gives them: a network's costs depend
-            on the batch in the last digits, so a search that is taken up again needs the same ones.
+        known: costs by hash of kernel, from `known` of an earlier pricer. A network's costs depend on the
+            batch in the last digits, so a resumed search needs the costs computed before.
         cuts: shared with other pricers of the program.
     """
 
@@ -93,11 +93,11 @@ class ProgramPricer:
         return int(np.count_nonzero(~np.isnan(self._costs))) - 1
 
     def cut(self, configs: ChoiceArray) -> list[CutConfig]:
-        """The kernels of configs [n, m], which are not priced yet."""
+        """Cut the program under configs [n, m] into kernels, without pricing them."""
         return [self._cuts.cut(config) for config in configs]
 
     def total_ns(self, cuts: list[CutConfig]) -> FloatArray:
-        """Cost of each program, float64 [n]; infinite where a kernel cannot run."""
+        """Return the cost of each program, float64 [n]; infinite where a kernel cannot run."""
         self._price(cuts)
         totals = [
             sum(
@@ -109,7 +109,7 @@ class ProgramPricer:
         return np.array(totals, dtype=np.float64)
 
     def _price(self, cuts: list[CutConfig]) -> None:
-        """Prices the kernels that are new, in one batch."""
+        """Price the new kernels in one batch."""
         more = len(self._cuts) - len(self._costs)
         self._costs = np.concatenate([self._costs, np.full(more, np.nan)])
         met = np.unique(np.concatenate([np.zeros(0, np.int64), *(n for cut in cuts for n in cut.kernels)]))
@@ -147,19 +147,19 @@ class FusionModelEvaluator:
         return "model"
 
     def evaluate(self, decisions: ChoiceArray) -> Evaluation:
-        """Predicted nanoseconds of a run of the program; infinite where a kernel fits no scratchpad."""
+        """Return predicted nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
         scores = self.pricer.total_ns(self.pricer.cut(decisions))
         return Evaluation(scores, np.full(len(decisions), self.evaluation_s))
 
     def recall(self, decisions: ChoiceArray) -> None:
-        """Every prediction is charged the same."""
+        """Do nothing: every prediction is charged the same."""
 
 
 @dataclass(frozen=True, eq=False)
 class FusionDeviceEvaluator:
     """Measures a program under fusion configs; an `Evaluator` of `ChoiceArray`.
 
-    Many configs give the same kernels. The compiler sees that after fusing, and the program is neither
+    Many configs give the same kernels. The compiler detects this after fusing, and the program is neither
     compiled nor run again.
 
     Attributes:
@@ -179,7 +179,7 @@ class FusionDeviceEvaluator:
         return "device"
 
     def evaluate(self, decisions: ChoiceArray) -> Evaluation:
-        """Nanoseconds of a run of the program; infinite where a kernel fits no scratchpad."""
+        """Return nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
         cuts = self.pricer.cut(decisions)
         scores = self.pricer.total_ns(cuts)
         run_s = np.where(np.isfinite(scores), NUM_RUNS * 1e-9 * scores, 0.0)
@@ -187,7 +187,7 @@ class FusionDeviceEvaluator:
         return Evaluation(scores, np.where(new, self.charge.compile_s + run_s, self.charge.repeat_s))
 
     def recall(self, decisions: ChoiceArray) -> None:
-        """The programs are compiled already."""
+        """Mark the programs of these configs as compiled, so that they are charged as repeats."""
         for cut in self.pricer.cut(decisions):
             self._is_new(cut)
 

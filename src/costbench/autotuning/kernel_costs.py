@@ -1,6 +1,6 @@
-"""What one kernel costs at the tile size that the compiler chooses: on the machine, or by a formula.
+"""Prices kernels at the tile size that the compiler chooses, by measuring or by the compiler's tile model.
 
-A search over fusion configs meets new kernels all the time; whoever prices them gets a batch of kernels and
+A search over fusion configs produces new kernels all the time; a `KernelCosts` takes a batch of them and
 returns nanoseconds. A kernel of which no tile fits the scratchpad costs infinity: its program does not
 compile.
 """
@@ -31,7 +31,7 @@ class KernelCosts(Protocol):
     """Prices kernels of one program."""
 
     def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
-        """Nanoseconds of each kernel, float64 [k]; infinite for one that cannot run."""
+        """Return nanoseconds of each kernel, float64 [k]; infinite for one that cannot run."""
         ...
 
 
@@ -39,11 +39,11 @@ class TileChoice(Protocol):
     """The compiler's own tile model."""
 
     def choose(self, space: TileSpace) -> IntArray:
-        """Loop extents, [num_loops], of the tile size that the compiler takes."""
+        """Return the loop extents, [num_loops], of the tile size that the compiler chooses."""
         ...
 
     def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
-        """Estimated nanoseconds of tile sizes, [n]."""
+        """Return estimated nanoseconds of tile sizes, [n]."""
         ...
 
 
@@ -55,7 +55,7 @@ class TiledKernels:
         lowering: of the program.
         architecture: of the chip.
         tiles: the compiler's tile model.
-        capacity: kernels last lowered that are kept, for where several price the same ones.
+        capacity: number of recently lowered kernels that are kept, for several pricers of the same kernels.
     """
 
     lowering: Lowering
@@ -67,7 +67,7 @@ class TiledKernels:
     )
 
     def tiled(self, kernels: Sequence[Kernel]) -> list[tuple[int, TileSpace, IntArray]]:
-        """Place, tile space and chosen extents of every kernel that fits."""
+        """Return index, tile space and chosen extents of every kernel of which a tile fits."""
         found = []
         for place, kernel in enumerate(kernels):
             tiled = self._kept[kernel] if kernel in self._kept else self._tiled(kernel)
@@ -87,10 +87,10 @@ class TiledKernels:
 
 @dataclass(frozen=True, eq=False)
 class EstimatedKernels:
-    """Kernel costs by the compiler's tile model.
+    """Kernel costs estimated by the compiler's tile model.
 
-    It knows no absolute scale across kinds of kernels, so programs compare badly (lpm2021, section 7.3,
-    leaves it out of the fusion autotuner); it is here as what can be had without training.
+    Its scale differs between kinds of kernels, so it compares programs badly (lpm2021, section 7.3, leaves it
+    out of the fusion autotuner); it is offered because it needs no training.
 
     Attributes:
         tiled: how kernels are lowered.
@@ -99,7 +99,7 @@ class EstimatedKernels:
     tiled: TiledKernels
 
     def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
-        """Estimated nanoseconds, float64 [k]."""
+        """Return estimated nanoseconds, float64 [k]."""
         found = np.full(len(kernels), np.inf)
         for place, space, extents in self.tiled.tiled(kernels):
             tile = space.nest.tile_sizes(extents[None])
@@ -113,15 +113,15 @@ class KernelDevice(Protocol):
     def measure_kernels(
         self, nests: Sequence[LoopNest], extents: Sequence[IntArray], fingerprints: Sequence[str], /
     ) -> Measured:
-        """Compiles and runs them."""
+        """Compile and run the kernels."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredKernels:
-    """Kernel costs on a machine.
+    """Kernel costs measured on a machine.
 
-    Where it refuses a tile near the limit of the scratchpad, the compiler takes the next smaller one; the
+    Where the machine refuses a tile near the limit of the scratchpad, the next smaller one is tried; the
     smallest always runs.
 
     Attributes:
@@ -135,7 +135,7 @@ class MeasuredKernels:
     fingerprints: ModuleFingerprints
 
     def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
-        """Measured nanoseconds, float64 [k]."""
+        """Return measured nanoseconds, float64 [k]."""
         found = np.full(len(kernels), np.inf)
         waiting = self.tiled.tiled(kernels)
         names = {place: self._name(kernels[place]) for place, _, _ in waiting}
@@ -158,7 +158,7 @@ class MeasuredKernels:
 
 
 def smaller_tile(space: TileSpace, extents: IntArray) -> IntArray:
-    """The tile with its longest loop cut one step more, [num_loops]."""
+    """Return the next smaller tile, whose longest loop is cut one step more, [num_loops]."""
     result = extents.copy()
     loop = int(np.argmax(extents))
     shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]

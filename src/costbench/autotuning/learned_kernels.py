@@ -1,4 +1,4 @@
-"""What one kernel costs by a trained model; not in `kernel_costs`, since torch takes a second to import."""
+"""Prices kernels by a trained model; not in `kernel_costs`, since importing torch takes a second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LearnedKernels:
         model: predicts nanoseconds.
 
     Raises:
-        DataError: for a model of scores, whose costs do not add up.
+        DataError: for a model of relative scores, which cannot be summed over kernels.
     """
 
     tiled: TiledKernels
@@ -47,13 +47,13 @@ class LearnedKernels:
         return self.model.net.spec.residual != "none"
 
     def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
-        """Predicted nanoseconds, float64 [k]; all kernels in one batch."""
+        """Return predicted nanoseconds, float64 [k]; all kernels form one batch."""
         found = np.full(len(kernels), np.inf)
         places, samples = [], []
         for place, space, extents in self.tiled.tiled(kernels):
             kernel, tile = kernels[place], space.nest.tile_sizes(extents[None])
             graph, features = kernel_graph(kernel, self._features), decision_features(space.nest, tile)
-            # The tile model is what a hybrid corrects, and the kernel is lowered already.
+            # A hybrid corrects the tile model's estimate; computed here, where the kernel is lowered already.
             estimates = self.tiled.tiles.predict_nest(space.nest, tile) if self._is_hybrid else None
             samples.append(KernelSamples(graph, features, _UNKNOWN_NS, "", estimates))
             places.append(place)

@@ -1,7 +1,7 @@
-"""One search: what a strategy proposes is scored as long as the budget lasts.
+"""Runs one search: scores what a strategy proposes as long as the budget lasts.
 
-A search can be watched, interrupted, and taken up again: a strategy is a function of its seed and of scores,
-so it is led back to where it was by the scores that were recorded, chain states and all.
+A search can be watched, interrupted and resumed: a strategy is a function of its seed and of the scores, so
+replaying the recorded scores restores its state, for example that of annealing chains.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _LISTED_AT_A_TIME = 16
 
 @dataclass(frozen=True, eq=False)
 class TuningProblem(Generic[Decisions]):
-    """What decisions are looked for, and the space they lie in."""
+    """What is searched for, and the decision space."""
 
     subject: Subject
     space: SearchSpace[Decisions]
 
     def decode(self, *numbers: int) -> Decisions:
-        """The decisions with these numbers."""
+        """Return the decisions with these numbers."""
         return self.space.decode(self.space.rows(numbers))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search is.
+    """Progress of a search.
 
     Attributes:
         budget: what is left of it.
         num_decisions: scored so far.
-        best_score: lowest so far, infinite where none worked.
+        best_score: lowest so far, infinite if all decisions failed.
     """
 
     budget: MeasurementBudget
@@ -60,10 +60,10 @@ def unwatched(progress: Progress) -> None:
 
 
 class SearchInterrupted(KeyboardInterrupt):
-    """Someone stopped a search (Ctrl-C).
+    """Raised when a search is stopped by Ctrl-C.
 
     Attributes:
-        trace: what it found until then, whole batches only.
+        trace: what it found until then, complete batches only.
     """
 
     def __init__(self, trace: SearchTrace) -> None:
@@ -73,7 +73,7 @@ class SearchInterrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True, eq=False)
 class Search(Generic[Decisions]):
-    """Everything that a search is made of but its strategy.
+    """Everything that a search needs except its strategy.
 
     Attributes:
         problem: what to decide.
@@ -92,15 +92,15 @@ class Search(Generic[Decisions]):
     watch: Watch = unwatched
 
     def follow(self, proposals: Proposals, recorded: SearchTrace | None = None) -> SearchTrace:
-        """Scores what is proposed, and answers it, as long as the budget lasts.
+        """Scores proposals and sends the scores back to the strategy as long as the budget lasts.
 
         Args:
-            proposals: of a strategy.
+            proposals: the strategy's generator.
             recorded: the first part of the same search, which is not scored again.
 
         Raises:
             SearchInterrupted: on Ctrl-C, with what was found.
-            DataError: if the search does not begin as the recorded one.
+            DataError: if the search does not begin like the recorded one.
         """
         columns = _Columns(self, recorded)
         try:
@@ -126,7 +126,7 @@ class Search(Generic[Decisions]):
 
 
 def listed(rows: Rows) -> Proposals:
-    """A strategy's place taken by a list, a few at a time: what no longer fits the budget is not scored."""
+    """Yields a fixed list in small batches in place of a strategy; what exceeds the budget is not scored."""
     for first in range(0, len(rows), _LISTED_AT_A_TIME):
         yield rows[first : first + _LISTED_AT_A_TIME]
 
@@ -140,13 +140,13 @@ def _answered(proposals: Proposals, scores: npt.NDArray[np.float64]) -> Rows | N
 
 @dataclass(eq=False)
 class _Columns:
-    """A trace while it grows.
+    """Columns of a growing trace.
 
     Attributes:
-        search: that it is of.
-        recorded: the first part of it, if there is one.
+        search: the search.
+        recorded: the recorded first part, if there is one.
         left: of the budget.
-        best: lowest score.
+        best: lowest score so far.
     """
 
     search: Search[Any]
@@ -161,7 +161,7 @@ class _Columns:
         self.left = self.search.budget
 
     def recalled(self, rows: Rows) -> Evaluation | None:
-        """What is recorded of a batch; the part that is missing is scored. None if nothing is recorded."""
+        """Returns the recorded scores of a batch, scoring any missing part; None if nothing is recorded."""
         recorded, first = self.recorded, len(self.decisions)
         if recorded is None or first >= len(recorded):
             return None
@@ -180,7 +180,7 @@ class _Columns:
         return Evaluation(scores, seconds)
 
     def add(self, rows: Rows, evaluation: Evaluation) -> int:
-        """Adds as many as the budget allows; says how many."""
+        """Adds as many decisions as the budget allows; returns how many."""
         finished = self.left.affordable(evaluation.seconds)
         self.left = self.left.charge(evaluation.seconds[:finished])
         self.decisions += self.search.problem.space.numbers(rows[:finished])
@@ -195,7 +195,7 @@ class _Columns:
             raise self._other_search()
 
     def trace(self) -> SearchTrace:
-        """What was found so far."""
+        """Returns the trace of what was found so far."""
         search = self.search
         return SearchTrace(
             subject=search.problem.subject,

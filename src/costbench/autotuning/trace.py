@@ -1,7 +1,7 @@
-"""What happened in a search: every decision tried, in order, with what is needed to check the result again.
+"""The trace of a search: every decision tried, in order, with what is needed to verify the result.
 
-A trace is complete when it is made and consistent however it was made, read from a file included: decisions
-are distinct numbers of the space and their costs fit the budget. Best so far and budget used follow from the
+A trace is immutable and checked on construction, also when it is read from a file: decisions are distinct
+numbers of the space, and their seconds fit the budget. Best so far and budget used are computed from the
 columns, so they cannot disagree with them.
 """
 
@@ -26,13 +26,13 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Subject:
-    """What decisions were looked for.
+    """What a search decides about.
 
     Attributes:
         task: kind of decision, such as `tile`.
-        chip: whose limits decide what is legal.
+        chip: its limits decide which decisions are legal.
         program: the program.
-        fingerprint: of the kernel, or of the program where that is decided about as a whole.
+        fingerprint: of the kernel, or of the program for decisions about a whole program.
         space_size: size of the decision space.
     """
 
@@ -45,18 +45,18 @@ class Subject:
 
 @dataclass(frozen=True)
 class SearchTrace:
-    """One search with one evaluator; `n` decisions in the order of trying.
+    """One search with one evaluator: `n` decisions in the order in which they were tried.
 
     Attributes:
-        subject: what decisions were looked for.
-        strategy: what chose them.
+        subject: what the search decides about.
+        strategy: name of the strategy.
         source: whether scores are predicted or measured.
         evaluator: which model or device scored them.
         seed: of the strategy.
         budget: before the search.
         decisions: [n] numbers in the decision space, distinct.
-        scores: [n], lower is faster; infinite where a decision did not work.
-        seconds: [n], what each evaluation was charged.
+        scores: [n], lower is faster; infinite where a decision failed.
+        seconds: [n], charged for each evaluation.
 
     Raises:
         ValueError: if the columns contradict each other, the space or the budget.
@@ -90,30 +90,30 @@ class SearchTrace:
 
     @property
     def budget_left(self) -> MeasurementBudget:
-        """The budget after the search."""
+        """Return the budget after the search."""
         return self.budget.charge(np.array(self.seconds))
 
     @property
     def best_so_far(self) -> FloatArray:
-        """Lowest score among the first i + 1 decisions, float64 [n]."""
+        """Return the lowest score among the first i + 1 decisions, float64 [n]."""
         result: FloatArray = np.minimum.accumulate(np.array(self.scores))
         return result
 
     @property
     def spent_seconds(self) -> FloatArray:
-        """Seconds charged up to and including each decision, float64 [n]."""
+        """Return the seconds charged up to and including each decision, float64 [n]."""
         return np.cumsum(np.array(self.seconds))
 
     def affordable(self, seconds: float) -> int:
-        """How many decisions, the first ones, were charged at most so many seconds together."""
+        """Return how many of the first decisions were charged at most `seconds` together."""
         return int(np.searchsorted(self.spent_seconds, seconds, side="right"))
 
     @property
     def best(self) -> int:
-        """Place of the first decision with the lowest score.
+        """Return the index of the first decision with the lowest score.
 
         Raises:
-            DataError: if no decision worked.
+            DataError: if all decisions failed.
         """
         if not self.scores or min(self.scores) == math.inf:
             raise DataError(
@@ -125,18 +125,18 @@ class SearchTrace:
 
     @property
     def best_decision(self) -> int:
-        """The decision with the lowest score, the first of several. Raises: DataError if none worked."""
+        """Return the first decision with the lowest score. Raises: DataError if all failed."""
         return self.decisions[self.best]
 
     @property
     def best_score(self) -> float:
-        """The lowest score. Raises: DataError if no decision worked."""
+        """Return the lowest score. Raises: DataError if all decisions failed."""
         return self.scores[self.best]
 
 
 @dataclass(frozen=True)
 class _SubjectEntry:
-    """A subject as JSON holds it."""
+    """The JSON form of a subject."""
 
     task: str
     chip: str
@@ -147,7 +147,7 @@ class _SubjectEntry:
 
 @dataclass(frozen=True)
 class _TraceFile:
-    """A trace as JSON holds it: where a decision did not work the score is null.
+    """The JSON form of a trace, where the score of a failed decision is null.
 
     Decisions about whole programs have thousands of binary digits, so numbers of decisions are hexadecimal.
     """
@@ -175,10 +175,10 @@ def write_trace(path: str | PathLike[str], trace: SearchTrace) -> None:
 
 
 def read_trace(path: str | PathLike[str]) -> SearchTrace:
-    """The trace in a JSON file.
+    """Reads the trace in a JSON file.
 
     Raises:
-        DataError: naming file and field, if it is missing, no trace, or contradicts itself.
+        DataError: naming file and field, if the file is missing, not a trace, or inconsistent.
     """
     try:
         stored = parse(_TraceFile, read_json(path), where=path)

@@ -1,7 +1,7 @@
-"""Autotuning: a strategy proposes, an evaluator scores, a budget ends it, a trace remains.
+"""Autotuning: a strategy proposes decisions and an evaluator scores them until a budget is spent.
 
-`tune` searches with one evaluator. `tune_by_model` lets a model search and measures only what it likes best:
-that is how lpm2021 (section 7) puts a cost model into an autotuner to save hardware time.
+`tune` searches with one evaluator. `tune_by_model` searches on a model and measures only the decisions that
+it predicts to be fastest, which is how lpm2021 (section 7) saves hardware time in an autotuner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOLERANCE = 1e-6
 
 
 def tile_problem(kernel: Kernel, program: str, target: Target) -> TuningProblem[TileSizes]:
-    """The tile sizes of a kernel of `program` on a chip.
+    """Returns the search problem over the tile sizes of a kernel of `program` on a chip.
 
     Raises:
         UnsupportedKernelError: if the kernel cannot be lowered.
@@ -47,9 +47,9 @@ class Plan:
 
     Attributes:
         strategy: a name of `STRATEGIES`.
-        budget: what may be spent. Without limits every strategy goes on until the space gives nothing new.
+        budget: what may be spent. Without limits every strategy continues until it finds no new decision.
         seed: of the strategy; equal plans give equal traces.
-        start: decisions to try first and to set out from, such as the compiler's default.
+        start: decisions to try first and to start from, such as the compiler's default.
     """
 
     strategy: str
@@ -71,8 +71,8 @@ def tune(
         problem: what to decide.
         evaluator: scores decisions.
         plan: how to search.
-        recorded: the first part of the same search, from an interrupted run or one with less budget; it is
-            not scored again, and the result is what it would be without.
+        recorded: the first part of the same search, from an interrupted run or one with a smaller budget; it
+            is not scored again, and the result is the same as without it.
         watch: called after every batch with the progress of the search.
 
     Raises:
@@ -94,12 +94,12 @@ def _proposals(problem: TuningProblem[Any], plan: Plan) -> Proposals:
 
 @dataclass(frozen=True)
 class Shortlist:
-    """Which of the decisions that a model has scored are measured.
+    """Selects which of the decisions that a model has scored are measured.
 
     Attributes:
-        top_k: how many, those predicted fastest; None for as many as fit the budget.
-        distinct: leave out decisions predicted to cost exactly the same as an earlier one: fusion configs
-            that make the same kernels do.
+        top_k: number of decisions, those predicted fastest; None for as many as fit the budget.
+        distinct: leave out decisions with exactly the same prediction as an earlier one, such as fusion
+            configs that make the same kernels.
         budget: for measurements.
 
     Raises:
@@ -115,9 +115,9 @@ class Shortlist:
             raise ValueError(f"top_k is {self.top_k}, expected at least 1")
 
     def of(self, predicted: SearchTrace) -> tuple[int, ...]:
-        """The decisions, best first; equal predictions in the order in which they were made.
+        """Returns the selected decisions, best first; equal predictions in the order in which they were made.
 
-        What is predicted not to work (an infinite score) is left out.
+        Decisions predicted to fail (an infinite score) are left out.
         """
         scores = np.array(predicted.scores)
         order = np.argsort(scores, kind="stable")
@@ -135,7 +135,7 @@ def tune_by_model(
     plan: Plan,
     shortlist: Shortlist,
 ) -> tuple[SearchTrace, SearchTrace]:
-    """Searches on the model, then measures its best decisions, the one predicted fastest first.
+    """Searches on the model, then measures its best decisions in the order of their predictions.
 
     Returns:
         The trace of predictions and that of measurements; the result is the best of the second.
@@ -175,7 +175,7 @@ def verify_trace(
     """Scores every decision of a trace again, without its strategy and order.
 
     Raises:
-        DataError: if the trace is of something else, a decision is not legal, or a score differs by more
+        DataError: if the trace is of another problem, a decision is not legal, or a score differs by more
             than 1e-6 of itself (a network's costs may depend on the size of the batch in the last digits).
     """
     where = f"trace of {trace.subject.program}"

@@ -1,7 +1,7 @@
-"""The columns of a record type as one Arrow table, and the table's columns as NumPy arrays again.
+"""Maps the columns of a record type to one Arrow table, and the table's columns back to NumPy arrays.
 
-A shard is one table of one record batch. A row of it is what decisions are taken about, a kernel or (layout)
-the program, and what a row has many of, such as its measured decisions, is a list in it:
+A shard is one table of one record batch. A row stands for what is decided about, a kernel or (layout) the
+program; what a row has many of, such as measured decisions, is a list column:
 
     arrays of the record type                        column of the table
     kernel_runs          int64 [k]                   kernel_runs: int64
@@ -10,9 +10,9 @@ the program, and what a row has many of, such as its measured decisions, is a li
     config_runtime_ns    int64 [c]                   config_runtime_ns: large_list<int64>,
     config_offsets       int64 [k + 1]                 whose offsets are config_offsets
 
-Arrow stores a list column as the values of all rows end to end and the offsets of the rows, which are
-exactly the arrays that are asked for: nothing is copied on the way in or out. Columns whose lists are
-equally long share one array of offsets here and have one each in the file. Nothing is ever null.
+Arrow stores a list column as the values of all rows end to end and the offsets of the rows, which are exactly
+the arrays of the record type, so nothing is copied when writing or reading. Columns whose lists are equally
+long share one array of offsets in memory and have one each in the file. There are no nulls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from costbench.datasets.records import AnyArray, Column, RecordType
 from costbench.errors import DataError
 
 _ALL = ""
-"""Level of the one list of a table with one row, which needs no offsets."""
+"""Level of the single list in a table with one row, which needs no offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class StoredColumn:
 
     Attributes:
         column: the column.
-        levels: offsets columns of the lists that its values are in, outermost first; none for one value a
-            row.
-        field: its field in the schema, with `unit` and `meaning` as metadata; None for a column that has
-            nothing to do with the rows and is kept in the metadata of the schema, as hexadecimal digits.
+        levels: offsets columns of the nested lists that hold its values, outermost first; empty for one value
+            per row.
+        field: its field in the schema, with `unit` and `meaning` as metadata; None for a column that does not
+            belong to the rows and is stored in the metadata of the schema, as hexadecimal digits.
         dtype: of its values.
-        fixed: sizes that entries have in all files: those after the first that are numbers.
-        varies: whether entries are lists that are equally long within a file, not in all files.
+        fixed: trailing sizes of an entry that are the same in all files, written as numbers in the shape.
+        varies: whether entries are lists whose length is constant within a file but differs between files.
     """
 
     column: Column
@@ -57,7 +57,7 @@ class StoredColumn:
 
 @cache
 def stored_columns(record: RecordType) -> tuple[StoredColumn, ...]:
-    """How the columns of a record type are stored, without those of offsets."""
+    """Returns how the columns of a record type are stored, offsets columns excluded."""
     found = []
     for column in record.columns:
         if column.offsets_into is None:
@@ -74,18 +74,18 @@ def stored_columns(record: RecordType) -> tuple[StoredColumn, ...]:
 
 @cache
 def stored_column(record: RecordType, key: str) -> StoredColumn:
-    """How the column called `key` is stored. Raises: KeyError, if it is a column of offsets or none."""
+    """Returns how column `key` is stored. Raises: KeyError, if it is an offsets column or does not exist."""
     return {stored.column.key: stored for stored in stored_columns(record)}[key]
 
 
 @cache
 def arrow_schema(record: RecordType) -> pa.Schema:
-    """The schema of a record type's tables, without metadata of a single shard."""
+    """Returns the schema of a record type's tables, without the metadata of a shard."""
     return pa.schema([stored.field for stored in stored_columns(record) if stored.field is not None])
 
 
 def _levels(record: RecordType, letter: str) -> tuple[str, ...] | None:
-    """Offsets columns from a row down to entries counted by `letter`; None if no rows have such entries."""
+    """Returns the offsets columns from a row to entries counted by `letter`; None if there are none."""
     if letter == record.row:
         return ()
     for column in record.columns:
@@ -120,7 +120,7 @@ def _item(found: pa.DataType) -> pa.Field:
 
 
 def arrow_batch(record: RecordType, columns: Mapping[str, AnyArray], schema: pa.Schema) -> pa.RecordBatch:
-    """The one record batch of a shard; its buffers are the arrays.
+    """Returns the record batch of a shard, whose buffers are the arrays, without copies.
 
     Args:
         record: the record type.
@@ -139,7 +139,7 @@ def _arrow_array(stored: StoredColumn, columns: Mapping[str, AnyArray]) -> pa.Ar
 
 
 def _all_offsets(stored: StoredColumn, values: AnyArray, columns: Mapping[str, AnyArray]) -> list[AnyArray]:
-    """Offsets of all lists that the values of a column are in, outermost first."""
+    """Returns the offsets of the nested lists that hold a column's values, outermost first."""
     found = [columns[key] for key in stored.levels if key != _ALL]
     if stored.varies:
         found.append(_offsets(len(values), values.shape[1]))
@@ -149,7 +149,7 @@ def _all_offsets(stored: StoredColumn, values: AnyArray, columns: Mapping[str, A
 
 
 def _nested(found: pa.DataType, offsets: list[AnyArray], values: pa.Buffer, size: int) -> pa.Array:
-    """An array of a type: lists by their offsets, outermost first, around `size` values."""
+    """Returns an Arrow array of nested lists, given by their offsets, outermost first, over `size` values."""
     if pa.types.is_large_binary(found):
         return pa.Array.from_buffers(found, 1, [None, _buffer(offsets[0]), values])
     if pa.types.is_large_list(found):
@@ -164,7 +164,7 @@ def _nested(found: pa.DataType, offsets: list[AnyArray], values: pa.Buffer, size
 
 
 def _offsets(count: int, length: int) -> AnyArray:
-    """Offsets of `count` lists of one length, int64 [count + 1]."""
+    """Returns the offsets of `count` lists of equal length, int64 [count + 1]."""
     return np.arange(count + 1, dtype=np.int64) * length
 
 
@@ -174,7 +174,7 @@ def _buffer(array: AnyArray) -> pa.Buffer:
 
 @dataclass(frozen=True, slots=True)
 class ArrayViews:
-    """A stored column as NumPy views of its buffers.
+    """A stored column as NumPy views of the file's buffers.
 
     Attributes:
         values: in the shape of the record type's column.
@@ -187,7 +187,7 @@ class ArrayViews:
 
 
 def array_views(stored: StoredColumn, array: pa.Array, file: pa.Buffer) -> ArrayViews:
-    """Views of a table's column, without a copy.
+    """Returns views of a table's column without copying.
 
     Args:
         stored: how it is stored.
@@ -196,7 +196,7 @@ def array_views(stored: StoredColumn, array: pa.Array, file: pa.Buffer) -> Array
 
     Raises:
         DataError: if it holds nulls, is compressed, or has too few bytes for its length. Whether offsets
-            ascend is not looked at.
+            ascend is not checked here.
     """
     if array.offset:
         raise DataError("is a part of a column", expected="all of it")
@@ -248,7 +248,7 @@ def check_levels(stored: StoredColumn, views: ArrayViews, shared: Mapping[str, A
         shared: offsets columns by key.
 
     Raises:
-        DataError: if its lists are not as long as those of the columns beside it.
+        DataError: if its lists differ in length from those of the columns that share the offsets.
     """
     wanted = _all_offsets(stored, views.values, shared)
     for own, other in zip(views.offsets, wanted, strict=True):

@@ -1,7 +1,7 @@
-"""What a data set holds: the dataset card and the counts of lpm2021's Table 1.
+"""Computes the dataset card, and the counts of programs and samples that lpm2021's Table 1 prints.
 
-Shards are read one at a time and forgotten; what is kept of them are counts and histograms, so a card of
-200 million kernels takes no more memory than one of a thousand.
+Shards are read one at a time, and only counts and histograms are kept, so a card of 200 million kernels takes
+no more memory than one of a thousand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from costbench.datasets.storage import Shard
 from costbench.datasets.validation import ProgramShards, fingerprints
 
 FAST_NS = 5_000
-"""Half of the papers' fusion kernels are faster, and left out of their main tables (lpm2021, section 4)."""
+"""Half of the papers' fusion kernels are faster and left out of their main tables (lpm2021, section 4)."""
 _UNIQUE_AT_ONCE = 1 << 22
 _COUNTS, _TIMES = 5, 10
 Numbers = npt.NDArray[np.generic]
@@ -26,7 +26,7 @@ Quantity = tuple[int, Callable[[Shard], Numbers]]
 
 
 def dataset_card(shards: ProgramShards) -> dict[str, object]:
-    """What one task's samples of one chip hold.
+    """Returns the card of one task's samples on one chip.
 
     Returns:
         programs, applications, kernels, unique_kernels (by fingerprint), configs (samples), failed,
@@ -47,7 +47,7 @@ def dataset_card(shards: ProgramShards) -> dict[str, object]:
         for part, path in enumerate(program):
             shard = Shard.open(path)
             counts = _counts(shard)
-            # Each part says how many there were up to its end.
+            # The metadata of a part hold the number of configs tried up to its end.
             tried = max(tried, int(shard.metadata.get("num_configs", 0)))
             seconds += float(shard.metadata.get("device_seconds", 0.0))
             own = applications.setdefault(str(shard.metadata.get("application", "")), {})
@@ -73,7 +73,7 @@ def dataset_card(shards: ProgramShards) -> dict[str, object]:
 
 
 def set_counts(split: Split, shards: ProgramShards) -> dict[str, dict[str, int]]:
-    """Programs, kernels and samples of each set of a split, as Table 1 of lpm2021 counts them.
+    """Counts programs, kernels and samples of each set of a split as Table 1 of lpm2021 does.
 
     Kernels are counted once per program; a sample is a kernel at a tile size (tile), a kernel (fusion) or a
     program in a layout (layout).
@@ -104,14 +104,14 @@ def _counts(shard: Shard) -> dict[str, int]:
 
 
 def _count_unique(paths: Sequence[Path], kernels: int) -> int:
-    """Different fingerprints, by as many passes over the shards as keep one pass's share in memory."""
+    """Counts distinct fingerprints, in several passes over the shards if one would need too much memory."""
     passes = -(-kernels // _UNIQUE_AT_ONCE)
     found = 0
     for turn in range(passes):
         parts = [np.empty(0, "S16")]
         for path in paths:
             shard = Shard.open(path)
-            # Fingerprints are uniform, so a byte or two of them divide kernels evenly.
+            # Fingerprints are uniformly distributed, so their first two bytes divide kernels evenly.
             leading = np.ascontiguousarray(shard["kernel_fingerprint"][:, :2]).view("<u2").reshape(-1)
             parts.append(fingerprints(shard)[leading % passes == turn])
         found += len(np.unique(np.concatenate(parts)))
@@ -127,7 +127,7 @@ def _tiles_per_kernel(shard: Shard) -> Numbers:
 
 
 def _spread_of_kernels(shard: Shard) -> Numbers:
-    """Slowest tile size over fastest, of each kernel that has any."""
+    """Returns the runtime of the slowest tile size over that of the fastest, for each kernel with samples."""
     runtime, offsets = shard["config_runtime_ns"], shard["config_offsets"]
     starts = offsets[:-1][np.diff(offsets) > 0]
     if not len(starts):

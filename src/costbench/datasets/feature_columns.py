@@ -1,8 +1,7 @@
-"""The data dictionary of feature shards: the measured kernels of one program as models see them.
+"""The data dictionary of feature shards: the model inputs and runtimes of one program's measured kernels.
 
-They are made from tile and fusion shards and hold all that training reads, so that no program has to be
-parsed for it. Equal feature rows are kept once per program, however many values and kernels have them: with
-the first kernel that has a node with such features.
+They are made from tile and fusion shards and hold everything that training reads, so that it parses no
+program. Equal rows of node features are stored once per program, with the first kernel that has such a node.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from costbench.datasets.records import Column, RecordType, offsets_column
 
 FEATURES_VERSION = 2
-"""Raise it when the same samples would give other features."""
+"""Version of the features; raise it when the same samples would give other features."""
 
 # Letters: k kernels, r rows, and of all kernels n nodes, e edges, b tile bounds, c decisions.
 FEATURES = RecordType(

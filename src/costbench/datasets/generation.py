@@ -1,9 +1,9 @@
-"""Making a data set: tasks that each write whole shards, computed by one process or many.
+"""Generates a data set by tasks that each write complete shards, in one process or many.
 
-A task is one program, on one or several chips. It depends on nothing but its own fields, so tasks run side
-by side, in any order, and a task whose shards exist for the same inputs does not run again. Tasks that
-compile the same program alike form a group, a work item, which one process computes with one compiled
-program. The modules `generation` of `tile`, `fusion` and `layout` define the tasks; this one runs them.
+A task is one program on one or several chips. It depends only on its own fields, so tasks can run in parallel
+and in any order, and a task whose shards exist for the same inputs is not run again. Tasks that compile the
+same program in the same way form a group, a work item, which one process computes with one compiled program.
+The modules `generation` of `tile`, `fusion` and `layout` define the tasks; this one runs them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _OBJECTS_PER_COLLECTION = 100_000
 
 
 def shard_key(program: bytes, targets: Sequence[Target], params: DataclassInstance, version: int) -> str:
-    """Digest of all that shards of a program are made from, 32 hexadecimal digits.
+    """Returns the digest of everything that a program's shards depend on, 32 hexadecimal digits.
 
     Args:
         program: bytes of its HLO module.
@@ -61,7 +61,7 @@ def shard_key(program: bytes, targets: Sequence[Target], params: DataclassInstan
 
 
 def is_made(path: Path, key: str) -> bool:
-    """Whether a shard exists, is whole and carries this key, so that it need not be made again."""
+    """Whether a shard exists, is complete and has this key, so that it need not be made again."""
     try:
         return bool(Shard.open(path).metadata.get("key") == key)
     except DataError:
@@ -69,19 +69,19 @@ def is_made(path: Path, key: str) -> bool:
 
 
 class SharedProgram:
-    """The program of a group of tasks: read, compiled and written for the first, at hand for the others."""
+    """The program of a group of tasks: the first task reads, compiles and writes it, the others reuse it."""
 
     def __init__(self) -> None:
         self._key: tuple[bytes, str, Path] | None = None
         self._prepared: PreparedProgram | None = None
 
     def prepared(self, program: bytes, name: str, path: Path) -> PreparedProgram:
-        """The program compiled, and written to `path`.
+        """Returns the compiled program, after writing it to `path`.
 
         Args:
             program: bytes of its HLO module, plain or zstd.
-            name: under which it is known.
-            path: where the compiled program lies.
+            name: of the program.
+            path: of the compiled program.
 
         Raises:
             HloError: if the program cannot be read.
@@ -100,35 +100,35 @@ class Task(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the program."""
+        """Name of the program."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Every shard that it writes; the compiled program lies elsewhere."""
+        """Paths of all shards that it writes; the compiled program is not among them."""
 
     @property
     def group(self) -> str:
-        """Tasks of one group share a compiled program, so one process does them in turn."""
+        """Tasks of one group share a compiled program, so one process runs them in turn."""
 
     @property
     def weight(self) -> int:
-        """How much work it is beside others; the heaviest are done first."""
+        """Relative work estimate; the largest tasks are run first."""
 
     def is_done(self) -> bool:
-        """Whether all its shards exist, whole, and of the same inputs."""
+        """Whether all its shards exist, are complete and were made from the same inputs."""
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Writes its shards, each of them atomically.
 
         Args:
-            shared: the program of the task's group; it makes its own without.
+            shared: the program of the task's group; without it the task compiles the program itself.
 
         Raises:
             CostbenchError: for a program that cannot be used or a file that cannot be written.
         """
 
     def summaries(self) -> tuple[ShardSummary, ...]:
-        """What its finished shards hold, in the order of `paths`."""
+        """Returns summaries of its finished shards, in the order of `paths`."""
 
 
 OnDone = Callable[[ShardSummary], None]
@@ -137,9 +137,9 @@ OnDone = Callable[[ShardSummary], None]
 def generate(
     tasks: Sequence[Task], backend: Backend, on_done: OnDone | None = None, on_kept: OnDone | None = None
 ) -> tuple[ShardSummary, ...]:
-    """Does all tasks that are not done yet.
+    """Runs all tasks that are not done yet.
 
-    A worker that is killed costs its work item, which is computed again.
+    The work item of a killed worker is computed again.
 
     Args:
         tasks: the shards wanted.
@@ -152,7 +152,7 @@ def generate(
 
     Raises:
         ParamsError: if the backend cannot be used.
-        DataError: if workers keep dying.
+        DataError: if workers are killed repeatedly.
         CostbenchError: whatever a task raises.
     """
     found: dict[str, tuple[ShardSummary, ...]] = {}
@@ -170,7 +170,7 @@ def generate(
             found[_key(task)] = summaries
             _call(on_done, summaries)
 
-    # Long work first, so that none is left over at the end.
+    # Largest groups first, so that processes finish at similar times.
     longest_first = sorted(groups, key=lambda group: (-sum(task.weight for task in groups[group]), group))
     run_work_items(_make, {group: groups[group] for group in longest_first}, backend, log_made)
     return tuple(summary for task in tasks for summary in found[_key(task)])
@@ -184,7 +184,7 @@ def _make(tasks: Sequence[Task]) -> tuple[tuple[ShardSummary, ...], ...]:
     shared = SharedProgram()
     with _rare_collections():
         for task in tasks:
-            # A worker that died may have finished some.
+            # A killed worker may have finished some tasks of the group.
             if not task.is_done():
                 task.make(shared)
     return tuple(task.summaries() for task in tasks)
@@ -192,7 +192,9 @@ def _make(tasks: Sequence[Task]) -> tuple[tuple[ShardSummary, ...], ...]:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Compiling makes millions of small objects in hardly any circles: looking for these is a fifth of it."""
+    """Makes garbage collection rare: compiling creates millions of objects and few cycles, and a fifth of its
+    time would be spent on finding these.
+    """
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_PER_COLLECTION, *before[1:])
     try:
@@ -208,7 +210,7 @@ def _call(listener: OnDone | None, summaries: Sequence[ShardSummary]) -> None:
 
 
 def write_compiled_program(path: Path, module: HloModule) -> None:
-    """Writes the program that the kernels of shards refer to, unless the same bytes are there already.
+    """Writes the program that the kernels of shards refer to, unless the file already has the same bytes.
 
     Several tasks of one program may do so at the same time. Raises: DataError, if it cannot be written.
     """

@@ -1,8 +1,9 @@
-"""Distributions of positive numbers, counted as they go by: memory does not grow with the data.
+"""Streaming histograms of positive numbers, whose memory does not grow with the data.
 
-Two countings side by side. Fine bins are the upper bits of a float64 (exponent and 10 bits of mantissa), so
-whole numbers below 2,048 have bins of their own and larger ones are known to 0.1%: quantiles come from these.
-Coarse bins are equal steps of the logarithm, the same ones for every data set: pictures come from these.
+There are two sets of bins. Fine bins are the upper bits of a float64 (exponent and 10 bits of mantissa), so
+whole numbers below 2,048 have bins of their own and larger ones are exact to 0.1%; quantiles are computed
+from these. Coarse bins are equal steps of the logarithm, the same ones for every data set; figures show
+these.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _DECADES = 19
 
 
 class LogHistogram:
-    """Counts of numbers from 1 to 2^63.
+    """Histogram of numbers from 1 to 2^63.
 
     Args:
         bins_per_decade: coarse bins in a factor of ten; bin i holds 10^(i/b) up to, without, 10^((i+1)/b).
@@ -35,7 +36,7 @@ class LogHistogram:
         self._min, self._max = math.inf, -math.inf
 
     def add(self, values: npt.ArrayLike) -> None:
-        """Count numbers of any shape; those below 1 (no number of ours) count as 1."""
+        """Count the numbers of an array of any shape; those below 1, which do not occur, count as 1."""
         array = np.maximum(np.asarray(values, dtype=np.float64).reshape(-1), 1.0)
         if not len(array):
             return
@@ -48,14 +49,14 @@ class LogHistogram:
 
     @property
     def count(self) -> int:
-        """Numbers counted."""
+        """How many numbers were counted."""
         return int(self._coarse.sum())
 
     def quantile(self, share: float) -> float:
-        """The number that `share` (0 to 1) of the others do not exceed, to 0.1%; exact at 0 and 1.
+        """Return the number that `share` (0 to 1) of the numbers do not exceed, to 0.1%; exact at 0 and 1.
 
-        It is the lower end of a fine bin, the smaller one of two where the place lies between them; NaN
-        without numbers.
+        It is the lower end of a fine bin, the smaller one if the quantile lies between two; NaN without
+        numbers.
         """
         if not self.count:
             return math.nan
@@ -67,8 +68,8 @@ class LogHistogram:
         return max(lower, self._min)
 
     def to_dict(self) -> dict[str, object]:
-        """Quantiles and mean by name, and the coarse counts from the first to the last that is not 0:
-        bin `first + i` has `counts[i]`. Without numbers: counts alone, none of them.
+        """Return quantiles and mean by name, and the coarse counts from the first to the last that is not 0:
+        bin `first + i` has `counts[i]`. Without numbers, `counts` is empty and the only key.
         """
         found: dict[str, object] = {"bins_per_decade": self.bins_per_decade, "first": 0, "counts": []}
         used = np.flatnonzero(self._coarse)

@@ -1,10 +1,10 @@
-"""The data dictionary: what every column of a shard is, one record type per task.
+"""The data dictionary: key, dtype, shape, unit and meaning of every column of a shard, by task.
 
 A shard holds the samples of one program on one chip as columns. Kernels are references into the compiled
-program (positions of instructions), decisions are numbers in the kernel's decision space, so nothing is
-stored that can be computed again; what models are trained on is computed from it once (`feature_columns`).
-Lists of different length per kernel lie end to end in one column, and an offsets column of one more entry
-says where each begins and ends; in the file, the two are one list column (`arrow_tables`).
+program (positions of instructions), and decisions are numbers in the kernel's decision space, so nothing is
+stored that can be computed again; the inputs of models are computed from it once (`feature_columns`). Lists
+of different length per kernel are concatenated in one column, delimited by an offsets column with one more
+entry than there are kernels; in the file, the two are one list column (`arrow_tables`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from costbench.datasets.records import Column, RecordType, offsets_column
 
 TILE_GENERATOR_VERSION = 2
 FUSION_GENERATOR_VERSION = 1
-"""Raise them when the same inputs would give other samples."""
+"""Versions of the samples; raise one when the same inputs would give other samples."""
 
 
 # Letters: k kernels, d dropped ones, and of all kernels i inputs, n instructions, o outputs, c decisions.

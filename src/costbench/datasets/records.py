@@ -1,4 +1,4 @@
-"""How the columns of a shard are described, and what is checked before they are stored or used.
+"""Describes the columns of a shard by record types, and checks columns before they are stored or used.
 
 The columns themselves are in `record_types`.
 """
@@ -27,9 +27,9 @@ class Column:
         dtype: NumPy's notation, little-endian.
         shape: sizes by letter: equal letters are equal sizes, `k+1` is one more, digits are themselves.
         unit: of the values; empty for numbers without one.
-        meaning: what a value says.
-        minimum: smallest value that can be data; None where any can.
-        offsets_into: for an offsets column, the column whose parts it delimits.
+        meaning: description of a value.
+        minimum: smallest valid value; None for no limit.
+        offsets_into: for an offsets column, the column that it divides into parts.
     """
 
     key: str
@@ -42,20 +42,20 @@ class Column:
 
 
 def offsets_column(key: str, meaning: str) -> Column:
-    """Where the parts of column `key` that belong to each kernel begin and end, [k + 1]."""
+    """Describes the offsets, [k + 1], at which each kernel's part of column `key` begins and ends."""
     return Column(f"{key}_offsets", "<i8", ("k+1",), "entries", meaning, offsets_into=key)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RecordType:
-    """A kind of shard, equal to itself alone.
+    """A kind of shard; instances are equal only by identity.
 
     Attributes:
         name: of the task whose samples it holds.
         version: raised when columns change; shards of another version are refused.
-        columns: all of them, in the order in which they are stored.
-        runtime: the column that has one entry for each measured decision.
-        row: letter of what a row of the table is (`arrow_tables`); empty where the whole shard is one row.
+        columns: in the order in which they are stored.
+        runtime: key of the column that has one entry for each measured decision.
+        row: shape letter of what a row of the table is (`arrow_tables`); empty if the shard is one row.
     """
 
     name: str
@@ -65,10 +65,10 @@ class RecordType:
     row: str = "k"
 
     def column(self, key: str) -> Column:
-        """The column called `key`.
+        """Returns the column called `key`.
 
         Raises:
-            DataError: naming the columns, if there is none.
+            DataError: naming the columns, if it does not exist.
         """
         for column in self.columns:
             if column.key == key:
@@ -78,7 +78,7 @@ class RecordType:
 
 
 def check_columns(record: RecordType, columns: Mapping[str, AnyArray], where: Path | str) -> None:
-    """Checks that columns are complete and mean something, before they are stored.
+    """Checks that columns are complete and valid before they are stored.
 
     Raises:
         DataError: naming the column, if one is missing, unknown, of another type or shape, holds NaN or a
@@ -111,7 +111,7 @@ def check_dtype(column: Column, array: AnyArray, where: Path | str) -> None:
 
 
 def check_shape(column: Column, shape: tuple[int, ...], sizes: dict[str, int], where: Path | str) -> None:
-    """Checks the shape of a column against the sizes that are known, and adds those that are not.
+    """Checks the shape of a column against the known sizes, and adds new sizes to them.
 
     Args:
         column: the column.
@@ -137,7 +137,7 @@ def check_shape(column: Column, shape: tuple[int, ...], sizes: dict[str, int], w
 
 
 def check_values(column: Column, array: AnyArray, where: Path | str) -> None:
-    """Raises DataError if a value lies below the column's minimum; a zero or negative runtime is no data."""
+    """Raises DataError if a value is below the column's minimum, such as a zero or negative runtime."""
     if column.minimum is None or array.size == 0:
         return
     smallest = int(array.min())
@@ -152,7 +152,7 @@ def check_values(column: Column, array: AnyArray, where: Path | str) -> None:
 
 
 def check_offsets(column: Column, array: npt.NDArray[Any], length: int, where: Path | str) -> None:
-    """Raises DataError unless offsets run from 0 to the length of their column and never fall."""
+    """Raises DataError unless offsets run from 0 to the length of their column and never decrease."""
     if array.size == 0 or int(array[0]) != 0 or int(array[-1]) != length or (array[1:] < array[:-1]).any():
         raise DataError(
             "do not delimit their column",

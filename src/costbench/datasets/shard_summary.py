@@ -1,4 +1,4 @@
-"""The summary of a finished shard that stages log, whichever of them made it."""
+"""The summary of a finished shard, which every stage that makes shards logs."""
 
 from __future__ import annotations
 

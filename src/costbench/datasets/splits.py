@@ -1,9 +1,9 @@
-"""Which programs are trained on, validated on and tested on.
+"""Divides programs into training, validation and test sets.
 
 Splits are over whole programs, never over kernels. `random` tests on unseen programs of known applications;
-`manual` tests on unseen applications: whatever else of a tested application there is takes no part, nor does
-a program of another application that the same builder of the model zoo made. Draws are made by sorting
-programs by a seeded key of their own, so adding a program to the corpus moves few others.
+`manual` tests on unseen applications: other programs of a tested application are dropped, and so are programs
+of other applications that come from the same builder of the model zoo. Programs are drawn by sorting them by
+a seeded key of their own, so adding a program to the corpus moves few others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SETS = ("train", "validation", "test", "dropped")
 
 @dataclass(frozen=True, slots=True)
 class ProgramInfo:
-    """What a split needs to know of a program.
+    """The facts about a program that a split depends on.
 
     Attributes:
         name: unique.
@@ -45,8 +45,8 @@ class Split:
         train: to fit models and scalers on.
         validation: to choose among models.
         test: to report on.
-        dropped: programs that take no part, being too close to tested ones.
-        reasons: why, for each of the dropped.
+        dropped: programs that are in no set since they are too similar to tested ones.
+        reasons: why each of them is dropped, by name.
 
     Raises:
         DataError: if a program is in two sets or twice in one, or if nothing is left to train or test on.
@@ -73,11 +73,11 @@ class Split:
                 )
 
     def sets(self) -> Mapping[str, tuple[str, ...]]:
-        """Programs by name of the set: train, validation, test, dropped."""
+        """Returns the programs by name of the set: train, validation, test, dropped."""
         return {part: getattr(self, part) for part in _SETS}
 
     def restricted(self, programs: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """Those of each set that are among `programs`: a task need not have samples of every program."""
+        """Returns each set restricted to `programs`, since a task may lack samples of some programs."""
         return {part: tuple(n for n in names if n in programs) for part, names in self.sets().items()}
 
     def check_known(self, programs: Collection[str], where: Path | str) -> None:
@@ -100,7 +100,7 @@ def random_split(
     num_test: int,
     test_applications: Sequence[str] = (),
 ) -> Split:
-    """Test programs drawn at random (lpm2021, section 4).
+    """Draws test programs at random (lpm2021, section 4).
 
     Args:
         programs: all there are, in any order.
@@ -148,7 +148,7 @@ def manual_split(
     seed: int = 0,
     num_validation: int = 0,
 ) -> Split:
-    """Test programs chosen by hand, nothing like them in training (lpm2021, section 4).
+    """Makes a split with given test programs and nothing similar in training (lpm2021, section 4).
 
     Programs of the held-out applications that are not tested on are dropped, and so is every program made by
     the builder (see `builder_of`) of a program of a held-out application.
@@ -157,7 +157,7 @@ def manual_split(
         programs: all there are, in any order.
         test_programs: names of the programs to test on.
         held_out_applications: their applications, and any others to keep out.
-        dropped: further programs to drop, where no shared builder shows how close they are.
+        dropped: further programs to drop, whose similarity no shared builder shows.
         seed: of the draw of validation programs.
         num_validation: programs drawn for validation from what is left.
 
@@ -191,7 +191,7 @@ def manual_split(
 
 
 def builder_of(program: ProgramInfo) -> str:
-    """What tells a program's builder from others: the function of the model zoo, `wavernn` of
+    """Returns the identity of a program's builder: the function of the model zoo, `wavernn` of
     `wavernn(size=512)`, or the architecture where one function builds many (`ResNet50` of
     `keras_classifier(architecture='ResNet50')`); empty where unknown.
     """
@@ -235,7 +235,7 @@ def read_split(path: Path, known: Collection[str] | None = None) -> Split:
 
     Args:
         path: of the JSON file.
-        known: names of programs that there are; None to take any.
+        known: names of existing programs; None to accept any.
 
     Raises:
         DataError: naming the file and the field, if it is missing, malformed, inconsistent or names a program

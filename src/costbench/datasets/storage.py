@@ -1,14 +1,14 @@
-"""Shards: Arrow IPC files of one table that are either whole or refused, read by memory map.
+"""Stores shards as Arrow IPC files, written atomically, checked on opening, and read by memory map.
 
 A shard is one uncompressed Arrow IPC file ("Feather v2") of one record batch, so pandas, polars and DuckDB
-open it; `arrow_tables` says which table the columns of a record type make. The schema's metadata holds, as
+can open it; `arrow_tables` describes the table of each record type. The schema's metadata holds, as
 `costbench`, JSON with the record type, its version, the facts that the samples were made from (program,
 chip, ...) and the SHA-256 of every column, and as `costbench.sha256` the digest of this JSON.
 
-It is written under a temporary name and renamed when it is complete, so a killed writer leaves no shard.
-Opening reads no data: it checks the metadata against their digest and the table's schema against the record
-type, which finds truncated files and damaged schemas. Lengths, offsets and values of a column are checked
-when it is first used, and `verify_shard` compares all of them with the digests.
+A shard is written under a temporary name and renamed when complete, so a killed writer leaves no shard.
+Opening reads no column data: it checks the metadata against their digest and the table's schema against the
+record type, which detects truncated files and damaged schemas. Lengths, offsets and values of a column are
+checked when it is first used, and `verify_shard` compares all columns with their digests.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OLD_MAGIC = b"CBSHARD"
 _KEYS = {"record", "version", "metadata", "sha256"}
 _FACTS, _FACTS_DIGEST = b"costbench", b"costbench.sha256"
 _AGAIN = "run `costbench generate` and `costbench features` again"
-# What pyarrow raises for files that are no Arrow files, or damaged ones.
+# Exceptions that pyarrow raises for damaged files and files that are not Arrow.
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError, KeyError, TypeError, RecursionError)
 
 
@@ -65,17 +65,17 @@ def write_shard(
 ) -> None:
     """Writes a shard atomically; equal columns and metadata give equal bytes.
 
-    Columns are written from where they are, without a copy if they are contiguous.
+    Contiguous columns are written without a copy.
 
     Args:
         path: destination, overwritten if it exists.
         columns: all columns of `record` by key.
-        metadata: JSON values; what the shard was made from.
+        metadata: JSON values that say what the shard was made from.
         record: the kind of shard.
 
     Raises:
-        DataError: naming the column, if columns are incomplete, misshapen or hold values that cannot be data
-            (a NaN, zero or negative runtime), or if metadata are no JSON.
+        DataError: naming the column, if columns are incomplete, of a wrong shape or hold invalid values (a
+            NaN, zero or negative runtime), or if metadata cannot be written as JSON.
     """
     check_columns(record, columns, path)
     arrays = {column.key: np.ascontiguousarray(columns[column.key]) for column in record.columns}
@@ -88,7 +88,7 @@ def write_shard(
         except OSError as error:
             if error.errno is None:
                 raise
-            # Arrow puts a sentence of its own where the system's reason belongs.
+            # Arrow replaces the system's reason by a sentence of its own.
             raise OSError(error.errno, os.strerror(error.errno), str(temporary)) from error
 
 
@@ -128,8 +128,8 @@ class _Table:
         record: its record type.
         metadata: what its samples were made from.
         sha256: digests of its columns.
-        schema: with what is kept in its metadata.
-        batch: its one record batch.
+        schema: with its metadata.
+        batch: its single record batch.
         file: its bytes, mapped.
     """
 
@@ -182,7 +182,7 @@ class Shard:
         return known
 
     def _offsets(self, column: Column) -> AnyArray:
-        """An offsets column, which is stored with the column whose parts it delimits."""
+        """Returns an offsets column, which is stored with the column that it divides."""
         assert column.offsets_into is not None
         views = self._view(column.offsets_into)
         levels = stored_column(self.record, column.offsets_into).levels
@@ -202,7 +202,7 @@ class Shard:
         return views.values
 
     def _view(self, key: str) -> ArrayViews:
-        """A column that is no offsets column, as it is in the file."""
+        """Returns views of a column other than an offsets column, as it is in the file."""
         if key not in self._views:
             stored, table = stored_column(self.record, key), self._table
             with _named(self.path, key):
@@ -254,7 +254,7 @@ def verify_shard(path: Path | str) -> Shard:
 
 
 def list_shards(folder: Path | str) -> tuple[Path, ...]:
-    """Shards in a folder and below, sorted by path; files still being written are not among them.
+    """Returns the shards in a folder and below, sorted by path, without files that are still being written.
 
     Raises:
         DataError: if the folder does not exist.
@@ -268,7 +268,7 @@ def list_shards(folder: Path | str) -> tuple[Path, ...]:
 
 
 def _read_table(path: Path) -> _Table:
-    """Maps a file and checks all of it but its columns' offsets and values."""
+    """Maps a file and checks everything except its columns' offsets and values."""
     file = _mapped(path)
     try:
         reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
@@ -287,7 +287,7 @@ def _read_table(path: Path) -> _Table:
 
 
 def _mapped(path: Path) -> pa.Buffer:
-    """The bytes of a file, by memory map."""
+    """Memory-maps a file."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -348,7 +348,7 @@ def _check_schema(schema: pa.Schema, wanted: pa.Schema, path: Path) -> None:
 
 
 def _read_aside(stored: StoredColumn, schema: pa.Schema) -> AnyArray:
-    """A column from the schema's metadata."""
+    """Returns a column that is stored in the schema's metadata."""
     column = stored.column
     try:
         raw = bytes.fromhex(schema.metadata[_aside(stored)].decode("ascii"))

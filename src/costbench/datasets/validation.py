@@ -1,9 +1,10 @@
-"""What leaks: the audit of test kernels that training has seen.
+"""Audits a split for leakage: counts the test kernels that also occur in training programs.
 
-A split over programs does not keep kernels apart: models of one kind share layers, and every optimiser
-updates its weights alike. The audit counts the test kernels whose fingerprint also occurs in a training
-program, so that a result can be read with that number beside it; `common_fingerprints` names them, so that
-metrics can be computed without them. Shards are read one at a time: memory holds the fingerprints of one set.
+A split over programs does not separate kernels: similar models share layers, and an optimiser updates all
+weights in the same way. The audit counts the test kernels whose fingerprint also occurs in a training
+program, so that this number can be reported beside a result; `common_fingerprints` returns them, so that
+metrics can be computed without them. Shards are read one at a time, so memory holds the fingerprints of one
+set.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from costbench.datasets.storage import Shard, list_shards
 from costbench.errors import DataError
 
 ProgramShards = Mapping[str, Sequence[Path]]
-"""Name of a program -> its shards of one task and chip; one, or several parts."""
+"""Name of a program -> its shards of one task and chip, one or several parts."""
 Fingerprints = npt.NDArray[np.bytes_]
 """Fingerprints as 16-byte strings, which sort and compare fast, [k]."""
 
-# What the program spends on each kernel without any tuning: runtime and executions.
+# Runtime of each kernel with its default decision, and its executions, by task.
 UNTUNED = {
     "tile": ("kernel_default_ns", "kernel_runs"),
     "fusion": ("kernel_runtime_ns", "kernel_default_runs"),
@@ -49,23 +50,23 @@ class Leakage:
 
     @property
     def share_of_kernels(self) -> float:
-        """Leaked kernels in all kernels, 0 to 1; 0 without kernels."""
+        """Leaked kernels divided by all kernels, 0 to 1; 0 without kernels."""
         return self.leaked_kernels / self.kernels if self.kernels else 0.0
 
     @property
     def share_of_runtime(self) -> float:
-        """Runtime of leaked kernels in the runtime of all, 0 to 1; 0 without kernels."""
+        """Runtime of leaked kernels divided by that of all kernels, 0 to 1; 0 without kernels."""
         return self.leaked_runtime_ns / self.runtime_ns if self.runtime_ns else 0.0
 
     def to_dict(self) -> dict[str, float]:
-        """Counts and shares, for reports."""
+        """Returns counts and shares, for reports."""
         shares = {"share_of_kernels": self.share_of_kernels, "share_of_runtime": self.share_of_runtime}
         return asdict(self) | shares
 
 
 @dataclass(frozen=True, slots=True)
 class LeakageReport:
-    """What a split leaks from training.
+    """Leakage of one split.
 
     Attributes:
         split: its name.
@@ -90,7 +91,7 @@ class LeakageReport:
 
 
 def shards_by_program(folder: Path) -> dict[str, tuple[Path, ...]]:
-    """The shards below a folder of one task and chip, by the program that they say they are of.
+    """Returns the shards below a folder of one task and chip, by the program named in their metadata.
 
     Raises:
         DataError: if there is no such folder, a shard is damaged, or they are of several chips.
@@ -112,7 +113,7 @@ def leakage_audit(split: Split, shards: ProgramShards) -> LeakageReport:
     Args:
         split: the programs by set.
         shards: of one task and chip (fingerprints do not depend on the chip, runtimes do). Programs of the
-            split that the task has no samples of count nothing; those that the split drops are passed over.
+            split without samples of the task count nothing; those that the split drops are ignored.
 
     Raises:
         DataError: if a shard is damaged or holds no kernels.
@@ -129,7 +130,7 @@ def leakage_audit(split: Split, shards: ProgramShards) -> LeakageReport:
 
 
 def common_fingerprints(watched: Iterable[Path], training: Iterable[Path]) -> Fingerprints:
-    """Fingerprints of kernels in the shards `watched` that also occur in the shards `training`, sorted.
+    """Returns the sorted fingerprints of kernels in the shards `watched` that also occur in `training`.
 
     Holds the fingerprints of `watched` in memory, and of `training` one shard's at a time.
 
@@ -147,7 +148,7 @@ def common_fingerprints(watched: Iterable[Path], training: Iterable[Path]) -> Fi
 
 
 def fingerprints(shard: Shard) -> Fingerprints:
-    """Fingerprints of a shard's kernels, [k]. Raises: DataError, if it holds no kernels."""
+    """Returns the fingerprints of a shard's kernels, [k]. Raises: DataError, if it holds no kernels."""
     return np.ascontiguousarray(shard["kernel_fingerprint"]).view("S16").reshape(-1)
 
 

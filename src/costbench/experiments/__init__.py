@@ -1,1 +1,1 @@
-"""What is run: training cells, evaluation, tracking. The only package that meets MLflow and Optuna."""
+"""Pipeline stages, training grids, evaluation, sweeps and tracking; alone in importing MLflow and Optuna."""

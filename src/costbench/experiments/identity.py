@@ -1,7 +1,7 @@
-"""What a result follows from: parameters, data and code, each as a short name that changes with it.
+"""Digests of the parameters, data and code that a result depends on.
 
-Work that outlives a run (shards, training cells, trials) is kept under the digest of the code that made it,
-so that a change of the code is never hidden by what an older version left behind.
+Results that are kept between runs (shards, training cells, trials) carry the digest of the code that made
+them, so results of an older version of the code are never taken for those of the current one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# No result follows from their code. Tracking and progress are told of results and give nothing back; workers
-# and cluster hand on, unchanged, what functions return, and results are equal whichever of them does.
+# Modules whose code no result depends on. Tracking and progress only receive results; workers and cluster
+# pass on unchanged what functions return, so results are equal whichever of them is used.
 BYSTANDERS = (
     "costbench.experiments.tracking",
     "costbench.experiments.progress",
@@ -33,7 +33,7 @@ BYSTANDERS = (
     "costbench.execution.process",
     "costbench.execution.workers",
 )
-# What decides about results; reports and notes may differ freely.
+# Files that results depend on; reports and notes may differ.
 _CODE = ("src", "pipelines", "data/programs/manifest.json")
 UNKNOWN_REVISION = "unknown"
 _FILE = "identity.json"
@@ -41,9 +41,9 @@ _DIGEST_LENGTH = 16
 
 
 def git_revision(root: Path) -> str:
-    """The commit checked out in `root`, with `+changes` behind it where code differs from the commit.
+    """Return the commit checked out in `root`, with the suffix `+changes` where code differs from the commit.
 
-    Outside of a repository (an unpacked archive), or without git: `unknown`.
+    Returns `unknown` outside of a repository (an unpacked archive) or without git.
     """
     head = _git(root, "rev-parse", "HEAD")
     if head is None:
@@ -61,12 +61,12 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 
 def closure(*work: Callable[..., object]) -> Closure:
-    """The code that functions (or classes) run, as it lies on disk; read once in a process."""
+    """Return the code that functions (or classes) run, as it is on disk; read once per process."""
     return _of_modules(tuple(sorted({one.__module__ for one in work})))
 
 
 def module_closure(name: str, without: tuple[str, ...] = BYSTANDERS) -> Closure:
-    """The code that a module runs, as `closure`; modules and packages that are left out can be chosen."""
+    """Return the code that a module runs, as `closure` does, without the modules and packages `without`."""
     return _of_modules((name,), without)
 
 
@@ -81,9 +81,9 @@ def _package() -> Package:
 
 
 def code_digest(*work: Callable[..., object]) -> str:
-    """Identity of all code that functions (or classes) run, 16 hexadecimal digits.
+    """Return the digest of all code that functions (or classes) run, 16 hexadecimal digits.
 
-    The minor version of Python counts as well, since Numba compiles its byte code.
+    It includes the minor version of Python, since Numba compiles its byte code.
     """
     return digest_bytes(f"{closure(*work).digest()} {_python()}".encode())[:_DIGEST_LENGTH]
 
@@ -94,12 +94,12 @@ def _python() -> str:
 
 @dataclass(frozen=True)
 class StageIdentity:
-    """What a stage's folder follows from; lies in it as `identity.json`.
+    """What a stage's folder depends on, stored in it as `identity.json`.
 
     Attributes:
         params_digest: of the stage's parameters and those of all stages before it.
         data_digest: of the samples that it made or read.
-        code_digest: of the code of the stage and of all stages before it, whatever Python runs it.
+        code_digest: of the code of the stage and of all stages before it, without the version of Python.
     """
 
     params_digest: str
@@ -110,16 +110,16 @@ class StageIdentity:
 def identify(
     module: str, params: DataclassInstance, data_digest: str, *before: StageIdentity
 ) -> StageIdentity:
-    """The identity of a stage.
+    """Return the identity of a stage.
 
-    Its digests are chains rather than those of the parameter file and the package, so that they say what the
-    folders were made with, also where files were edited since.
+    Digests are chained from stage to stage instead of taken from the parameter file and the package as they
+    are now, so they name what the folders were made with even if files were edited since.
 
     Args:
         module: of the stage, by name.
         params: of the stage.
         data_digest: of the samples that it made or read.
-        before: identities of stages that it follows.
+        before: identities of the stages that it depends on.
     """
     return StageIdentity(
         _chained(digest(params), [one.params_digest for one in before]),

@@ -1,8 +1,8 @@
-"""Profiles by name: how large each is, and how its sizes come into `params.yaml`.
+"""Profiles: named sets of sizes (`laptop`, ...), how large each is, and how one is set in `params.yaml`.
 
-`profiles/NAME/params.yaml` has the keys of the default file and other numbers. With a profile set, plain
-`dvc repro` and `costbench train` work at its sizes, in the folders of section `run`, which stay as they are
-but for the name.
+`profiles/NAME/params.yaml` has the keys of the default file with other numbers. Once a profile is set, plain
+`dvc repro` and `costbench train` work at its sizes, in the folders of section `run`, in which only the name
+of the profile changes.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _NAME = re.compile(r"(?m)^  name: .*$")
 
 @dataclass(frozen=True)
 class ProfileSizes:
-    """What a parameter file asks for.
+    """Sizes of the work that a parameter file asks for.
 
     Attributes:
         name: of the profile.
-        tiles: measured tile sizes of a kernel, at most.
-        fusions: fusion configs of a program, at most.
-        hidden: smallest and largest width of the trained networks, those that sweeps try included.
-        steps: most training steps of a run.
-        runs: training runs of all experiments.
-        total_steps: of all of them together.
-        trials: of the sweep, over its tasks.
+        tiles: measured tile sizes per kernel, at most.
+        fusions: fusion configs per program, at most.
+        hidden: smallest and largest width of the trained networks, including those that sweeps try.
+        steps: training steps of the longest run.
+        runs: number of training runs of all experiments.
+        total_steps: training steps of all runs together.
+        trials: number of trials of the sweep, summed over its tasks.
     """
 
     name: str
@@ -54,10 +54,10 @@ class ProfileSizes:
 
 
 def sizes(params: Path) -> ProfileSizes:
-    """Sizes of a parameter file.
+    """Return the sizes of a parameter file.
 
     Raises:
-        ParamsError: for a file that is none, or lacks a section.
+        ParamsError: for a file that is not a parameter file or lacks a section.
     """
     sections: Any = load_yaml(params)
     try:
@@ -82,7 +82,7 @@ def sizes(params: Path) -> ProfileSizes:
 
 
 def _cells(entry: Mapping[str, Any], train: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """(runs, steps of each) by variant of an experiment."""
+    """Return (number of runs, steps of each) of every variant of an experiment."""
     base = merged(train[entry["task"]], entry.get("settings", {}))
     runs = len(entry["splits"]) * len(entry["chips"]) * len(entry["seeds"])
     specs = (merged(base, change) for change in entry["variants"].values())
@@ -90,7 +90,7 @@ def _cells(entry: Mapping[str, Any], train: Mapping[str, Any]) -> list[tuple[int
 
 
 def table_of(found: Iterable[ProfileSizes]) -> Table:
-    """Sizes for people, a row a profile."""
+    """Return the sizes as a table for people, one row per profile."""
     from rich.table import Table
 
     table = Table()
@@ -104,19 +104,19 @@ def table_of(found: Iterable[ProfileSizes]) -> Table:
 
 
 def profiles(root: Path) -> dict[str, Path]:
-    """Parameter files of the profiles in folder `profiles`, by name."""
+    """Return the parameter files of the profiles in folder `profiles`, by name."""
     return {path.parent.name: path for path in sorted((root / "profiles").glob(f"*/{_FILE}"))}
 
 
 def set_profile(root: Path, name: str) -> Path:
-    """Give `params.yaml` the sizes of a profile; the file.
+    """Write the sizes of a profile into `params.yaml` and return the file's path.
 
-    What stood there is kept in the output folder under the name it had (`out/laptop/params.laptop.yaml`);
-    that name sets it again.
+    The previous contents are kept in the output folder under the previous profile's name
+    (`out/laptop/params.laptop.yaml`); setting that name restores them.
 
     Args:
         root: of the repository.
-        name: of a profile, or of what stood in `params.yaml` before.
+        name: of a profile, or of earlier contents of `params.yaml` that were kept.
 
     Raises:
         ParamsError: for an unknown name, or a broken file.
@@ -126,7 +126,7 @@ def set_profile(root: Path, name: str) -> Path:
     if workspace.name == name:
         return params
     kept = {path.name.split(".")[1]: path for path in sorted(workspace.out.glob("params.*.yaml"))}
-    # What the user had goes before what the profile's folder has.
+    # Kept files of the user win over those of the folder `profiles`.
     known = profiles(root) | kept
     if name not in known:
         expected = ", ".join(sorted({*known, workspace.name}))

@@ -1,4 +1,4 @@
-"""How far a stage that makes shards is: a bar on a terminal, a line for each shard everywhere else."""
+"""Progress of a stage that makes shards: a bar on a terminal, otherwise one log line per shard."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _log = logging.getLogger(__name__)
 
 
 class ShardProgress:
-    """What is made and to be made, samples per second, time left; a context manager.
+    """Context manager that shows shards done and remaining, samples per second and time left.
 
-    Counted are tasks x programs x chips, each of one or more shards.
+    The unit of counting is a (task, program, chip), which has one or more shards.
 
     Args:
-        total: how many there are.
+        total: number of units.
         console: where the bar is drawn, if that is a terminal; stderr by default.
         label: name of the stage.
     """
@@ -59,14 +59,14 @@ class ShardProgress:
             _log.info("%d wanted: %d kept, %d made with %d samples", *counts)
 
     def kept(self, summary: ShardSummary) -> None:
-        """A shard was there already."""
+        """Count a shard that already existed."""
         self._kept.add(_counted(summary))
-        # What is kept takes no time, so it must not count in the time left.
+        # Kept shards take no time and must not enter the estimate of the time left.
         self._bar.reset(self._row, completed=len(self._kept))
         self._started = time.monotonic()
 
     def made(self, summary: ShardSummary) -> None:
-        """A shard was made."""
+        """Count a shard that was made."""
         self._made.add(_counted(summary))
         self._samples += summary.num_samples
         done = len(self._kept) + len(self._made)

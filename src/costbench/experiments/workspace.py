@@ -1,7 +1,8 @@
-"""Where a profile works: the section `run` of its parameter file, as absolute folders.
+"""Resolves the section `run` of a parameter file to the absolute folders that a profile works in.
 
-Each stage has a section of its own, whose dataclass stands beside its code. Paths are relative to the
-repository's root, which `run.root` finds from the file's own folder, so a stage works from any folder.
+Every stage has a section of its own, whose dataclass is defined next to the stage's code. Paths are relative
+to the repository's root, and `run.root` is relative to the parameter file, so a stage can be started in any
+folder.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from costbench.params import load_section
 
 @dataclass(frozen=True)
 class RunParams:
-    """Section `run`: where a profile works. Nothing here changes a number.
+    """Section `run`: the folders of a profile. No field changes a result.
 
     Attributes:
         name: of the profile, for people.
         root: the repository's root, relative to the parameter file.
-        params: the parameter file, relative to the root; for DVC, which hands it to the stages.
+        params: the parameter file, relative to the root; DVC passes it to the stages.
         out: folder of intermediate results.
         reports: folder of tables, figures and the page.
         programs: folder of the corpus.
-        jobs: processes of this machine that compute work items side by side, of one thread each.
+        jobs: number of local processes that compute work items in parallel, with one thread each.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Workspace:
     backend: Backend
 
     def stage(self, name: str) -> Path:
-        """Output folder of a stage."""
+        """Return the output folder of a stage."""
         return self.out / name
 
 
@@ -71,7 +72,7 @@ def load_workspace(params: Path, flags: BackendFlags = NO_FLAGS) -> Workspace:
 
     Args:
         params: the parameter file.
-        flags: choose the backend, before the environment and `run.jobs`.
+        flags: choose the backend and take precedence over the environment and `run.jobs`.
 
     Raises:
         ParamsError: if the section is missing or wrong, or flags and environment name no usable backend.

@@ -1,1 +1,1 @@
-"""How good a prediction is: rank correlation, selection loss, regression error, intervals. NumPy only."""
+"""Metrics of predictions: rank correlation, selection loss, regression error, intervals. NumPy only."""

@@ -1,4 +1,4 @@
-"""Averages over programs. Every kernel counts within its program, every program counts once."""
+"""Averages over programs, in which every program has the same weight however many kernels it has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from costbench.errors import DataError
 from costbench.metrics.checks import not_empty, vector
 
 APE_FLOOR_PERCENT = 0.05
-"""The paper prints errors to one decimal, so 0.05% is the smallest it could tell from nothing."""
+"""lpm2021 prints errors to one decimal, so 0.05% is the smallest error that does not round to zero."""
 
 
 def geometric_mean(values: npt.ArrayLike, floor: float = 0.0) -> float:
@@ -36,7 +36,7 @@ def geometric_mean(values: npt.ArrayLike, floor: float = 0.0) -> float:
 
 
 def mean_without_nan(values: npt.ArrayLike) -> float:
-    """Arithmetic mean of what is defined; NaN if nothing is (kernels that rank nothing are NaN)."""
+    """Returns the mean of the values that are not NaN, or NaN; a kernel that ranks nothing is NaN."""
     array = np.asarray(values, dtype=np.float64)
     defined = array[~np.isnan(array)]
     return float(defined.mean()) if len(defined) else math.nan

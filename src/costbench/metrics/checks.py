@@ -1,6 +1,6 @@
-"""What every metric asks of its arrays: numbers, equally many, one dimension, no NaN.
+"""Checks the arrays that metrics get: one dimension, equal lengths, no NaN.
 
-A metric of broken input is worse than none, for it looks like a result; so these raise instead.
+A metric of invalid input would look like a result, so these functions raise an error.
 """
 
 from __future__ import annotations

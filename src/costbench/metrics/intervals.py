@@ -1,4 +1,4 @@
-"""Is a difference between two models more than the choice of test programs? A paired bootstrap.
+"""Confidence intervals of the difference between two models, by a paired bootstrap over test programs.
 
 Both models are judged on the same programs, so programs are drawn with replacement and both values of a
 drawn program go together: what is common to a program (hard or easy) cancels.
@@ -17,7 +17,7 @@ from costbench.metrics.checks import Floats, not_empty, paired
 
 @dataclass(frozen=True)
 class BootstrapInterval:
-    """A mean difference and how sure it is.
+    """A mean difference and its confidence interval.
 
     Attributes:
         difference: mean over programs of left - right.
@@ -69,14 +69,14 @@ def paired_bootstrap(
 
 def _resampled_means(values: Floats, generator: np.random.Generator, resamples: int) -> Floats:
     n = len(values)
-    # How often each program is drawn says all that the draws say, in n numbers a resample.
+    # A mean depends only on how often each program is drawn, so a resample is n counts instead of n draws.
     counts = generator.multinomial(n, np.full(n, 1.0 / n), size=resamples)
     means: Floats = counts @ values / n
     return means
 
 
 class CrossedDraws:
-    """Resamples of programs and of training seeds at once, shared by all that is to be compared.
+    """Resamples of programs and of training seeds, shared by all results that are compared.
 
     A result depends on the test program and on the seed of the training run, and each run is judged on every
     program, so the two are crossed: a resample draws programs and, independently, seeds, both with

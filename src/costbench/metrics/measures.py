@@ -1,4 +1,4 @@
-"""A metric as tables show it: its name, digits, which end is good, and how it is averaged over programs.
+"""Describes metrics for tables: name, digits, whether lower or higher is better, average over programs.
 
 Errors have geometric means over programs, as lpm2021 prints them, and correlations arithmetic ones.
 """

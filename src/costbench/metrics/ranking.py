@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from costbench.metrics.checks import paired
 
-# Up to so many values every pair is looked at.
+# Number of values up to which all pairs are compared directly.
 _FEW = 256
 
 
@@ -60,7 +60,7 @@ def count_pairs(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> PairCounts
 
 
 def _count_each_pair(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> PairCounts:
-    """The same in O(n^2), which is faster where n is small."""
+    """Returns the same counts in O(n^2) time, which is faster where n is small."""
     total = len(x) * (len(x) - 1) // 2
     less_x, less_y = x[:, None] < x, y[:, None] < y
     concordant, discordant = (int(np.count_nonzero(less_x & other)) for other in (less_y, less_y.T))

@@ -1,4 +1,4 @@
-"""How far predicted runtimes are from measured ones: MAPE and log error."""
+"""Errors of predicted runtimes against measured ones: MAPE and log error."""
 
 from __future__ import annotations
 

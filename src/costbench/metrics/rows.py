@@ -1,8 +1,8 @@
-"""Result rows: one metric of one model on one program, with all that is needed to check it again.
+"""Result rows: one metric of one model on one program, with everything that is needed to verify it.
 
 Rows are the only thing that evaluation hands to reports. A file of rows is JSON lines in one canonical
-order, so equal results are equal bytes; it is read strictly, because a table made of half-understood rows
-looks like any other table.
+order, so equal results are equal bytes; it is read strictly, because a table made of misread rows looks like
+any other table.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MetricRow:
 
     @property
     def key(self) -> tuple[str | int, ...]:
-        """What may occur once only: everything but the value and where it comes from."""
+        """Returns the fields that must be unique: everything but the value and its provenance."""
         return (
             *(self.task, self.split, self.chip, self.model, self.variant, self.seed),
             *(self.program, self.kernels, self.metric),
@@ -107,7 +107,7 @@ class RowOrigin:
 
 
 MAIN = "main"
-"""The variant of what is no ablation."""
+"""The variant of results that belong to no ablation."""
 _TYPES: dict[str, type] = {"seed": int, "value": float}
 _NAMES = tuple(field.name for field in fields(MetricRow))
 

@@ -1,4 +1,4 @@
-"""What a choice costs: Tile-Size APE, slowdown@k, top-k score.
+"""Metrics of the decisions that a model chooses: Tile-Size APE, slowdown@k, top-k score.
 
 A cost model's job is to choose, so these look only at the runtimes of what it chose. Ties among
 predictions are broken by position (the first of equal predictions wins), which makes every metric here a

@@ -1,4 +1,4 @@
-"""Result rows, grouped: a cell is a task, split, chip and group of kernels; a model's seeds are averaged."""
+"""Groups result rows into cells of task, split, chip and group of kernels, averaging a model's seeds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from costbench.tasks import task_order
 MODELS = ("learned", "tuned", "hybrid", "analytical", "iterations", "random")
 """In the order in which tables and figures show them."""
 TITLES: Mapping[str, str] = {"tuned": "best of sweep"}
-"""What tables and figures call models whose name says little."""
+"""Names of models in tables and figures, where they differ from those in rows."""
 TRAINED = ("learned", "tuned", "hybrid")
 """Models with a seed for each training run."""
 BEST = "best"
-"""Under this name stands what depends on no model: how many kernels there are, their best runtime."""
+"""Model name of results that depend on no model: the number of kernels and their best runtime."""
 ALL, UNSEEN = "all", "unseen"
 KINDS = ("contraction", "reduction", "elementwise", "data movement")
 """Groups of a program's kernels: all, those that training has not seen, those of a kind."""

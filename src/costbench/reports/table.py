@@ -1,4 +1,4 @@
-"""What a table is: keyed columns, rows of text and numbers, and which columns compete. No layout in it."""
+"""Tables as data, independent of rendering: keyed columns, rows of text and numbers, columns to compare."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Value = str | float | int | None
-"""None is a number that does not exist."""
+"""A cell's value; None for a missing number."""
 
 
 @dataclass(frozen=True)

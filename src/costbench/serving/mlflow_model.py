@@ -1,6 +1,6 @@
-"""A trained cost model as MLflow runs it. MLflow copies this file into the model, and runs the copy.
+"""MLflow's wrapper of a trained cost model. MLflow copies this file into the model and runs the copy.
 
-Nothing of ours is pickled: the model is this text, and a checkpoint folder of JSON and tensors.
+No costbench object is pickled: the model is this source file and a checkpoint folder of JSON and tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from costbench.serving.service import load_service
 
 
 class ServedCostModel(PythonModel):
-    """Prices the rows of a table; what a client can mend is an answer with status 400."""
+    """Prices the rows of a table; errors that a client can fix are answered with status 400."""
 
     def load_context(self, context: PythonModelContext) -> None:
         config = context.model_config

@@ -1,4 +1,4 @@
-"""What a client sends: a kernel as HLO, and tile sizes of it; errors say what was expected.
+"""Parses requests of clients: a kernel as HLO, and its tile sizes; errors say what was expected.
 
 A kernel is a module of its own whose entry computation is the kernel: base64 of a serialised `HloModuleProto`
 or `HloProto` (plain or zstd-compressed), or HLO text. A tile size counts native tiles, as
@@ -28,7 +28,7 @@ _BOUNDS = ("output_bounds", "kernel_bounds")
 
 
 def read_kernel(value: object, where: str) -> Kernel:
-    """The kernel of a request.
+    """Returns the kernel of a request.
 
     Raises:
         DataError: if it is no text, or neither base64 nor HLO text.
@@ -48,7 +48,7 @@ def read_kernel(value: object, where: str) -> Kernel:
 
 
 def read_tiles(value: object, nest: LoopNest, where: str) -> TileSizes:
-    """Tile sizes of a kernel.
+    """Returns the tile sizes of a request for a kernel.
 
     Args:
         value: a list of mappings with `output_bounds` and, for a kernel with a contraction, `kernel_bounds`.
@@ -76,7 +76,7 @@ def read_tiles(value: object, nest: LoopNest, where: str) -> TileSizes:
 
 
 def _of_kernel(tiles: TileSizes, nest: LoopNest, place: str) -> TileSizes:
-    """`tiles`, if the loops agree: some bounds count the same loop in other units."""
+    """Returns `tiles` after checking bounds that count the same loop in different units."""
     again = nest.tile_sizes(nest.extents(tiles))
     for name in _BOUNDS:
         given, wanted = getattr(tiles, name), getattr(again, name)

@@ -63,12 +63,12 @@ class CostService:
 
 
 def load_service(checkpoint: str | PathLike[str], task: str, chip: str) -> CostService:
-    """The service of a trained model.
+    """Loads a trained model and returns its service.
 
     Raises:
         DataError: as `load_checkpoint` raises.
     """
-    # A hybrid asks the analytical model of the chip.
+    # A hybrid corrects the estimate of the chip's analytical model.
     analytical = AnalyticalModel(load_target(chip).architecture)
     return CostService(load_checkpoint(checkpoint, analytical=analytical), task, chip)
 

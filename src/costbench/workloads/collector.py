@@ -43,7 +43,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Collected:
-    """What one run of `collect` did: names, in order of name."""
+    """Names of the programs that a run of `collect` handled, sorted."""
 
     built: tuple[str, ...]
     kept: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The recording context through which a model of the zoo meets its weights, inputs and random bits.
+"""The recording context from which a model of the zoo requests its weights, inputs and random bits.
 
 A model is one function of a `Ctx`. It asks for what it needs (`weight`, `state`, `input`, `rng`) at
 the place where it uses it, so no shape is declared twice. The function is run twice: once under
@@ -60,7 +60,7 @@ class Tape:
 
 
 class _Overheard(Tape):
-    """Asks another tape, and adds what that hands out to a list."""
+    """Forwards requests to another tape and appends the arrays that it returns to a list."""
 
     def __init__(self, tape: Tape, heard: list[Array]) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class _Overheard(Tape):
 
 @dataclass(frozen=True)
 class Recorded:
-    """What one model asked for: the signature of its step without the optimiser's slots."""
+    """The arrays that a model requested: the signature of its step without the optimiser's slots."""
 
     params: tuple[Abstract, ...]
     states: tuple[Abstract, ...]
@@ -83,7 +83,7 @@ class Recorded:
 
 
 class Ctx:
-    """What a model of the zoo is written against.
+    """The interface that models of the zoo are written against.
 
     Attributes:
         batch: examples per step.
@@ -111,7 +111,7 @@ class Ctx:
         return other
 
     def recorded(self) -> Recorded:
-        """What has been asked for so far."""
+        """Return the arrays requested so far."""
         params, states, inputs = (tuple(tape.asked) for tape in (self._params, self._states, self._inputs))
         return Recorded(params, states, inputs, draws=self._sites > 0)
 

@@ -1,4 +1,4 @@
-"""The corpus as files: `manifest.json`, the compressed programs beside it, and a user's own programs.
+"""Reads and writes the corpus: `manifest.json`, the compressed programs beside it, a user's own programs.
 
 The manifest has one row per program; a row's digest is that of the uncompressed proto, so it names
 the program and not the compressor. Nothing here needs JAX: this is what every later stage reads.

@@ -1,4 +1,4 @@
-"""One serialisation per program: strip what says where a module came from, renumber, rename.
+"""Normalises serialised programs: removes provenance, renumbers instructions and derives names from numbers.
 
 Instruction and computation numbers depend on what a process compiled before, names and metadata on
 the folder it ran in. Here computations are numbered in the order in which a depth-first walk from the
@@ -83,11 +83,11 @@ def _computations_callees_first(module: hlo_pb2.HloModuleProto) -> list[hlo_pb2.
 def _operands_first(
     computation: hlo_pb2.HloComputationProto,
 ) -> list[hlo_pb2.HloInstructionProto]:
-    """Parameters by number, then the depth-first finishing order from the root, then what it misses."""
+    """Returns parameters by number, then the rest in depth-first finishing order, from the root first."""
     by_id = {instruction.id: instruction for instruction in computation.instructions}
     parameters = [one for one in computation.instructions if one.opcode == "parameter"]
     done = {one.id: one for one in sorted(parameters, key=lambda one: one.parameter_number)}
-    # Instructions off the root's cone (side effects) keep their own order, which XLA's passes fix.
+    # Instructions that the root does not depend on (side effects) keep the order that XLA's passes gave them.
     for start in [computation.root_id, *by_id]:
         stack = [] if start in done else [(start, _needed(by_id, start, computation.name))]
         while stack:

@@ -92,7 +92,7 @@ class ProgramSpec:
 
 @dataclass(frozen=True)
 class Row:
-    """What is a program's own within its family."""
+    """The fields of a program that differ within its family."""
 
     name: str
     optimizer: str

@@ -1,9 +1,9 @@
-"""Making fusion shards: a program fused in thousands of ways, every kernel that comes of it measured once.
+"""Generates fusion shards: fuses a program in thousands of ways and measures every distinct kernel once.
 
-Configs are drawn at random (lpm2021, section 4), the default first. Each cuts the program into kernels; those
-not met before are run at the tile size that the compiler's own model likes best. A config's draw depends on
-its number alone, and parts of the data set end between two configs, so a run that was killed goes on after
-the last part that is whole and ends with the same bytes.
+Configs are drawn at random (lpm2021, section 4), after the default. Each cuts the program into kernels; new
+ones are run at the tile size that the compiler's own model estimates to be fastest. A config's draw depends
+on its number alone, and parts of the data set end between two configs, so a killed run continues after the
+last complete part and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class FusionParams:
 
     Attributes:
         max_configs: fusion configs per program, the default among them (the papers: 50,000).
-        max_kernels_per_program: once so many different kernels are found, no further config is tried; 0 for
-            no limit.
-        max_seconds_per_program: the same for time; 0 for no limit. A limit in seconds makes the data depend
-            on the speed of the machine; shards say how many configs were tried.
-        max_instructions: larger programs are left out; 0 for none.
+        max_kernels_per_program: number of different kernels after which no further config is tried; 0 for no
+            limit.
+        max_seconds_per_program: seconds after which no further config is tried; 0 for no limit. Such a limit
+            makes the data depend on the speed of the machine; shards record how many configs were tried.
+        max_instructions: larger programs are left out; 0 for no limit.
         seed: of the draws and of the device's noise.
     """
 
@@ -74,9 +74,9 @@ class FusionTask:
         name: of the program.
         application: that the program belongs to.
         program: bytes of its HLO module, plain or zstd.
-        targets: the chips, which share the kernels and differ in their prices.
+        targets: the chips; they share the kernels and differ in the runtimes.
         params: of the fusion task.
-        folder: that the data set is written to.
+        folder: of the data set.
     """
 
     name: str
@@ -88,7 +88,7 @@ class FusionTask:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The parts that exist, or the first ones to be written."""
+        """Paths of the parts that exist, or else of the first part of each chip."""
         found = []
         for target in self.targets:
             parts = finished_parts(self.folder, target.name, self.name, self.key)
@@ -98,21 +98,21 @@ class FusionTask:
 
     @property
     def group(self) -> str:
-        """The compiled program, which other tasks of the data set start from, too."""
+        """Key of the compiled program, which other tasks of the data set share."""
         return str(compiled_program_path(self.folder, self.name))
 
     @property
     def weight(self) -> int:
-        """Larger programs take longer."""
+        """Work estimate, which grows with the size of the program."""
         return len(self.program)
 
     @property
     def key(self) -> str:
-        """Digest of all inputs: shards that carry it need not be made again."""
+        """Digest of all inputs; shards with the same key are not made again."""
         return shard_key(self.program, self.targets, self.params, FUSION_GENERATOR_VERSION)
 
     def is_done(self) -> bool:
-        """Whether all parts exist, are whole and were made from the same inputs."""
+        """Whether all parts exist, are complete and were made from the same inputs."""
         compiled = compiled_program_path(self.folder, self.name)
         return compiled.exists() and all(
             (parts := finished_parts(self.folder, target.name, self.name, self.key))
@@ -121,7 +121,7 @@ class FusionTask:
         )
 
     def make(self, shared: SharedProgram | None = None) -> None:
-        """Draws configs, cuts, drops what is known, prices and writes, part by part.
+        """Draws configs, cuts out their kernels, measures the new ones and writes them, part by part.
 
         Raises:
             HloError: if the program cannot be read.
@@ -135,7 +135,7 @@ class FusionTask:
             search.make_part()
 
     def summaries(self) -> tuple[ShardSummary, ...]:
-        """What each finished part holds."""
+        """Returns a summary of each finished part."""
         return tuple(
             ShardSummary(
                 task="fusion",
@@ -152,7 +152,7 @@ class FusionTask:
 
 
 class _Search:
-    """The configs of one program, tried in turn from where the parts on disk end.
+    """Tries the configs of one program in order, starting after those that the parts on disk cover.
 
     Attributes:
         complete: whether the last part is written.
@@ -165,7 +165,7 @@ class _Search:
         self._part, self._config = before.parts, before.num_configs
         self.complete = before.complete
         self._known = set(before.fingerprints)
-        # Hashes are quick to compare but not stored: after a restart, what is met again is known by name.
+        # Hashes are quick to compare but not stored; after a restart, known kernels are found by fingerprint.
         self._met, self._met_groups = MetHashes(), MetHashes(_GROUPS_REMEMBERED)
         self._deadline = time.monotonic() + (task.params.max_seconds_per_program or float("inf"))
 
@@ -193,7 +193,7 @@ class _Search:
     def _try(self, number: int, pricing: FusionPricing) -> None:
         rng = stream(self._task.params.seed, "fusion", self._task.name, number)
         config = self._space.sample(rng, 1)[0] if number else self._space.default
-        # Of the default all kernels are cut, since they are counted.
+        # For the default config all kernels are cut, since their executions are counted.
         cuts = self._space.cut(config, self._met_groups if number else None)
         runs = executions(cuts) if number == 0 else {}
         for cut in cuts:
@@ -204,7 +204,7 @@ class _Search:
     def _add(
         self, cut: CutKernels, fresh: npt.NDArray[np.int64], runs: dict[int, int], pricing: FusionPricing
     ) -> None:
-        """Has kernels priced that are not known by name."""
+        """Adds kernels whose fingerprints are new to the pricing."""
         kernels = taken(cut.arrays, fresh)
         names, new = [], []
         for number, stored in enumerate(self._space.fingerprints.kernels(cut.computation, kernels)):
@@ -238,7 +238,7 @@ class _Search:
 
 
 def executions(cuts: Sequence[CutKernels]) -> dict[int, int]:
-    """How often kernels of each hash run in one run of the program."""
+    """Returns how often the kernels of each hash run in one run of the program."""
     runs: Counter[int] = Counter()
     for cut in cuts:
         for quick_hash in cut.hashes.tolist():

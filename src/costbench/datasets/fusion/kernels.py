@@ -1,4 +1,4 @@
-"""Kernels of a fusion data set, read back: those of a program's parts one after another."""
+"""Reads the kernels of a fusion data set: those of all parts of a program, one after another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from costbench.target import Architecture
 
 
 def fusion_parts(folder: Path, chip: str, program: str) -> tuple[Shard, ...]:
-    """All parts of a program's fusion samples on a chip; none where there are no samples.
+    """Opens all parts of a program's fusion samples on a chip; empty where there are no samples.
 
     Raises:
         DataError: for a damaged part, or if the last one is missing.
@@ -31,7 +31,7 @@ class FusionKernels:
     """The kernels that occur in a program's fusion configs, each at the tile size the compiler chose.
 
     Args:
-        parts: of the program on a chip, as `fusion_parts` gives them, one or more.
+        parts: of the program on a chip, as returned by `fusion_parts`, at least one.
         programs: of the same data set.
         architecture: of the chip.
     """

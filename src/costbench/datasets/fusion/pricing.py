@@ -1,4 +1,4 @@
-"""Running fused kernels: each at the tile size that the compiler of the chip chooses, many in one call."""
+"""Measures fused kernels in batches, each at the tile size that the compiler of the chip chooses."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class PricedKernels:
     """Kernels that ran on one chip.
 
     Attributes:
-        batches: columns of the record type FUSION, in the order in which kernels came.
+        batches: columns of the record type FUSION, in the order in which kernels were added.
         num_failed: compiles that failed.
-        num_too_large: kernels of which no tile fits the scratchpad, which the compiler would not fuse.
+        num_too_large: kernels of which no tile fits the scratchpad; the compiler would not fuse these.
         device_seconds: accelerator time charged.
     """
 
@@ -46,11 +46,11 @@ class PricedKernels:
 
 @dataclass(frozen=True, eq=False)
 class FoundKernels:
-    """k kernels of one computation that are to be priced.
+    """k kernels of one computation that wait to be priced.
 
     Attributes:
-        computation: its position.
-        kernels: positions.
+        computation: its position in the module.
+        kernels: as arrays of positions.
         names: fingerprints, 32 hexadecimal digits each.
         default_runs: how often each runs in one run of the program under the default config.
     """
@@ -64,20 +64,20 @@ class FoundKernels:
         return len(self.names)
 
     def part(self, start: int, end: int) -> FoundKernels:
-        """Some of them that follow one another."""
+        """Returns the kernels from `start` up to `end`."""
         kernels = taken(self.kernels, np.arange(start, end))
         return FoundKernels(self.computation, kernels, self.names[start:end], self.default_runs[start:end])
 
 
 class _Outcome:
-    """What became of n kernels on a chip, every array [n].
+    """Results of n kernels on a chip; every array has the shape [n].
 
     Attributes:
-        fits: whether any tile fits; nothing else is known of those of which none does.
+        fits: whether any tile fits; if not, the other entries of the kernel are undefined.
         tile: number of the tile that the compiler chose.
-        space_size: tile sizes to choose from.
+        space_size: number of tile sizes to choose from.
         runtime_ns: of the fastest run, 0 where the compile failed.
-        run_seconds: of all runs.
+        run_seconds: accelerator time of all runs.
     """
 
     def __init__(self, count: int) -> None:
@@ -87,7 +87,7 @@ class _Outcome:
 
 
 class FusionPricing:
-    """Prices kernels as they come, holding no more than a batch of them.
+    """Prices kernels as they are added, holding at most one batch of them.
 
     Args:
         lowering: of the program that the kernels are views of.
@@ -95,7 +95,7 @@ class FusionPricing:
         seed: of the devices' noise.
 
     Attributes:
-        num_kernels: kernels that were added.
+        num_kernels: number of kernels added so far.
     """
 
     def __init__(self, lowering: Lowering, targets: Sequence[Target], seed: int) -> None:
@@ -108,7 +108,7 @@ class FusionPricing:
         self.num_kernels = 0
 
     def add(self, found: FoundKernels) -> None:
-        """Takes further kernels."""
+        """Adds kernels."""
         self.num_kernels += len(found)
         start = 0
         while start < len(found):
@@ -120,7 +120,7 @@ class FusionPricing:
                 self._flush()
 
     def finish(self) -> list[PricedKernels]:
-        """What ran on each chip."""
+        """Prices the kernels left and returns the results of each chip."""
         self._flush()
         return self._priced
 
@@ -156,7 +156,7 @@ class FusionPricing:
     def _run(
         self, batch: KernelBatch, places: IntArray, names: Sequence[str], outcomes: Sequence[_Outcome]
     ) -> None:
-        """Runs the kernels of a batch, which stand at these places among all."""
+        """Runs the kernels of a batch; `places` are their indices in the outcomes."""
         nests: Memo[int, LoopNest] = Memo(batch.lowered.nest)
         for device, model, outcome in zip(self._devices, self._models, outcomes, strict=True):
             fits = batch.smallest_fits(device.target.architecture.scratchpad_bytes)
@@ -174,7 +174,7 @@ class FusionPricing:
 def _run_alone(
     nest: LoopNest, name: str, machine: tuple[Device, AnalyticalModel], to: tuple[_Outcome, int]
 ) -> None:
-    """Runs a kernel whose smallest tile does not fit: a larger one may, in rare cases.
+    """Runs a kernel whose smallest tile does not fit; in rare cases, a larger one does.
 
     A kernel with more tile sizes than can be numbered is left out with a warning, as if no tile fitted.
     """

@@ -1,8 +1,8 @@
-"""Fusion shards on disk: a program's kernels come in parts, so that none has to be held whole.
+"""Fusion shards on disk: a program's kernels are stored in parts, so that memory never holds all of them.
 
-A part covers a stretch of configs and holds the kernels first met there, one shard per chip. Parts are
-written in turn; the last one says that it is the last. What is there of a data set is therefore always a
-beginning of it, from which a run can go on.
+A part covers consecutive configs and holds the kernels that first occur in them, one shard per chip. Parts
+are written in order, and the last one is marked as the last. The parts on disk are therefore always a prefix
+of the data set, from which a run can continue.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from costbench.errors import DataError
 
 
 def fusion_part_path(folder: Path, chip: str, program: str, part: int) -> Path:
-    """Where a part of a program's fusion samples on a chip lies inside a data set."""
+    """Returns the path of a part of a program's fusion samples on a chip."""
     return folder / "fusion" / chip / f"{program}.part{part:04d}.arrow"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the parts that are there reach.
+    """What the parts on disk cover.
 
     Attributes:
         parts: finished parts.
         num_configs: configs that they cover.
-        complete: whether the last of them is the last of all.
-        fingerprints: of all kernels met there, 16 bytes each.
+        complete: whether they include the last part.
+        fingerprints: of all their kernels, 16 bytes each.
     """
 
     parts: int
@@ -43,7 +43,7 @@ class Progress:
 
 
 def finished_parts(folder: Path, chip: str, program: str, key: str) -> list[Shard]:
-    """The parts of a program on a chip that were made from the same inputs, in order."""
+    """Returns the parts of a program on a chip that were made from the same inputs, in order."""
     parts: list[Shard] = []
     while True:
         try:
@@ -58,7 +58,7 @@ def finished_parts(folder: Path, chip: str, program: str, key: str) -> list[Shar
 
 
 def progress_of(folder: Path, chips: Sequence[str], program: str, key: str) -> Progress:
-    """What is there on all of the chips."""
+    """Returns what the parts that exist on all of the chips cover."""
     by_chip = [finished_parts(folder, chip, program, key) for chip in chips]
     parts = min(len(shards) for shards in by_chip)
     last: dict[str, Any] = dict(by_chip[0][parts - 1].metadata) if parts else {}
@@ -73,7 +73,7 @@ def progress_of(folder: Path, chips: Sequence[str], program: str, key: str) -> P
 
 
 def write_part(path: Path, batches: Sequence[dict[str, AnyArray]], metadata: dict[str, object]) -> None:
-    """Writes a part, whose kernels come in batches of columns.
+    """Writes a part from the columns of its batches of kernels.
 
     Raises:
         DataError: if it cannot be written.
@@ -82,7 +82,7 @@ def write_part(path: Path, batches: Sequence[dict[str, AnyArray]], metadata: dic
 
 
 def joined(batches: Sequence[dict[str, AnyArray]]) -> dict[str, AnyArray]:
-    """Columns of several batches of kernels end to end."""
+    """Concatenates the columns of several batches of kernels."""
     columns: dict[str, AnyArray] = {}
     for column in FUSION.columns:
         pieces = [np.asarray(batch[column.key]) for batch in batches]

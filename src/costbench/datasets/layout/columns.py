@@ -1,7 +1,7 @@
 """The data dictionary of layout shards: configs of one program on one chip.
 
-A shard is complete by itself: it holds the program that layouts are assigned to, what can be chosen at each
-of its configurable nodes, and which options were measured.
+A shard is self-contained: it holds the program that layouts are assigned to, the options of each configurable
+node, and the options of every measured config.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from costbench.datasets.records import Column, RecordType
 
 LAYOUT_GENERATOR_VERSION = 1
-"""Raise it when the same inputs would give other samples."""
+"""Version of the samples; raise it when the same inputs would give other samples."""
 DEFAULT, RANDOM, GENETIC = range(3)
 """Values of `config_source`."""
 

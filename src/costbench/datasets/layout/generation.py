@@ -1,6 +1,6 @@
-"""Making layout shards: a program compiled under many layout configs, each measured as a whole.
+"""Generates layout shards: compiles a program under many layout configs and measures it under each.
 
-A shard is one program on one chip. It depends on nothing but the program, the chip and the parameters.
+A shard is one program on one chip. It depends only on the program, the chip and the parameters.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class LayoutParams:
     """How many configs of a program are measured, and how they are found.
 
     Attributes:
-        max_configs: per program, the default and failed ones among them.
+        max_configs: per program, including the default and failed ones.
         strategy: `random`, `genetic`, or `both`, half each.
         genetic: the genetic search.
-        max_instructions: larger programs are left out; 0 for none.
-        memory_gib: main memory of a core; configs that need more fail, unless the default does, too.
+        max_instructions: larger programs are left out; 0 for no limit.
+        memory_gib: main memory of a core; configs that need more fail, unless the default needs more, too.
         seed: of the search and of the device's noise.
     """
 
@@ -63,7 +63,7 @@ class LayoutParams:
 
 
 def layout_shard_path(folder: Path, chip: str, program: str) -> Path:
-    """Where the layout shard of a program on a chip lies inside a data set."""
+    """Returns the path of the layout shard of a program on a chip."""
     return folder / "layout" / chip / f"{program}.arrow"
 
 
@@ -77,7 +77,7 @@ class LayoutTask:
         program: bytes of its HLO module, plain or zstd.
         target: the chip.
         params: of the layout task.
-        folder: that the data set is written to.
+        folder: of the data set.
     """
 
     name: str
@@ -89,7 +89,7 @@ class LayoutTask:
 
     @property
     def path(self) -> Path:
-        """Where the shard is written."""
+        """Path of the shard."""
         return layout_shard_path(self.folder, self.target.name, self.name)
 
     @property
@@ -99,25 +99,25 @@ class LayoutTask:
 
     @property
     def group(self) -> str:
-        """Its own: layouts are what is decided, so it compiles for itself."""
+        """A group of its own: it compiles the program under its own layouts and shares nothing."""
         return str(self.path)
 
     @property
     def weight(self) -> int:
-        """Larger programs take longer."""
+        """Work estimate, which grows with the size of the program."""
         return len(self.program)
 
     @property
     def key(self) -> str:
-        """Digest of all inputs: a shard that carries it need not be made again."""
+        """Digest of all inputs; a shard with the same key is not made again."""
         return shard_key(self.program, [self.target], self.params, LAYOUT_GENERATOR_VERSION)
 
     def is_done(self) -> bool:
-        """Whether the shard exists, is whole and was made from the same inputs."""
+        """Whether the shard exists, is complete and was made from the same inputs."""
         return is_made(self.path, self.key)
 
     def make(self, shared: SharedProgram | None = None) -> None:
-        """Searches, measures and writes the shard; a program without choices gets one with its default alone.
+        """Searches, measures and writes the shard; a program without choices gets one with only its default.
 
         Raises:
             HloError: if the program cannot be read.
@@ -131,7 +131,7 @@ class LayoutTask:
         write_shard(self.path, columns, _metadata(self, pricer, trials, columns), LAYOUT)
 
     def summaries(self) -> tuple[ShardSummary, ...]:
-        """What the finished shard holds."""
+        """Returns a summary of the finished shard."""
         shard = Shard.open(self.path)
         return (
             ShardSummary(
@@ -150,7 +150,7 @@ def _search(space: LayoutSpace, pricer: ProgramPricer, params: LayoutParams, nam
     trials = Trials(space, pricer.measure)
     if not len(space.nodes):
         return trials
-    # Streams do not depend on the chip: chips are compared on the same random configs.
+    # Random streams do not depend on the chip, so chips are compared on the same random configs.
     if params.strategy != "genetic":
         share = params.max_configs // 2 if params.strategy == "both" else params.max_configs
         search_randomly(space, trials, stream(params.seed, "layout random", name), share)

@@ -1,9 +1,9 @@
-"""What a program takes under a layout config: every kernel at the compiler's default tile, times its runs.
+"""Measures a program under layout configs: sums runtime x executions of its kernels at the default tile.
 
-Kernels are priced once, whatever config they occur in, and so are configs that give the same program. Where
-the machine refuses a tile near the limit of the scratchpad, the compiler tries the next smaller one; it gives
-up after `ATTEMPTS`, and the config has failed. So has one that needs more main memory than there is, and one
-with a kernel of which no tile fits the scratchpad. The default config is never given up.
+Each kernel is priced once, whatever config it occurs in, and so are configs that give the same program. Where
+the machine refuses a tile near the limit of the scratchpad, the compiler tries the next smaller one; after
+`ATTEMPTS` tiles the config fails. A config also fails if it needs more main memory than there is, or has a
+kernel of which no tile fits the scratchpad. For the default config there is no limit of attempts or memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 ATTEMPTS = 3
-"""Tiles that the compiler tries for a kernel before it gives the program up."""
+"""Tiles that the compiler tries for a kernel before the program fails to compile."""
 PROGRAM_NOISE_SD = 0.0004
 """Relative noise of a whole program's runtime, as repeated runs of the real machine show."""
 _GIB = 1 << 30
@@ -38,10 +38,10 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class PricedProgram:
-    """A program under some config.
+    """Costs of a program under one config.
 
     Attributes:
-        total_ns: sum over kernels of runtime times runs, noise of the program left out; infinite where it
+        total_ns: sum over kernels of runtime times executions, without the program's noise; infinite where it
             failed.
         num_bytes: main memory needed.
     """
@@ -76,29 +76,29 @@ class ProgramPricer:
 
     @property
     def num_kernels(self) -> int:
-        """Different kernels priced so far."""
+        """Number of different kernels priced so far."""
         return len(self._kernel_ns)
 
     @property
     def num_programs(self) -> int:
-        """Different programs compiled so far."""
+        """Number of different programs compiled so far."""
         return len(self._programs)
 
     def measure(self, configs: ChoiceArray) -> FloatArray:
-        """Runtime of every config [n, m] in ns, whole numbers, float64 [n]; infinite where it failed."""
+        """Returns runtimes of configs [n, m] in whole nanoseconds, float64 [n]; infinite where one failed."""
         priced = [self.priced(config) for config in configs]
         total = np.array([p.total_ns if p.num_bytes <= self._limit else np.inf for p in priced])
         noise = 1.0 + PROGRAM_NOISE_SD * np.array([self._deviation(config) for config in configs])
         return np.where(np.isfinite(total), np.maximum(np.rint(total * noise), 1.0), np.inf)
 
     def _deviation(self, config: ChoiceArray) -> float:
-        """Of the run of a config, whatever was measured before: standard normal."""
+        """Draws the standard normal deviation of a config's run, independent of what was measured before."""
         name, chip = self._compiler.space.module.name, self._device.target.name
         choices = np.ascontiguousarray(config, dtype="<i2").tobytes().hex()
         return float(stream(self._device.seed, "layout", name, chip, choices).standard_normal())
 
     def priced(self, config: ChoiceArray, attempts: int | None = ATTEMPTS) -> PricedProgram:
-        """A config without the noise of its run; `attempts` tiles are tried for a kernel, None: no limit."""
+        """Prices a config without noise, trying up to `attempts` tiles per kernel; None for no limit."""
         orders, choices = self._compiler.assign(config)
         key = hash(self._compiler.key(orders, choices))
         known = self._programs.get(key)
@@ -117,7 +117,7 @@ class ProgramPricer:
                 if key not in self._kernel_ns:
                     new.setdefault(key, number)
             if new:
-                # What the kernels of one computation share is lowered once.
+                # One lowering per computation: its kernels share parts that are lowered once.
                 lowering = Lowering(part.program(self._compiler.space.module))
                 for key, number in new.items():
                     kernel = part.kernel(number, lowering.module)
@@ -126,13 +126,13 @@ class ProgramPricer:
         return total
 
     def _bytes(self, parts: Sequence[LaidOutComputation]) -> int:
-        """The entry computation, and beside it the largest of what it calls."""
+        """Returns the bytes of the entry computation plus those of the largest computation that it calls."""
         entry = self._compiler.space.module.entry
         callees = [peak_bytes(part) for part in parts if part.computation != entry]
         return sum(peak_bytes(part) for part in parts if part.computation == entry) + max(callees, default=0)
 
     def _kernel(self, lowering: Lowering, kernel: Kernel, attempts: int | None) -> float:
-        """Measured runtime at the first tile that compiles; infinite if none of the attempts does."""
+        """Returns the measured runtime at the first tile that compiles; infinite if no attempt does."""
         try:
             space = nest_tile_space(lowering.loop_nest(kernel), self._device.target.architecture)
             extents = self._model.choose(space)
@@ -151,7 +151,7 @@ class ProgramPricer:
 
 
 def _smaller(space: TileSpace, extents: IntArray) -> IntArray:
-    """The tile with the longest loop cut one step more; the smallest tile of all never fails."""
+    """Returns the tile with the longest loop cut one step more; the smallest tile never fails."""
     loop = int(np.argmax(extents))
     shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]
     result = extents.copy()

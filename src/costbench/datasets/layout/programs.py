@@ -1,7 +1,7 @@
-"""Layout shards, read back as measured programs, as TpuGraphs' files hold them.
+"""Reads layout shards as measured programs, the form in which TpuGraphs' files hold them.
 
-`costbench.datasets.tpugraphs.raw` writes what comes out as a raw file, `costbench.features.tpugraphs_graphs`
-makes an `.npz` graph of it.
+`costbench.datasets.tpugraphs.raw` writes such a program as a raw file, `costbench.features.tpugraphs_graphs`
+turns it into an `.npz` graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from costbench.hlo.reader import module_from_bytes
 
 
 def open_layout_shard(path: Path) -> Shard:
-    """Opens a layout shard. Raises: DataError, if it is none, damaged or of another version."""
+    """Opens a layout shard. Raises: DataError, if it is not one, damaged or of another version."""
     shard = Shard.open(path)
     if shard.record is not LAYOUT:
         raise DataError(f"holds {shard.record.name} samples", where=path, expected="layout samples")
@@ -28,7 +28,7 @@ def open_layout_shard(path: Path) -> Shard:
 
 
 def config_features(shard: Shard, start: int = 0, stop: int | None = None) -> npt.NDArray[np.int8]:
-    """TpuGraphs' layout features of a range of configs, int8 [c, n, 18].
+    """Returns TpuGraphs' layout features of a range of configs, int8 [c, n, 18].
 
     Raises:
         DataError: if a config has an option that its node does not have.
@@ -42,10 +42,10 @@ def config_features(shard: Shard, start: int = 0, stop: int | None = None) -> np
 
 
 def read_layout_program(path: Path) -> TuningProgram:
-    """All of a shard: the program, its configurable nodes, the layouts and runtime of every config.
+    """Returns the contents of a shard: program, configurable nodes, layouts and runtime of every config.
 
     Raises:
-        DataError: if it is no layout shard or damaged.
+        DataError: if the file is not a layout shard or damaged.
         HloError: if its program cannot be read.
     """
     shard = open_layout_shard(path)

@@ -1,7 +1,7 @@
-"""Which layout configs of a program are measured: at random, and by a genetic search from the default.
+"""Chooses the layout configs to measure: random ones, and those of a genetic search from the default.
 
-These are TpuGraphs' two collections (tpugraphs2023, section 4.2): `random` configs differ much in runtime,
-those of the genetic search stay near the default. No config is measured twice.
+These correspond to TpuGraphs' two collections (tpugraphs2023, section 4.2): `random` configs differ much in
+runtime, those of the genetic search stay near the default. No config is measured twice.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from costbench.search.space import Seen, Vectors
 
 FloatArray = npt.NDArray[np.float64]
 Measure = Callable[[ChoiceArray], FloatArray]
-"""Runtime in ns of configs [n, m], float64 [n]; infinite where one failed."""
+"""Returns the runtime in ns of configs [n, m] as float64 [n]; infinite where one failed."""
 
 _TRIES = 8
-"""Draws in a row without anything new after which a space is taken to be used up; attempts per child."""
+"""Consecutive draws without a new config after which a space counts as exhausted; also attempts per child."""
 _BATCH = 64
 
 
@@ -31,10 +31,10 @@ class GeneticParams:
     """The genetic search.
 
     Attributes:
-        population: configs that are kept from one generation to the next.
-        generations: at most.
+        population: number of configs kept from one generation to the next.
+        generations: maximum number of generations.
         crossover: share of children that have two parents.
-        mutations: steps to a neighbour that a child takes, at most; at least one.
+        mutations: maximum number of steps to a neighbour that a child takes; every child takes at least one.
     """
 
     population: int = 32
@@ -48,7 +48,7 @@ class GeneticParams:
         self.breeding()
 
     def breeding(self) -> Genetic:
-        """How children are made of parents.
+        """Returns the operators that make children from parents.
 
         Raises:
             ValueError: for a population, share or number of mutations that `Genetic` refuses.
@@ -65,7 +65,7 @@ class Trials:
 
     Attributes:
         num_failed: configs that failed.
-        seen: configs that are measured, or about to be.
+        seen: configs that are measured or scheduled.
     """
 
     def __init__(self, space: VectorSpace, measure: Measure) -> None:
@@ -93,7 +93,7 @@ class Trials:
         return runtime
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
-        """What ran, as columns of a shard."""
+        """Returns the measured configs and runtimes as columns of a shard."""
         return {
             "config_options": np.array(self._configs, dtype=np.int16),
             "config_source": np.array(self._source, dtype=np.uint8),
@@ -102,7 +102,7 @@ class Trials:
 
 
 def search_randomly(space: VectorSpace, trials: Trials, rng: np.random.Generator, limit: int) -> None:
-    """Draws configs until `limit` are measured in all, or hardly any new ones come."""
+    """Draws random configs until `limit` are measured in all or the space counts as exhausted."""
     idle = 0
     while len(trials) < limit and idle < _TRIES:
         drawn = space.sample(rng, min(_BATCH, limit - len(trials)))
@@ -115,7 +115,7 @@ def search_randomly(space: VectorSpace, trials: Trials, rng: np.random.Generator
 def search_genetically(
     space: VectorSpace, trials: Trials, rng: np.random.Generator, limit: int, params: GeneticParams
 ) -> None:
-    """Evolves the default: the best of parents and children go on, until `limit` configs are measured.
+    """Evolves the default, keeping the best of parents and children, until `limit` configs are measured.
 
     The default counts as slower than any config that runs, so it is a parent of the first generation only.
     """

@@ -1,7 +1,7 @@
-"""Making tile shards: a program compiled, its kernels' tiles enumerated, sampled and measured.
+"""Generates tile shards: compiles a program; enumerates, samples and measures the tile sizes of its kernels.
 
-A shard is one program on one chip. It depends on nothing but the program, the chip and the parameters; a
-program is compiled once for all chips.
+A shard is one program on one chip. It depends only on the program, the chip and the parameters; a program is
+compiled once for all chips.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TileParams:
     """How many tiles of how many kernels are measured.
 
     Attributes:
-        max_tiles_per_kernel: tile sizes sampled per kernel, the compiler's default among them.
+        max_tiles_per_kernel: tile sizes sampled per kernel, including the compiler's default.
         max_kernels_per_program: unique kernels kept per program, largest share of runtime first; 0 for all.
         seed: of sampling and of the device's noise.
     """
@@ -64,7 +64,7 @@ class TileTask:
         program: bytes of its HLO module, plain or zstd.
         targets: the chips, one shard each.
         params: of the tile task.
-        folder: that the data set is written to.
+        folder: of the data set.
     """
 
     name: str
@@ -76,25 +76,25 @@ class TileTask:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Where the shards are written, by chip."""
+        """Paths of the shards, in the order of the chips."""
         return tuple(shard_path(self.folder, target.name, self.name) for target in self.targets)
 
     @property
     def group(self) -> str:
-        """The compiled program, which other tasks of the data set start from, too."""
+        """Key of the compiled program, which other tasks of the data set share."""
         return str(compiled_program_path(self.folder, self.name))
 
     @property
     def weight(self) -> int:
-        """Larger programs take longer."""
+        """Work estimate, which grows with the size of the program."""
         return len(self.program)
 
     def key(self, target: Target) -> str:
-        """Digest of all inputs: a shard that carries it need not be made again."""
+        """Digest of all inputs; a shard with the same key is not made again."""
         return shard_key(self.program, [target], self.params, TILE_GENERATOR_VERSION)
 
     def is_done(self) -> bool:
-        """Whether the shards exist, are whole and were made from the same inputs."""
+        """Whether the shards exist, are complete and were made from the same inputs."""
         compiled = compiled_program_path(self.folder, self.name)
         return compiled.exists() and all(map(self._is_made, self.targets))
 
@@ -127,7 +127,7 @@ class TileTask:
         write_shard(path, _columns(samples), _metadata(self, target, samples), TILE)
 
     def summaries(self) -> tuple[ShardSummary, ...]:
-        """What the finished shards hold."""
+        """Returns summaries of the finished shards."""
         return tuple(_summary(Shard.open(path)) for path in self.paths)
 
 
@@ -178,7 +178,7 @@ def _sample_kernel(
     ids, runtime = ids[kept], measured.runtime_ns[kept]
     at_default = np.flatnonzero(ids == default)
     if len(at_default) == 0:
-        # Where the default fails, the compiler falls back to its next choice among what runs.
+        # Where the default fails, the compiler falls back to its next choice among the tiles that run.
         at_default = np.argmin(model.predict(unique.kernel, space.decode(ids)), keepdims=True)
     default_ns = int(runtime[at_default[0]])
     return _KernelSample(
@@ -187,7 +187,7 @@ def _sample_kernel(
 
 
 def _with_default(ids: IntArray, default: int, rng: np.random.Generator, params: TileParams) -> IntArray:
-    """The default among what was drawn, in place of another tile where there are enough."""
+    """Returns the drawn tiles with the default, which replaces another one if the sample is full."""
     if len(ids) >= params.max_tiles_per_kernel and default not in ids:
         ids = np.delete(ids, rng.integers(len(ids)))
     return np.union1d(ids, np.array([default], dtype=np.int64))

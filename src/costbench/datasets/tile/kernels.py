@@ -1,7 +1,7 @@
-"""Kernels of a tile data set, read back: views of compiled programs with their measured tiles.
+"""Reads the kernels of a tile data set: views of compiled programs with their measured tiles.
 
-Shards hold references only. This module joins them with the compiled programs again, keeping the programs
-used last, so that memory does not grow with the data set.
+Shards hold only references into compiled programs. This module resolves them and keeps only the most recently
+used programs, so that memory does not grow with the data set.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ IntArray = npt.NDArray[np.int64]
 
 
 def shard_path(folder: Path, chip: str, program: str) -> Path:
-    """Where the tile shard of a program on a chip lies inside a data set."""
+    """Returns the path of the tile shard of a program on a chip."""
     return folder / "tile" / chip / f"{program}.arrow"
 
 
 def compiled_program_path(folder: Path, program: str) -> Path:
-    """Where the compiled program that shards refer to lies inside a data set."""
+    """Returns the path of the compiled program that shards refer to."""
     return folder / "programs" / f"{program}.hlo.pb.zst"
 
 
 class CompiledPrograms:
-    """Compiled programs of a data set by name, the last used kept in memory.
+    """Cache of a data set's compiled programs by name, with the most recently used ones in memory.
 
     Args:
         folder: of the data set.
-        capacity: programs kept.
+        capacity: number of programs kept.
     """
 
     def __init__(self, folder: Path, capacity: int = 8) -> None:
@@ -50,7 +50,7 @@ class CompiledPrograms:
         self._programs: OrderedDict[str, tuple[HloModule, Lowering]] = OrderedDict()
 
     def module(self, program: str) -> HloModule:
-        """The compiled program; read unless it is kept.
+        """Returns the compiled program, from memory or its file.
 
         Raises:
             HloError: if its file is missing or broken.
@@ -58,7 +58,7 @@ class CompiledPrograms:
         return self._program(program)[0]
 
     def lowering(self, program: str) -> Lowering:
-        """What lowers its kernels, with what these share."""
+        """Returns the lowering of a program, which keeps what its kernels share."""
         return self._program(program)[1]
 
     def _program(self, program: str) -> tuple[HloModule, Lowering]:
@@ -150,7 +150,7 @@ class TileShard:
 
 
 def kernel_view(shard: Shard, index: int, module: HloModule) -> Kernel:
-    """The kernel that a tile or fusion shard refers to.
+    """Returns the kernel that a tile or fusion shard refers to.
 
     Args:
         shard: the shard.
@@ -172,10 +172,10 @@ def kernel_view(shard: Shard, index: int, module: HloModule) -> Kernel:
 
 
 def checked_space(shard: Shard, index: int, nest: LoopNest, architecture: Architecture) -> TileSpace:
-    """The tile space of a lowered kernel of a shard.
+    """Returns the tile space of a lowered kernel of a shard.
 
     Raises:
-        DataError: if it is not of the size that it had when the kernel was measured.
+        DataError: if its size differs from that at the time of the measurement.
     """
     space = nest_tile_space(nest, architecture)
     measured = int(shard["kernel_space_size"][index])

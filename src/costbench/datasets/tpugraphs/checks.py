@@ -1,7 +1,7 @@
-"""What an array of a TpuGraphs `.npz` file must be: key, shape, type and range, checked with the key's name.
+"""Checks key, shape, type and range of the arrays in TpuGraphs' `.npz` files; errors name the key.
 
 Shapes are written with letters (n nodes, m edges, c configurations, nc configurable nodes); the first array
-with a letter says what it stands for, the others have to agree.
+with a letter sets its size, and the others have to agree.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Key:
 def conform(
     stored: Mapping[str, npt.NDArray[Any]], keys: tuple[Key, ...], path: str | PathLike[str]
 ) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of `keys` as int64 and float32, shapes and values checked.
+    """Returns the arrays of `keys` as int64 and float32 after checking shapes and values.
 
     Raises:
         DataError: naming `path`, the key and what was expected.
@@ -119,7 +119,7 @@ def require_graph(
 
 
 def require_runtimes(arrays: Mapping[str, npt.NDArray[Any]], name: str, path: str | PathLike[str]) -> None:
-    """Checks that times are positive, or all 0, which is how withheld labels look.
+    """Checks that times are positive, or all 0, which marks withheld labels.
 
     Raises:
         DataError: naming `path`, the key and the first offending value.

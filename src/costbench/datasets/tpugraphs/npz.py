@@ -1,10 +1,10 @@
-"""TpuGraphs' `.npz` files, both ways: graphs with the features and runtimes of their configurations.
+"""Reads and writes TpuGraphs' `.npz` files: graphs with the features and runtimes of their configurations.
 
 One file is one graph. Both kinds share the node arrays; a tile file has configurations of the whole kernel,
-a layout file configurations of single nodes. Types in the wild differ from those documented, so any integer
-type is read where integers stand and any real type where features stand, and what is not there, of the wrong
-shape or impossible is one clear error; written are the documented types. Pickled arrays are refused.
-Source: tpugraphs2023, sections 3 and 4.1, and the formats that the data set documents.
+a layout file configurations of single nodes. Published files differ from the documented types, so reading
+accepts any integer type for integers and any real type for features, and raises one clear error for an array
+that is missing, of the wrong shape or impossible; writing uses the documented types. Pickled arrays are
+refused. Source: tpugraphs2023, sections 3 and 4.1, and the formats that the data set documents.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LAYOUT_KEYS = (
     Key("node_config_ids", ("nc",), "integer", np.int32),
     Key("node_config_feat", ("c", "nc", 18), "real", np.float32),
     Key("config_runtime", ("c",), "integer", np.int32),
-    # Stored as (s,) by some and (1, s) by others.
+    # Some files store it as (s,), others as (1, s).
     Key("node_splits", None, "integer", np.int64),
 )
 
@@ -101,7 +101,7 @@ class LayoutGraph:
 
 
 def program_of(graph_id: str) -> str:
-    """The program of a tile graph: its id (file name without suffix) up to the last underscore."""
+    """Returns the program of a tile graph: its id (file name without suffix) up to the last underscore."""
     return graph_id.rpartition("_")[0] or graph_id
 
 

@@ -1,4 +1,4 @@
-"""TpuGraphs' raw tuning files, both ways: what a real TPU measured for the tiles or layouts of real programs.
+"""Reads and writes TpuGraphs' raw tuning files: runtimes on a real TPU for tiles or layouts of real programs.
 
 A tile file is one `TuningData` message: kernels, each a stand-alone module with the tile sizes that were
 tried. A layout file is one `ModuleTuningData`: a whole program with the layouts that were tried for its
@@ -34,7 +34,7 @@ _M = TypeVar("_M", bound=Message)
 
 
 def read_tile_tuning(path: str | PathLike[str]) -> tuple[TuningKernel, ...]:
-    """The kernels of a raw tile file (binary `TuningData`, plain or `.zst`), in stored order.
+    """Returns the kernels of a raw tile file (binary `TuningData`, plain or `.zst`), in stored order.
 
     A run counts when it is not marked as an error and took more than 1 ns. A kernel without any such run
     is kept, with no rows.
@@ -50,10 +50,10 @@ def read_tile_tuning(path: str | PathLike[str]) -> tuple[TuningKernel, ...]:
 
 
 def read_layout_tuning(path: str | PathLike[str]) -> TuningProgram:
-    """The program of a raw layout file (binary `ModuleTuningData`, plain or `.zst`).
+    """Returns the program of a raw layout file (binary `ModuleTuningData`, plain or `.zst`).
 
     A run counts when it has a layout configuration, is not marked as an error and took more than 1 ns.
-    Without a default run among them none counts, as in the data set itself.
+    Without a default run among them no run counts, as in the data set itself.
 
     Raises:
         DataError: naming the file and the field, if the file is missing, truncated or of another kind, if the
@@ -101,7 +101,7 @@ def _parse(path: str | PathLike[str], message: _M, kind: str) -> _M:
 
 
 def _other_kind(path: str | PathLike[str]) -> str:
-    """A hint for errors: what else the file would be read as."""
+    """Returns a hint for errors if the file is of another kind."""
     candidates: dict[str, Message] = {
         _TILE_KIND: tuning_pb2.TuningData(),
         _LAYOUT_KIND: tuning_pb2.ModuleTuningData(),
@@ -157,7 +157,7 @@ def _tuning_kernel(data: tuning_pb2.ModuleTuningData, path: str | PathLike[str],
 
 
 def _bounds(rows: Sequence[Sequence[int]], path: str | PathLike[str], field: str) -> npt.NDArray[np.int64]:
-    """Rows of one length as int64 [n, length]."""
+    """Returns rows of equal length as int64 [n, length]."""
     lengths = sorted({len(row) for row in rows})
     if len(lengths) > 1:
         problem = f"lists of {' and '.join(map(str, lengths))} bounds in one kernel"
@@ -171,7 +171,7 @@ def _bounds(rows: Sequence[Sequence[int]], path: str | PathLike[str], field: str
 def _config_nodes(
     data: tuning_pb2.ModuleTuningData, module: HloModule, path: str | PathLike[str]
 ) -> tuple[list[int], npt.NDArray[np.int64]]:
-    """Stored places of the configurable nodes by ascending node, and the nodes themselves."""
+    """Returns the stored positions of the configurable nodes in ascending order of node, and the nodes."""
     stored = list(data.config_index_to_node)
     if len(set(stored)) != len(stored):
         raise DataError("a node occurs twice", where=path, field="config_index_to_node")
@@ -193,7 +193,7 @@ def _fill_layouts(
         raise DataError(problem, where=path, field="runs", expected=f"at most {NUM_TENSORS}")
     for place, tensor in enumerate(node.tensors):
         axes = list(tensor.dims)
-        # No permutation is asked for: convolutions name their two fastest axes only.
+        # Axes need not be a full permutation: convolutions name their two fastest axes only.
         if len(set(axes)) != len(axes) or min(axes, default=0) < 0:
             raise DataError(f"layout {axes}", where=path, field="runs", expected="axes, each once")
         target[place, : min(len(axes), MAX_RANK)] = axes[:MAX_RANK]

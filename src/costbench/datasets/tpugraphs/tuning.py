@@ -1,7 +1,7 @@
-"""Measured tuning runs in memory: a kernel with its tile sizes, a program with its layouts.
+"""Records of measured tuning runs: a kernel with its tile sizes, a program with its layouts.
 
-This is what raw TpuGraphs files hold (`tpugraphs` reads and writes them): frozen records of arrays with one
-row per run that counts; everything about the other runs is their number. Source: tpugraphs2023, section 3.
+They are the contents of raw TpuGraphs files (which `tpugraphs` reads and writes): frozen records of arrays
+with one row per valid run; of the invalid runs only the number is kept. Source: tpugraphs2023, section 3.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from costbench.errors import DataError
 from costbench.hlo.module import HloModule
 
 MAX_RANK = 6
-"""Places of a layout in TpuGraphs' features; longer ones are cut."""
+"""Axes of a layout in TpuGraphs' features; longer layouts are cut."""
 NUM_TENSORS = 3
 """Tensors of a configurable node: output, input, kernel."""
 NO_AXIS = -1
-"""Fills the places of a layout that are absent; 0 is a real axis."""
+"""Value of absent axes of a layout; 0 is a real axis."""
 
 
 _SPLITTING_NAMES = ("cluster", "while", "cond")
@@ -104,7 +104,7 @@ def _default_runtime(runtime_ns: npt.NDArray[np.int64], is_default: npt.NDArray[
 
 
 def node_splits(module: HloModule) -> npt.NDArray[np.int64]:
-    """Where the major parts of a program start, in nodes: int64 [s], from 0 to the number of nodes.
+    """Returns where the major parts of a program start, in nodes: int64 [s], from 0 to the number of nodes.
 
     A part ends after each computation whose name contains `cluster`, `while` or `cond`.
     """

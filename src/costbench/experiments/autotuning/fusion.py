@@ -1,14 +1,16 @@
 """The fusion autotuner of lpm2021 (section 7.3, figure 5) and lpm2020 (section 6.3, figure 4) on one program.
 
-Simulated annealing from the compiler's default or from a random config, several times over:
+Simulated annealing starts from the compiler's default or from a random config and is repeated with several
+seeds, in two kinds:
 
-- on hardware alone, for some minutes of hardware; the best of a much longer run is 'best known';
-- on a model first, for some minutes of a CPU, then the best on hardware in the order of their predictions.
+- on hardware alone, with a budget in minutes of hardware; the best of a much longer run is 'best known';
+- on a model first, with a budget in CPU minutes; the configs with the lowest predictions are then measured on
+  hardware, in the order of their predictions.
 
 A search does not know its budget, so a shorter one is the first part of a longer one and all times are read
-off one trace. Speed-up is runtime of the default config over that of the best config that was measured. It
-needs the default's runtime, so searches from there end with it if they find nothing faster; one from a random
-config for which the budget measured nothing ends where it began.
+off one trace. Speed-up is the runtime of the default config divided by that of the best measured config. It
+needs the default's runtime, so a search from the default that finds nothing faster ends with the default; a
+search from a random config whose budget allowed no measurement ends with that config.
 """
 
 from __future__ import annotations
@@ -44,23 +46,23 @@ Start = Literal["default", "random"]
 FloatArray = npt.NDArray[np.float64]
 HARDWARE, BEST_KNOWN = "hardware", "best known"
 _Found = tuple[SearchTrace | None, SearchTrace]
-"""Predictions of a search that was helped by a model, and measurements."""
+"""The trace of predictions, None for a search on hardware alone, and the trace of measurements."""
 
 
 @dataclass(frozen=True)
 class AutotuneFusionParams:
-    """How fusion autotuners are compared.
+    """Settings of the comparison of fusion autotuners.
 
     Attributes:
-        starts: where searches set out from.
+        starts: configs that searches start from.
         hardware_minutes: budgets of hardware time.
-        best_known_minutes: of the search on hardware alone that says what is possible.
+        best_known_minutes: hardware minutes of the long search that stands for what is possible.
         model_minutes: CPU time of the search on the model.
         repeats: searches of each kind, with seeds 0, 1, 2, ...
-        model_strategy: that searches on the model.
-        hardware_strategy: that searches on hardware.
+        model_strategy: strategy of the searches on a model.
+        hardware_strategy: strategy of the searches on hardware.
         charging: seconds of each step.
-        curve_points: at which best-so-far curves are read off, evenly over the longest budget of hardware.
+        curve_points: number of points of a best-so-far curve, evenly spaced over the longest hardware budget.
     """
 
     starts: tuple[Start, ...] = ("default", "random")
@@ -87,8 +89,8 @@ class FusionBar:
     Attributes:
         program: by name.
         chip: by name.
-        start: where the searches set out from.
-        arm: what they had: `hardware`, `best known`, or a model `and hardware`.
+        start: config that the searches start from.
+        arm: kind of search: `hardware`, `best known`, or a model's name followed by `and hardware`.
         hardware_minutes: of budget.
         speedups: over the default config, one per repeat.
         num_measured: programs that were measured, likewise.
@@ -109,11 +111,11 @@ class FusionBar:
 
 @dataclass(frozen=True)
 class FusionCurve:
-    """How far the searches of a kind were after how much hardware.
+    """Best-so-far speed-up of one kind of search against hardware seconds.
 
     Attributes:
-        start: where they set out from.
-        arm: what they had.
+        start: config that the searches start from.
+        arm: kind of search.
         seconds: of hardware charged, from 0 to the longest budget.
         median: speed-up over the default config of the best so far, of the repeats.
         lowest: likewise.
@@ -130,7 +132,7 @@ class FusionCurve:
 
 @dataclass(frozen=True)
 class FusionResult:
-    """All that the searches of a program found.
+    """Bars and curves of all searches of a program.
 
     Attributes:
         bars: by start, hardware alone, then with each model; then best known.
@@ -143,7 +145,7 @@ class FusionResult:
 
 @dataclass(frozen=True, eq=False)
 class FusionTuner:
-    """A program, a machine and models.
+    """Runs the fusion searches of one program on one machine with several models.
 
     Attributes:
         space: fusion configs of the program.
@@ -160,7 +162,7 @@ class FusionTuner:
     params: AutotuneFusionParams
 
     def search(self) -> FusionResult:
-        """All searches of the program."""
+        """Run all searches of the program and return their bars and curves."""
         arms = _Arms(self)
         bars, curves = [], []
         for start, arm, budgets, searches in arms.all():
@@ -170,7 +172,7 @@ class FusionTuner:
 
 
 class _Arms:
-    """The searches of one program; prices of kernels are shared by all of them."""
+    """Runs the searches of one program; kernel costs are cached and shared by all of them."""
 
     def __init__(self, tuner: FusionTuner) -> None:
         self._tuner = tuner
@@ -184,7 +186,7 @@ class _Arms:
         self._default_ns = self._runtime_ns(default_number(tuner.space))
 
     def all(self) -> Iterator[tuple[Start, str, tuple[float, ...], list[_Found]]]:
-        """Start, arm, budgets in minutes of hardware, and the searches of each repeat."""
+        """Yield start, arm, budgets in minutes of hardware, and the searches of each repeat."""
         params = self._tuner.params
         repeats, budgets = range(params.repeats), params.hardware_minutes
         for start in params.starts:
@@ -195,14 +197,14 @@ class _Arms:
         yield "default", BEST_KNOWN, (params.best_known_minutes,), [(None, longest)]
 
     def on_hardware(self, start: Start, seed: int, number: float = 0.0) -> SearchTrace:
-        """Hardware alone, for the longest of the budgets or the minutes given."""
+        """Search on hardware alone, for `number` minutes or, where that is 0, for the longest budget."""
         params = self._tuner.params
         budget = minutes(number or max(params.hardware_minutes))
         plan = Plan(params.hardware_strategy, budget, seed, (self._start(start, seed),))
         return tune(self._problem, self._device(), plan)
 
     def by(self, name: str, start: Start, seed: int) -> tuple[SearchTrace, SearchTrace]:
-        """A search on a model, and measurements of its best for the longest of the budgets."""
+        """Search on a model, then measure its best configs within the longest of the budgets."""
         params, tuner = self._tuner.params, self._tuner
         plan = Plan(params.model_strategy, minutes(params.model_minutes), seed, (self._start(start, seed),))
         seconds = params.charging.predicting_s(tuner.space.module.num_instructions)
@@ -211,7 +213,7 @@ class _Arms:
         return predicted, measure_best(self._problem, predicted, self._device(), shortlist)
 
     def bar(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionBar:
-        """What the searches had found after some minutes of hardware."""
+        """Return the speed-ups that the searches had reached after `number` minutes of hardware."""
         seconds = np.array([60.0 * number])
         counts = [measured.affordable(60.0 * number) for _, measured in searches]
         return FusionBar(
@@ -230,14 +232,14 @@ class _Arms:
         )
 
     def curve(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionCurve:
-        """What the searches had found at some times within some minutes of hardware."""
+        """Return the best-so-far speed-ups at evenly spaced times within `number` minutes of hardware."""
         seconds = np.linspace(0.0, 60.0 * number, self._tuner.params.curve_points + 1)
         speedups = self._speedups(start, seconds, searches)
         columns = (np.median(speedups, axis=0), speedups.min(axis=0), speedups.max(axis=0))
         return FusionCurve(start, arm, *(tuple(one.tolist()) for one in (seconds, *columns)))
 
     def _speedups(self, start: Start, seconds: FloatArray, searches: Sequence[_Found]) -> FloatArray:
-        """Of the best so far over the default, float64 [searches, times]."""
+        """Return the speed-up of the best so far over the default, float64 [searches, times]."""
         rows = []
         for seed, (_, measured) in enumerate(searches):
             first_ns = self._start_and_ns(start, seed)[1]
@@ -257,7 +259,7 @@ class _Arms:
         return self._start_and_ns(start, seed)[0]
 
     def _start_and_ns(self, start: Start, seed: int) -> tuple[int, float]:
-        """Where a search sets out from, and the runtime there."""
+        """Return the number of the config that a search starts from, and the program's runtime under it."""
         if start == "default":
             return default_number(self._tuner.space), self._default_ns
         if seed not in self._random_starts:
@@ -265,7 +267,10 @@ class _Arms:
         return self._random_starts[seed]
 
     def _random_start(self, seed: int) -> tuple[int, float]:
-        """Every edge is fused or not with equal chance, the same in all searches of a repeat; it compiles."""
+        """Draw each edge as fused or not with probability 1/2 until the config compiles.
+
+        All searches of a repeat get the same config.
+        """
         space = self._tuner.space
         rng = stream(seed, "autotuning", "random start", space.name)
         while True:

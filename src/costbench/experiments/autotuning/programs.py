@@ -1,14 +1,14 @@
-"""Autotuning one test program with trained models, as numbers that tables and claims read.
+"""Autotunes one test program with trained models and returns the metrics that tables and claims read.
 
-Results are keyed as those of evaluation, so rows of both are of one kind: the `model` is the arm of the
-experiment, the `variant` says how much it was given, and the `seed` is the repeat.
+Results have the same keys as those of evaluation, so both become rows of one type: the `model` is the arm of
+the experiment, the `variant` is its budget, and the `seed` is the number of the repeat.
 
 | task | model | variant |
 |---|---|---|
-| tile | a model's name, `alternating`, `random` | `compiler`: its choice as it is; `top10`: of 10 measured |
+| tile | a model's name, `alternating`, `random` | `compiler`: first choice; `top10`: best of 10 measured |
 | tile | `exhaustive` | `all` |
 | fusion | `hardware`, `model and hardware`, `best known` | `default-1m`: start, and minutes of hardware |
-| both | `best` | `main`: what depends on no arm |
+| both | `best` | `main`: facts of the program that depend on no arm |
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ModelKey = tuple[str, str, int]
 Metrics = dict[ModelKey, dict[str, float]]
 COMPILER, ALL = "compiler", "all"
 _KEPT_KERNELS = 4096
-"""Machine and models price the same kernels, one soon after the other."""
+"""Lowered kernels kept in memory: the machine and the models price the same ones shortly after another."""
 _P = TypeVar("_P", AutotuneTileParams, AutotuneFusionParams)
 
 
@@ -57,7 +57,7 @@ SearchParams = AutotuneTileParams | AutotuneFusionParams
 
 @dataclass(frozen=True)
 class AutotuneTask:
-    """A program on a chip, and the models that help.
+    """A program on a chip, and the models whose searches are compared.
 
     Attributes:
         decision: `tile` or `fusion`.
@@ -80,7 +80,7 @@ class AutotuneTask:
 
 @dataclass(frozen=True)
 class Autotuned:
-    """What was found for a program.
+    """Results of tuning a program.
 
     Attributes:
         metrics: by arm, variant and seed, then by name.
@@ -92,7 +92,7 @@ class Autotuned:
 
 
 def autotune(task: AutotuneTask) -> Autotuned:
-    """Tunes a program in all ways.
+    """Tunes a program with every arm of the experiment.
 
     Raises:
         ChoiceError: for an unknown decision.
@@ -145,7 +145,7 @@ def _fusions(task: AutotuneTask) -> Autotuned:
 
 
 _ARMS: Mapping[str, str] = {LEARNED: "model"}
-"""Models whose arms are called otherwise: as in lpm2021, `model and hardware`."""
+"""Models whose arms have another name: `model and hardware`, as in lpm2021."""
 AUTOTUNE: Mapping[str, Callable[[AutotuneTask], Autotuned]] = {"fusion": _fusions, "tile": _tiles}
 
 
@@ -160,7 +160,7 @@ def _program(task: AutotuneTask) -> PreparedProgram:
 
 
 def tile_metrics(points: Iterable[TilePoint]) -> Metrics:
-    """`speedup` over the default, `slowdown` over exhaustive, `num_measured`, `hardware_seconds`."""
+    """Returns `speedup` over the default, `slowdown` over exhaustive, `num_measured`, `hardware_seconds`."""
     found: Metrics = {}
     for point in points:
         budget = f"top{point.top_k}" if point.top_k else ALL
@@ -174,9 +174,9 @@ def tile_metrics(points: Iterable[TilePoint]) -> Metrics:
 
 
 def tile_facts(kernels: Sequence[TriedKernel], exhaustive: Mapping[str, float]) -> Metrics:
-    """What depends on no arm.
+    """Returns facts of the program that depend on no arm.
 
-    `num_kernels`, and of these `num_kernels_with_choice` of tile size; `num_tiles` that were looked at;
+    `num_kernels`; `num_kernels_with_choice`, those with more than one tile size; `num_tiles` considered;
     `gain_exhaustive`, the speed-up of exhaustive search.
     """
     sizes = [len(kernel.runtime_ns) for kernel in kernels]
@@ -191,7 +191,7 @@ def tile_facts(kernels: Sequence[TriedKernel], exhaustive: Mapping[str, float]) 
 
 
 def fusion_metrics(bars: Iterable[FusionBar]) -> Metrics:
-    """`speedup` over the default, `num_measured`, `hardware_seconds`, `num_predicted`, of each repeat."""
+    """Returns `speedup` over the default, `num_measured`, `hardware_seconds`, `num_predicted` by repeat."""
     return {
         (bar.arm, f"{bar.start}-{bar.hardware_minutes:g}m", seed): {
             "speedup": speedup,

@@ -1,8 +1,8 @@
 """Tile sizes in the compiler and in the autotuner, on one program (lpm2021, sections 7.1 and 7.2, figure 4).
 
-All legal tile sizes of every kernel are measured and priced by all models once; what each way of choosing
-would have measured, found and been charged follows from that. The default is the tile size that the
-compiler's own model chooses; speed-ups are over a program of defaults.
+The legal tile sizes of every kernel are measured once and scored by all models once; what each way of
+choosing would have measured, found and been charged is computed from these tables. The default is the tile
+size that the compiler's own model chooses; speed-ups are over the program with default tiles.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ EXHAUSTIVE, ALTERNATING, RANDOM = "exhaustive", "alternating", "random"
 
 @dataclass(frozen=True)
 class AutotuneTileParams:
-    """How tile autotuners are compared.
+    """Settings of the comparison of tile autotuners.
 
     Attributes:
         top_k: tile sizes measured per kernel.
-        max_tiles_per_kernel: legal tile sizes that are looked at, drawn at random; 0 for all.
+        max_tiles_per_kernel: legal tile sizes considered, drawn at random; 0 for all.
         alternating: the two models whose best candidates the arm of that name takes in turn.
         random_seeds: random choices to average over.
         compile_s: seconds charged per tile size besides its runs.
@@ -57,14 +57,14 @@ class AutotuneTileParams:
 
 @dataclass(frozen=True, eq=False)
 class TriedKernel:
-    """A kernel of which `n` tile sizes were measured.
+    """A kernel with `n` measured tile sizes.
 
     Attributes:
-        runs: executions in a run of the program.
+        runs: executions of the kernel in one run of the program.
         runtime_ns: float64 [n], infinite where the compile failed.
         seconds: float64 [n], charged for measuring each.
         costs: by model, float64 [n].
-        default: place of the compiler's own choice; where that does not compile, of what it likes next.
+        default: index of the compiler's own choice, or of its next best estimate where that does not compile.
     """
 
     runs: int
@@ -75,18 +75,18 @@ class TriedKernel:
 
     @property
     def default_ns(self) -> float:
-        """Runtime of the compiler's choice."""
+        """Runtime of the compiler's choice in nanoseconds."""
         return float(self.runtime_ns[self.default])
 
 
 @dataclass(frozen=True)
 class TilePoint:
-    """A way of choosing the tile sizes of a program.
+    """Result of one way of choosing the tile sizes of a program.
 
     Attributes:
         arm: name of a model, or `alternating`, `random`, `exhaustive`.
-        top_k: tile sizes measured per kernel; 0 for all, or for none: the model's choice as it is.
-        measured: whether the machine has the last word.
+        top_k: tile sizes measured per kernel; 0 for all (exhaustive) or none (the model's first choice).
+        measured: whether the choice was made by measurements.
         runtime_ns: of the program.
         speedup: over the default.
         slowdown: over exhaustive, 0 if as fast.
@@ -111,11 +111,11 @@ def tried_kernels(
     models: Mapping[str, CostModel],
     params: AutotuneTileParams,
 ) -> Iterator[TriedKernel]:
-    """Measures and prices the tile sizes of every kernel of a program.
+    """Yields every kernel of a program with its tile sizes measured and scored by all models.
 
     Raises:
         UnsupportedKernelError: for a kernel of which no tile fits the scratchpad.
-        DataError: for one of which none that is looked at compiles.
+        DataError: for a kernel of which none of the tile sizes considered compiles.
     """
     for unique in program.unique_kernels:
         space = nest_tile_space(program.lowering.loop_nest(unique.kernel), device.target.architecture)
@@ -142,7 +142,7 @@ def _tried(
     compilers: object = tiles
     for name, model in models.items():
         if model is compilers:
-            # The compiler does not look at every tile size: what it finds is its choice.
+            # The compiler's own search is not exhaustive: its result ranks first whatever its estimate.
             costs[name][place] = np.nextafter(costs[name].min(), -np.inf)
     if not np.isfinite(runtime_ns[place]):
         place = next_best(tiles.predict_nest(space.nest, sizes), runtime_ns, unique.fingerprint)
@@ -156,7 +156,7 @@ def _tried(
 
 
 def next_best(estimates: FloatArray, runtime_ns: FloatArray, kernel: str) -> int:
-    """Of those that compile, what the compiler estimates lowest."""
+    """Returns the index of the lowest estimate among the tile sizes that compile."""
     compiles = np.isfinite(runtime_ns)
     if not compiles.any():
         raise DataError(f"none of {len(runtime_ns)} tile sizes compiles", where=f"kernel {kernel}")
@@ -164,7 +164,7 @@ def next_best(estimates: FloatArray, runtime_ns: FloatArray, kernel: str) -> int
 
 
 def tile_points(kernels: Sequence[TriedKernel], params: AutotuneTileParams) -> list[TilePoint]:
-    """All ways of choosing: every model in the compiler, exhaustive, then every arm at every k."""
+    """Returns all results: every model's first choice, exhaustive search, then every arm at every k."""
     models = list(kernels[0].costs) if kernels else []
     arms = _arms(kernels, models, params)
     everything = [np.arange(len(k.runtime_ns)) for k in kernels]
@@ -181,7 +181,7 @@ def tile_points(kernels: Sequence[TriedKernel], params: AutotuneTileParams) -> l
 
 
 Orders = list[IntArray]
-"""For every kernel its tile sizes in the order in which they are measured."""
+"""For every kernel, its tile sizes in the order in which they are measured."""
 
 
 @dataclass(frozen=True)
@@ -193,13 +193,13 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Scale:
-    """What runtimes of the program are compared with."""
+    """Runtimes of the program that others are compared with."""
 
     default_ns: float
     best_ns: float
 
     def point(self, arm: str, top_k: int, found: Sequence[_Found]) -> TilePoint:
-        """The mean of what was found."""
+        """Return the mean over what was found."""
         runtime = float(np.mean([one.runtime_ns for one in found]))
         return TilePoint(
             arm=arm,
@@ -227,7 +227,7 @@ def _arms(
 
 
 def alternating(first: IntArray, second: IntArray) -> IntArray:
-    """Two orders of the same things taken in turn, each thing once: 2n down to n."""
+    """Interleaves two orders of the same `n` items and drops repeats: 2n entries become n."""
     both = np.stack([first, second], axis=1).ravel()
     _, places = np.unique(both, return_index=True)
     result: IntArray = both[np.sort(places)]
@@ -242,9 +242,9 @@ def _shuffled(kernels: Sequence[TriedKernel], seed: int) -> Orders:
 
 
 def _measured(kernels: Sequence[TriedKernel], orders: Orders, top_k: int | None) -> _Found:
-    """The fastest of the first k tile sizes of each kernel; the default where none of them compiles.
+    """Takes the fastest of the first k tile sizes of each kernel, or the default where none of them compiles.
 
-    A kernel with one tile size has nothing to measure.
+    A kernel with one tile size is not measured.
     """
     runtime, count, seconds = 0.0, 0, 0.0
     for kernel, order in zip(kernels, orders, strict=True):
@@ -258,7 +258,7 @@ def _measured(kernels: Sequence[TriedKernel], orders: Orders, top_k: int | None)
 
 
 def _first_that_compiles(kernels: Sequence[TriedKernel], orders: Orders) -> _Found:
-    """What a compiler takes that follows the order and measures nothing."""
+    """Returns the first tile size of each order that compiles: a compiler that measures nothing takes it."""
     runtime = 0.0
     for kernel, order in zip(kernels, orders, strict=True):
         timed = kernel.runtime_ns[order]

@@ -1,9 +1,9 @@
-"""Work items of the stage `autotune`: which programs are tuned, and with which models.
+"""Lists the work items of the stage `autotune`: the programs that are tuned, and the models that are used.
 
 A work item is a decision, a split, a chip and a program. Tile sizes are also tuned for the programs that gain
 most from exhaustive search and are not held out (lpm2021, figure 4, shows four such programs beside the test
-set); those are found in the measured samples, and come under the split `gains`. Their kernels were in
-training.
+set). These are selected by their measured samples and listed under the split `gains`; their kernels were
+in the training data.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SplitName = Literal["random", "manual"]
 
 @dataclass(frozen=True)
 class ChosenPrograms:
-    """Whose decisions are tuned.
+    """The programs whose decisions are tuned.
 
     Attributes:
-        splits: whose test programs.
+        splits: splits whose test programs are tuned.
         chips: by name.
         max_programs: of each split, the first in order of name; 0 for all.
-        max_instructions: of a program; larger ones are left out. 0 for any.
-        gains: how many programs beside the test set: those that gain most from exhaustive search.
+        max_instructions: larger programs are left out; 0 for no limit.
+        gains: number of programs outside the test set, those that gain most from exhaustive search.
     """
 
     splits: tuple[SplitName, ...]
@@ -63,12 +63,12 @@ class ChosenPrograms:
 
 @dataclass(frozen=True)
 class TileTuning:
-    """Tile sizes.
+    """How tile sizes are tuned.
 
     Attributes:
-        programs: whose.
+        programs: the programs.
         models: experiments; the first seed of each is a model, named as evaluation names it.
-        search: how.
+        search: settings of the search.
     """
 
     programs: ChosenPrograms
@@ -78,7 +78,7 @@ class TileTuning:
 
 @dataclass(frozen=True)
 class FusionTuning:
-    """Fusion configs; as `TileTuning`."""
+    """How fusion configs are tuned; fields as in `TileTuning`."""
 
     programs: ChosenPrograms
     models: tuple[str, ...]
@@ -109,10 +109,10 @@ class TuningItem:
     """Work item: one program to tune.
 
     Attributes:
-        split: as in the rows.
+        split: as in result rows.
         application: of the program.
         instructions: of the program.
-        task: what is done.
+        task: program, models and settings.
     """
 
     split: str
@@ -182,13 +182,13 @@ class TuningItems:
         return found
 
     def _test_programs(self, decision: str, split: str, chip: str) -> list[str]:
-        """Those of a split with samples of the decision: those that are evaluated as well."""
+        """Test programs of a split that have samples of the decision; the same ones are evaluated."""
         features = self.workspace.stage("features")
         names = sorted(read_split(self.workspace.stage("split") / f"{split}.json").test)
         return [name for name in names if feature_path(features, decision, chip, name).exists()]
 
     def _gaining(self, chip: str, most: int) -> list[str]:
-        """Programs outside of the test set of the random split, the largest gain first."""
+        """Return `most` programs outside the test set of the random split, the largest gain first."""
         split = read_split(self.workspace.stage("split") / "random.json")
         gains: dict[str, float] = {}
         for name in (*split.train, *split.validation):
@@ -200,7 +200,7 @@ class TuningItems:
     def _checkpoints(
         self, decision: str, experiments: Sequence[Experiment], split: str, chip: str
     ) -> dict[str, Path]:
-        """Models trained for a split and a chip, of the experiments that have them, first seeds."""
+        """Return the folders of first-seed models trained for a split and a chip, by model name."""
         found = {}
         for experiment in experiments:
             wanted = decision, split, chip
@@ -220,17 +220,17 @@ class TileSamples(Protocol):
         ...
 
     def runtime_ns(self, index: int) -> npt.NDArray[np.int64]:
-        """Of the tile sizes of a kernel."""
+        """Measured runtimes of the tile sizes of a kernel."""
         ...
 
     def analytical_ns(self, index: int) -> npt.NDArray[np.float64]:
-        """What the analytical model predicts of them."""
+        """Estimates of the analytical model for the same tile sizes."""
         ...
 
 
 def exhaustive_gain(shard: TileSamples) -> float:
-    """Runtime with the tile sizes that the analytical model chooses over that with the best, of those
-    that were measured.
+    """Return the program's runtime with the analytical model's tile sizes divided by that with the best
+    measured ones.
 
     (sum over kernels of runs x runtime of the lowest estimate) / (sum of runs x lowest runtime)
     """

@@ -1,4 +1,4 @@
-"""Cost models that know next to nothing: what any model has to beat before its tau means anything."""
+"""Trivial baselines, a random ranking and an iteration count; a useful cost model must rank better."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FloatArray = npt.NDArray[np.float64]
 class RandomModel:
     """A `CostModel` that draws costs from (0, 1): tau is 0 on average.
 
-    The draw is a hash of kernel and tile size, so a decision costs the same whichever others are asked
-    for with it.
+    The cost is a hash of kernel and tile size, so a decision has the same cost whichever other decisions are
+    in the batch.
 
     Attributes:
-        seed: another one is another ranking.
+        seed: of the hash; each seed gives another ranking.
     """
 
     seed: int
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
-        """Cost of each decision, float64 [n], uniform in (0, 1)."""
+        """Return the cost of each decision, float64 [n], uniform in (0, 1)."""
         start = stream_key(self.seed, "random model", kernel.fingerprint)
         key = np.full(len(decisions), start & (2**64 - 1), dtype=np.uint64)
         bounds = np.concatenate([decisions.kernel_bounds, decisions.output_bounds], axis=1)
@@ -43,12 +43,12 @@ class RandomModel:
 
 @dataclass(frozen=True)
 class IterationModel:
-    """A `CostModel` that sees only how many iterations a tile size leads to: fewer is better.
+    """A `CostModel` whose cost is the number of iterations of the loop nest at a tile size.
 
-    Among random tile sizes the count alone ranks well, because tiny tiles are terrible; a model is worth
-    something where it does better than this.
+    Among random tile sizes the count alone ranks well, because very small tiles are very slow; a useful model
+    has to rank better than this.
     """
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
-        """Iterations of the loop nest, float64 [n]."""
+        """Return the iterations of the loop nest, float64 [n]."""
         return loop_nest(kernel).iterations(decisions).astype(np.float64)

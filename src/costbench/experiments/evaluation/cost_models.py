@@ -1,4 +1,4 @@
-"""The cost models that are not trained, by name: each gives one prediction function a seed."""
+"""The cost models that are not trained, by name; each builds one prediction function per seed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from costbench.target import Architecture
 
 @dataclass(frozen=True)
 class ModelSources:
-    """What models are made from.
+    """What the models are built from.
 
     Attributes:
         architecture: public figures of the chip.
-        random_seeds: of the random rankings.
+        random_seeds: one random ranking each.
     """
 
     architecture: Architecture

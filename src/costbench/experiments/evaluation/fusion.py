@@ -1,9 +1,9 @@
-"""Evaluation of a program on the fusion task: absolute runtimes of the kernels of its fusion configs.
+"""Evaluates cost models on a program's fusion task: absolute runtimes of the kernels of its fusion configs.
 
-The analytical model knows no absolute scale, so its estimates are scaled by a coefficient for each kind of
-kernel: measured over estimated runtime of that kind's kernels in a run of the program with the default fusion
-config. Kernels without a choice of tile size are left out, since the analytical model was not made for them,
-and so are kinds that the default config has none of (lpm2021, section 5.2).
+The analytical model has no absolute scale, so its estimates are multiplied by one coefficient per kind of
+kernel: the measured divided by the estimated runtime of that kind's kernels in a run of the program under the
+default fusion config. Kernels without a choice of tile size are left out, since the analytical model was not
+made for them, and so are kinds that do not occur under the default config (lpm2021, section 5.2).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.regression import mape
 
 SHORT_NS = 5_000.0
-"""Kernels that take less have little weight in a program, and are reported apart (lpm2021, section 5.2)."""
+"""Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
 _MAX_POINTS = 300
 _CHUNK = 256
 FloatArray = npt.NDArray[np.float64]
@@ -38,10 +38,10 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def evaluate_fusions(task: ProgramTask) -> ProgramResult:
-    """All models on one program.
+    """Evaluates all models on one program.
 
     Raises:
-        DataError: for a damaged shard or checkpoint, or a model that returns nonsense.
+        DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
     """
     shard = FeatureShard(feature_path(task.features, "fusion", task.chip, task.program))
     count = len(shard)
@@ -66,10 +66,10 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
 def scaled_estimates(
     estimated_ns: FloatArray, measured_ns: FloatArray, runs: npt.NDArray[np.int64], kinds: Sequence[str]
 ) -> FloatArray:
-    """Estimates times (sum of runs x measured) / (sum of runs x estimated), summed over each kind's kernels.
+    """Returns estimates x (sum of runs x measured) / (sum of runs x estimated), summed by kind of kernel.
 
     Args:
-        estimated_ns: float64 [k], in a scale of its own.
+        estimated_ns: float64 [k], in an arbitrary scale.
         measured_ns: float64 [k].
         runs: int64 [k], executions under the default fusion config.
         kinds: of each kernel.
@@ -81,7 +81,7 @@ def scaled_estimates(
     names = np.array(kinds, dtype=object)
     for kind in sorted(set(kinds)):
         own = names == kind
-        # Exact sums: the last bit of a matrix library's product decides ties, and differs by processor.
+        # Exact sums: the last bit of a BLAS product differs between processors and would decide ties.
         total = math.fsum(runs[own] * estimated_ns[own])
         if total > 0.0:
             scaled[own] = estimated_ns[own] * (math.fsum(runs[own] * measured_ns[own]) / total)
@@ -89,8 +89,8 @@ def scaled_estimates(
 
 
 def fusion_metrics(predicted_ns: FloatArray, measured_ns: FloatArray) -> dict[str, float]:
-    """`mape` (percent) and `kendall_tau` over the kernels of a program, also over those of 5 us and more
-    (`_ge5us`) and of less (`_lt5us`). Both arrays float64 [k]; a metric that is not defined is left out.
+    """Returns `mape` (percent) and `kendall_tau` over all kernels of a program, over those of at least 5 us
+    (`_ge5us`) and over shorter ones (`_lt5us`). Arrays are float64 [k]; undefined metrics are left out.
     """
     parts = {"": np.ones(len(measured_ns), dtype=bool)}
     parts |= {"_ge5us": measured_ns >= SHORT_NS, "_lt5us": measured_ns < SHORT_NS}
@@ -114,7 +114,7 @@ def _by_model(
 
 
 def _learned(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[FloatArray, str]:
-    """Predictions for all kernels, and what computed them."""
+    """Returns the predictions for all kernels, and which network computed them, `compiled` or `plain`."""
     from costbench.models.checkpoint import load_checkpoint
     from costbench.models.execution import device_of
     from costbench.training.kernel_source import KernelSource
@@ -130,7 +130,7 @@ def _learned(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[FloatArray, s
 def _scatter(
     predicted: dict[ModelKey, FloatArray], measured: FloatArray, kept: BoolArray
 ) -> tuple[Scatter, ...]:
-    """Some kernels of the models whose results are main ones, evenly over the order in the shard."""
+    """Returns points of the main models for a figure: kernels evenly spaced in the order of the shard."""
     places = np.flatnonzero(kept)
     places = places[:: max(1, -(-len(places) // _MAX_POINTS))]
     return tuple(

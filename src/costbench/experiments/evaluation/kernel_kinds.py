@@ -1,4 +1,4 @@
-"""What a kernel mainly does, by its opcodes: results by kind say where a cost model does well."""
+"""Classifies kernels by their opcodes, so that results can be broken down by kind of kernel."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _MOVES = frozenset(
 
 
 def kind_of(opcodes: Iterable[int]) -> str:
-    """One of `KINDS`, from the opcodes of a kernel's own instructions.
+    """Return one of `KINDS`, from the opcodes of a kernel's own instructions.
 
-    `contraction` if there is a dot or convolution among them, else `reduction` if values are reduced, else
-    `data movement` if none are computed, else `elementwise`.
+    The kind is `contraction` if there is a dot or convolution among them, else `reduction` if values are
+    reduced, else `data movement` if no values are computed, else `elementwise`.
     """
     found = set(opcodes)
     if found & _CONTRACTIONS:
@@ -51,5 +51,5 @@ def kind_of(opcodes: Iterable[int]) -> str:
 
 
 def kernel_kind(kernel: Kernel) -> str:
-    """The kind of a kernel."""
+    """Return the kind of a kernel; see `kind_of`."""
     return kind_of(kernel.instruction(position).opcode for position in kernel.instructions)

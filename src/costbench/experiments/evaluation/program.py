@@ -1,4 +1,4 @@
-"""What is evaluated at a time: one test program on one chip, priced by all models of an experiment."""
+"""The unit of evaluation: one test program on one chip, priced by all models of an experiment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from costbench.models.execution_spec import Accelerator
 
 UNSEEN = "unseen"
-"""The group of kernels that do not occur in training programs."""
+"""Name of the group of kernels that do not occur in training programs."""
 ModelName = Literal["learned", "analytical", "iterations", "random"]
 ModelKey = tuple[str, str, int]
 """Model, variant, seed."""
@@ -20,7 +20,7 @@ class EvaluateParams:
     """Section `evaluate`.
 
     Attributes:
-        models: cost models to compare; `learned` is every trained cell.
+        models: cost models to compare; `learned` stands for every trained cell.
         top_k: values of k for slowdown@k and the top-k score.
         random_seeds: random rankings to average over.
     """
@@ -40,7 +40,7 @@ class EvaluateParams:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained cell, the model and variant under which its results are listed, and where it runs."""
+    """A trained cell: its folder, the model and variant of its result rows, and where it runs."""
 
     model: str
     variant: str
@@ -51,7 +51,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class ProgramTask:
-    """One test program on one chip, and the models to ask.
+    """One test program on one chip, and the models to evaluate.
 
     Attributes:
         data: folder of the data set.
@@ -59,7 +59,7 @@ class ProgramTask:
         chip: by name.
         program: by name.
         checkpoints: of the trained cells.
-        models: the others to ask.
+        models: names of the models that are not trained.
         params: of the stage.
         seen: fingerprints of test kernels that also occur in training programs.
     """
@@ -88,10 +88,10 @@ class ProgramResult:
     """Metrics of a program.
 
     Attributes:
-        application: what the program is an instance of.
+        application: application family of the program.
         metrics: group of kernels -> model -> metric -> value.
-        scatter: where absolute runtimes are predicted.
-        computed_by: of the trained networks, `compiled` or `plain`.
+        scatter: points for a figure, where absolute runtimes are predicted.
+        computed_by: which network a trained model ran with, `compiled` or `plain`.
     """
 
     application: str

@@ -1,4 +1,4 @@
-"""Recorded runs of a real chip, priced by the simulated one."""
+"""Compares recorded runtimes of a real TPU with those of the simulated chip."""
 
 from __future__ import annotations
 

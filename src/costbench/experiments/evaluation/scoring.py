@@ -1,7 +1,7 @@
-"""Cost models against measured runtimes: a program's kernels go by one at a time, every model prices each.
+"""Scores cost models against measured runtimes of one program's kernels.
 
-Memory holds one kernel with its tiles. What is kept of it is a handful of numbers per model, from which
-the program's metrics are made.
+Kernels are read and priced by every model one at a time. Of each, only a few numbers per model are kept, from
+which the program's metrics are computed, so memory holds a single kernel with its tile sizes.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Predict = Callable[[Kernel, TileSizes], npt.NDArray[np.float64]]
 
 ALL_KERNELS = "all"
 BEST = "best"
-"""Name under which stands what does not depend on a model."""
+"""Model name of the results that depend on no model."""
 
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedKernel:
-    """What evaluation needs of a kernel.
+    """One kernel with its measured tile sizes.
 
     Attributes:
         kernel: the view.
         tile_sizes: those that were measured.
         runtime_ns: their runtimes, int64 [n].
         runs: how often the kernel runs in the program.
-        groups: names of groups of kernels that it belongs to, beside that of all.
+        groups: groups of kernels that it belongs to, besides that of all kernels.
     """
 
     kernel: Kernel
@@ -49,7 +49,7 @@ class EvaluatedKernel:
 
 @dataclass
 class _Tally:
-    """One number a kernel, of one model."""
+    """Collects one number per kernel of one model."""
 
     tau: list[float] = field(default_factory=list)
     accuracy: list[float] = field(default_factory=list)
@@ -63,14 +63,14 @@ ByModel = dict[str, dict[str, float]]
 def evaluate_program(
     kernels: Iterable[EvaluatedKernel], models: Mapping[str, Predict], top_k: Sequence[int], where: str
 ) -> dict[str, ByModel]:
-    """Metrics of each model on one program, over all its kernels and over each group of them.
+    """Return the metrics of each model on one program, over all its kernels and over each group of them.
 
     - `tile_size_ape` (percent) of the tile predicted fastest, kernels weighted by executions;
     - `kendall_tau` and `ordered_pair_accuracy`, means over kernels that have different runtimes;
     - `slowdown_at_<k>`, mean over kernels of (best of the k predicted fastest / best of all - 1);
     - `top_<k>_score`, best runtime of the program / its runtime with the best of the k predicted fastest;
-    - under the model `best`: `kernels`, how many there are, and `runtime_ns`, executions counted, of the
-      best tile sizes.
+    - under the model `best`: `kernels`, their number, and `runtime_ns`, the program's runtime with the best
+      tile sizes, each kernel weighted by its executions.
 
     Args:
         kernels: of one program.

@@ -1,4 +1,4 @@
-"""Evaluation of a program on the tile-size task: its kernels are read one at a time, every model ranks."""
+"""Evaluates cost models on a program's tile-size task: every model ranks the tile sizes of each kernel."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def evaluate_tiles(task: ProgramTask) -> ProgramResult:
-    """All models on one program.
+    """Evaluates all models on one program.
 
     Raises:
-        DataError: for a damaged shard or checkpoint, or a model that returns nonsense.
+        DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
     """
     target = load_target(task.chip)
     path = shard_path(task.data, task.chip, task.program)
@@ -48,7 +48,7 @@ def _evaluated(shard: TileShard, index: int, seen: frozenset[str]) -> EvaluatedK
 def _models(
     task: ProgramTask, architecture: Architecture
 ) -> tuple[dict[ModelKey, Predict], dict[ModelKey, LearnedCostNet]]:
-    """All models, and the networks of those that are trained."""
+    """Returns the prediction functions of all models, and the networks of the trained ones."""
     sources = ModelSources(architecture, task.params.random_seeds)
     found: dict[ModelKey, Predict] = {}
     networks: dict[ModelKey, LearnedCostNet] = {}

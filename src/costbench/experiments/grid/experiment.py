@@ -1,9 +1,9 @@
-"""Experiments: entries of the section of that name, each a grid of cells.
+"""Reads the experiments of a parameter file; each is a grid of training runs (cells).
 
-An experiment has a stage `train@NAME` and a stage `evaluate@NAME` of its own, so a change of one reruns that
-one alone. Its settings are those of its task in section `train`; what a sweep found best takes their place if
-it follows the sweep; then come the experiment's own changes (`settings`, such as a smaller budget), and last
-those of the variant.
+An experiment has its own stages `train@NAME` and `evaluate@NAME`, so a change of one experiment reruns that
+one alone. The settings of a run are merged from four sources, where later ones win: the task's settings in
+section `train`; the best values of the sweep, if the experiment follows it; the experiment's own changes
+(`settings`, such as a smaller budget); and those of the variant.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _SHARE = "share"
 
 @dataclass(frozen=True)
 class Grid:
-    """What an experiment's entry says beside its variants.
+    """Fields of an experiment's entry other than its variants.
 
     Attributes:
         task: the compiler's decision, of the stage `features`.
         splits: of the stage `split`.
         chips: of the stage `features`, by name.
         seeds: one training run each.
-        baselines: whether the models that are not trained are evaluated as well.
-        transfer: whether models are also tested on the chips that they were not trained for.
-        follows: the stage whose results training follows from: `features`, or `sweep`, whose best values then
-            take the place of those in section `train`.
+        baselines: whether the models that are not trained are evaluated, too.
+        transfer: whether models are also tested on chips that they were not trained for.
+        follows: the stage that training depends on: `features`, or `sweep`, whose best values then replace
+            those in section `train`.
     """
 
     task: LearnedTask
@@ -58,11 +58,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings of some cells.
+    """The settings that the cells of one variant share.
 
     Attributes:
         spec: what to train and how.
-        share: of the training programs of each application, in order of a seeded draw.
+        share: of the training programs of each application, taken in the order of a seeded draw.
     """
 
     spec: TrainSpec
@@ -89,22 +89,22 @@ class Experiment:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All training runs, sorted."""
+        """Return all training runs, sorted."""
         grid = self.grid
         combinations = product([grid.task], grid.splits, grid.chips, self.variants, grid.seeds)
         return tuple(sorted(Cell(*values) for values in combinations))
 
 
 def load_experiment(params: Path, name: str, swept: Path | None = None) -> Experiment:
-    """The experiment called `name`.
+    """Return the experiment called `name`.
 
     Args:
         params: the parameter file.
         name: of the entry.
-        swept: folder of the sweep, if the experiment follows it; None where only its cells are asked for.
+        swept: folder of the sweep, if the experiment follows it; None where only its cells are needed.
 
     Raises:
-        ParamsError: naming the key, if there is none, or what it says is unknown, missing or impossible.
+        ParamsError: naming the key, if the entry does not exist or a field is unknown, missing or impossible.
     """
     sections = load_yaml(params)
     entries = _mapping(sections.get(SECTION), params, SECTION, "experiments by name")

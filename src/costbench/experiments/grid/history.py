@@ -1,4 +1,4 @@
-"""A training run's curve as a file that grows by an epoch at a time and survives a kill."""
+"""Stores the metrics of a training run in a CSV file after every epoch, so that the curve survives a kill."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _KEYS = ("epoch", "step")
 
 
 class History:
-    """Metrics of every epoch, in a CSV file with the columns epoch, step and one a metric.
+    """Metrics of every epoch in a CSV file, with the columns epoch and step and one column per metric.
 
-    What the file holds is kept, so a resumed training continues its curve; an epoch that is logged again
-    replaces its row.
+    Rows of an existing file are kept, so a resumed training continues its curve; an epoch that is logged
+    again replaces its row.
 
     Args:
         path: of the file, which may exist.
-        steps_per_epoch: training steps an epoch takes.
+        steps_per_epoch: training steps per epoch.
 
     Raises:
-        DataError: if the file is there and is no history.
+        DataError: if the file exists and is not a history.
     """
 
     def __init__(self, path: Path, steps_per_epoch: int) -> None:
@@ -34,7 +34,7 @@ class History:
 
     @property
     def rows(self) -> tuple[tuple[int, Mapping[str, float]], ...]:
-        """Training steps and metrics of the epochs so far."""
+        """Return training steps and metrics of the epochs so far."""
         return tuple(sorted(self._rows.items(), key=lambda row: row[0]))
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:

@@ -1,7 +1,7 @@
-"""The run of an experiment's whole grid, with exactly one finished run below it for each of its cells.
+"""Tracks an experiment's grid as one parent run in MLflow with one finished child run for each of its cells.
 
-A grid goes by its profile, name, parameters and data: who trains it again, or goes on after a kill, adds to
-the same run. Cells that an earlier grid has trained and that are kept move below the new one.
+A grid is identified by its profile, name, parameters and data: training it again, or continuing it after a
+kill, adds to the same parent run. Kept cells that an earlier grid has trained are moved below the new parent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from costbench.training.spec import monitored
 def tracked_grid(
     tracking: Tracking, experiment: Experiment, provenance: Provenance
 ) -> Iterator[tuple[TrackedRun, Tracking]]:
-    """The run of a grid, and where its cells are tracked.
+    """Open the parent run of a grid; yield it and where its cells are tracked.
 
     Args:
         tracking: where to; its tags (among them `profile`) become those of the cells as well.
@@ -62,16 +62,16 @@ def tracked_grid(
 
 
 def cell_tracking(grid: Tracking, cell: str, folder: str, machine: str) -> Tracking:
-    """Where a cell is tracked. A new try of it in the same folder ends the record of those that died."""
+    """Return where a cell is tracked; a new attempt in the same folder ends the runs of killed attempts."""
     tags = {**grid.tags, WORK: work_of(machine, folder)}
     return replace(grid, run_name=f"{grid.run_name}/{cell}", tags=tags)
 
 
 def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping[str, CellResult]) -> None:
-    """Move runs of kept cells below the grid's run, record those of which there is none, and log the best.
+    """Move the runs of kept cells below the grid's run, add runs that are missing, and log the best metrics.
 
     Args:
-        grid: as `tracked_grid` gave it.
+        grid: as yielded by `tracked_grid`.
         tasks: of all cells, by name.
         results: of all cells, by name.
 
@@ -99,7 +99,7 @@ def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping
 
 
 def _finished_runs(grid: TrackedRun, tags: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-    """Tags of finished cells of the same experiment by run, the newest last."""
+    """Return the tags of finished cells of the same experiment by run, the newest last."""
     client = client_of(grid.uri)
     found = client.get_experiment_by_name(grid.experiment)
     same = [f"tags.`{tag}` = '{tags[tag]}'" for tag in ("profile", "experiment", KIND)]
@@ -118,7 +118,7 @@ def _finished_runs(grid: TrackedRun, tags: Mapping[str, str]) -> dict[str, Mappi
 
 
 def _best(tasks: Mapping[str, CellTask], results: Mapping[str, CellResult]) -> dict[str, float]:
-    """The best of each split, chip and monitored metric."""
+    """Return the best value of each split, chip and monitored metric."""
     best: dict[str, float] = {}
     for name, task in tasks.items():
         metric, larger_is_better = monitored(task.spec.monitor)

@@ -1,4 +1,4 @@
-"""What an experiment is one of: the cells of the grid task x split x chip x variant x seed."""
+"""Names the cells of an experiment's grid: task x split x chip x variant x seed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NAME = re.compile(
 )
 SECTION = "experiments"
 MAIN = "main"
-"""The variant without changes; also that of models that are not trained."""
+"""Name of the variant without changes, also used for models that are not trained."""
 LEARNED = "learned"
 _MODELS: Mapping[str, str] = {"hybrid": "hybrid", "tuned": "tuned"}
-"""Variants that are cost models in their own right, beside `learned` in every table."""
+"""Variants that tables list as separate models beside `learned`."""
 
 
 @dataclass(frozen=True, order=True)
@@ -28,7 +28,7 @@ class Cell:
     Attributes:
         task: the compiler's decision.
         split: which programs are held out.
-        chip: what is measured.
+        chip: the chip that is measured.
         variant: of the experiment.
         seed: of initial weights and sampling.
     """
@@ -41,14 +41,14 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """`tile-random-tpu_v2-main-s0`: names folders and tracked runs."""
+        """Name of folders and tracked runs, such as `tile-random-tpu_v2-main-s0`."""
         return f"{self.task}-{self.split}-{self.chip}-{self.variant}-s{self.seed}"
 
 
 def listed_as(cell: Cell, chip: str) -> tuple[str, str]:
-    """Model and variant under which the results of a cell on a chip are listed.
+    """Return the model and variant under which the results of a cell on a chip are listed.
 
-    A model tested on a chip that it was not trained for is a variant of its own there.
+    A model that is tested on a chip that it was not trained for is listed as a separate variant.
     """
     model = _MODELS.get(cell.variant, LEARNED)
     variant = cell.variant if model == LEARNED else MAIN
@@ -58,10 +58,10 @@ def listed_as(cell: Cell, chip: str) -> tuple[str, str]:
 
 
 def cell_from_name(name: str) -> Cell:
-    """The cell that a folder is called after.
+    """Return the cell with the given name, such as that of a folder.
 
     Raises:
-        DataError: if it is called after none.
+        DataError: if the name is not that of a cell.
     """
     match = _NAME.fullmatch(name)
     if match is None:
@@ -70,10 +70,10 @@ def cell_from_name(name: str) -> Cell:
 
 
 def experiment_names(params: Path) -> tuple[str, ...]:
-    """Names of all experiments, in the file's order.
+    """Return the names of all experiments, in the file's order.
 
     Raises:
-        ParamsError: if the section is missing or no mapping.
+        ParamsError: if the section is missing or not a mapping.
     """
     section = load_yaml(params).get(SECTION)
     if not isinstance(section, Mapping):
@@ -82,5 +82,5 @@ def experiment_names(params: Path) -> tuple[str, ...]:
 
 
 def selected(params: Path, experiment: str | None) -> tuple[str, ...]:
-    """The one experiment that is asked for, or all."""
+    """Return the requested experiment alone, or all of them for None."""
     return experiment_names(params) if experiment is None else (experiment,)

@@ -1,8 +1,7 @@
-"""One cell of the grid: the learned model of a task, split, chip and seed, trained, tracked and kept.
+"""Trains one cell of the grid, the model of a task, split, chip, variant and seed, and tracks its run.
 
-A cell's folder is whole once it holds `done.json`, which names what it was trained from. A cell that is
-there for the same parameters, data and code is not trained again; one that was killed goes on after its
-last epoch.
+A cell's folder is complete once it holds `done.json`, which names what it was trained from. A complete cell
+with the same parameters, data and code is not trained again; a killed one is resumed after its last epoch.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ DONE = "done.json"
 _STARTED = "started.json"
 HISTORY = "history.csv"
 TIMING = "timing.json"
-"""Wall time of the call that finished the cell."""
+"""File with the wall time of the call that finished the cell."""
 
 
 @dataclass(frozen=True)
 class Tracking:
-    """Where a cell is tracked: server or database, experiment, the name of its run, and tags of its own."""
+    """Where a cell is tracked: server or database, experiment, the name of its run, and further tags."""
 
     uri: str
     experiment: str
@@ -65,7 +64,7 @@ class CellTask:
         spec: what to train and how; its seed is the cell's.
         folder: of the cell.
         code: digest of the code that trains.
-        cache_mb: memory for feature shards; where they need more, they are read from disk again and again.
+        cache_mb: memory for feature shards; where they need more, they are read from disk repeatedly.
         provenance: for tracking.
         tracking: where to.
         progress: show a progress bar.
@@ -84,40 +83,40 @@ class CellTask:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """Programs that are read: those trained and those validated on."""
+        """Return the programs that are read, for training and for validation."""
         return (*self.split.train, *self.split.validation)
 
     def shards(self, programs: Sequence[str]) -> list[Path]:
-        """Feature shards of programs, in order."""
+        """Return the paths of the programs' feature shards, in order."""
         return [feature_path(self.features, self.cell.task, self.cell.chip, name) for name in programs]
 
     @cached_property
     def data_digest(self) -> str:
-        """Identity of what is read: feature shards, and which program is in which set."""
+        """Return a digest of the feature shards and of which program is in which set."""
         files = digest_files(self.shards(self.programs), self.features)
         sets = f"{','.join(self.split.train)};{','.join(self.split.validation)}"
         return hashlib.sha256(f"{files};{sets}".encode()).hexdigest()[:16]
 
     def key(self) -> str:
-        """Identity of all that the trained model follows from."""
+        """Return a digest of everything that the trained model depends on."""
         parts = (self.cell.name, digest(self.spec), self.data_digest, self.code)
         return hashlib.sha256("/".join(parts).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """A finished cell; lies in its folder as `done.json`.
+    """A finished cell, stored in its folder as `done.json`.
 
     Attributes:
         key: what it was trained from.
         best_metric: the monitored validation metric of the model that was kept.
-        best_epoch: the epoch it is of.
+        best_epoch: the epoch of that model.
         steps: training steps done.
-        execution: the GPU, or threads and matrix library, that it ran with.
-        kernels: of a step.
-        configs: decisions of a kernel in a step, at most.
-        validations: how often it was validated.
-        computed_by: what computed the network, `compiled` kernels or the `plain` network.
+        execution: the GPU, or the number of threads and the matrix library, that it was trained with.
+        kernels: per step.
+        configs: decisions per kernel in a step, at most.
+        validations: number of validation passes.
+        computed_by: implementation of the network, `compiled` kernels or the `plain` network.
     """
 
     key: str
@@ -132,7 +131,7 @@ class CellResult:
 
 
 def finished(folder: Path) -> CellResult | None:
-    """The result of a finished cell, or None where it is not finished."""
+    """Return the result of a cell, or None where it is not finished."""
     try:
         return parse(CellResult, read_json(folder / DONE), where=folder / DONE)
     except (DataError, ParamsError):
@@ -140,19 +139,19 @@ def finished(folder: Path) -> CellResult | None:
 
 
 OnEpoch = Callable[[Mapping[str, float], int], None]
-"""Is given the metrics of an epoch and the number of training steps so far."""
+"""Called with the metrics of an epoch and the number of training steps so far."""
 
 
 @dataclass(frozen=True)
 class CellSources:
-    """Kernels to train on and to validate on."""
+    """The kernels for training and those for validation."""
 
     train: KernelSource
     validation: KernelSource
 
 
 def open_sources(task: CellTask) -> CellSources:
-    """Both sources of a cell; cells of the same data, split and chip may share them.
+    """Open the training and validation kernels of a cell; cells of equal data, split and chip may share them.
 
     Raises:
         DataError: for missing or damaged shards.
@@ -171,12 +170,12 @@ def open_sources(task: CellTask) -> CellSources:
 def train_cell(
     task: CellTask, *, sources: CellSources | None = None, on_epoch: OnEpoch | None = None
 ) -> CellResult:
-    """Train a cell, unless it is there.
+    """Train a cell, unless it is already complete.
 
     Args:
         task: the cell.
-        sources: what `open_sources` gave for it, or for another of the same data.
-        on_epoch: called after every epoch; what it raises ends the training (`RunStopped`: on purpose).
+        sources: returned by `open_sources` for this cell or another one of the same data.
+        on_epoch: called after every epoch; an exception from it ends the training (`RunStopped`: on purpose).
 
     Raises:
         DataError: for missing or damaged shards.
@@ -187,7 +186,7 @@ def train_cell(
     if before is not None and before.key == key:
         return before
     _start(task.folder, key)
-    # Torch and Lightning: seconds that only a process that trains has to wait for.
+    # Torch and Lightning take seconds to import, so only a process that trains does.
     load(("costbench.training.fit",))
     from costbench.training.fit import fit
 
@@ -195,7 +194,7 @@ def train_cell(
     spec = replace(task.spec, seed=task.cell.seed)
     history = History(task.folder / HISTORY, spec.batch.per_epoch)
     with _tracked(task, spec, key) as run:
-        run.log_history(history.rows)  # of an earlier try that was killed
+        run.log_history(history.rows)  # of an earlier attempt that was killed
         logger = _Report(task.tracking.run_name, history, run, on_epoch)
         result = fit(
             spec, sources.train, sources.validation, task.folder, logger=logger, progress=task.progress
@@ -203,13 +202,13 @@ def train_cell(
         _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
         run.log_metrics({"seconds": result.seconds}, result.steps)
         run.set_tags({"computed_by": result.computed_by})
-    # Apart from the result, which equal runs leave in equal bytes.
+    # In a file of its own: the result of equal runs is equal byte for byte, times are not.
     write_json(task.folder / TIMING, {"seconds": round(result.seconds, 1)})
     return _finish(task.folder, key, result, spec)
 
 
 def track_finished(task: CellTask, result: CellResult) -> None:
-    """Give a finished cell the run that it would have, where the store has none: a new store, say."""
+    """Log a finished cell that the store has no run of, for example since the store is new."""
     spec = replace(task.spec, seed=task.cell.seed)
     with _tracked(task, spec, result.key) as run:
         run.log_history(History(task.folder / HISTORY, spec.batch.per_epoch).rows)
@@ -223,14 +222,14 @@ def _log_result(run: TrackedRun, task: CellTask, best_metric: float, best_epoch:
 
 
 class _Report:
-    """Writes an epoch's metrics to the file first, then to the tracking server; `on_epoch` comes last."""
+    """Writes an epoch's metrics to the file, then to the tracking server, and calls `on_epoch` last."""
 
     def __init__(self, name: str, history: History, run: TrackedRun, on_epoch: OnEpoch | None) -> None:
         self._name = name
         self._history = history
         self._run = run
         self._on_epoch = on_epoch
-        # Of an earlier try: an epoch that is trained again has the same metrics.
+        # Logged by an earlier attempt: an epoch that is trained again has the same metrics.
         self._told = frozenset(step for step, _ in history.rows)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
@@ -244,7 +243,7 @@ class _Report:
 
 
 def _start(folder: Path, key: str) -> None:
-    """Empty the folder, unless a killed run of the very same cell left it: that one is resumed."""
+    """Empty the folder, unless a killed run of the same cell left it; that run is resumed."""
     started = folder / _STARTED
     try:
         resumes = read_json(started) == {"key": key}
@@ -304,7 +303,7 @@ def _tracked(task: CellTask, spec: TrainSpec, key: str) -> Iterator[TrackedRun]:
 
 
 def _contents(task: CellTask, names: Sequence[str]) -> pd.DataFrame:
-    """What a set holds, one row a program."""
+    """Return the contents of a set as a table with one row per program."""
     shards = [Shard.open(path) for path in task.shards(names)]
     return pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""Stage `autotune`: cost models in the compiler and in its autotuners, and what programs gain."""
+"""Stage `autotune`: measures the speed-ups of programs by cost models in the compiler and autotuners."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EXPERIMENT = "costbench/autotune"
 
 @dataclass(frozen=True)
 class Entry:
-    """Metrics of one arm, variant and seed, as the file of a work item holds them."""
+    """Metrics of one arm, variant and seed in the file of a work item."""
 
     model: str
     variant: str
@@ -50,10 +50,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class ItemFile:
-    """The result of a work item, as its file holds it.
+    """The result of a work item as stored in its file.
 
     Attributes:
-        key: digest of all that it follows from.
+        key: digest of everything that it depends on.
         entries: metrics.
         curves: of fusion searches.
     """
@@ -65,7 +65,7 @@ class ItemFile:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A work item, the file of its result, and the digest of all that the result follows from."""
+    """A work item, the file of its result, and the digest of everything that the result depends on."""
 
     item: TuningItem
     path: Path
@@ -73,7 +73,7 @@ class Wanted:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Tune what is missing, then write `rows.jsonl` and `search.json`.
+    """Compute the results that are missing, then write `rows.jsonl` and `search.json`.
 
     Args:
         params: the parameter file.
@@ -116,7 +116,7 @@ def _file_of(key: str, tuned: Autotuned) -> ItemFile:
 
 
 def _made(wanted: Sequence[Wanted], backend: Backend) -> dict[str, ItemFile]:
-    """Results by key of the work item: those of earlier runs that still hold, and those computed now."""
+    """Return results by key of the work item: valid ones of earlier runs, and those computed now."""
     kept = {one.item.name: found for one in wanted if (found := _kept(one)) is not None}
     missing = {one.item.name: one for one in wanted if one.item.name not in kept}
     _log.info("%d wanted: %d kept, %d to do", len(wanted), len(kept), len(missing))
@@ -141,7 +141,7 @@ def _kept(wanted: Wanted) -> ItemFile | None:
 
 
 def _speedups(found: ItemFile) -> str:
-    """Median speed-ups of each arm for the log: with 10 tile sizes measured, or the largest budget."""
+    """Return a log line: median speed-up of each arm with 10 tile sizes measured, or the largest budget."""
     speedups: dict[str, dict[str, list[float]]] = {}
     for entry in found.entries:
         if "speedup" in entry.metrics:
@@ -154,7 +154,7 @@ def _speedups(found: ItemFile) -> str:
 
 
 def _wanted(section: AutotuneParams, workspace: Workspace) -> list[Wanted]:
-    """All work items, the longest first."""
+    """Return all work items, the longest first."""
     listed = TuningItems(workspace, section.seed)
     items = [*listed.of("fusion", section.fusion), *listed.of("tile", section.tile)]
     items.sort(key=lambda item: (-_effort(item), item.name))
@@ -174,13 +174,13 @@ def _wanted(section: AutotuneParams, workspace: Workspace) -> list[Wanted]:
 
 
 def _inputs(item: TuningItem) -> list[Path]:
-    """Files that a work item reads."""
+    """Return the files that a work item reads."""
     folders = item.task.checkpoints.values()
     return [item.task.file, *(folder / name for folder in folders for name in ("model.json", "weights.pt"))]
 
 
 def _effort(item: TuningItem) -> float:
-    """Order of the time that a work item takes: fusion searches are many, tile sizes go with the kernels."""
+    """Estimate the relative duration: fusion searches are many, tile tuning grows with the kernels."""
     return (1e6 if TASKS[item.task.decision].measures_programs else 0.0) + item.instructions
 
 
@@ -192,12 +192,12 @@ def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:
 
 
 def _clear(folder: Path, wanted: set[Path]) -> None:
-    """Remove results that the parameters do not ask for, and temporary files of killed runs."""
+    """Remove results that the parameters no longer ask for, and temporary files of killed runs."""
     if not folder.is_dir():
         return
     remove_stale_temporaries(folder)
     for path in sorted(folder.iterdir()):
-        # What has a temporary's name now is being written by another process.
+        # Remaining files with a temporary's name are being written by another process.
         if path.name[0] != "." and path not in wanted:
             path.unlink()
 
@@ -228,7 +228,7 @@ def _curves(item: TuningItem, found: ItemFile) -> Iterator[dict[str, object]]:
 
 
 def _headline(rows: Iterable[MetricRow]) -> dict[str, float]:
-    """Median speed-up over programs (and repeats) of each arm and variant."""
+    """Return the median speed-up of each arm and variant over programs and repeats."""
     found: dict[str, list[float]] = {}
     for row in rows:
         if row.metric == "speedup" and row.model != BEST:

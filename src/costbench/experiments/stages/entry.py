@@ -1,4 +1,4 @@
-"""How every stage starts and exits: one option, progress as lines, an error as one line and exit code 1."""
+"""Entry point of every stage: parses `--params`, logs progress, turns errors into a line and exit code 1."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ExperimentStage = Callable[[Path, str | None], None]
 
 
 def guarded(action: Callable[[], None], name: str) -> int:
-    """Run `action`, the last of a process; exit code 0, or 1 after a line on stderr for what users can mend.
+    """Run `action` and return the exit code: 0, or 1 after one line on stderr for errors that users can fix.
 
-    Errors of costbench and of the operating system (a full disk, no permission) are such; anything else
-    is a defect and keeps its traceback.
+    These are the errors of costbench and of the operating system (a full disk, no permission); any other
+    exception is a defect and keeps its traceback. `action` is the last thing that a process does.
     """
     exit_without_teardown()
     try:
@@ -42,14 +42,14 @@ def _one_line(text: str) -> str:
 
 
 def shared_database(url: str, backend: Backend, variable: str) -> str:
-    """The address of a database as workers use it: on a cluster, that of an SQLite file with its whole path.
+    """Return a database URL as workers need it: on a cluster, the path of an SQLite file is made absolute.
 
-    SQLite's locks do not hold on a network drive, so its use by a cluster is logged as a warning.
+    SQLite's locks are not reliable on a network drive, so its use by a cluster is logged as a warning.
 
     Args:
         url: of the database.
-        backend: where the workers are.
-        variable: of the environment, which names another database.
+        backend: where the workers run.
+        variable: environment variable that can name another database.
     """
     if backend.kind != "dask" or not url.startswith(_SQLITE):
         return url
@@ -60,7 +60,7 @@ def shared_database(url: str, backend: Backend, variable: str) -> str:
 
 
 def stage_parser(name: str, description: str) -> argparse.ArgumentParser:
-    """What every script in `pipelines/` accepts: `--params FILE`."""
+    """Return a parser with the option that every script in `pipelines/` accepts: `--params FILE`."""
     parser = argparse.ArgumentParser(
         prog=name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -71,14 +71,14 @@ def stage_parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def stage_main(stage: Stage, name: str, description: str) -> None:
-    """The body of a script in `pipelines/`: `--params FILE`, then the stage; exits with its code."""
+    """Parse `--params FILE`, run the stage, and exit with its code: the body of a script in `pipelines/`."""
     options = stage_parser(name, description).parse_args()
     start_logging()
     raise SystemExit(guarded(lambda: stage(options.params), name))
 
 
 def experiment_main(stage: ExperimentStage, name: str, description: str) -> None:
-    """The body of a script whose stage is done for each experiment: also takes `--experiment NAME`."""
+    """As `stage_main`, for a stage that runs once per experiment and also takes `--experiment NAME`."""
     parser = stage_parser(name, description)
     parser.add_argument("--experiment", help="entry of section `experiments` (all of them)")
     options = parser.parse_args()

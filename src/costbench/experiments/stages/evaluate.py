@@ -1,4 +1,4 @@
-"""Stage `evaluate`: the cost models of an experiment price the test programs' kernels."""
+"""Stage `evaluate`: compares the cost models of an experiment on the kernels of the test programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
 
     Args:
         params: the parameter file.
-        experiment: entry of section `experiments`; all of them one after another where it is None.
+        experiment: entry of section `experiments`; None evaluates all of them, one after another.
         flags: where the models are evaluated.
 
     Raises:
@@ -65,7 +65,7 @@ def evaluate_task(item: tuple[str, ProgramTask]) -> ProgramResult:
         item: the compiler's decision, and the program with its models.
 
     Raises:
-        DataError: for a damaged shard or checkpoint, or a model that returns nonsense.
+        DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
     """
     task, program = item
     if program.checkpoints:
@@ -128,7 +128,7 @@ def _rows(
 def _tasks(
     experiment: Experiment, section: EvaluateParams, workspace: Workspace
 ) -> dict[str, tuple[Cell, ProgramTask]]:
-    """By name, in order: one for each test program of each split and chip."""
+    """Return one task for each test program of each split and chip, by name, in order."""
     grid = experiment.grid
     models = tuple(name for name in section.models if grid.baselines and name != "learned")
     features = workspace.stage("features")
@@ -161,7 +161,7 @@ def _tasks(
 
 
 def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> tuple[Checkpoint, ...]:
-    """Cells of a split that are tested on a chip: those trained for it, and with `transfer` the others."""
+    """Return the cells of a split that are tested on a chip: those trained for it, with `transfer` all."""
     found = []
     for cell in experiment.cells:
         if cell.split == split and (cell.chip == chip or experiment.grid.transfer):
@@ -173,11 +173,11 @@ def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> 
 
 
 def _seen(split: Split, features: Path, task: str, chip: str) -> frozenset[str]:
-    """Fingerprints of test kernels that also occur in training programs."""
+    """Return the fingerprints of test kernels that also occur in training programs."""
     tested, trained = (
         [path for name in names if (path := feature_path(features, task, chip, name)).exists()]
         for names in (split.test, split.train)
     )
     common = common_fingerprints(tested, trained)
-    # Byte strings of fixed length lose trailing zeros when they are taken out of an array.
+    # NumPy drops the trailing zeros of fixed-length byte strings when an element is read.
     return frozenset(bytes(one).ljust(16, b"\0").hex() for one in common)

@@ -1,4 +1,4 @@
-"""Stage `features`: the measured kernels as models see them, computed once and kept for all training runs."""
+"""Stage `features`: computes the model inputs of all measured kernels once, for all training runs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from costbench.tasks import LearnedTask
 
 @dataclass(frozen=True)
 class FeaturesParams:
-    """Section `features`: whose samples are prepared for training.
+    """Section `features`: the tasks and chips whose samples are prepared for training.
 
     Attributes:
-        tasks: decisions to learn about, of the stage `generate`.
-        chips: names of chips, or YAML files, of the stage `generate`.
+        tasks: decisions to learn about, among those of the stage `generate`.
+        chips: names of chips, or YAML files, among those of the stage `generate`.
     """
 
     tasks: tuple[LearnedTask, ...]
@@ -70,12 +70,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ProgramItem:
-    """Work item: all feature shards of one program, which is parsed once for them.
+    """Work item: all feature shards of one program, so that the program is parsed once.
 
     Attributes:
         data: folder of the data set.
         program: by name.
-        wanted: its shards.
+        wanted: shards to make.
         code: digest of the code that makes them.
     """
 
@@ -85,13 +85,13 @@ class ProgramItem:
     code: str
 
     def key(self, wanted: Wanted) -> str:
-        """Identity of all that a shard follows from."""
+        """Return the digest of everything that a shard depends on."""
         files = digest_files([*wanted.sources, compiled_program_path(self.data, self.program)], self.data)
         return f"{files[:32]}/{self.code}/{FEATURES_VERSION}"
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Make the feature shards that are missing, and remove those that the parameters do not ask for.
+    """Make the feature shards that are missing, and remove those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
@@ -118,7 +118,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def make_features(item: ProgramItem) -> tuple[ShardSummary, ...]:
-    """Make the shards of a program that do not exist yet for the same inputs, and summarise all of them.
+    """Make the shards of a program that do not exist yet for the same inputs; return summaries of all.
 
     Raises:
         DataError: for a damaged shard or a program that does not fit it.
@@ -172,8 +172,8 @@ class _Reader:
     """How the samples of a task are read.
 
     Attributes:
-        paths: the shards of a program, from folder, chip and name of the program.
-        kernels: the measured kernels in these shards, and the program's application.
+        paths: returns the shards of a program, from folder, chip and name of the program.
+        kernels: returns the measured kernels in these shards, and the program's application.
     """
 
     paths: Callable[[Path, str, str], tuple[Path, ...]]
@@ -191,7 +191,7 @@ READERS: Mapping[str, _Reader] = {
 
 
 def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
-    """Shards of a task on a chip by program.
+    """Return the shards of a task on a chip by program.
 
     Raises:
         DataError: if there are none.
@@ -204,7 +204,7 @@ def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
 
 
 def _work_items(section: FeaturesParams, data: Path, folder: Path) -> dict[str, ProgramItem]:
-    """By program, those with the largest compiled program first."""
+    """Return the work items by program, those with the largest compiled program first."""
     by_program: dict[str, list[Wanted]] = {}
     for task in section.tasks:
         for chip in section.chips:
@@ -212,7 +212,7 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> dict[str, 
             for name, sources in _sources(data, task, target.name).items():
                 path = feature_path(folder, task, target.name, name)
                 by_program.setdefault(name, []).append(Wanted(task, target.architecture, sources, path))
-    # Without the version of Python, of which no byte of a shard depends: they are data that machines share.
+    # Without the version of Python: shards do not depend on it, and machines share them as data.
     code = closure(make_features).digest()
     sizes = {name: compiled_program_path(data, name).stat().st_size for name in by_program}
     ordered = sorted(by_program, key=lambda name: (-sizes[name], name))

@@ -54,7 +54,7 @@ class GenerateParams:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Make the shards that are missing, and remove those that the parameters do not ask for.
+    """Make the shards that are missing, and remove those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
@@ -76,13 +76,13 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def _num_wanted(tasks: Sequence[Task]) -> int:
-    """Tasks x programs x chips; a task says by its first paths which chips it is for."""
+    """Return the number of (task, program, chip); a task's first paths name the chips that it is for."""
     return sum(len({path.parent for path in task.paths}) for task in tasks)
 
 
 @dataclass(frozen=True)
 class _Program:
-    """What tasks are built from: a program, the chips, and where results go."""
+    """Builds the tasks of a program from its bytes, the chips, and the folder of the results."""
 
     entry: ProgramEntry
     data: bytes
@@ -127,7 +127,7 @@ def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
         raise TargetError(f"chips of the same name: {names}", expected="different names, which name folders")
     tasks: list[Task] = []
     for entry in _chosen(section.programs, all_programs(programs), programs):
-        # All tasks of a program share its bytes, so memory holds each program once.
+        # All tasks of a program refer to the same bytes, so memory holds each program once.
         program = _Program(entry, read_program_bytes(programs, entry), targets, folder)
         for name in section.tasks:
             tasks += WORK_ITEMS[name](program, section)
@@ -147,7 +147,7 @@ def _chosen(
 
 
 def _clear(folder: Path, tasks: Sequence[Task]) -> None:
-    """Remove shards that this run would not make: of other programs, chips, decisions, or by older code."""
+    """Remove shards that this run would not make: of other programs, chips or decisions, or by older code."""
     digest = {"code": code_digest(generate, *{type(task) for task in tasks})}
     try:
         made_by = read_json(folder / _CODE_FILE)
@@ -159,7 +159,7 @@ def _clear(folder: Path, tasks: Sequence[Task]) -> None:
     for place in (folder, *(path for path in found if path.is_dir())):
         remove_stale_temporaries(place)
     for path in found:
-        # What has a temporary's name now is being written by another process.
+        # Remaining files with a temporary's name are being written by another process.
         if path.is_file() and path.name[0] != "." and (made_by != digest or path not in wanted):
             path.unlink()
     write_json(folder / _CODE_FILE, digest)

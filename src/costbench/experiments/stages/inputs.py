@@ -1,9 +1,9 @@
-"""Stage `inputs`: what every other stage follows from besides data, one file a stage.
+"""Stage `inputs`: writes for every other stage one file with the parameters and code that it depends on.
 
-DVC compares files, not code. So this stage runs first, every time, in about a second, and writes down for
-each stage the parameters that it reads and the digests of the code that it runs. The others depend on their
-file instead of on sources: a comment that changes leaves it as it was, the new version of a library does not,
-and the file says module by module why a stage is out of date.
+DVC compares files and knows nothing of code. So this stage runs first, every time, in about a second, and
+writes for each stage the parameters that it reads and the digests of the modules that it runs. The other
+stages depend on their file instead of on sources: a changed comment leaves the file as it was, a new version
+of a library changes it, and a comparison of the file shows module by module why a stage is out of date.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from costbench.experiments.identity import BYSTANDERS, module_closure
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_yaml
 
-# Parameters of a stage as paths in the file; `*` is the experiment that a stage is done for, or all of them.
+# Parameters of a stage as paths in the file; `*` is the experiment that a stage runs for, or all of them.
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "generate": ("generate",),
     "split": ("split",),
@@ -33,14 +33,14 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 }
 # The one stage whose code is a package of its own.
 _MODULES = {"report": "costbench.reports.stage"}
-# Tracking is what this stage does; no other result follows from it.
+# Stages whose result is the tracking itself; the results of no other stage depend on tracking code.
 _TRACKS = ("register",)
 STAGES = tuple(_PARAMETERS)
 EACH_EXPERIMENT = ("train", "evaluate")
 
 
 def run(params: Path) -> None:
-    """Write `<stage>.json`, or `<stage>/<experiment>.json` for a stage that is done for each experiment.
+    """Write `<stage>.json`, or `<stage>/<experiment>.json` for a stage that runs once per experiment.
 
     Raises:
         CostbenchError: for a parameter file that cannot be read, or files that cannot be written.
@@ -63,12 +63,12 @@ def run(params: Path) -> None:
 
 
 def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") -> dict[str, object]:
-    """The parameters that a stage reads, as they stand in the file, by their paths in it.
+    """Return the parameters that a stage reads, unparsed, by their paths in the file.
 
     Args:
         stage: by name.
-        sections: of the parameter file; what is missing is left to the stage to complain about.
-        experiment: that the stage is done for.
+        sections: of the parameter file; a missing one is an error of the stage, not of this function.
+        experiment: that the stage runs for.
     """
     found: dict[str, object] = {}
     experiments = _mapping(sections.get(SECTION))
@@ -81,7 +81,7 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
             models = [name for one in tuned for name in _mapping(one).get("models", ())]
             found |= {f"{SECTION}.{name}": experiments.get(name) for name in models}
         elif path == "train" and own:
-            # Models of the other task have settings of their own.
+            # Only the settings of the experiment's own task count.
             found[f"train.{own.get('task')}"] = _mapping(sections.get("train")).get(str(own.get("task")))
         else:
             found[path] = sections.get(path)

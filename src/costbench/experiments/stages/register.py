@@ -1,7 +1,7 @@
-"""Stage `register`: the best trained model of each task becomes its champion in MLflow's model registry.
+"""Stage `register`: registers the best trained model of each task in MLflow under the alias `champion`.
 
-Cells are compared by their validation metric, so the stage needs no test results. Which models became
-champions stands in `champions.json`; versions and runs are facts of the registry and stand there alone.
+Cells are compared by their validation metric, so the stage needs no test results. `champions.json` lists the
+chosen models; version numbers and run identifiers are kept in the registry alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHAMPIONS_FILE = "champions.json"
 
 @dataclass(frozen=True)
 class RegisterParams:
-    """Section `register`: where the models of a task are compared for the one that is served.
+    """Section `register`: the split and chip on which a task's models are compared.
 
     Attributes:
         split: of the stage `split`.

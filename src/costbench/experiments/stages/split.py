@@ -1,6 +1,6 @@
-"""Stage `split`: divide the programs into sets, audit them for leaks, and write the data set's card.
+"""Stage `split`: divides the programs into sets, audits them for leaks, and writes the data set's card.
 
-A user's own programs are always tested on and never trained on: that is why users add them.
+A user's own programs are always test programs, since users add programs to see how models do on them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class RandomSplitParams:
 
     Attributes:
         seed: of the draws.
-        num_validation: programs to choose models by.
-        num_test: programs to report on.
-        test_applications: applications that get a test program each.
+        num_validation: number of validation programs.
+        num_test: number of test programs.
+        test_applications: applications that get one test program each.
     """
 
     seed: int
@@ -51,10 +51,10 @@ class ManualSplitParams:
 
     Attributes:
         seed: of the draw of validation programs.
-        num_validation: programs to choose models by.
-        test_programs: programs to report on.
-        held_out_applications: their applications, and others too close to them.
-        dropped: further programs too close to them, where no shared builder says so.
+        num_validation: number of validation programs.
+        test_programs: names of the test programs.
+        held_out_applications: their applications, and others that are too similar.
+        dropped: further programs that are too similar, where no shared builder shows it.
     """
 
     seed: int
@@ -86,10 +86,10 @@ class SplitParams:
 def run(params: Path) -> None:
     """Write `<split>.json`, `leakage.json`, `counts.json` and `card.json`.
 
-    The card and the counts are of every task that has samples; leaks are counted where samples are kernels.
+    The card and the counts cover every task that has samples; leaks are counted where samples are kernels.
 
     Raises:
-        CostbenchError: for parameters that fit no split of the programs, or damaged shards.
+        CostbenchError: for parameters by which the programs cannot be split, or damaged shards.
     """
     workspace = load_workspace(params)
     section = load_section(params, "split", SplitParams)
@@ -126,10 +126,10 @@ def run(params: Path) -> None:
 
 
 def make_split(section: SplitParams, name: str, programs: tuple[ProgramInfo, ...], params: Path) -> Split:
-    """The split called `name`; the user's own programs are added to the test set.
+    """Return the split called `name`; the user's own programs are added to the test set.
 
     Raises:
-        ParamsError: naming the parameter file, if the parameters fit no split of these programs.
+        ParamsError: naming the parameter file, if these programs cannot be split by the parameters.
     """
     corpus = [program for program in programs if not program.application.startswith(_USER)]
     own = tuple(program.name for program in programs if program.application.startswith(_USER))
@@ -150,7 +150,7 @@ def make_split(section: SplitParams, name: str, programs: tuple[ProgramInfo, ...
 
 
 def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
-    """The shards of each (task, chip), every byte of them compared with its digest."""
+    """Return the shards of each (task, chip), after comparing all their contents with the digests."""
     found: dict[tuple[str, str], ProgramShards] = {}
     for task in TASKS:
         chips = sorted(path for path in (folder / task).glob("*") if path.is_dir())
@@ -166,7 +166,7 @@ def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
 
 
 def _programs(shards: Mapping[tuple[str, str], ProgramShards], folder: Path) -> tuple[ProgramInfo, ...]:
-    """The manifest's entries of the programs that have samples, by name."""
+    """Return the manifest's entries of the programs that have samples, by name."""
     known = {entry.name: entry for entry in all_programs(folder)}
     names = sorted({name for programs in shards.values() for name in programs})
     for name in names:

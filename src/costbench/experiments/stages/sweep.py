@@ -1,4 +1,4 @@
-"""Stage `sweep`: which hyper-parameters of the learned cost model are best, one Optuna study per task."""
+"""Stage `sweep`: searches hyper-parameters of the learned cost model, with one Optuna study per task."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ class SweepParams:
 
     Attributes:
         tasks: decisions to learn about, one study each.
-        split: of the stage `split`; trials are compared on its validation set, and never see its test set.
+        split: of the stage `split`; trials are compared on its validation set and never read its test set.
         chip: of the stage `features`, by name.
         seed: of all trials: their values, weights and batches.
-        trials: to finish in a study.
-        startup_trials: of them drawn at random.
-        workers: on one study, each a work item. With 1 the result can be repeated; without a cluster there
-            are at least as many processes.
-        heartbeat_s: between two signs of life of a trial; after three of them without one it is lost.
+        trials: number of trials to finish in a study.
+        startup_trials: number of these that are drawn at random.
+        workers: per study, each a work item. With 1 worker the result is reproducible; without a cluster at
+            least as many local processes are used.
+        heartbeat_s: interval of a trial's heartbeats; after three missed ones the trial counts as lost.
         max_retries: how often a lost trial is started again.
-        cache_mb: memory for kernels that are read again and again, per process.
-        pruner: which trials end early.
-        model: by task, what trials are changes to: the settings of section `train` with those of the file in
-            their place, such as a smaller budget. The first trial is the model itself, and the best one never
-            worse.
-        space: by task and dotted name of the hyper-parameter: what trials differ in.
+        cache_mb: memory per process for kernels, which are read repeatedly.
+        pruner: which trials are stopped early.
+        model: by task, the settings that trials change: those of section `train` merged with the ones given
+            here, such as a smaller budget. The first trial is this model unchanged, so the best trial is
+            never worse than it.
+        space: by task and dotted name of the hyper-parameter: the values that trials choose from.
     """
 
     tasks: tuple[LearnedTask, ...]
@@ -97,7 +97,7 @@ class SweepParams:
 
 
 def load_sweep(params: Path) -> SweepParams:
-    """Read section `sweep`, whose models are changes to those of section `train`.
+    """Read section `sweep`, merging its models into those of section `train`.
 
     Raises:
         ParamsError: for a section that is missing or wrong.
@@ -120,14 +120,14 @@ def load_sweep(params: Path) -> SweepParams:
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """Flags of the command line, which win over the section `sweep`; None where none was given.
+    """Flags of the command line, which override the section `sweep`; None where a flag was not given.
 
     Attributes:
         task: the only one to sweep.
-        trials: to finish.
-        workers: on one study.
-        storage: URL of the database; otherwise `OPTUNA_STORAGE`, or a file in the profile's output folder.
-        study: its name; otherwise one that changes with all that its trials follow from.
+        trials: number of trials to finish.
+        workers: per study.
+        storage: URL of the database; by default `OPTUNA_STORAGE`, or a file in the profile's output folder.
+        study: its name; the default name contains a digest of everything that its trials depend on.
     """
 
     task: str | None = None
@@ -137,10 +137,10 @@ class SweepFlags:
     study: str | None = None
 
     def over(self, section: SweepParams) -> SweepParams:
-        """`section` with what was given in its place.
+        """Return `section` with the given flags in place of its values.
 
         Raises:
-            ParamsError: for an unknown task, or no trials or workers.
+            ParamsError: for an unknown task, or fewer than one trial or worker.
         """
         if self.task is not None and self.task not in LEARNED:
             raise ParamsError(
@@ -159,12 +159,12 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
 
     Args:
         params: the parameter file.
-        flags: which studies.
+        flags: of the command line.
         backend_flags: where their trials are trained.
 
     Raises:
         CostbenchError: for wrong parameters, a space that does not fit the model, a database that cannot be
-            used, a study of another space, stages that have not finished, damaged shards.
+            used, an existing study with another space, stages that have not finished, damaged shards.
     """
     workspace = load_workspace(params, backend_flags)
     section = flags.over(load_sweep(params))
@@ -175,7 +175,7 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
     identity = identify(__name__, section, split.data_digest, split, features)
     url = shared_database(storage_url(flags.storage, workspace.out), workspace.backend, ENVIRONMENT)
     storage = StorageSpec(url, section.heartbeat_s, section.max_retries)
-    # Once, in this process: two workers that create the tables at the same time would collide.
+    # The tables are created here, in one process: workers that do so at the same time would collide.
     open_storage(storage)
     tracking = shared_database(tracking_uri(), workspace.backend, "MLFLOW_TRACKING_URI")
     prepare(tracking, _EXPERIMENT)
@@ -198,12 +198,12 @@ class _Place:
 
 
 def _at_least(workers: int, backend: Backend) -> Backend:
-    """The backend with a local process for each worker of a study, who wait for one another's trials."""
+    """Return the backend with a local process per worker of a study, since workers wait for each other."""
     return replace(backend, jobs=max(workers, backend.jobs))
 
 
 def _clear(folder: Path, tasks: tuple[str, ...]) -> None:
-    """Remove results of tasks that are not asked for."""
+    """Remove results of tasks that are not swept."""
     for task in set(LEARNED) - set(tasks):
         best_path(folder, task).unlink(missing_ok=True)
         trials_path(folder, task).unlink(missing_ok=True)
@@ -255,7 +255,7 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
 
 
 def _follows_from(space: Space, section: SweepParams, cell: CellTask) -> dict[str, str]:
-    """What the trials of a study follow from, by the name that an error calls it."""
+    """Return the digests of what the trials of a study depend on, by the name that errors use."""
     ranges = {name: asdict(one) for name, one in space.ranges.items()}
     chosen = {"seed": section.seed, "startup_trials": section.startup_trials}
     parts: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""Stage `train`: the learned cost models of an experiment, one cell per split, chip, variant and seed."""
+"""Stage `train`: trains the cost models of an experiment, one cell per split, chip, variant and seed."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from costbench.training.spec import TrainSpec
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
 _SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
-"""Reductions by what a step costs; others count 0."""
+"""Ranks of reductions by the cost of a training step; 0 for those not listed."""
 
 
 @dataclass(frozen=True)
 class TrainParams:
-    """Section `train`: what variants of experiments are changes to. Seeds are those of the experiments.
+    """Section `train`: settings that the variants of experiments change. Seeds are given by the experiments.
 
     Attributes:
-        cache_mb: memory for kernels that are read again and again, per process.
+        cache_mb: memory per process for kernels, which are read repeatedly.
         tile: network, loss, batches and optimiser for the choice of tile sizes.
         fusion: the same for runtimes of fused kernels.
     """
@@ -62,11 +62,11 @@ class TrainParams:
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
-    """Train the cells that are missing, and remove those that the parameters do not ask for.
+    """Train the cells that are missing, and remove those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
-        experiment: entry of section `experiments`; all of them one after another where it is None.
+        experiment: entry of section `experiments`; None trains all of them, one after another.
         flags: where the cells are trained.
 
     Raises:
@@ -102,7 +102,7 @@ def _train_experiment(
     def progress(name: str, result: CellResult) -> None:
         _log.info("%s: best %.4f after epoch %d", name, result.best_metric, result.best_epoch + 1)
 
-    # Its run is started in this process: workers that create tables at the same time would collide.
+    # The run is created in this process: workers that create tables at the same time would collide.
     with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
         made = _Made(experiment, section.cache_mb, workspace, provenance, of_cells)
         tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
@@ -113,7 +113,7 @@ def _train_experiment(
 
 @dataclass(frozen=True)
 class _Made:
-    """What the cells of an experiment have in common."""
+    """Settings and inputs that the cells of an experiment share."""
 
     experiment: Experiment
     cache_mb: int
@@ -122,7 +122,7 @@ class _Made:
     tracking: Tracking
 
     def task(self, cell: Cell) -> CellTask:
-        """The work of one cell."""
+        """Return the training task of one cell."""
         workspace = self.workspace
         variant = self.experiment.variants[cell.variant]
         features = workspace.stage("features")
@@ -145,7 +145,7 @@ class _Made:
 
 
 def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
-    """Cells in an order that processes end together in: by samples, then by reduction, then by name."""
+    """Sort cells by samples, reduction and name, longest first, so that processes end close together."""
 
     def place(task: CellTask) -> tuple[int, int, str]:
         spec = task.spec
@@ -156,7 +156,7 @@ def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
 
 
 def with_samples(split: Split, features: Path, task: str, chip: str) -> Split:
-    """The split without programs that have no samples, such as those too large for other fusions."""
+    """Return the split without programs that have no samples, such as those above a task's size limit."""
 
     def measured(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if feature_path(features, task, chip, name).exists())
@@ -167,7 +167,7 @@ def with_samples(split: Split, features: Path, task: str, chip: str) -> Split:
 
 
 def share_of(split: Split, share: float, seed: int) -> tuple[str, ...]:
-    """A share of the training programs, rounded up; a smaller share of the same seed is part of a larger."""
+    """Return a share of the training programs, rounded up; smaller shares are subsets for the same seed."""
     names = sorted(split.train)
     order = rng.stream(seed, "share of training programs").permutation(len(names))
     return tuple(sorted(names[place] for place in order[: math.ceil(share * len(names))]))

@@ -1,8 +1,8 @@
-"""The best trial of a sweep as a parameter file, and how a training takes its values from there.
+"""Writes the best trial of a sweep as a parameter file, and merges its values into training settings.
 
-The file holds the swept values alone, in the shape that `train.TASK` has, so that its budget (epochs,
-batches, seeds) stays that of the training which reads it. Keys are sorted and nothing depends on the time:
-equal sweeps leave equal bytes.
+The file holds only the swept values, nested as in `train.TASK`; the budget (epochs, batches, seeds) remains
+that of the training which reads it. Keys are sorted and nothing depends on the time, so equal sweeps write
+equal bytes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from costbench.params import load_yaml, merged, parse
 from costbench.training.spec import TrainSpec
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""Of one hyper-parameter."""
+"""Value of one hyper-parameter."""
 
 
 @dataclass(frozen=True)
 class BestTrial:
-    """What a sweep found.
+    """Result of a sweep.
 
     Attributes:
         task: the compiler's decision that the model learns about.
         study: name of Optuna's study.
-        trial: the trial's number among those of the study, retries not counted.
-        monitor: validation metric.
+        trial: number of the trial in the study, retries not counted.
+        monitor: name of the validation metric.
         metric: its value.
         values: by dotted name below `train.TASK`, such as `net.hidden`.
     """
@@ -47,7 +47,7 @@ class BestTrial:
 
 
 def best_path(folder: Path, task: str) -> Path:
-    """Where the best trial of a task lies in the folder of the stage `sweep`."""
+    """Return the path of a task's best trial in the folder of the stage `sweep`."""
     return folder / f"{task}.yaml"
 
 
@@ -63,11 +63,11 @@ def write_best(path: Path, best: BestTrial) -> None:
 
 
 def read_best(path: Path) -> Mapping[str, object]:
-    """The values that a sweep found, as changes to the settings of its task.
+    """Return the values that a sweep found, as changes to the settings of its task.
 
     Raises:
-        ParamsError: naming the file, if it is missing, is no result of a sweep, or holds a value that fits no
-            model.
+        ParamsError: naming the file, if it is missing, is not a result of a sweep, or holds a value that no
+            model accepts.
     """
     model = load_yaml(path).get("model")
     if not isinstance(model, Mapping):
@@ -79,16 +79,17 @@ def read_best(path: Path) -> Mapping[str, object]:
 def with_values(
     spec: TrainSpec, values: Mapping[str, Value], *, where: str | PathLike[str], field: str = ""
 ) -> TrainSpec:
-    """`spec` with other values of some hyper-parameters, by dotted name.
+    """Return `spec` with some hyper-parameters, given by dotted name, replaced.
 
     Raises:
-        ParamsError: naming `where` and, below `field`, the hyper-parameter that does not exist or fit.
+        ParamsError: naming `where` and, below `field`, the hyper-parameter that does not exist or cannot have
+            the value.
     """
     return parse(TrainSpec, merged(asdict(spec), nested(values)), where=where, field=field)
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted names as mappings in mappings.
+    """Turn dotted names into nested mappings.
 
     >>> nested({"net.hidden": 64, "loss": "hinge"})
     {'net': {'hidden': 64}, 'loss': 'hinge'}
@@ -104,7 +105,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """Without tuples, which YAML would tag."""
+    """Turn tuples into lists: YAML would write tuples with a tag."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

@@ -1,8 +1,9 @@
-"""What a sweep varies: a range for each hyper-parameter, given as data and checked against the model's.
+"""The search space of a sweep: ranges of hyper-parameters, given as data and checked against the model.
 
-A hyper-parameter is named as in `train.TASK`, with dots (`net.hidden`, `optimizer.learning_rate`), so a new
-one can be swept without a line of code. lpm2021 prints the values that its own search ended with (tables 6
-and 7); their extremes are the ranges of the profiles. Optuna 5 calls a range a distribution.
+A hyper-parameter has the dotted name that it has in `train.TASK` (`net.hidden`, `optimizer.learning_rate`),
+so a new one can be swept without new code. lpm2021 prints the values that its own search found (tables 6 and
+7); the ranges of the profiles go from the least to the largest of these. Optuna 5 calls a range a
+distribution.
 """
 
 from __future__ import annotations
@@ -27,29 +28,30 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _TABLES: Mapping[str, Mapping[str, object]] = {"net.encoder": ENCODERS, "net.reduction": REDUCTIONS}
-# Of lpm2021. One that is asked for and not built yet is left out; any other unknown name is an error.
+# Encoders and reductions of lpm2021. A name listed here that is not implemented is left out of a range; any
+# other unknown name is an error.
 _PAPER = {
     "net.encoder": ("none", "graphsage", "gat"),
     "net.reduction": ("per-node", "column-wise", "lstm", "transformer"),
 }
 Stored = bool | int | float | str | None
-"""A value as Optuna keeps it."""
-# Trials could not be compared if these differed between them.
+"""A value as Optuna stores it."""
+# Trials are comparable only if these are the same for all of them.
 _SAME_FOR_ALL = ("monitor", "validation")
 
 
 @dataclass(frozen=True)
 class Range:
-    """Values of one hyper-parameter.
+    """The values that one hyper-parameter can take in a sweep.
 
     Attributes:
-        choices: any of these; a single one sets the hyper-parameter for all trials.
-        low: or a number from here,
-        high: to here, both included.
-        step: only `low` plus multiples of it.
-        log: evenly over the logarithm.
-        when: only for trials in which other hyper-parameters have one of the values listed; others keep
-            what the model has.
+        choices: values to choose from; a single one sets the hyper-parameter for all trials.
+        low: smallest value of a numeric range, included.
+        high: largest value of a numeric range, included.
+        step: restricts the values to `low` plus multiples of it.
+        log: whether values are drawn evenly over the logarithm.
+        when: restricts the range to trials in which other hyper-parameters have one of the listed values; in
+            other trials the hyper-parameter has the model's value.
     """
 
     choices: tuple[bool | int | float | str | tuple[str, ...] | None, ...] | None = None
@@ -76,18 +78,18 @@ class Range:
 
     @property
     def only(self) -> bool:
-        """Whether there is nothing to choose."""
+        """Whether there is only one value."""
         return len(self.choices) == 1 if self.choices is not None else self.low == self.high
 
     @property
     def examples(self) -> tuple[Value, ...]:
-        """Values that must all be possible: every choice, or both ends."""
+        """Return values that the model must accept: every choice, or both ends."""
         return (self.low, self.high) if self.choices is None else self.choices
 
     def has(self, value: Value) -> bool:
-        """Whether `value` is one of its values; of a range with `step`, whether it is between its ends."""
+        """Whether `value` is one of its values; for a range with `step`, only the ends are compared."""
         if self.choices is not None:
-            # True is no 1.
+            # True == 1 in Python, but they are different choices.
             return any(
                 choice == value and isinstance(choice, bool) == isinstance(value, bool)
                 for choice in self.choices
@@ -99,12 +101,12 @@ class Range:
 
 @dataclass(frozen=True)
 class Space:
-    """Ranges that fit a model; see `resolve`.
+    """Ranges that were checked against a model; see `resolve`.
 
     Attributes:
         base: the model, with the values that are the same for all trials.
         fixed: those values.
-        ranges: of the others, unconditional ones first.
+        ranges: of the other hyper-parameters, unconditional ones first.
     """
 
     base: TrainSpec
@@ -112,9 +114,9 @@ class Space:
     ranges: Mapping[str, Range]
 
     def suggest(self, trial: BaseTrial) -> dict[str, Value]:
-        """Values of all hyper-parameters that a trial has, by dotted name.
+        """Draw the values of all hyper-parameters of a trial, by dotted name.
 
-        They are drawn in one order whatever the order of the file, so equal spaces give equal trials.
+        The order of the draws does not depend on the order in the file, so equal spaces give equal trials.
         """
         values: dict[str, Value] = dict(self.fixed)
         for name, values_of in self.ranges.items():
@@ -123,9 +125,9 @@ class Space:
         return values
 
     def of_the_model(self) -> dict[str, Stored]:
-        """What the model itself has for the hyper-parameters that a trial of it has, as Optuna stores values.
+        """Return the model's own values of the hyper-parameters, as Optuna stores values.
 
-        Empty where the model is no point of the space.
+        The result is empty where the model is not a point of the space.
         """
         values: dict[str, Value] = dict(self.fixed)
         stored: dict[str, Stored] = {}
@@ -143,13 +145,13 @@ def resolve(ranges: Mapping[str, Range], model: TrainSpec, where: str | PathLike
 
     Args:
         ranges: by dotted name of the hyper-parameter.
-        model: the rest of it.
+        model: the model that trials change.
         where: parameter file, for errors.
         name: dotted name of `ranges` in the file, for errors.
 
     Raises:
-        ParamsError: for a hyper-parameter that there is not, a value that it cannot have, or a condition on
-            one that is not in the space or has a condition itself.
+        ParamsError: for a hyper-parameter that does not exist, a value that it cannot have, or a condition on
+            a hyper-parameter that is not in the space or is itself conditional.
     """
     ranges = {key: _known(key, one, where, f"{name}.{key}") for key, one in ranges.items()}
     if not ranges:
@@ -164,7 +166,7 @@ def resolve(ranges: Mapping[str, Range], model: TrainSpec, where: str | PathLike
 
 
 def _known(key: str, one: Range, where: str | PathLike[str], name: str) -> Range:
-    """Without encoders and reductions of the paper that are not there."""
+    """Return the range without the paper's encoders and reductions that are not implemented."""
     table = _TABLES.get(key)
     if table is None or one.choices is None:
         return one
@@ -239,7 +241,7 @@ def _value(model: TrainSpec, name: str) -> Value:
 
 
 def _label(choice: Value) -> Stored:
-    """Optuna stores no lists."""
+    """Return a choice as Optuna can store it: lists become text."""
     return "+".join(choice) if isinstance(choice, tuple) else choice
 
 
@@ -254,7 +256,7 @@ def _names(cls: type = TrainSpec, prefix: str = "") -> Iterator[str]:
 
 
 def _hint(name: str) -> Any:
-    """Annotation of a hyper-parameter, without `| None`."""
+    """Return the annotation of a hyper-parameter, without `| None`."""
     cls: Any = TrainSpec
     for part in name.split("."):
         cls = typing.get_type_hints(cls)[part]

@@ -1,7 +1,7 @@
-"""Where studies lie: a database that Optuna's own tools read as well, SQLite or PostgreSQL.
+"""Stores studies in an SQLite or PostgreSQL database, which Optuna's own tools can read, too.
 
-Workers prove that they are alive by a heartbeat in the database. A trial whose heartbeat has stopped is
-failed and queued again by whichever worker looks next, on whichever machine.
+Every running trial has a heartbeat in the database. A trial whose heartbeat has stopped is marked as failed
+and queued again by the next worker that checks, on any machine.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class StorageSpec:
     """A database of studies.
 
     Attributes:
-        url: of SQLAlchemy.
-        heartbeat_s: between two signs of life of a trial.
-        max_retries: how often a trial is started again after its worker died.
+        url: in SQLAlchemy's notation.
+        heartbeat_s: interval of a trial's heartbeats.
+        max_retries: how often a trial is started again after its worker ended.
     """
 
     url: str
@@ -46,7 +46,7 @@ class StorageSpec:
 
     @property
     def name(self) -> str:
-        """The URL without its password."""
+        """Return the URL without its password."""
         try:
             return make_url(self.url).render_as_string(hide_password=True)
         except SQLAlchemyError:
@@ -54,12 +54,12 @@ class StorageSpec:
 
     @property
     def grace_s(self) -> int:
-        """A trial that was silent for so long is lost."""
+        """Seconds without a heartbeat after which a trial counts as lost."""
         return 3 * self.heartbeat_s
 
 
 def storage_url(given: str | None, folder: Path) -> str:
-    """The URL given, or that of the environment, or a file in `folder`."""
+    """Return the given URL, or else that of the environment, or else that of a file in `folder`."""
     return given or os.environ.get(ENVIRONMENT) or f"sqlite:///{folder / 'optuna.db'}"
 
 
@@ -67,10 +67,10 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
     """Connect, and create the tables if need be.
 
     Raises:
-        ParamsError: for no URL of a database, or one whose driver is not installed.
+        ParamsError: for text that is not a database URL, or one whose driver is not installed.
         DataError: if the database cannot be reached or used.
     """
-    # What ends a trial is raised as well, and then said in one line.
+    # Errors that end a trial are raised, too, and then logged in one line.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     kind = _kind(spec)
     with reachable(spec):
@@ -85,7 +85,7 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
 
 
 def _is_race(error: SQLAlchemyError) -> bool:
-    """Another process created the tables at the same moment."""
+    """Whether the error comes from another process creating the tables at the same moment."""
     text = str(error).lower()
     return "already exists" in text or "unique constraint" in text
 
@@ -116,7 +116,8 @@ def _connect(spec: StorageSpec, kind: str) -> RDBStorage:
         try:
             return RDBStorage(
                 spec.url,
-                # No connection is kept: a trial takes minutes or hours, and a server has few to give.
+                # Connections are closed after use: a trial takes minutes or hours, and a server's connections
+                # are few.
                 engine_kwargs={"connect_args": _CONNECT[kind], "poolclass": NullPool},
                 heartbeat_interval=spec.heartbeat_s,
                 grace_period=spec.grace_s,
@@ -127,7 +128,7 @@ def _connect(spec: StorageSpec, kind: str) -> RDBStorage:
 
 
 def retry(spec: StorageSpec) -> RetryHeartbeatStaleTrialCallback:
-    """What queues a failed trial again: same values, same number of its own, what it has reported kept."""
+    """Return the callback that queues a failed trial again with its values, ordinal and reported metrics."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         return RetryHeartbeatStaleTrialCallback(spec.max_retries, inherit_intermediate_values=True)
@@ -135,7 +136,7 @@ def retry(spec: StorageSpec) -> RetryHeartbeatStaleTrialCallback:
 
 @contextmanager
 def reachable(spec: StorageSpec) -> Iterator[None]:
-    """The database's own errors as one line.
+    """Turn errors of the database into a `DataError` of one line.
 
     Raises:
         DataError: naming the database, without its password.

@@ -1,8 +1,8 @@
-"""A study: which trials there are, who may start one, and with which random numbers.
+"""An Optuna study whose trials are reproducible, also after a kill and with workers on several machines.
 
-A trial goes by its *ordinal*, its place among those of the study that are no retries of another. Sampler and
-training draw from streams named after it, so a sweep that is killed and continued ends as one that was not,
-and workers that join later draw other values than those that joined before.
+A trial is identified by its *ordinal*, its index among the trials of the study that are not retries. Sampler
+and training draw from random streams named after the ordinal, so a sweep that is killed and continued ends as
+one that was not, and workers that join later draw other values than those that joined before.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _IDENTITY = "costbench.identity"
 _WRITER = "costbench.writer"
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 _RETRY_OF = "failed_trial"
-"""Optuna's mark of a trial that repeats another."""
+"""Attribute by which Optuna marks a trial that repeats another."""
 
 
 @dataclass(frozen=True)
 class PrunerSpec:
-    """Which trials end early: after an epoch, those worse than most finished ones were after it.
+    """When trials are stopped early: if after an epoch they are worse than most finished ones were then.
 
     Attributes:
-        keep_percent: the best so many percent go on; 50 is Optuna's median pruner, 100 prunes none.
-        startup_trials: none is pruned before so many have finished.
-        warmup_epochs: that every trial trains.
+        keep_percent: percentage of trials that continue; 50 is Optuna's median pruner, 100 prunes none.
+        startup_trials: number of finished trials before any is pruned.
+        warmup_epochs: epochs that every trial trains.
     """
 
     keep_percent: float = 50.0
@@ -54,7 +54,7 @@ class PrunerSpec:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least {least}")
 
     def build(self) -> optuna.pruners.BasePruner:
-        """Optuna's pruner; it counts the epochs that a trial has trained."""
+        """Return Optuna's pruner; its steps are trained epochs."""
         if self.keep_percent == 100.0:
             return optuna.pruners.NopPruner()
         return optuna.pruners.PercentilePruner(
@@ -64,18 +64,19 @@ class PrunerSpec:
 
 @dataclass(frozen=True)
 class StudySpec:
-    """A study and how it goes.
+    """Settings of a study.
 
     Attributes:
         name: of the study.
         storage: where it lies.
-        larger_is_better: of the metric.
-        identity: what its trials follow from, each part by name: a study of another is not continued.
-        trials: to finish, pruned ones included.
+        larger_is_better: whether a larger metric is better.
+        identity: digests of what its trials depend on, by name; a study with another identity is not
+            continued.
+        trials: number of trials to finish, pruned ones included.
         seed: of sampler and trials.
-        startup_trials: drawn at random before the sampler learns from them.
-        pruner: which end early.
-        first: values of the first trial; all are drawn where it is empty.
+        startup_trials: trials drawn at random before the sampler learns from results.
+        pruner: which trials are stopped early.
+        first: values of the first trial; if empty, they are drawn as well.
     """
 
     name: str
@@ -126,7 +127,7 @@ def open_study(spec: StudySpec) -> optuna.Study:
 
 
 class OrdinalSampler(BaseSampler):
-    """A tree-structured Parzen estimator (TPE) whose random numbers follow from the trial's ordinal alone."""
+    """A tree-structured Parzen estimator (TPE) whose random stream depends on the trial's ordinal alone."""
 
     def __init__(self, seed: int, startup_trials: int) -> None:
         self._seed = seed
@@ -168,39 +169,39 @@ class OrdinalSampler(BaseSampler):
 
 
 def ordinal(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> int:
-    """A trial's place among those that repeat no other; a retry has that of the trial it repeats."""
+    """Return a trial's index among those that are not retries; a retry has that of the trial it repeats."""
     first = trial.system_attrs.get(_RETRY_OF, trial.number)
     return sum(1 for other in trials if other.number < first and _RETRY_OF not in other.system_attrs)
 
 
 def finished_trials(study: optuna.Study) -> dict[int, FrozenTrial]:
-    """Complete and pruned trials by ordinal."""
+    """Return the complete and pruned trials by ordinal."""
     trials = study.get_trials(deepcopy=False)
     return {ordinal(trial, trials): trial for trial in trials if trial.state in _FINISHED}
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How many trials there are by state."""
+    """Numbers of trials by state."""
 
     finished: int
     running: int
     waiting: int
 
     def may_start(self, wanted: int) -> bool:
-        """Whether another trial is to be started: one that waits, or a new one."""
+        """Whether another trial should be started, a waiting one or a new one."""
         return self.waiting > 0 or self.finished + self.running < wanted
 
 
 def progress(study: optuna.Study) -> Progress:
-    """The study's trials, counted now."""
+    """Count the study's trials by state."""
     states = [trial.state for trial in study.get_trials(deepcopy=False)]
     finished = sum(state in _FINISHED for state in states)
     return Progress(finished, states.count(TrialState.RUNNING), states.count(TrialState.WAITING))
 
 
 def sign(trial: optuna.Trial) -> None:
-    """Leave this process's writer tag on a trial."""
+    """Set this process's writer tag on a trial."""
     trial.set_user_attr(f"{_WRITER}.{trial.number}", this_process())
 
 
@@ -211,14 +212,14 @@ def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
         optuna.storages.fail_stale_trials(study)
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         if is_gone(str(trial.user_attrs.get(f"{_WRITER}.{trial.number}", ""))):
-            # Another process may have seen it as well.
+            # Another process may have failed the same trial already.
             with suppress(ValueError, UpdateFinishedTrialError):
                 study.tell(trial.number, state=TrialState.FAIL)
                 requeue(study, trial.number, storage)
 
 
 def requeue(study: optuna.Study, number: int, storage: StorageSpec) -> None:
-    """Queue a failed trial again, unless that was done too often."""
+    """Queue a failed trial again, unless it has had all its retries."""
     retry(storage)(study, study.get_trials()[number])
 
 

@@ -1,7 +1,7 @@
-"""Sweeps: studies over hyper-parameters, each worked on by one worker or several, and their results.
+"""Runs sweeps, Optuna studies over hyper-parameters with one or several workers each, and writes the results.
 
-With one worker on a study, equal parameters give equal trials, also after a kill. Several workers each see
-which trials the others have finished by then, so which values are tried depends on their timing.
+With one worker per study, equal parameters give equal trials, also after a kill. With several workers, the
+sampler learns from the trials that have finished by then, so the values tried depend on timing.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from costbench.experiments.tracking.runs import KIND, PARENT, WORK, tracked_run,
 
 _log = logging.getLogger(__name__)
 _LOSSES = 3
-"""Losses that a worker is allowed, since a work item here is not finished before its whole study is."""
+"""Process losses allowed per worker of a study: its work item ends only when the whole study is finished."""
 
 
 def trials_path(folder: Path, task: str) -> Path:
-    """Where the trials of a task lie in the folder of the stage `sweep`, one row an epoch."""
+    """Return the path of a task's table of trials in the folder of the stage `sweep`, one row per epoch."""
     return folder / f"{task}.csv"
 
 
 def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Path) -> None:
-    """Bring studies to their numbers of trials; write the best trial and all trials of each.
+    """Run studies until they have their numbers of trials; write the best trial and all trials of each.
 
     Args:
-        tasks: the studies, and what a trial of each is.
-        workers: work items of a study. Each trains trials until the study is finished; they know of each
-            other through its database alone.
+        tasks: the studies, and the training that a trial of each varies.
+        workers: work items per study. Each trains trials until the study is finished; they communicate only
+            through its database.
         backend: where the work items are computed.
         folder: for the results.
 
@@ -72,7 +72,7 @@ def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Pa
             else:
                 run = runs.enter_context(_tracked(task))
                 opened[task.study.name] = _Opened(_below(task, run), study, run)
-        # Worker by worker, so that every study begins with the first processes.
+        # First workers of all studies before second ones, so that every study starts at once.
         work_items = {
             f"{name}, worker {worker}": one.task for worker in range(workers) for name, one in opened.items()
         }
@@ -83,7 +83,7 @@ def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Pa
 
 @dataclass(frozen=True)
 class _Opened:
-    """A study whose trials are not finished, and its run."""
+    """A study whose trials are not finished, and its tracked run."""
 
     task: SweepTask
     study: optuna.Study
@@ -98,7 +98,7 @@ def _tracked(task: SweepTask) -> AbstractContextManager[TrackedRun]:
 
 
 def _below(task: SweepTask, run: TrackedRun) -> SweepTask:
-    """The same sweep, with its trials tracked below `run`."""
+    """Return the same sweep with its trials tracked below `run`."""
     run.log_params({"seed": task.study.seed, "startup_trials": task.study.startup_trials})
     tracking = replace(task.cell.tracking, tags={**task.cell.tracking.tags, PARENT: run.run_id})
     return replace(task, cell=replace(task.cell, tracking=tracking))
@@ -114,7 +114,7 @@ def work_on_study(task: SweepTask) -> None:
 
 
 def _training() -> TrainTrial:
-    """Trains trials one after another, all from the same kernels in memory."""
+    """Return a function that trains trials one after another from the same kernels in memory."""
     opened: list[CellSources] = []
 
     def train(cell: CellTask, on_epoch: OnEpoch) -> CellResult:
@@ -128,10 +128,10 @@ def _training() -> TrainTrial:
 def _finish(opened: _Opened, folder: Path) -> None:
     """Write the results of a study and log the best trial to its run."""
     best = _write(opened.task, opened.study, folder)
-    # Empty, unless workers on other machines share it and still work.
+    # Removed only if empty: workers on other machines may share the folder and still be running.
     with suppress(OSError):
         opened.task.cell.folder.rmdir()
-    # Tags, which may change as parameters may not: a sweep that is continued may find other values.
+    # Logged as tags: MLflow's parameters cannot change, and a continued sweep may find other values.
     opened.run.set_tags({f"best.{name}": str(value) for name, value in best.values.items()})
     opened.run.log_metrics({"best_metric": best.metric, "best_trial": float(best.trial)})
     opened.run.log_files([best_path(folder, best.task), trials_path(folder, best.task)], "sweep")
@@ -157,7 +157,7 @@ def _best(task: SweepTask, trials: dict[int, FrozenTrial]) -> BestTrial:
     if not complete:
         raise DataError("no trial was completed", where=task.study.name, expected="a space with other values")
     sign = 1.0 if task.study.larger_is_better else -1.0
-    # Of equal ones the first.
+    # The first of equal ones.
     number = max(sorted(complete), key=lambda number: sign * complete[number])
     values = task.space.suggest(trials[number])
     monitor = task.space.base.monitor
@@ -165,7 +165,7 @@ def _best(task: SweepTask, trials: dict[int, FrozenTrial]) -> BestTrial:
 
 
 def _table(trials: dict[int, FrozenTrial]) -> str:
-    """One row an epoch of a trial: its state, metric after the epoch, and values."""
+    """Return a CSV table with one row per epoch of a trial: its state, metric after the epoch, and values."""
     names = sorted({name for trial in trials.values() for name in trial.params})
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -179,7 +179,7 @@ def _table(trials: dict[int, FrozenTrial]) -> str:
 
 
 def _cell(value: object) -> str:
-    """As the parameter file has it."""
+    """Return a value as it is written in the parameter file."""
     if isinstance(value, float):
         return repr(value)
     return json.dumps(value).strip('"')

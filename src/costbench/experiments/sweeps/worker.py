@@ -1,7 +1,7 @@
 """A worker of a sweep: it trains trials until the study has enough, and requeues those of lost workers.
 
-Any number of workers, on any number of machines, do the same on one study and know of each other through its
-database alone.
+Any number of workers on any number of machines can run on one study; they communicate only through its
+database.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class SweepTask:
     """A sweep of one task.
 
     Attributes:
-        study: where its trials lie and how they are chosen.
-        space: what they vary.
+        study: where its trials are stored and how they are chosen.
+        space: what the trials vary.
         cell: the training that every trial is a variant of; its `folder` is where trials work.
         metric: name of the monitored metric among those of an epoch.
     """
@@ -58,14 +58,14 @@ class SweepTask:
     metric: str
 
     def trial_task(self, number: int, values: Mapping[str, object]) -> CellTask:
-        """The training of one trial.
+        """Return the training of one trial.
 
         Args:
             number: the trial's ordinal, which names its seed, folder and tracked run.
             values: by dotted name of the hyper-parameter.
         """
         cell, tracking = self.cell.cell, self.cell.tracking
-        # 31 bits: what every library takes for a seed.
+        # 31 bits: the range of seeds that every library accepts.
         seed = stream_key(self.study.seed, "trial", number) % 2**31
         tags = {
             **tracking.tags,
@@ -86,11 +86,11 @@ class SweepTask:
 def work(task: SweepTask, train: TrainTrial) -> None:
     """Train trials until the study has as many finished ones as are wanted.
 
-    A worker that finds all remaining trials running elsewhere waits for them, for their worker may die.
+    A worker that finds all remaining trials running elsewhere waits, since their workers may be killed.
 
     Raises:
         DataError: if the database is lost, or data cannot be read.
-        ParamsError: if values of a trial do not go together.
+        ParamsError: if values of a trial cannot be combined.
     """
     study = open_study(task.study)
     pause_s = min(2.0, task.study.storage.heartbeat_s / 2)
@@ -108,7 +108,7 @@ def work(task: SweepTask, train: TrainTrial) -> None:
 
 
 def _parent() -> int | None:
-    """The process that waits for this worker, another one once it is gone; None for an only worker."""
+    """Return the parent's process id, which changes when the parent ends; None in the main process."""
     return None if multiprocessing.parent_process() is None else os.getppid()
 
 
@@ -118,10 +118,11 @@ def _run_trial(study: optuna.Study, task: SweepTask, train: TrainTrial) -> None:
         study.optimize(partial(_objective, task=task, train=train, started=started), n_trials=1)
     except BaseException as error:
         if started and given_away(study, started[0]) and isinstance(error, Exception):
-            # This process was thought dead (suspended, or cut off from the database) and now cannot report.
+            # This process was taken for ended (suspended, or cut off from the database) and now cannot
+            # report.
             _log.warning("%s: trial %d was given to another worker", task.study.name, started[0])
             return
-        # Interrupted or out of order: nothing that the values are to blame for.
+        # Interrupted, or a fault of the machine: not caused by the values.
         if started and study.get_trials(deepcopy=False)[started[0]].state is optuna.trial.TrialState.FAIL:
             requeue(study, started[0], task.study.storage)
         raise
@@ -140,7 +141,7 @@ def _objective(trial: optuna.Trial, task: SweepTask, train: TrainTrial, started:
 
     def on_epoch(metrics: Mapping[str, float], step: int) -> None:
         epoch = step // per_epoch
-        # A trial that goes on after a kill may report its last epoch twice.
+        # A trial that is resumed after a kill may report its last epoch twice.
         if epoch not in reported:
             trial.report(metrics[task.metric], epoch)
         if trial.should_prune():

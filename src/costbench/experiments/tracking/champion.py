@@ -1,8 +1,8 @@
-"""The best trained model of a task in MLflow's model registry, under the alias `champion`.
+"""Registers the best trained model of a task in MLflow's model registry under the alias `champion`.
 
-`mlflow models serve -m models:/costbench-tile@champion` then answers with it (docs/serving.md). A model is
-its checkpoint's two files and the text of `costbench.serving.mlflow_model`; nothing is pickled, and costbench
-itself comes from the environment. Only models that are registered are logged this way: it takes seconds.
+`mlflow models serve -m models:/costbench-tile@champion` then serves it (docs/serving.md). A logged model
+consists of its checkpoint's two files and the source of `costbench.serving.mlflow_model`; nothing is pickled,
+and costbench itself must be installed. Logging takes seconds, so only models that are registered are logged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 CHAMPION = "champion"
 MODELS: Mapping[str, str] = {name: f"costbench-{name}" for name in LEARNED}
-"""Names in the registry, by task."""
+"""Names of the registered models, by task."""
 _SERVED = Path(__file__).parents[2] / "serving" / "mlflow_model.py"
 _SERVED_DIGEST = "costbench.served_digest"
 _FILES = ("model.json", "weights.pt")
@@ -48,7 +48,7 @@ class Registered:
     Attributes:
         name: of the model.
         version: number.
-        is_new: whether it was made now; False where the champion is this model already.
+        is_new: whether the version was created by this call; False where the champion already is this model.
     """
 
     name: str
@@ -57,15 +57,15 @@ class Registered:
 
     @property
     def uri(self) -> str:
-        """For `mlflow models serve -m`."""
+        """Return the model's URI, for `mlflow models serve -m`."""
         return f"models:/{self.name}@{CHAMPION}"
 
 
 def best_candidate(uri: str, wanted: Wanted) -> TrainedRun | None:
-    """The run whose model should be the champion: the best one whose folder still holds its model.
+    """Return the run whose model should be the champion: the best one whose folder still holds its model.
 
-    Of models that were validated on different numbers of kernels, those with the most are compared: a metric
-    on the few kernels of a short training says little. None, if there is no such run.
+    Only models validated on the largest number of kernels are compared, since a metric on the few kernels of
+    a short training says little. Returns None if there is no such run.
 
     Raises:
         DataError: if the store cannot be used.
@@ -76,7 +76,7 @@ def best_candidate(uri: str, wanted: Wanted) -> TrainedRun | None:
 
 
 def register_champion(uri: str, best: TrainedRun) -> Registered:
-    """Make a trained model the champion of its task; a version that is this very model is used again.
+    """Make a trained model the champion of its task; an existing version of the same model is reused.
 
     Raises:
         DataError: if the store cannot be used, or the folder no longer holds the model.
@@ -154,7 +154,7 @@ def _new_version(client: MlflowClient, uri: str, name: str, best: TrainedRun, ta
 
 @contextmanager
 def _addressed(uri: str) -> Iterator[None]:
-    """What logs models knows no address but the process's own, and leaves it in the environment."""
+    """Set and restore MLflow's global tracking URI, which logging a model uses, and the environment."""
     import mlflow
 
     before, named = mlflow.get_tracking_uri(), os.environ.get("MLFLOW_TRACKING_URI")
@@ -172,7 +172,7 @@ def _addressed(uri: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without MLflow's advice on requirements and integer columns: none of them can be missing."""
+    """Silence MLflow's advice on requirements and on integer columns, whose values are never missing."""
     chatty = logging.getLogger("mlflow")
     before = chatty.level
     chatty.setLevel(logging.ERROR)
@@ -189,7 +189,7 @@ def _signature(task: str) -> ModelSignature:
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
     from mlflow.types.schema import AnyType, Array, Object, Property
 
-    # Lists of whole numbers; costbench says more clearly than MLflow what is wrong with one.
+    # Lists of whole numbers, left to costbench to check: its errors are clearer than MLflow's.
     bounds = AnyType()  # type: ignore[no-untyped-call]
     tile = Object([Property("output_bounds", bounds), Property("kernel_bounds", bounds, required=False)])
     inputs: list[ColSpec | TensorSpec] = [ColSpec(DataType.string, "kernel")]
@@ -213,7 +213,7 @@ ENTRY %main (a: f32[256,512], b: f32[512,256]) -> f32[256,256] {
 
 
 def example(task: str) -> pd.DataFrame:
-    """A request: a matrix product with tanh behind it, and for the task `tile` three tile sizes of it."""
+    """Return an example request: a matrix product with tanh; for the task `tile`, three tile sizes of it."""
     import pandas as pd
 
     row: dict[str, Any] = {"kernel": _KERNEL}

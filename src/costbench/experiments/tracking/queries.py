@@ -1,4 +1,4 @@
-"""Trained cells as MLflow has them: found by what they are, best first."""
+"""Finds trained cells in MLflow by task, split, chip, experiment, profile and variant, best first."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 TRAINED = "costbench/train"
-"""Experiment of MLflow in which cells are tracked."""
+"""Name of the MLflow experiment in which cells are tracked."""
 _LARGER_IS_BETTER: Mapping[str, bool] = {"tau": True, "ape": False, "slowdown": False, "mape": False}
 _PAGE = 1000
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which cells to look for; None for any.
+    """Filter for cells; None accepts any value.
 
     Attributes:
         task: the compiler's decision.
         split: which programs were held out.
-        chip: what was measured.
+        chip: the chip that was measured.
         experiment: entry of section `experiments`.
         profile: of the parameter file.
         variant: of the experiment.
-        monitor: the validation metric that they are compared by; by default that of the task.
+        monitor: the validation metric that cells are compared by; by default that of the task.
     """
 
     task: str
@@ -48,18 +48,18 @@ class Wanted:
 
     @property
     def metric(self) -> str:
-        """The metric to compare by. Raises: ChoiceError, for an unknown task or metric."""
+        """Return the metric to compare by. Raises: ChoiceError, for an unknown task or metric."""
         monitor = choose(LEARNED, self.task, "task").monitor if self.monitor is None else self.monitor
         choose(_LARGER_IS_BETTER, monitor, "metric")
         return monitor
 
     @property
     def larger_is_better(self) -> bool:
-        """Whether a larger metric is the better one."""
+        """Whether a larger metric is better."""
         return _LARGER_IS_BETTER[self.metric]
 
     def query(self) -> str:
-        """In MLflow's language."""
+        """Return the filter in MLflow's query language."""
         tags = {field.name: getattr(self, field.name) for field in fields(self)} | {"monitor": self.metric}
         wanted = {name: value for name, value in tags.items() if value is not None} | {KIND: "cell"}
         for name, value in wanted.items():
@@ -74,14 +74,14 @@ class TrainedRun:
     """A finished cell.
 
     Attributes:
-        run_id: of MLflow.
+        run_id: MLflow's identifier.
         name: profile, experiment and cell.
         metric: validation metric of the model that was kept.
-        monitor: which metric that is.
+        monitor: name of this metric.
         tags: task, split, chip, experiment, variant, seed, encoder, reduction, profile, git_revision.
         params: all settings, by dotted name.
-        folder: where the model was left.
-        key: all that it was trained from.
+        folder: the cell's folder, which holds the model.
+        key: digest of everything that it was trained from.
         is_there: whether the folder still holds this model; it may have been trained again since.
     """
 
@@ -97,14 +97,14 @@ class TrainedRun:
 
     @property
     def validated_on(self) -> tuple[int, int]:
-        """Kernels and decisions of each that the metric is over, at most; 0 where it is not known."""
+        """Return how many kernels, and decisions of each, the metric is over at most; 0 where unknown."""
         kernels, configs = (
             self.params.get(f"model.validation.{name}", "") for name in ("kernels", "configs")
         )
         return int(kernels or 0), int(configs or 0)
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the fields as JSON values."""
         return {
             "run_id": self.run_id, "name": self.name, "metric": self.metric, "monitor": self.monitor,
             **self.tags, "params": dict(self.params), "path": str(self.folder), "is_there": self.is_there,
@@ -118,7 +118,7 @@ _TAGS = (
 
 
 def best_runs(uri: str, wanted: Wanted) -> list[TrainedRun]:
-    """As `find_runs`, one or more. Raises: DataError, if there are none."""
+    """Return the runs as `find_runs` does. Raises: DataError, if there are none."""
     if uri == OFF:
         raise DataError("is off", where="COSTBENCH_TRACKING", expected="a tracking store to search")
     runs = find_runs(uri, wanted)
@@ -129,14 +129,14 @@ def best_runs(uri: str, wanted: Wanted) -> list[TrainedRun]:
 
 
 def find_runs(uri: str, wanted: Wanted) -> list[TrainedRun]:
-    """Finished cells, best first; of equal ones in order of their names.
+    """Return finished cells, best first; equal ones in order of their names.
 
-    Metrics of different splits, chips and profiles are over different validation kernels, and say little
-    about which model is better.
+    Metrics of different splits, chips and profiles are over different validation kernels, so comparing them
+    says little about which model is better.
 
     Args:
         uri: of the tracking store.
-        wanted: which.
+        wanted: the filter.
 
     Raises:
         ChoiceError: for an unknown task or metric.
@@ -162,7 +162,7 @@ def find_runs(uri: str, wanted: Wanted) -> list[TrainedRun]:
 
 
 def runs_table(runs: Sequence[TrainedRun]) -> Table:
-    """For a terminal; one run or more, of one metric."""
+    """Return one or more runs with the same metric as a table for a terminal."""
     from rich.table import Table
 
     table = Table(title=f"Validation {runs[0].monitor}, best first")

@@ -1,7 +1,7 @@
-"""What is logged of one run: settings, numbers, data sets, files.
+"""Logs settings, metrics, data sets and files of one MLflow run.
 
-Calls are batched, since each costs a transaction of some 15 ms on SQLite. A store that is lost after a run
-has begun costs its record, with a warning, and never the training.
+Calls are batched, since each costs a transaction of some 15 ms on SQLite. If the store is lost after a run
+has begun, the rest of the run is not recorded and a warning is logged, but the training continues.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 OFF = ""
-"""The address of no store: nothing is tracked."""
-# What one call of MLflow's batch interface accepts.
+"""Value in place of a store's URI with which nothing is tracked."""
+# Limit of one call of MLflow's batch interface.
 _METRICS_PER_CALL = 1000
 _PARAMS_PER_CALL = 100
 
@@ -34,7 +34,7 @@ class TrackedRun:
     Attributes:
         uri: of the tracking server or database.
         experiment: name.
-        run_id: never to be written into results.
+        run_id: MLflow's identifier; must never be written into results.
     """
 
     uri: str
@@ -93,7 +93,8 @@ class TrackedRun:
             try:
                 client.log_inputs(self.run_id, datasets=inputs)
             except MlflowException:
-                # MLflow looks for a data set and then makes it: another process has, in between.
+                # MLflow looks a data set up and then creates it: another process may have created it in
+                # between.
                 client.log_inputs(self.run_id, datasets=inputs)
 
         self._send(log)
@@ -123,7 +124,7 @@ class TrackedRun:
         try:
             log(client_of(self.uri))
         except (MlflowException, OSError) as error:
-            # What is trained is worth more than its record.
+            # A lost record must not end a training.
             _log.warning("%s: not tracked: %s", self.uri, " ".join(str(error).split())[:300])
 
 
@@ -134,8 +135,8 @@ class Dataset:
     Attributes:
         name: of the data set.
         digest: identity of its bytes.
-        contents: a small description, such as one row a program; not the data.
-        source: the folder it lies in.
+        contents: a small description, such as one row per program; not the data.
+        source: folder of the data set.
         role: `training` or `validation`.
     """
 
@@ -146,15 +147,15 @@ class Dataset:
     role: str
 
     def entity(self) -> DatasetInput:
-        """As MLflow has it."""
+        """Return MLflow's representation of the data set."""
         from mlflow.data.code_dataset_source import CodeDatasetSource
         from mlflow.data.pandas_dataset import from_pandas
         from mlflow.entities import DatasetInput, InputTag
 
-        # The samples are what a stage computed, so their source is code; the folder is where it put them.
+        # Samples are computed by a stage, so their MLflow source is code, with the folder as a tag.
         made_by = CodeDatasetSource({"mlflow.source.name": "costbench generate", "folder": str(self.source)})
         with warnings.catch_warnings():
-            # Counts are whole numbers, and none is ever missing.
+            # MLflow warns that integer columns cannot hold missing values; counts are never missing.
             warnings.filterwarnings("ignore", message=".*Inferred schema contains integer")
             dataset = from_pandas(self.contents, source=made_by, name=self.name, digest=self.digest)
             entity = dataset._to_mlflow_entity()  # noqa: SLF001 - the schema is inferred in here
@@ -162,15 +163,15 @@ class Dataset:
 
 
 def modules_of(uri: str) -> tuple[str, ...]:
-    """Modules that tracking to a store loads, for a second or two."""
+    """Return the modules that tracking to a store imports, which takes a second or two."""
     if uri == OFF:
         return ()
     return ("mlflow",) if uri.startswith("http") else ("mlflow", "mlflow.store.tracking.sqlalchemy_store")
 
 
 def client_of(uri: str) -> MlflowClient:
-    """A client of a store."""
-    # MLflow takes a second to import, and a stage that tracks nothing should not pay it.
+    """Return an MLflow client of a store."""
+    # MLflow takes a second to import, which a stage that tracks nothing should not spend.
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=uri, registry_uri=uri)

@@ -1,9 +1,8 @@
-"""Runs in MLflow: one experiment a stage, one run a cell; those of a grid or a sweep lie below a run of it.
+"""Opens and closes MLflow runs: one experiment per stage, one run per cell, nested below grid or sweep.
 
-Tracking is a record beside the results, never a source of them: no run identifier, time or address of the
-tracking server goes into a result file, so equal parameters still give equal bytes. The store is
-`sqlite:///mlflow.db` in the working folder, or what `MLFLOW_TRACKING_URI` names; there is none with
-`COSTBENCH_TRACKING=off`.
+Results never depend on tracking: no run identifier, time or address of the tracking server goes into a result
+file, so equal parameters still give equal bytes. The store is `sqlite:///mlflow.db` in the working folder, or
+the one that `MLFLOW_TRACKING_URI` names; `COSTBENCH_TRACKING=off` turns tracking off.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
 
 DEFAULT_URI = "sqlite:///mlflow.db"
 PARENT = "mlflow.parentRunId"
-"""Tag: the run that a run lies below."""
+"""Tag: the parent run."""
 KIND = "costbench.kind"
-"""Tag: `cell`, `grid` (of cells), `trial`, `sweep` (of trials), `report`; `replaced`: a cell trained
-again."""
+"""Tag: kind of run: `cell`, `grid` (of cells), `trial`, `sweep` (of trials), `report`, or `replaced`, a cell
+that was trained again."""
 WORK = "costbench.work"
-"""Tag: what a run is a try of, as `work_of` names it."""
+"""Tag: the work that a run is an attempt at, as `work_of` names it."""
 KEY = "costbench.key"
-"""Tag: all that a trained cell follows from, as in its `done.json`."""
+"""Tag: digest of everything that a trained cell depends on, as in its `done.json`."""
 FOLDER = "costbench.folder"
-"""Tag: where the checkpoint lies."""
+"""Tag: folder of the checkpoint."""
 _WRITER = "costbench.writer"
 _TAG_REVISION = "git_revision"
 _TAG_PARAMS = "costbench.params_digest"
@@ -43,12 +42,12 @@ _TAG_DATA = "costbench.data_digest"
 
 
 class RunStopped(Exception):  # noqa: N818 - no error, as StopIteration is none
-    """Raised inside a tracked run that is ended early on purpose: it is marked as killed, not as failed."""
+    """Raised inside a tracked run to end it early on purpose: the run is marked as killed, not as failed."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What numbers follow from.
+    """Digests of what the numbers of a run depend on.
 
     Attributes:
         params_digest: of the parameters.
@@ -62,12 +61,12 @@ class Provenance:
 
 
 def work_of(*parts: str) -> str:
-    """A name for what a run is a try of, the same in every process and on every machine."""
+    """Return a name for the work of a run, the same in every process and on every machine."""
     return digest_bytes("\0".join(parts).encode())[:32]
 
 
 def tracking_uri() -> str:
-    """`MLFLOW_TRACKING_URI`, or the SQLite file of the working folder; `OFF` where tracking is off."""
+    """Return `MLFLOW_TRACKING_URI`, or the SQLite file of the working folder; `OFF` where tracking is off."""
     if os.environ.get("COSTBENCH_TRACKING") == "off":
         return OFF
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
@@ -92,7 +91,7 @@ def prepare(uri: str, experiment: str) -> None:
 
 @contextmanager
 def store_errors(uri: str) -> Iterator[None]:
-    """Errors of MLflow as one of ours. Raises: DataError, naming the store."""
+    """Turn errors of MLflow into one of ours. Raises: DataError, naming the store."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -111,18 +110,18 @@ def tracked_run(
     *,
     goes_on: bool = False,
 ) -> Iterator[TrackedRun]:
-    """A run that is finished when the block ends, and marked as failed when it raises.
+    """Open a run that is marked as finished when the block ends, and as failed when it raises.
 
-    Runs of the same experiment that nobody works on any more are marked as killed: those whose process is
-    gone from this machine, and those with the same tag `WORK`.
+    Abandoned runs of the same experiment are marked as killed: those whose process on this machine has ended,
+    and those with the same tag `WORK`.
 
     Args:
-        uri: where to track.
+        uri: of the store.
         experiment: its name; created if need be.
         name: of the run, such as `laptop/main-tile/tile-random-tpu_v2-main-s0`.
-        provenance: becomes tags to search by.
-        more_tags: others; `PARENT` nests the run below another.
-        goes_on: whether to go on with the run of the same tag `WORK`, if there is one.
+        provenance: logged as tags to search by.
+        more_tags: further tags; `PARENT` nests the run below another.
+        goes_on: whether to continue the run with the same tag `WORK`, if there is one.
 
     Raises:
         DataError: if the store cannot be used.
@@ -153,7 +152,7 @@ def tracked_run(
 
 
 def _begin(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str], goes_on: bool) -> str:
-    """Identifier of a new run, or of the one that is gone on with."""
+    """Return the identifier of a new run, or of the one that is continued."""
     found = client.get_experiment_by_name(experiment)
     if found is None:
         raise DataError("vanished", where=experiment, expected="an experiment of the tracking server")
@@ -162,7 +161,7 @@ def _begin(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, 
     _end_lost(client, place, None if goes_on else work)
     if first is None:
         own: str = client.create_run(place, run_name=name, tags=dict(tags)).info.run_id
-        # Of two that begin at the same time, on two machines, both keep the earlier.
+        # If two machines create the run at the same time, both continue with the earlier one.
         first = (_first_of(client, place, work) or own) if goes_on and work else own
         if first == own:
             return own
@@ -179,7 +178,7 @@ def _first_of(client: MlflowClient, place: str, work: str) -> str | None:
 
 
 def _end_lost(client: MlflowClient, place: str, work: str | None) -> None:
-    """Mark running runs as killed whose process is gone, and those that were tries of the same `work`."""
+    """Mark runs as killed whose process has ended, and earlier attempts at the same `work`."""
     for run in client.search_runs([place], "attributes.status = 'RUNNING'"):
         tags = run.data.tags
         if is_gone(tags.get(_WRITER, "")) or (work is not None and tags.get(WORK) == work):

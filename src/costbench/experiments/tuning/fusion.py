@@ -1,4 +1,4 @@
-"""Tuning the fusions of a program: a search on a model, then its best on hardware; or hardware alone."""
+"""Tunes the fusions of a program: searches on a model, then measures its best configs; or measures alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PREDICTING, MEASURING = Step("predicted", "predicting"), Step("measured", "measu
 def tune_fusion(
     program: PreparedProgram, session: Session, tiled: TiledKernels, model: KernelCosts | None
 ) -> Tuned:
-    """Looks for a fusion config from the compiler's default; without a model, on hardware alone.
+    """Searches for a fusion config from the compiler's default; without a model, on hardware alone.
 
     Raises:
         UnsupportedKernelError: for a kernel that cannot be lowered.
@@ -55,7 +55,7 @@ def tune_fusion(
         plan = Plan(STRATEGY, minutes(options.model_minutes), options.seed, start)
         predicted = session.search(PREDICTING, partial(tune, problem, evaluator, plan))
         session.keep_costs(costs.known)
-        assert predicted is not None  # nothing came before that could have been interrupted
+        assert predicted is not None  # only an earlier search could have been interrupted
         shortlist = Shortlist(None, distinct=True, budget=minutes(options.minutes))
         search = partial(_measure, problem, predicted, device, shortlist)
         measured = session.search(MEASURING, search)
@@ -107,7 +107,7 @@ def _tuned(
 
 
 def _described(space: FusionSpace, config: ChoiceArray) -> dict[str, object]:
-    """The fused edges, and the kernels that they make, by names of instructions."""
+    """Returns the fused edges and the resulting kernels as names of instructions."""
     edges = []
     for part, fused in space.by_computation(config):
         body = space.module.computations[part.computation]

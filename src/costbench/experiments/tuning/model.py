@@ -1,4 +1,4 @@
-"""From a file and a model's name to a tuned program."""
+"""Tunes a program, given its file and the name of a model: loads both and runs the task's searches."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def tuned(session: Session, name: str) -> Tuned:
-    """Tunes the program of a session, under a name.
+    """Tunes the program of a session and returns the result under the program name `name`.
 
     Raises:
-        HloError: if the file is no HLO module.
+        HloError: if the file is not an HLO module.
         UnsupportedKernelError: for a kernel that cannot be priced.
         DataError: for a model that cannot be read or is of the other task.
     """
@@ -58,10 +58,10 @@ TUNE: Mapping[str, Callable[[PreparedProgram, Session], Tuned]] = {
 
 
 def program_in(path: Path) -> HloModule:
-    """The program in a file: a binary message, plain or compressed, or HLO text.
+    """Reads the program in a file: a binary message, plain or compressed, or HLO text.
 
     Raises:
-        HloError: if it is missing or no HLO module.
+        HloError: if the file is missing or not an HLO module.
     """
     try:
         text = path.read_text("utf-8")
@@ -79,7 +79,7 @@ def program_in(path: Path) -> HloModule:
 
 
 def unfused(module: HloModule) -> HloModule:
-    """The program as it was before it was fused, where it was."""
+    """Returns the program with its fusions inlined; a program without fusions is returned as it is."""
     fused = any(inst.opcode is Opcode.FUSION for inst in module.entry_computation.instructions)
     return inline_fusions(module) if fused else module
 
@@ -103,7 +103,7 @@ def _fusion_model(name: str, tiled: TiledKernels, analytical: AnalyticalModel) -
 
 
 def _checkpoint(name: str, task: TaskName, analytical: AnalyticalModel) -> LearnedCostModel:
-    """The model in a folder; of folders called after a cell, only those of the task."""
+    """Loads the model in a folder; a folder named after a cell must be one of the task."""
     from costbench.models.checkpoint import load_checkpoint
 
     folder = Path(name)

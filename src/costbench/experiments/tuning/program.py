@@ -1,7 +1,7 @@
-"""Tuning one program of a user's: which tile sizes, or which fusions, and what they gain.
+"""Tunes one program of a user: searches for tile sizes or fusions, and reports their speed-up.
 
-Every search leaves its trace in the folder of results when it ends or is interrupted, so a run goes on from
-there and ends as if it had never stopped.
+Every search writes its trace into the folder of results when it ends or is interrupted, so a run can be
+resumed and then ends as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Step:
 
     Attributes:
         name: of its trace.
-        label: for people.
-        place: how many searches like it come before, and how many there are.
-        program_ns: best runtime of the program before it, where its own scores are of something else.
+        label: its name in messages.
+        place: its index among the searches of its kind, and their number.
+        program_ns: best runtime of the program before this search, where its scores are not program runtimes.
     """
 
     name: str
@@ -42,22 +42,22 @@ class Step:
 Report = Callable[[Step, Progress], None]
 """Called with what is searched and the progress of that search."""
 Run = Callable[[SearchTrace | None, Watch], SearchTrace]
-"""A search, given the recorded first part of it."""
+"""A search as a function of its recorded first part."""
 
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """What a user asks for.
+    """Options of a tuning run.
 
     Attributes:
         file: the program, an HLO module.
-        task: which decisions.
+        task: which decisions are tuned.
         model: folder of a trained model; `analytical`, or `none` for hardware alone.
-        minutes: of hardware.
-        model_minutes: of predicting, at the charged rate (fusion).
+        minutes: budget of hardware time.
+        model_minutes: budget of predictions, at the charged rate (fusion).
         top_k: tile sizes measured per kernel (tile).
-        max_tiles: legal tile sizes per kernel that are looked at (tile).
-        compile_s: charged for compiling a program (fusion).
+        max_tiles: legal tile sizes per kernel that are considered (tile).
+        compile_s: seconds charged for compiling a program (fusion).
         seed: of the searches and of the machine's noise.
     """
 
@@ -91,9 +91,9 @@ class CostRow:
     Attributes:
         subject: fingerprint of the kernel or program that it is about.
         decision: its number, hexadecimal.
-        predicted: cost by the model; None where none was asked.
+        predicted: the model's cost; None without a model.
         measured_ns: runtime; None where it did not compile.
-        seconds: charged.
+        seconds: charged for the measurement.
     """
 
     subject: str
@@ -108,11 +108,11 @@ class Gain:
     """The decision chosen for a kernel or program, beside the default.
 
     Attributes:
-        what: for people to read.
-        runs: in a run of the program.
-        default_ns: runtime by default.
-        predicted_cost: of the chosen decision, by the model; None where none was asked.
-        measured_ns: its runtime.
+        what: description for people.
+        runs: executions in one run of the program.
+        default_ns: runtime with the default decision.
+        predicted_cost: the model's cost of the chosen decision; None without a model.
+        measured_ns: runtime with the chosen decision.
     """
 
     what: str
@@ -123,13 +123,13 @@ class Gain:
 
     @property
     def saved_ns(self) -> float:
-        """In a run of the program."""
+        """Nanoseconds saved in one run of the program."""
         return self.runs * (self.default_ns - self.measured_ns)
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tuning a program came to.
+    """Result of tuning a program.
 
     Attributes:
         program: by name.
@@ -140,10 +140,10 @@ class Tuned:
         hardware_seconds: charged.
         decisions: the chosen ones, as JSON values.
         gains: what each of them gains.
-        rows: all that were measured.
-        curve: hardware seconds and the program's best runtime by then.
-        unmeasured: what the model says of the chosen decisions and of the default ones, in nanoseconds, where
-            a run was stopped, or its budget spent, before any was measured; `best_ns` is then the default's.
+        rows: all measured decisions.
+        curve: pairs of hardware seconds and the program's best runtime by then.
+        unmeasured: the model's predictions for the chosen and the default decisions, in nanoseconds, where
+            the run was stopped or its budget spent before any measurement; `best_ns` is then the default's.
     """
 
     program: str
@@ -160,7 +160,7 @@ class Tuned:
 
     @property
     def speedup(self) -> float:
-        """Default over chosen."""
+        """Runtime by default divided by runtime with the chosen decisions."""
         return self.default_ns / self.best_ns
 
 
@@ -168,7 +168,7 @@ class Session:
     """A run of searches whose traces are kept in a folder.
 
     Args:
-        folder: of the results; made if need be.
+        folder: of the results; created if needed.
         options: of the run.
         target: the chip.
         resume: continue from existing traces, which must be of equal options.
@@ -177,10 +177,10 @@ class Session:
     Attributes:
         options: the same.
         target: the same.
-        interrupted: whether Ctrl-C was pressed; searches that follow end at once.
+        interrupted: whether Ctrl-C was pressed; later searches then end at once.
 
     Raises:
-        DataError: if there is nothing to resume, or it is of other options.
+        DataError: if there is nothing to resume, or the options differ.
     """
 
     def __init__(
@@ -190,19 +190,19 @@ class Session:
         self.interrupted = False
         self._folder, self._report, self._resume = folder, report, resume
         settings = {**asdict(options), "file": digest_file(options.file), "chip": target.name}
-        # More hardware time only adds to what was measured.
+        # A larger hardware budget only adds measurements, so it does not change the identity of the run.
         del settings["minutes"]
         path = folder / "settings.json"
         if resume:
             _verify_same(path, settings)
         else:
-            # What an earlier run of other options left must not be taken up by `--resume`.
+            # Traces of an earlier run with other options must not be resumed later.
             for trace in (folder / "traces").glob("*.json"):
                 trace.unlink()
         write_json(path, settings)
 
     def search(self, step: Step, run: Run) -> SearchTrace | None:
-        """Runs a search, or goes on with it; None if one was interrupted before and this one never began."""
+        """Runs or resumes a search; returns None if the run was interrupted before this search began."""
         path = self._folder / "traces" / f"{step.name}.json"
         recorded = read_trace(path) if self._resume and path.exists() else None
         if self.interrupted:
@@ -219,7 +219,7 @@ class Session:
         return trace
 
     def known_costs(self) -> dict[int, float]:
-        """Costs of kernels that an earlier part of the run predicted, by hash."""
+        """Returns the kernel costs that an earlier part of the run predicted, by hash."""
         path = self._folder / "traces" / "kernel_costs.json"
         if not (self._resume and path.exists()):
             return {}
@@ -229,7 +229,7 @@ class Session:
         return {int(key, 16): math.inf if cost is None else float(cost) for key, cost in stored.items()}
 
     def keep_costs(self, costs: dict[int, float]) -> None:
-        """Keeps them for a later part of the run."""
+        """Writes predicted kernel costs for a later part of the run."""
         stored = {f"{key:x}": cost if math.isfinite(cost) else None for key, cost in costs.items()}
         write_json(self._folder / "traces" / "kernel_costs.json", stored)
 
@@ -248,7 +248,7 @@ def _verify_same(path: Path, settings: dict[str, object]) -> None:
 
 
 def rows_of(measured: SearchTrace, predicted: SearchTrace | None) -> list[CostRow]:
-    """What was measured, beside its prediction."""
+    """Returns the measured decisions with their predictions."""
     costs = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
     return [
         CostRow(
@@ -265,7 +265,7 @@ def rows_of(measured: SearchTrace, predicted: SearchTrace | None) -> list[CostRo
 
 
 def write_results(folder: Path, options: TuneOptions, chip: str, tuned: Tuned) -> None:
-    """`decisions.json` and `costs.csv`.
+    """Writes `decisions.json` and `costs.csv`.
 
     Raises:
         DataError: if one cannot be written.

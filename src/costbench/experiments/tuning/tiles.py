@@ -1,4 +1,4 @@
-"""Tuning the tile sizes of a program, its most expensive kernels first, from one budget of hardware time."""
+"""Tunes the tile sizes of a program within one budget of hardware time, its most expensive kernels first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from costbench.search.space import Numbered
 
 @dataclass(frozen=True, eq=False)
 class _Kernel:
-    """A kernel with the compiler's own choice."""
+    """A kernel with the compiler's own choice of tile size."""
 
     unique: UniqueKernel
     space: TileSpace
@@ -35,12 +35,12 @@ class _Kernel:
 
     @property
     def total_ns(self) -> float:
-        """In a run of the program, by default."""
+        """Nanoseconds spent on the kernel in one run of the program with the default tile."""
         return self.unique.runs_per_program * self.default_ns
 
 
 def tune_tiles(program: PreparedProgram, session: Session, model: CostModel | None) -> Tuned:
-    """Looks for the tile sizes of every kernel; without a model, measures tile sizes drawn at random.
+    """Searches for the tile sizes of every kernel; without a model, measures tile sizes drawn at random.
 
     Raises:
         UnsupportedKernelError: for a kernel that cannot be lowered or of which no tile fits the scratchpad.
@@ -69,7 +69,7 @@ def _kernels(program: PreparedProgram, device: Device) -> list[_Kernel]:
 
 
 class _Tuning:
-    """The searches of a program's kernels, one after another."""
+    """Runs the searches of a program's kernels, one after another."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class _Tuning:
         self._predicted: dict[tuple[str, int], float] = {}
 
     def tune(self) -> None:
-        """Looks for the tile sizes of the kernels, one after another, with what is left of the budget."""
+        """Searches for the tile sizes of the kernels, one after another, with what is left of the budget."""
         count = len(self._kernels)
         for number, kernel in enumerate(self._kernels):
             if kernel.space.size > 1:
@@ -134,7 +134,7 @@ class _Tuning:
             self._predicted |= {(name, number): costs[number] for number in measured.decisions}
 
     def result(self) -> Tuned:
-        """What all searches came to."""
+        """Returns the combined result of all searches."""
         default_ns = sum(kernel.total_ns for kernel in self._kernels)
         best_ns, curve, spent = default_ns, [], 0.0
         decisions, gains = [], []

@@ -1,4 +1,4 @@
-"""What the papers claim about accuracy and about searches, as data: which rows decide, in whose favour."""
+"""The papers' claims about accuracy and searches as data: rows to compare, and the side that should lead."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Statistic = Literal[
     "geometric_mean", "mean", "median", "standard_deviation", "share_of_programs", "worst", "best"
 ]
 ANY = "any"
-"""In place of a split: programs of all splits together, each with the models of its own. In place of a chip:
-the first one, by name, that has results of most sides."""
+"""In place of a split: programs of all splits together, each with the models of its split. In place of a
+chip: the first chip, by name, that has results for the most sides."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Whose rows: a model, its variant, and where it was tested."""
+    """Selects result rows: a model, its variant, and the split and chip it was tested on."""
 
     model: str = "learned"
     variant: str = MAIN
@@ -33,7 +33,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of a paper that rows can support or contradict.
+    """One statement of a paper that result rows can support or contradict.
 
     Attributes:
         id: `<paper>.<name>`.
@@ -47,14 +47,14 @@ class Claim:
             several pairs meet, None without a number.
         left: one or more sides, or none where rows cannot decide.
         right: what they are compared with.
-        pairing: `all`: each of the left meets each of the right; `each`: first meets first, and so on;
+        pairing: `all`: each left side is compared with each right side; `each`: first with first, and so on;
             `spread`: what is compared is the range of all of the left with that of all of the right.
         statistic: over test programs, before the difference is taken.
         scale: `difference` of statistics, or `ratio`: the statistic of the two sides' ratios, program by
             program, less one, in percent.
         against: a number in place of the right side, for ratios.
         unit: of the effect.
-        needs: what is missing to decide it, where that is no rows.
+        needs: what is missing to decide it, if that is something other than rows.
     """
 
     id: str
@@ -108,7 +108,7 @@ class Claim:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """All sides, each once, left ones first."""
+        """Returns all sides, each once, left ones first."""
         return tuple(dict.fromkeys((*self.left, *self.right)))
 
     @property
@@ -119,7 +119,7 @@ class Claim:
         return ", ".join(" and ".join(names) for names in (splits, chips))
 
     def on(self, chip: str) -> Claim:
-        """The same claim with a chip in place of `any`."""
+        """Returns the same claim with a chip in place of `any`."""
 
         def there(sides: tuple[Side, ...]) -> tuple[Side, ...]:
             return tuple(replace(side, chip=chip) if side.chip == ANY else side for side in sides)
@@ -138,7 +138,7 @@ _OF_RATIOS = ("geometric_mean", "median", "best")
 
 @dataclass(frozen=True)
 class Claims:
-    """All of them, in the order of reports."""
+    """All claims, in the order of reports."""
 
     claims: tuple[Claim, ...]
 
@@ -150,7 +150,7 @@ class Claims:
 
 
 def load_claims() -> tuple[Claim, ...]:
-    """The claims of lpm2021 and lpm2020 about accuracy, and behind them those about searches.
+    """Returns the claims of lpm2021 and lpm2020 about accuracy, followed by those about searches.
 
     Raises:
         ParamsError: if the data file of the package is broken.
@@ -161,7 +161,7 @@ def load_claims() -> tuple[Claim, ...]:
 
 
 def margins(claims: tuple[Claim, ...]) -> dict[tuple[str, str], float]:
-    """(task, unit) -> the largest difference that the papers still call none."""
+    """Returns by (task, unit) the largest difference that the papers still call no difference."""
     found: dict[tuple[str, str], float] = {}
     for claim in claims:
         if claim.direction == "no_difference" and claim.paper_effect is not None:

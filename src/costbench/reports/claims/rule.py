@@ -46,7 +46,7 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Finding:
-    """What rows say of a claim.
+    """Verdict on a claim by the result rows.
 
     Attributes:
         claim: the claim.
@@ -71,7 +71,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Scores:
-    """Of one side: values [num_programs, num_seeds]."""
+    """Values of one side, [num_programs, num_seeds]."""
 
     programs: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -110,7 +110,7 @@ def evaluate_claims(
 
 
 def _placed(claim: Claim, index: _Index) -> Claim:
-    """With the first chip that has results of most sides in place of `any`, if one has any."""
+    """Returns the claim with `any` replaced by the first chip with results of the most sides, if any has."""
 
     def there(one: Claim) -> int:
         return sum((one.task, one.metric, side) in index for side in one.sides)
@@ -151,7 +151,7 @@ def _named(claim: Claim, side: Side) -> str:
 
 
 def _scores(values: Mapping[tuple[str, int], float]) -> _Scores:
-    """As a matrix, without the programs that a seed has no value for."""
+    """Returns the values as a matrix, without programs that lack a value for some seed."""
     seeds = tuple(sorted({seed for _, seed in values}))
     names = sorted({program for program, _ in values})
     programs = tuple(name for name in names if all((name, seed) in values for seed in seeds))
@@ -160,19 +160,19 @@ def _scores(values: Mapping[tuple[str, int], float]) -> _Scores:
 
 
 def _matched(found: Mapping[Side, _Scores]) -> dict[Side, _Scores]:
-    """Over the programs that all sides of a split share."""
+    """Restricts the scores to programs that all sides of a split share."""
     scores = {}
     for split in {side.split for side in found}:
         own = [side for side in found if side.split == split]
         shared = reduce(set.intersection, (set(found[side].programs) for side in own))
         for side in own:
             scores[side] = found[side].over(tuple(sorted(shared)))
-    # In the order of the claim, for so the draws are a function of the claim.
+    # In the order of the claim, so that the random draws depend on the claim alone.
     return {side: scores[side] for side in found}
 
 
 def _effect(claim: Claim, scores: Mapping[Side, _Scores], resample: _Resample) -> Floats:
-    """The effect in each resample, [resamples]."""
+    """Returns the effect in each resample, [resamples]."""
     values = {side: resample(own) for side, own in scores.items()}
     if claim.scale == "ratio":
         leads = _ratio_leads(claim, values)
@@ -197,12 +197,12 @@ _RIGHT_AHEAD = ("right_better", "at_most")
 
 
 def _ratio_leads(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
-    """Of each pair, how many percent the side ahead is ahead."""
+    """Returns the lead of the side that the paper sees ahead, in percent, for each pair."""
     if claim.against is not None:
         ratios = [values[left] / claim.against for left in claim.left]
     else:
         ratios = [values[left] / values[right] for left, right in claim.pairs]
-    # Of metrics of which less is better, the other side's share is what is ahead.
+    # Inverted where needed, so that a ratio above 1 means that the side expected ahead leads.
     if (claim.direction in _RIGHT_AHEAD) == (claim.sign > 0.0):
         ratios = [1.0 / ratio for ratio in ratios]
     statistic = choose(STATISTICS, claim.statistic, "statistic")
@@ -227,11 +227,11 @@ STATISTICS: Mapping[str, Callable[[Floats], Floats]] = {
     # With n - 1: so the standard deviations of lpm2021's table 4 follow from the rows of its table 2.
     "standard_deviation": lambda values: values.std(axis=1, ddof=1),
 }
-"""Over programs, [resamples, num_programs] -> [resamples]."""
+"""Statistics over programs, [resamples, num_programs] -> [resamples]."""
 
 
 def verdict_of(claim: Claim, interval: tuple[float, float], margin: float) -> str:
-    """What an interval says of a claim, by the rule in the module's description."""
+    """Returns the verdict for an interval, by the rule in the module's description."""
     low, high = interval
     if claim.direction == "no_difference":
         if -margin <= low and high <= margin:

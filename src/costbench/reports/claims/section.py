@@ -1,4 +1,4 @@
-"""Findings as a part of the page, as `claims.md` and as `claims.json`."""
+"""Renders findings as a section of the page, as `claims.md` and as `claims.json`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _COLUMNS = (
 
 
 def claims_section(findings: Sequence[Finding]) -> Section:
-    """How many claims hold, the rule, the evaluated claims, and what the others lack."""
+    """Returns the section: how many claims hold, the rule, the evaluated claims, and what others lack."""
     counts = {verdict: sum(one.verdict == verdict for one in findings) for verdict in _VERDICTS}
     summary = (
         f"Of {len(findings)} claims of lpm2021 and lpm2020 about accuracy and searches, "
@@ -130,7 +130,7 @@ def _missing_table(findings: Sequence[Finding]) -> Table:
 
 
 def printed_effect(effect: float | tuple[float, float] | None) -> str:
-    """A printed effect for tables: a number, a range, or a dash."""
+    """Formats a printed effect for tables: a number, a range, or a dash."""
     if effect is None:
         return "–"
     return " to ".join(f"{value:g}" for value in (effect if isinstance(effect, tuple) else (effect,)))

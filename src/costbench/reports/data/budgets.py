@@ -1,6 +1,6 @@
-"""How long each model was trained: steps and samples as a table, wall times apart, for they are a machine's.
+"""Reports training budgets: steps and samples as a table, machine-dependent wall times separately.
 
-Rows of one table are comparable where their budgets are equal, and a reader has to see whether they are.
+Models are comparable where their budgets are equal, so the report shows whether they are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Budget:
-    """What one training run had.
+    """Budget of one training run.
 
     Attributes:
         experiment: entry of section `experiments`.
@@ -60,12 +60,12 @@ class Budget:
 
     @property
     def samples(self) -> int:
-        """Decisions seen, at most: kernels with few decisions give fewer."""
+        """Upper bound of the decisions seen; kernels with few decisions contribute fewer."""
         return self.steps * self.kernels * self.configs
 
     @property
     def amount(self) -> tuple[int, int, int, int]:
-        """All that has to be equal for a fair comparison."""
+        """Returns the numbers that have to be equal for a fair comparison."""
         return self.steps, self.kernels, self.configs, self.validations
 
 
@@ -104,7 +104,7 @@ def _number(value: object, path: Path, name: str) -> int:
 
 
 def budget_table(budgets: Sequence[Budget]) -> Table:
-    """One row for the runs of a variant of an experiment that had the same."""
+    """Returns a table with one row for runs of a variant of an experiment that had equal budgets."""
     groups: dict[tuple[str, str, tuple[int, int, int, int]], list[Budget]] = {}
     for one in budgets:
         groups.setdefault((one.experiment, one.variant, one.amount), []).append(one)
@@ -121,7 +121,7 @@ def budget_table(budgets: Sequence[Budget]) -> Table:
 
 
 def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: str) -> str:
-    """One sentence on the runs behind a table of variants; empty where nothing is known of them.
+    """Returns a sentence on the runs behind a table of variants; empty where nothing is known of them.
 
     Args:
         budgets: of the runs on the table's split and chip.

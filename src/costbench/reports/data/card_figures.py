@@ -1,4 +1,4 @@
-"""The data set's card as figures: who has how many samples, and histograms on logarithmic axes."""
+"""Draws the data set's card: samples by application, and histograms on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 @dataclass(frozen=True)
 class _Panel:
-    """One histogram: its quantity, what the axes say, and what the axis counts."""
+    """One histogram: its quantity, the axis labels, and what is counted."""
 
     quantity: str
     label: str
@@ -96,7 +96,7 @@ def _steps(axes: Axes, card: Card, panel: _Panel, index: int) -> None:
 
 
 def _marks(axes: Axes, task: str, panel: _Panel) -> None:
-    """Where the papers say how their data lie."""
+    """Marks the values that the papers give for their data."""
     marks = {
         ("fusion", "runtime_ns"): (FAST_NS, "5 µs: half of the\npapers' kernels lie below"),
         ("fusion", "nodes_per_kernel"): (41, "41: the\npapers' mean"),

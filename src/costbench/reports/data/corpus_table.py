@@ -1,4 +1,4 @@
-"""Table 1 of both versions of the paper: programs and samples of each set, ours and theirs."""
+"""Makes Table 1 of both versions of the paper: programs and samples of each set, ours and theirs."""
 
 from __future__ import annotations
 

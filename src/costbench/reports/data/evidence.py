@@ -1,6 +1,6 @@
-"""What stands beside the results: the leakage audit, counts of the splits, the curves of training.
+"""Reads the files that qualify the results: the leakage audit, counts of the splits, training curves.
 
-All are files that stages left behind, and are read strictly: they qualify the numbers beside them.
+Stages write these files; they are read strictly, since readers judge the results by them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What leaked kernels do to the numbers: metrics with and without test kernels that training has seen."""
+"""Shows the effect of leaked kernels: metrics with and without test kernels that occur in training."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _ticks(cell: Cell) -> tuple[list[float], list[str]]:
 
 
 def program_labels(programs: Sequence[tuple[str, str]]) -> list[str]:
-    """What (application, program) pairs are called below an axis: the application, where it is there once."""
+    """Return labels for (application, program) pairs: the application, if it occurs once."""
     families = [application for application, _ in programs]
     return [
         application.replace(" ", "\n", 1) if families.count(application) == 1 else _short(program)
@@ -134,7 +134,7 @@ def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, measure: Measure) ->
 
 
 def _limit(axes: Axes, cell: Cell, paper: PaperTable | None, error: Measure) -> None:
-    """Scale the error axis to most bars; what lies beyond is named at the upper edge."""
+    """Scale the error axis to most bars and write the values of longer ones at the upper edge."""
     bars = [(model, _series(cell, model, error)) for model in BARS if model in cell.models]
     if paper is not None:
         bars += [(model, _paper_series(cell, paper, model, error)) for model in PAPER_MODELS]

@@ -1,4 +1,4 @@
-"""Bars of speed-ups: they stand on 1, so that what is faster points up and what is slower points down."""
+"""Draws bars of speed-ups from a base line at 1, so that faster points up and slower points down."""
 
 from __future__ import annotations
 

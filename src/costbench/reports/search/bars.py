@@ -1,6 +1,6 @@
-"""Which bars figures of searches have, in which order, how they are called and drawn.
+"""Defines the bars in figures of searches: which ones, their order, names and colours.
 
-Colours are those of the same model in other figures; a bar without filling had nothing, or little, measured.
+A model has the same colour as in other figures; a bar without filling had few or no measurements.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a search went: runtime of the program against hardware seconds spent, as a step line."""
+"""Draws the progress of a search: runtime of the program against hardware seconds spent, as a step line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NS_PER_MS = 1e6
 
 @dataclass(frozen=True)
 class SearchCurve:
-    """What a search had found by when.
+    """Best runtime of a search over time.
 
     Attributes:
         title: of the program and the task.

@@ -1,7 +1,7 @@
-"""How far fusion searches were after how much hardware: curves of the stage `autotune`, over programs.
+"""Draws the best-so-far speed-up of fusion searches against hardware time, averaged over programs.
 
-A program's curve is a step line: the median over repeats of the best so far. What is drawn is the geometric
-mean of programs at each time that any of them has.
+A program's curve, from the stage `autotune`, is a step line: the median over repeats of the best so far. The
+figure shows the geometric mean over programs at every time that occurs in one of the curves.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def mean_path(paths: Sequence[SearchPath]) -> tuple[Array, Array]:
 
 
 def _last(path: SearchPath, seconds: Array) -> npt.NDArray[np.intp]:
-    """For each time the place of the last point that is not behind it."""
+    """Return for each time the index of the last point that is not later."""
     return np.maximum(np.searchsorted(np.asarray(path.seconds), seconds, side="right") - 1, 0)
 
 
 def seconds_to_reach(paths: Sequence[SearchPath], speedup: float) -> float | None:
-    """When the mean over programs first is as fast; None if never. Less by a rounding error counts."""
+    """Return when the mean over programs first reaches `speedup`, up to rounding errors; None if never."""
     seconds, means = mean_path(paths)
     reached = means >= speedup * (1.0 - 1e-9)
     return float(seconds[np.argmax(reached)]) if reached.any() else None

@@ -1,7 +1,7 @@
-"""Rows of the stage `autotune`, grouped: a place is a task, split and chip; a bar is a way of searching.
+"""Groups the rows of the stage `autotune`: a place is a task, split and chip; a bar is a way of searching.
 
-Rows are those of evaluation with other meanings: `model` is what searched, `variant` how much it was given,
-`seed` the repeat. They are kept apart from results of evaluation, whose variants are trained models.
+Rows have the type of those of evaluation with other meanings: `model` is the way of searching, `variant` its
+budget, `seed` the repeat. They are kept separate from evaluation results, whose variants are trained models.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MINUTES = re.compile(r"(default|random)-(\d+(?:\.\d+)?)m")
 
 @dataclass(frozen=True, order=True)
 class Bar:
-    """What searched, and how much it was given (`top10`, `default-1m`)."""
+    """A way of searching and its budget (`top10`, `default-1m`)."""
 
     model: str
     budget: str
@@ -89,7 +89,7 @@ class Place:
         return float(np.median(found)) if found else None
 
     def fact(self, name: str, program: str) -> float | None:
-        """What depends on no search, such as how many tile sizes there are; None where nobody said."""
+        """A number that depends on no search, such as the number of tile sizes; None where it is missing."""
         return self.score(Bar(BEST, MAIN), name, program)
 
     def over_programs(self, bar: Bar, metric: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""Parts of the page about searches: tile sizes and fusion, each with what the papers say of them."""
+"""Makes the sections of the page about tile and fusion searches, each with the papers' claims about them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def search_sections(
 
     Args:
         searches: the results.
-        paths: how far fusion searches were by when.
+        paths: best-so-far curves of fusion searches.
         findings: on the claims; those about speed-ups are shown again beside the figures.
         figures: folder that figures go to.
 
@@ -60,7 +60,7 @@ def search_sections(
 
 
 def _rows_of_figures(searches: Searches, task: str) -> list[list[Place]]:
-    """What stands side by side: a split's programs, and those that gain most beside the random split's."""
+    """Returns places to show side by side: a split's; for the random split also those that gain most."""
     rows = []
     for place in searches.of(task):
         beside = searches.beside(place)
@@ -105,7 +105,7 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
 
 
 def _tile_finding(place: Place) -> str:
-    """What ten measurements cost and bring, in words that follow from the numbers."""
+    """Returns a sentence, computed from the numbers, on the cost and gain of ten measurements."""
     learned = Bar("learned", f"top{TOP_K}")
     slowdown, fewer = place.mean(learned, SLOWDOWN), place.fewer_seconds(learned, EXHAUSTIVE)
     speedup = place.mean(learned, SPEEDUP)
@@ -186,7 +186,7 @@ def _budgets() -> str:
 
 
 def _fusion_finding(place: Place, paths: Sequence[SearchPath]) -> str:
-    """What one and ten minutes bring, and how long hardware alone needs for the former."""
+    """Returns sentences on the gain after one and ten minutes, and how long hardware alone needs for it."""
     parts = []
     for start in STARTS:
         pairs = {m: [Bar(m, f"{start}-{n}m") for n in (1, 10)] for m in ("hardware", "model and hardware")}
@@ -208,7 +208,7 @@ def _fusion_finding(place: Place, paths: Sequence[SearchPath]) -> str:
 
 
 def _minutes_alone(place: Place, paths: Sequence[SearchPath], start: str) -> str:
-    """After which time hardware alone is as far as with the model after one minute."""
+    """Returns a phrase: when hardware alone reaches what the model reaches after one minute."""
     found = of_place(paths, place, start)
     helped, alone = found.get("model and hardware"), found.get("hardware")
     if not helped or not alone:

@@ -1,4 +1,4 @@
-"""The beginning of the page: what a visitor asks first, the answer, and where the evidence is."""
+"""Makes the first section of the page: main questions with one-line answers and links to the evidence."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _models(cell: Cell | None) -> Pointer | None:
 
 
 def _tile_search(place: Place | None) -> Pointer | None:
-    """What ten measurements per kernel cost and lose."""
+    """Returns the cost of ten measurements per kernel, and their loss against exhaustive search."""
     bar = Bar("learned", f"top{TOP_K}")
     if place is None:
         return None
@@ -120,7 +120,7 @@ def _claims(findings: Sequence[Finding]) -> Pointer:
 
 
 def _training(budgets: Sequence[Budget]) -> Pointer | None:
-    """How much the main models were given; wall times differ from run to run and stay out."""
+    """Returns the training budgets of the main models, without wall times, which differ from run to run."""
     if not budgets:
         return None
     main = {one.task: one for one in reversed(budgets) if one.variant == MAIN}

@@ -1,4 +1,4 @@
-"""Is the learned model better than each baseline, or were the test programs kind? A table of intervals."""
+"""Tabulates intervals of the difference between the learned model and each baseline over test programs."""
 
 from __future__ import annotations
 

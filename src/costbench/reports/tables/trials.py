@@ -1,4 +1,4 @@
-"""Trials of a sweep: what was tried, how far it came, and which one was kept."""
+"""Tabulates the trials of a sweep: values, epochs trained, metric, and which trial was chosen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trials_table(task: str, folder: Path) -> Table | None:
     """The trials of a task in order, each after its last epoch; None where it was not swept.
 
     Raises:
-        DataError: for a table of trials that is none.
+        DataError: for a file that is not a table of trials.
         ParamsError: for a best trial that cannot be read.
     """
     path = folder / f"{task}.csv"
