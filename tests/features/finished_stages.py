@@ -30,7 +30,7 @@ def write_stages(root: Path, repository: Path) -> None:
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
         application, data = name.split("_")[0], root / "generate"
         params = TileParams(_DECISIONS, 5)
-        TileTask(name, application, program, (_TARGET,), params, data, AnalyticalModel).make()
+        TileTask(name, application, program, (_TARGET,), params, data).make()
         shard = TileShard(shard_path(data, _TARGET.name, name), CompiledPrograms(data), _TARGET.architecture)
         kernels = [shard.kernel(index) for index in range(len(shard))]
         write_features(
