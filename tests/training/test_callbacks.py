@@ -116,5 +116,5 @@ def test_a_damaged_resume_point_is_put_aside(tmp_path: Path, caplog: pytest.LogC
     path.write_bytes(path.read_bytes()[:100])
     with caplog.at_level(logging.WARNING):
         assert resumable(path) is None
-    assert "training starts anew" in caplog.text
+    assert "training starts from the beginning" in caplog.text
     assert not path.exists()
