@@ -95,5 +95,5 @@ class Charging:
 
 
 def minutes(number: float) -> MeasurementBudget:
-    """Return a budget of so many minutes."""
+    """Return a budget of `number` minutes of hardware time."""
     return MeasurementBudget(seconds=60.0 * number)

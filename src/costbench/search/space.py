@@ -28,7 +28,7 @@ _KEY_BYTES = 16
 _ROUNDS = 8
 """Draws in a row without anything new after which a large space is taken to be used up."""
 _FEW_BITS = 16
-"""Spaces of so many bits are listed where drawing finds nothing new."""
+"""Spaces up to this size in bits are enumerated when random draws find nothing new."""
 
 
 class Seen:
