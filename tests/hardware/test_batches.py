@@ -6,7 +6,7 @@ import pytest
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.tiling.space import tile_space
 from costbench.hardware.batches import measure_batch, structure_keys
-from costbench.hardware.codegen import opcodes_of, structure_key
+from costbench.hardware.codegen import structure_key
 from costbench.hardware.device import Device
 from costbench.target import Target, load_target
 from tests.compiler import small_kernels as small
@@ -69,7 +69,7 @@ def test_structure_keys_tell_mixes_of_operations_apart() -> None:
     kernel = small.two_results()
     part = Kernel(kernel.module, kernel.computation, kernel.instructions[:1], kernel.inputs, (1,))
     batch = lowered(kernel, part, kernel).lowered
-    opcodes = opcodes_of(kernel.body)
+    opcodes = kernel.body.opcodes
     expected = [
         structure_key(tuple(opcodes[p] for p in one.instructions), "chip") for one in (kernel, part, kernel)
     ]

@@ -29,6 +29,16 @@ def native_tile(shape: Shape) -> tuple[int, ...]:
     return (LINEAR_TILE,) if shape.rank == 1 else (SUBLANES, LANES)
 
 
+def native_units(shape: Shape) -> tuple[int, ...]:
+    """Returns elements of a native tile by physical axis, major to minor: ..., 1, 1, 8, 128; or 1,024."""
+    return (1,) * (shape.rank - 2) + native_tile(shape)
+
+
+def native_bytes(shape: Shape) -> float:
+    """Returns bytes of a native tile, or of the value itself for a scalar."""
+    return math.prod(native_tile(shape)) * shape.element_type.bits / 8
+
+
 def row_major(rank: int) -> MinorToMajor:
     """Returns the memory order in which the last axis varies fastest."""
     return tuple(range(rank - 1, -1, -1))

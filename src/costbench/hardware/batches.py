@@ -17,7 +17,6 @@ from costbench.compiler.tiling.kernel_batch import words_of
 from costbench.execution.compiled import compiled
 from costbench.hardware.codegen import (
     NUM_STRUCTURES,
-    opcodes_of,
     set_factors,
     structure_key,
     structure_of,
@@ -97,7 +96,7 @@ def measure_batch(
 def structure_keys(lowered: LoweredKernels, chip: str) -> HashArray:
     """Returns `structure_key` of every kernel, [k]."""
     kernels, body = lowered.kernels, lowered.module.computations[lowered.computation]
-    opcodes = np.array(opcodes_of(body), dtype=np.int64)
+    opcodes = np.array(body.opcodes, dtype=np.int64)
     mixes = _operation_mixes(kernels.instructions_offsets, opcodes[kernels.instructions])
     _, places, inverse = np.unique(mixes, return_index=True, return_inverse=True)
     keys = []

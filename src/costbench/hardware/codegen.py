@@ -19,7 +19,6 @@ from costbench.compiler.lowering.packed import PackedNest
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.normal import normal_quantile
 from costbench.hashing.splitmix64 import GOLDEN_GAMMA, mix
-from costbench.hlo.module import HloComputation
 from costbench.target import Target
 
 FloatArray = npt.NDArray[np.float64]
@@ -49,14 +48,9 @@ def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
     # A kernel without loops is one fixed routine.
     if not any(deviations) or not nest.is_tiled:
         return _REGULAR
-    opcodes = opcodes_of(nest.space.body)
+    opcodes = nest.space.body.opcodes
     operations = tuple(sorted([opcodes[position] for position in nest.kernel.instructions]))
     return _factors(operations, target.name, deviations)
-
-
-def opcodes_of(body: HloComputation) -> tuple[int, ...]:
-    """Returns the opcodes of a computation by position."""
-    return body.opcodes
 
 
 @lru_cache(maxsize=4096)

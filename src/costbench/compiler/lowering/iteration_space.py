@@ -8,7 +8,7 @@ The loops count native tiles: 8 x 128 elements of a matrix, 1,024 of a vector.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from costbench.compiler.lowering.access import (
     operand_access,
     whole,
 )
-from costbench.compiler.tiled_memory import LANES, SUBLANES
+from costbench.compiler.tiled_memory import native_units
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation
@@ -79,6 +79,7 @@ class IterationSpace:
         access: access of the anchor.
         loops: `num_output_loops` over the anchor's physical axes, major to minor, then those that sum. Empty
             for a kernel without tiles.
+        units: native tiles along each loop, int64 [num_loops].
         num_output_loops: loops over the anchor.
         kernel_axes: axes of the right-hand side in physical order, empty without a contraction.
         operand_accesses: accesses of the contraction's left-hand and right-hand side.
@@ -91,18 +92,12 @@ class IterationSpace:
     contracts: bool
     access: Access
     loops: tuple[Loop, ...] = ()
+    units: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     num_output_loops: int = 0
     kernel_axes: tuple[KernelAxis, ...] = ()
     operand_accesses: tuple[Access, Access] = ((), ())
     contraction_order: tuple[int, ...] = ()
     described: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict, repr=False)
-
-
-def native_units(shape: Shape) -> tuple[int, ...]:
-    """Returns elements of a native tile by physical axis, major to minor: ..., 1, 1, 8, 128; or 1,024."""
-    if shape.rank == 1:
-        return (LANES * SUBLANES,)
-    return (1,) * (shape.rank - 2) + (SUBLANES, LANES) if shape.rank else ()
 
 
 def iteration_space(
@@ -135,18 +130,24 @@ def iteration_space(
             f"a kernel over {len(loops)} axes", field=f"instruction {anchor}", expected=f"at most {MAX_LOOPS}"
         )
     if sums is None:
-        return IterationSpace(body, anchor, contracts, access, loops, len(loops))
+        return IterationSpace(body, anchor, contracts, access, loops, _units(loops), len(loops))
+    all_loops = loops + tuple(Loop(extent, unit, contraction=True) for extent, unit in sums.loops)
     return IterationSpace(
         body=body,
         anchor=anchor,
         contracts=contracts,
         access=access,
-        loops=loops + tuple(Loop(extent, unit, contraction=True) for extent, unit in sums.loops),
+        loops=all_loops,
+        units=_units(all_loops),
         num_output_loops=len(loops),
         kernel_axes=sums.kernel_axes,
         operand_accesses=sums.operands,
-        contraction_order=_contraction_order(sums.operands, len(loops), len(loops) + len(sums.loops)),
+        contraction_order=_contraction_order(sums.operands, len(loops), len(all_loops)),
     )
+
+
+def _units(loops: Sequence[Loop]) -> IntArray:
+    return np.array([loop.units for loop in loops], dtype=np.int64)
 
 
 def _contraction_order(

@@ -8,7 +8,6 @@ model needs (iterations, tiles of operands, how often they are fetched) follows 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -70,10 +69,10 @@ class LoopNest:
         """Returns the position of the convolution or dot, or None."""
         return self.space.anchor if self.space.contracts else None
 
-    @cached_property
+    @property
     def units(self) -> IntArray:
         """Returns native tiles along each loop, int64 [num_loops]."""
-        return np.array([loop.units for loop in self.space.loops], dtype=np.int64)
+        return self.space.units
 
     @property
     def is_tiled(self) -> bool:
@@ -243,8 +242,7 @@ class Lowering:
         if body is None or body.tables.is_full:
             body = self._bodies[computation] = _Body(self.module, computation)
         tables = body.tables
-        tables.make_ready(kernels.inputs)
-        tables.make_ready(kernels.instructions)
+        tables.make_ready(np.concatenate([kernels.inputs, kernels.instructions]))
         count = len(kernels.inputs_offsets) - 1
         nodes = len(kernels.inputs) + len(kernels.instructions)
         nests = Nests(

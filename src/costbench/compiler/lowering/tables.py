@@ -48,11 +48,11 @@ from costbench.compiler.lowering.arrays import (
 from costbench.compiler.lowering.iteration_space import (
     IterationSpace,
     iteration_space,
-    native_units,
     wanted_access,
 )
 from costbench.compiler.lowering.packed import LOOP
-from costbench.compiler.lowering.values import facts_of, native_bytes, written
+from costbench.compiler.lowering.values import Facts, facts_of, written
+from costbench.compiler.tiled_memory import native_bytes, native_units
 from costbench.execution.compiled import compiled
 from costbench.hlo.module import HloComputation
 from costbench.hlo.shape import Shape
@@ -132,8 +132,9 @@ class LoweringTables:
         Raises:
             UnsupportedKernelError: for an operation that fixes an axis beyond the twenty-second.
         """
-        for position in positions[self._values["traits"][positions] == 0].tolist():
-            self._add_value(position)
+        new = positions[self._values["traits"][positions] == 0].tolist()
+        for position, facts in {position: facts_of(self.body, position) for position in new}.items():
+            self._add_value(position, facts)
 
     def fill(self, key: int) -> None:
         """Applies the rule that a key stands for and stores the result.
@@ -181,8 +182,7 @@ class LoweringTables:
         found = result_access(self.body, self.body.instructions[position], place, self._named[second])
         return NONE if found is None else self.number(found)
 
-    def _add_value(self, position: int) -> None:
-        facts = facts_of(self.body, position)
+    def _add_value(self, position: int, facts: Facts) -> None:
         shape = facts.shape
         self._same[self._offsets[position] : self._offsets[position + 1]] = facts.same
         order = self._order_numbers.setdefault((shape.dimensions, shape.layout), len(self._order_numbers))
@@ -194,7 +194,7 @@ class LoweringTables:
             facts.source,
             facts.anchor,
             facts.carrier,
-            self._shape(shape),
+            self._shape(shape, facts.native_units),
             order,
             shape.num_elements,
             shape.rank,
@@ -205,11 +205,11 @@ class LoweringTables:
             facts.element_bytes,
         )
 
-    def _shape(self, shape: Shape) -> int:
+    def _shape(self, shape: Shape, units: tuple[int, ...]) -> int:
         """Returns the number of a shape's sizes and memory order; the element type is ignored."""
         key = (shape.dimensions, shape.minor_to_major)
         if key not in self._shape_numbers:
-            axes = zip(shape.layout[::-1], native_units(shape), strict=True)
+            axes = zip(shape.layout[::-1], units, strict=True)
             first = self._axes.add(*((axis, shape.dimensions[axis], unit) for axis, unit in axes))
             self._shape_numbers[key] = self._shapes.add((first, shape.rank, shape.num_elements))
         return self._shape_numbers[key]
@@ -231,7 +231,7 @@ class LoweringTables:
                 row = self._add_access(of_shape)
             element_bytes = shape.element_type.bits / 8
             figures = (native_bytes(shape), element_bytes, row_elements, shape.num_elements)
-            rows.append((row, self._shape(shape), *figures))
+            rows.append((row, self._shape(shape, native_units(shape)), *figures))
         return self._written.add(*rows) << COUNT_BITS | len(rows)
 
     def _add_space(self, anchor: int, bits: int) -> int:
@@ -239,7 +239,13 @@ class LoweringTables:
         contracts, tiled = bool(bits & OVER_CONTRACTION), bool(bits & TILED)
         space = iteration_space(self.body, anchor, contracts=contracts, tiled=tiled, fixed=fixed)
         number = len(space.loops)
-        first = self._loops.add(*((loop.units, loop.unit, loop.extent) for loop in space.loops))
+        rows = zip(
+            space.units,
+            (loop.unit for loop in space.loops),
+            (loop.extent for loop in space.loops),
+            strict=True,
+        )
+        first = self._loops.add(*rows)
         self._loop_order.add(*(space.contraction_order or range(number)))
         self.spaces.append(space)
         row = (self.number(space.access), first, number, space.num_output_loops, contracts)

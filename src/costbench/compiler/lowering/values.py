@@ -26,7 +26,7 @@ from costbench.compiler.lowering.arrays import (
     WORKS,
 )
 from costbench.compiler.lowering.iteration_space import CONTRACTIONS
-from costbench.compiler.tiled_memory import LANES, SUBLANES
+from costbench.compiler.tiled_memory import native_bytes, native_units
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation
@@ -86,6 +86,7 @@ class Facts(NamedTuple):
         fixed_axes: bit set of the axes that may not be cut.
         partial: how it reads its first operand.
         same: for each operand, whether value and operand always have the same access.
+        native_units: elements of a native tile along each physical axis, major to minor.
         native_bytes: bytes of a native tile, or of the value itself for a scalar.
         element_bytes: bytes of an element.
     """
@@ -100,6 +101,7 @@ class Facts(NamedTuple):
     fixed_axes: int
     partial: PartialRead
     same: tuple[bool, ...]
+    native_units: tuple[int, ...]
     native_bytes: float
     element_bytes: float
 
@@ -133,15 +135,10 @@ def facts_of(body: HloComputation, position: int) -> Facts:
         fixed_axes=_fixed_axes(inst, shape) if traits & FIXES_AXES else 0,
         partial=_partial_read(body, position),
         same=tuple(is_elementwise(inst, body.instructions[operand].shape) for operand in inst.operands),
+        native_units=native_units(shape),
         native_bytes=native_bytes(shape),
         element_bytes=shape.element_type.bits / 8,
     )
-
-
-def native_bytes(shape: Shape) -> float:
-    """Returns bytes of a native tile of 1,024 elements, or of the value itself for a scalar."""
-    size = shape.element_type.bits / 8
-    return size * (LANES * SUBLANES) if shape.dimensions else size
 
 
 def _fixed_axes(inst: Instruction, shape: Shape) -> int:
