@@ -96,6 +96,16 @@ def test_a_shard_of_other_samples_is_made_again_and_what_is_not_wanted_removed(
     assert not stale.exists()
 
 
+def test_shards_by_other_code_are_made_again_with_equal_bytes(made: Path, repository: Path) -> None:
+    folder = made / "out" / "features"
+    before = {path: path.read_bytes() for path in list_shards(folder)}
+    times = {path: path.stat().st_mtime_ns for path in before}
+    (folder / "code.json").write_text('{"code": "an older one"}')
+    features.run(profile(made, repository))
+    assert {path: path.read_bytes() for path in list_shards(folder)} == before
+    assert all(path.stat().st_mtime_ns > times[path] for path in times)
+
+
 def test_samples_that_are_not_there_are_named(made: Path, repository: Path) -> None:
     with pytest.raises(DataError, match=r"tile/tpu_v3: no shards"):
         features.run(profile(made, repository, chips=["tpu_v3"]))

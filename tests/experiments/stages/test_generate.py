@@ -14,7 +14,7 @@ from costbench.errors import ChoiceError, DataError
 from costbench.experiments.stages.generate import (
     GenerateParams,
     _chosen,
-    _clear,
+    _remove_outdated,
 )
 from costbench.target import load_target
 from costbench.workloads.manifest import load_manifest
@@ -35,13 +35,13 @@ def _touch(path: Path) -> None:
 
 def test_what_is_not_asked_for_is_removed(tmp_path: Path) -> None:
     kept, dropped = _task(tmp_path, "kept"), _task(tmp_path, "dropped")
-    _clear(tmp_path, [kept])
+    _remove_outdated(tmp_path, [kept])
     for task in (kept, dropped):
         _touch(task.paths[0])
         _touch(_compiled(task))
     other_chip = kept.paths[0].parent.parent / "tpu_v3" / kept.paths[0].name
     _touch(other_chip)
-    _clear(tmp_path, [kept])
+    _remove_outdated(tmp_path, [kept])
     assert kept.paths[0].exists()
     assert _compiled(kept).exists()
     assert not any(path.exists() for path in (dropped.paths[0], _compiled(dropped), other_chip))
@@ -49,10 +49,10 @@ def test_what_is_not_asked_for_is_removed(tmp_path: Path) -> None:
 
 def test_what_other_code_made_is_removed(tmp_path: Path) -> None:
     task = _task(tmp_path, "kept")
-    _clear(tmp_path, [task])
+    _remove_outdated(tmp_path, [task])
     _touch(task.paths[0])
     (tmp_path / "code.json").write_text('{"code": "an older one"}')
-    _clear(tmp_path, [task])
+    _remove_outdated(tmp_path, [task])
     assert not task.paths[0].exists()
 
 

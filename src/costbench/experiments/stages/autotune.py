@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_bytes, digest_file, read_json, remove_stale_temporaries, write_json
+from costbench.artifacts import digest_bytes, digest_file, read_json, write_json
 from costbench.errors import DataError, ParamsError
 from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
 from costbench.execution.workers import run_work_items
@@ -23,6 +23,7 @@ from costbench.experiments.identity import (
     git_revision,
     identify,
     read_identity,
+    remove_outdated,
     write_identity,
 )
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
@@ -87,7 +88,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     folder = workspace.stage("autotune")
     identity = _identity(section, workspace)
     wanted = _wanted(section, workspace)
-    _clear(folder / _ITEMS, {one.path for one in wanted})
+    remove_outdated(folder / _ITEMS, {one.path for one in wanted})
     made = _made(wanted, workspace.backend)
     revision = git_revision(workspace.root)
     rows = [row for one in wanted for row in _rows(one.item, made[one.item.name], identity, revision)]
@@ -189,17 +190,6 @@ def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:
     trained = [read_identity(workspace.stage("train") / name) for name in names]
     before = [read_identity(workspace.stage(name)) for name in ("features", "split")]
     return identify(__name__, section, before[0].data_digest, *before, *trained)
-
-
-def _clear(folder: Path, wanted: set[Path]) -> None:
-    """Remove results that the parameters no longer ask for, and temporary files of killed runs."""
-    if not folder.is_dir():
-        return
-    remove_stale_temporaries(folder)
-    for path in sorted(folder.iterdir()):
-        # Remaining files with a temporary's name are being written by another process.
-        if path.name[0] != "." and path not in wanted:
-            path.unlink()
 
 
 def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity, revision: str) -> Iterator[MetricRow]:

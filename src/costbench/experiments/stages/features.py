@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.artifacts import digest_files, remove_stale_temporaries
+from costbench.artifacts import digest_files
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.datasets.feature_columns import FEATURES_VERSION
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
@@ -22,7 +22,7 @@ from costbench.datasets.tile.kernels import (
 from costbench.errors import DataError, choose
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.workers import run_work_items
-from costbench.experiments.identity import closure, identify, read_identity, write_identity
+from costbench.experiments.identity import closure, identify, read_identity, remove_outdated, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
@@ -76,18 +76,16 @@ class ProgramItem:
         data: folder of the data set.
         program: by name.
         wanted: shards to make.
-        code: digest of the code that makes them.
     """
 
     data: Path
     program: str
     wanted: tuple[Wanted, ...]
-    code: str
 
     def key(self, wanted: Wanted) -> str:
-        """Return the digest of everything that a shard depends on."""
+        """Return the digest of the data that a shard is made from, with the version of its features."""
         files = digest_files([*wanted.sources, compiled_program_path(self.data, self.program)], self.data)
-        return f"{files[:32]}/{self.code}/{FEATURES_VERSION}"
+        return f"{files[:32]}/{FEATURES_VERSION}"
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
@@ -106,7 +104,8 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     before = read_identity(data)
     work_items = _work_items(section, data, folder)
     paths = [wanted.path for item in work_items.values() for wanted in item.wanted]
-    _clear(folder, frozenset(paths))
+    # Without the version of Python: shards do not depend on it, and machines share them as data.
+    remove_outdated(folder, frozenset(paths), closure(make_features).digest())
     with ShardProgress(len(paths), label="features") as progress:
 
         def made(_name: str, summaries: tuple[ShardSummary, ...]) -> None:
@@ -212,17 +211,6 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> dict[str, 
             for name, sources in _sources(data, task, target.name).items():
                 path = feature_path(folder, task, target.name, name)
                 by_program.setdefault(name, []).append(Wanted(task, target.architecture, sources, path))
-    # Without the version of Python: shards do not depend on it, and machines share them as data.
-    code = closure(make_features).digest()
     sizes = {name: compiled_program_path(data, name).stat().st_size for name in by_program}
     ordered = sorted(by_program, key=lambda name: (-sizes[name], name))
-    return {name: ProgramItem(data, name, tuple(by_program[name]), code) for name in ordered}
-
-
-def _clear(folder: Path, wanted: frozenset[Path]) -> None:
-    found = sorted(folder.rglob("*")) if folder.is_dir() else []
-    for place in (folder, *(path for path in found if path.is_dir())):
-        remove_stale_temporaries(place)
-    for path in found:
-        if path.is_file() and path.name[0] != "." and path not in wanted:
-            path.unlink()
+    return {name: ProgramItem(data, name, tuple(by_program[name])) for name in ordered}

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from costbench.artifacts import digest_files, read_json, remove_stale_temporaries, write_json
+from costbench.artifacts import digest_files, write_json
 from costbench.datasets.fusion.generation import FusionParams, FusionTask
 from costbench.datasets.generation import Task, generate
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.datasets.tile.kernels import compiled_program_path
-from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError
+from costbench.errors import ChoiceError, DataError, TargetError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
-from costbench.experiments.identity import code_digest, identify, write_identity
+from costbench.experiments.identity import code_digest, identify, remove_outdated, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_section
@@ -22,7 +22,6 @@ from costbench.target import Target, load_target
 from costbench.tasks import TaskName
 from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes
 
-_CODE_FILE = "code.json"
 SUMMARY_FILE = "summary.json"
 
 
@@ -67,7 +66,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     section = load_section(params, "generate", GenerateParams)
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
-    _clear(folder, tasks)
+    _remove_outdated(folder, tasks)
     with ShardProgress(_num_wanted(tasks)) as progress:
         summaries = generate(tasks, workspace.backend, progress.made, progress.kept)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
@@ -146,20 +145,8 @@ def _chosen(
     return tuple(known[name] for name in sorted(set(names))) if names else entries
 
 
-def _clear(folder: Path, tasks: Sequence[Task]) -> None:
+def _remove_outdated(folder: Path, tasks: Sequence[Task]) -> None:
     """Remove shards that this run would not make: of other programs, chips or decisions, or by older code."""
-    digest = {"code": code_digest(generate, *{type(task) for task in tasks})}
-    try:
-        made_by = read_json(folder / _CODE_FILE)
-    except CostbenchError:
-        made_by = None
     wanted = {path for task in tasks for path in task.paths}
     wanted |= {compiled_program_path(folder, task.name) for task in tasks}
-    found = sorted(folder.rglob("*")) if folder.is_dir() else []
-    for place in (folder, *(path for path in found if path.is_dir())):
-        remove_stale_temporaries(place)
-    for path in found:
-        # Remaining files with a temporary's name are being written by another process.
-        if path.is_file() and path.name[0] != "." and (made_by != digest or path not in wanted):
-            path.unlink()
-    write_json(folder / _CODE_FILE, digest)
+    remove_outdated(folder, wanted, code_digest(generate, *{type(task) for task in tasks}))
