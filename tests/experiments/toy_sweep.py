@@ -10,7 +10,7 @@ from math import log10
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from costbench.datasets.splits import Split
+from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellResult, CellTask, OnEpoch, Tracking
 from costbench.experiments.sweeps.space import Range, resolve
@@ -46,7 +46,7 @@ def toy_task(url: str, folder: Path, trials: int = 6, *, keep_percent: float = 1
     cell = CellTask(
         cell=Cell("tile", "random", "tpu_v2", "sweep", 7),
         features=folder,
-        split=Split("random", ("a",), ("b",), ("c",)),
+        split=TrainingPrograms(("a",), ("b",)),
         spec=model,
         folder=folder / "trials",
         code="code",

@@ -3,7 +3,8 @@
 Splits are over whole programs, never over kernels. `random` tests on unseen programs of known applications;
 `manual` tests on unseen applications: other programs of a tested application are dropped, and so are programs
 of other applications that come from the same builder of the model zoo. Programs are drawn by sorting them by
-a seeded key of their own, so adding a program to the corpus moves few others.
+a seeded key of their own, so adding a program to the corpus moves few others. `folds.fold_splits` makes the
+third kind of split, which tests every program.
 """
 
 from __future__ import annotations
@@ -19,6 +20,21 @@ from costbench.errors import DataError
 from costbench.rng import stream_key
 
 _SETS = ("train", "validation", "test", "dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPrograms:
+    """The programs of a split that a model may depend on: a split without its tests.
+
+    Code that fits models or chooses among them gets this type, so it cannot choose by test results.
+
+    Attributes:
+        train: to fit models and scalers on, by name.
+        validation: to choose among models, by name.
+    """
+
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +57,7 @@ class Split:
     """Names of programs by set, each sorted.
 
     Attributes:
-        name: `random` or `manual`.
+        name: `random`, `manual`, or `fold1` and so on.
         train: to fit models and scalers on.
         validation: to choose among models.
         test: to report on.
@@ -75,6 +91,10 @@ class Split:
     def sets(self) -> Mapping[str, tuple[str, ...]]:
         """Returns the programs by name of the set: train, validation, test, dropped."""
         return {part: getattr(self, part) for part in _SETS}
+
+    def for_training(self) -> TrainingPrograms:
+        """Returns the training and validation programs."""
+        return TrainingPrograms(self.train, self.validation)
 
     def restricted(self, programs: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Returns each set restricted to `programs`, since a task may lack samples of some programs."""
@@ -114,7 +134,7 @@ def random_split(
         DataError: if an application has no program, if there are more of them than `num_test`, or if too few
             programs are left.
     """
-    names = _applications(programs)
+    names = applications_of(programs)
     if len(set(test_applications)) > num_test:
         raise DataError(
             f"{num_test} test programs for {len(set(test_applications))} applications",
@@ -165,7 +185,7 @@ def manual_split(
         DataError: on an unknown program or application, if a test program's application is not held out, or
             if too few programs are left.
     """
-    names = _applications(programs)
+    names = applications_of(programs)
     _require(test_programs, names, "test_programs", "program")
     _require(dropped, names, "dropped", "program")
     _require(held_out_applications, set(names.values()), "held_out_applications", "application")
@@ -260,13 +280,19 @@ def read_split(path: Path, known: Collection[str] | None = None) -> Split:
     return split
 
 
+def read_training_programs(path: Path) -> TrainingPrograms:
+    """Returns a split's training and validation programs alone. Raises: DataError, as `read_split` does."""
+    return read_split(path).for_training()
+
+
 def _names(value: object, path: Path, part: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise DataError("is malformed", where=path, field=part, expected="a list of program names")
     return _sorted(value)
 
 
-def _applications(programs: Sequence[ProgramInfo]) -> dict[str, str]:
+def applications_of(programs: Sequence[ProgramInfo]) -> dict[str, str]:
+    """Returns the application of each program by name. Raises: DataError, if two have the same name."""
     names = {program.name: program.application for program in programs}
     if len(names) != len(programs):
         twice = sorted(name for name, count in Counter(p.name for p in programs).items() if count > 1)

@@ -129,6 +129,21 @@ def leakage_audit(split: Split, shards: ProgramShards) -> LeakageReport:
     return LeakageReport(split.name, totals["test"], totals["validation"], tuple(found["test"].items()))
 
 
+def pooled(name: str, reports: Sequence[LeakageReport]) -> LeakageReport:
+    """Returns the audit of several splits with different test programs, such as folds, taken together.
+
+    Args:
+        name: of the splits together.
+        reports: of each; a kernel of a split is compared with the training programs of the same split.
+    """
+    return LeakageReport(
+        name,
+        _sum(report.test for report in reports),
+        _sum(report.validation for report in reports),
+        tuple(sorted(one for report in reports for one in report.by_program)),
+    )
+
+
 def common_fingerprints(watched: Iterable[Path], training: Iterable[Path]) -> Fingerprints:
     """Returns the sorted fingerprints of kernels in the shards `watched` that also occur in `training`.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costbench.artifacts import write_text
+from costbench.datasets.folds import FOLDS, expanded
 from costbench.errors import ParamsError
 from costbench.experiments.grid.spec import SECTION
 from costbench.experiments.workspace import load_workspace
@@ -61,7 +62,7 @@ def sizes(params: Path) -> ProfileSizes:
     """
     sections: Any = load_yaml(params)
     try:
-        found = [_cells(one, sections["train"]) for one in sections[SECTION].values()]
+        found = [_cells(one, sections) for one in sections[SECTION].values()]
         counts = [count for counts in found for count in counts]
         widths = {sections["train"][task]["net"]["hidden"] for task in LEARNED}
         for space in sections["sweep"]["space"].values():
@@ -81,10 +82,11 @@ def sizes(params: Path) -> ProfileSizes:
         raise ParamsError(f"no profile: {error!r}", where=params, expected="all sections") from error
 
 
-def _cells(entry: Mapping[str, Any], train: Mapping[str, Any]) -> list[tuple[int, int]]:
+def _cells(entry: Mapping[str, Any], sections: Mapping[str, Any]) -> list[tuple[int, int]]:
     """Return (number of runs, steps of each) of every variant of an experiment."""
-    base = merged(train[entry["task"]], entry.get("settings", {}))
-    runs = len(entry["splits"]) * len(entry["chips"]) * len(entry["seeds"])
+    base = merged(sections["train"][entry["task"]], entry.get("settings", {}))
+    folds = sections["split"]["folds"]["k"] if FOLDS in entry["splits"] else 0
+    runs = len(expanded(entry["splits"], folds)) * len(entry["chips"]) * len(entry["seeds"])
     specs = (merged(base, change) for change in entry["variants"].values())
     return [(runs, spec["epochs"] * spec["batch"]["per_epoch"]) for spec in specs]
 

@@ -52,7 +52,9 @@ class NetSpec:
             kernel once.
         l2_normalize: scale node states to unit length after every hop.
         columns: column-wise statistics that the column-wise reduction concatenates.
-        decision_features: where the decision's features (tile size) enter.
+        decision_features: where the decision's features (tile size) enter, if at all; without them a network
+            prices all decisions of a kernel alike, so they may be off only where there is one (lpm2021 on the
+            fusion task).
         static_features: where the four static performance features enter, if at all.
         dropout: probability of zeroing an activation of a feed-forward module in training.
         biases: whether layers have biases.
@@ -80,7 +82,7 @@ class NetSpec:
     neighbors: Literal["first", "random"] = "first"
     l2_normalize: bool = False
     columns: tuple[Literal["mean", "max", "sum"], ...] = ("mean", "max")
-    decision_features: Placement = "node"
+    decision_features: Literal["off", "node", "kernel"] = "node"
     static_features: Literal["off", "node", "kernel"] = "off"
     dropout: float = 0.0
     biases: bool = False

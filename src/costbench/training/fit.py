@@ -109,7 +109,7 @@ def fit(
         )
         net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
         predicts = choose(LOSSES, spec.loss, "loss").predicts
-        if predicts == "log_runtime_ns":
+        if predicts == "log_runtime_ns" and spec.start == "mean":
             net.level.fill_(_mean_log_runtime(train_source, spec.net.residual == "analytical"))
         metric, larger_is_better = monitored(spec.monitor)
         module = _module(spec, net)

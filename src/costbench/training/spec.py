@@ -149,6 +149,8 @@ class TrainSpec:
         patience: number of epochs without a better validation metric after which training stops.
         monitor: `tau` (larger is better), `ape`, `slowdown` or `mape` (smaller is better; `mape` needs a loss
             of runtimes).
+        start: what a network that predicts log runtimes starts at: the `mean` over the training data, a
+            constant beside the weights, or `zero`, as in the papers. Rank losses ignore it.
         transform: of features before scaling.
         drop_features: endings of names; the network does not read features with such names.
         precision: `fp32`, or `bf16` for mixed precision.
@@ -165,6 +167,7 @@ class TrainSpec:
     epochs: int = 20
     patience: int = 8
     monitor: Monitor = "tau"
+    start: Literal["mean", "zero"] = "mean"
     transform: Transform = "log1p"
     drop_features: tuple[str, ...] = ()
     precision: Literal["fp32", "bf16"] = "fp32"

@@ -10,7 +10,7 @@ import pytest
 
 from costbench.errors import ParamsError
 from costbench.experiments.grid.experiment import Experiment, load_experiment
-from costbench.experiments.grid.spec import experiment_names, selected
+from costbench.experiments.grid.spec import cell_from_name, experiment_names, selected
 from costbench.experiments.sweeps.best import BestTrial, best_path, write_best
 
 TRAIN: dict[str, Any] = {
@@ -37,6 +37,23 @@ def test_cells_are_the_whole_grid(tmp_path: Path) -> None:
     assert len(cells) == 2 * 1 * 2 * 2
     assert list(cells) == sorted(cells)
     assert cells[0].name == "tile-manual-tpu_v2-main-s0"
+
+
+def test_folds_are_a_cell_each(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    entry = ENTRY | {"splits": ["folds", "random"], "seeds": [0], "variants": {"main": {}}}
+    split = {"folds": {"k": 3, "seed": 0, "num_validation": 2}}
+    path.write_text(json.dumps({"train": TRAIN, "split": split, "experiments": {"one": entry}}))
+    experiment = load_experiment(path, "one")
+    assert experiment.splits == ("fold1", "fold2", "fold3", "random")
+    assert [cell.name for cell in experiment.cells] == [
+        f"tile-{split}-tpu_v2-main-s0" for split in ("fold1", "fold2", "fold3", "random")
+    ]
+    assert [cell_from_name(cell.name) for cell in experiment.cells] == list(experiment.cells)
+    for split in ({}, {"folds": {"k": 3}}):
+        path.write_text(json.dumps({"train": TRAIN, "split": split, "experiments": {"one": entry}}))
+        with pytest.raises(ParamsError, match=r"params\.yaml: split\.folds"):
+            load_experiment(path, "one")
 
 
 def test_a_variant_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:

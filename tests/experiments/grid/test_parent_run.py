@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.datasets.splits import Split
+from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.experiment import Experiment, Grid, Variant
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking
@@ -33,7 +33,7 @@ def _train(uri: str, folder: Path, provenance: Provenance = PROVENANCE, trained:
         for cell in EXPERIMENT.cells:
             place = finish_cell(folder / cell.name, "tile", f"key-{cell.name}", METRICS[cell.name])
             where = cell_tracking(of_cells, cell.name, str(place), "here")
-            split = Split(cell.split, ("a",), ("b",), ("c",))
+            split = TrainingPrograms(("a",), ("b",))
             tasks[cell.name] = CellTask(cell, folder, split, TrainSpec(), place, "code", 1, provenance, where)
             results[cell.name] = result_of(f"key-{cell.name}", METRICS[cell.name])
             if cell.name in trained:

@@ -8,9 +8,10 @@ from costbench.errors import DataError
 from costbench.experiments.grid.spec import Cell, cell_from_name, listed_as
 
 
-def test_names_lead_back_to_cells() -> None:
-    cell = Cell("tile", "random", "tpu_v2", "gat-column-wise", 12)
-    assert cell.name == "tile-random-tpu_v2-gat-column-wise-s12"
+@pytest.mark.parametrize("split", ["random", "fold1", "fold12"])
+def test_names_lead_back_to_cells(split: str) -> None:
+    cell = Cell("tile", split, "tpu_v2", "gat-column-wise", 12)
+    assert cell.name == f"tile-{split}-tpu_v2-gat-column-wise-s12"
     assert cell_from_name(cell.name) == cell
 
 
@@ -21,6 +22,12 @@ def test_names_lead_back_to_cells() -> None:
         ("gat-lstm", ("learned", "gat-lstm"), ("learned", "gat-lstm-from-tpu_v2")),
         ("hybrid", ("hybrid", "main"), ("hybrid", "from-tpu_v2")),
         ("tuned", ("tuned", "main"), ("tuned", "from-tpu_v2")),
+        ("lpm2021", ("lpm2021", "main"), ("lpm2021", "from-tpu_v2")),
+        (
+            "lpm2021-plus-loops",
+            ("learned", "lpm2021-plus-loops"),
+            ("learned", "lpm2021-plus-loops-from-tpu_v2"),
+        ),
     ],
 )
 def test_results_are_listed_by_model_and_variant(

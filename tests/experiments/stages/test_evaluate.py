@@ -6,9 +6,11 @@ from pathlib import Path
 
 from costbench.datasets.splits import Split
 from costbench.datasets.storage import write_shard
-from costbench.experiments.evaluation.program import Checkpoint
+from costbench.experiments.evaluation.program import Checkpoint, ProgramResult
 from costbench.experiments.grid.experiment import Experiment, Grid, Variant
-from costbench.experiments.stages.evaluate import _checkpoints, _seen
+from costbench.experiments.grid.spec import Cell
+from costbench.experiments.identity import StageIdentity
+from costbench.experiments.stages.evaluate import _checkpoints, _rows, _seen
 from costbench.features.feature_shards import feature_path
 from costbench.training.spec import TrainSpec
 from tests.datasets.tile_columns import metadata, tile_columns
@@ -22,6 +24,22 @@ def test_kernels_of_training_programs_are_seen(tmp_path: Path) -> None:
     split = Split("random", ("a", "b", "without samples"), ("v",), ("c",))
     # A fingerprint of zeros is as long as any other; 2 occurs in validation only.
     assert _seen(split, tmp_path, "tile", "tpu_v3") == {"00" * 16, "01" * 16}
+
+
+def test_rows_of_a_fold_are_rows_of_all_folds() -> None:
+    result = ProgramResult("F", {"all": {("learned", "main", 0): {"kendall_tau": 0.5}}})
+    for split, listed in (("fold2", "folds"), ("random", "random")):
+        cell = Cell("tile", split, "tpu_v3", "main", 0)
+        (row,) = _rows(cell, "p", result, StageIdentity("a", "b", "c"), "revision")
+        assert (row.split, row.program, row.model, row.value) == (listed, "p", "learned", 0.5)
+
+
+def test_a_program_meets_the_models_of_its_own_fold() -> None:
+    grid = Grid("tile", ("folds",), ("tpu_v3",), (0,))
+    experiment = Experiment("e", grid, {"main": Variant(TrainSpec())}, num_folds=2)
+    for split in experiment.splits:
+        (found,) = _checkpoints(experiment, split, "tpu_v3", Path("train"))
+        assert found.folder.name == f"tile-{split}-tpu_v3-main-s0"
 
 
 def test_models_are_tested_where_they_were_trained_and_elsewhere_if_asked() -> None:

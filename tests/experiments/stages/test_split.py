@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costbench.artifacts import read_json
+from costbench.datasets.folds import FoldsParams
 from costbench.datasets.record_types import FUSION
 from costbench.datasets.splits import ProgramInfo, read_split
 from costbench.datasets.storage import write_shard
@@ -18,7 +20,7 @@ from costbench.experiments.stages.split import (
     ManualSplitParams,
     RandomSplitParams,
     SplitParams,
-    make_split,
+    make_splits,
     run,
 )
 from costbench.workloads.manifest import ProgramEntry, save_manifest
@@ -43,10 +45,19 @@ def _params(**changes: object) -> SplitParams:
 
 @pytest.mark.parametrize("name", ["random", "manual"])
 def test_own_programs_are_added_to_the_test_set(name: str) -> None:
-    without = make_split(_params(), name, PROGRAMS, Path("p.yaml"))
-    with_own = make_split(_params(), name, (*PROGRAMS, OWN), Path("p.yaml"))
+    (without,) = make_splits(_params(), name, PROGRAMS, Path("p.yaml"))
+    (with_own,) = make_splits(_params(), name, (*PROGRAMS, OWN), Path("p.yaml"))
     assert with_own.test == tuple(sorted((*without.test, "user_mine")))
     assert (with_own.train, with_own.validation) == (without.train, without.validation)
+
+
+def test_own_programs_are_tested_in_the_first_fold_and_train_none() -> None:
+    section = _params(names=("folds",), folds=FoldsParams(k=2, seed=0, num_validation=2))
+    without = make_splits(section, "folds", PROGRAMS, Path("p.yaml"))
+    first, second = make_splits(section, "folds", (*PROGRAMS, OWN), Path("p.yaml"))
+    assert first.test == tuple(sorted((*without[0].test, "user_mine")))
+    assert (first.train, first.validation) == (without[0].train, without[0].validation)
+    assert second == without[1]
 
 
 def test_programs_built_like_tested_ones_are_dropped() -> None:
@@ -55,7 +66,7 @@ def test_programs_built_like_tested_ones_are_dropped() -> None:
         ProgramInfo(program.name, program.application, builder)
         for program, builder in zip(PROGRAMS, builders, strict=True)
     )
-    split = make_split(_params(), "manual", programs, Path("p.yaml"))
+    (split,) = make_splits(_params(), "manual", programs, Path("p.yaml"))
     assert split.dropped == ("p1", "p2")
     assert "cell" in split.reasons["p2"]
 
@@ -63,7 +74,25 @@ def test_programs_built_like_tested_ones_are_dropped() -> None:
 def test_impossible_splits_name_the_parameter() -> None:
     random = RandomSplitParams(seed=0, num_validation=1, num_test=2, test_applications=("Nothing",))
     with pytest.raises(ParamsError, match=r"p\.yaml: split\.random\.test_applications: no program"):
-        make_split(_params(random=random), "random", PROGRAMS, Path("p.yaml"))
+        make_splits(_params(random=random), "random", PROGRAMS, Path("p.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"folds": FoldsParams(5, 0, 1)}, r"p\.yaml: split\.folds\.k: 5 folds of 4 groups"),
+        ({"folds": FoldsParams(2, 0, 1)}, r"p\.yaml: split\.folds\.num_validation: no group of at most 1"),
+        ({}, r"p\.yaml: split\.folds: missing"),
+    ],
+)
+def test_impossible_folds_name_the_parameter(changes: dict[str, object], problem: str) -> None:
+    with pytest.raises(ParamsError, match=problem):
+        make_splits(_params(**changes), "folds", PROGRAMS, Path("p.yaml"))
+
+
+def test_folds_need_their_key() -> None:
+    with pytest.raises(ValueError, match="the key folds is missing"):
+        _params(names=("folds",))
 
 
 def test_splits_have_different_names() -> None:
@@ -94,18 +123,22 @@ def _entry(name: str, application: str, builder: str) -> ProgramEntry:
     return ProgramEntry(**values)
 
 
+def _write_tiles(folder: Path, corpus: Mapping[str, tuple[str, str, list[int]]]) -> None:
+    """The manifest and the shards of tile sizes of a corpus."""
+    entries = [_entry(name, application, builder) for name, (application, builder, _) in corpus.items()]
+    (folder / "programs").mkdir(exist_ok=True)
+    save_manifest(folder / "programs", entries, {})
+    for name, (application, _, fingerprints) in corpus.items():
+        columns = tile_columns([2] * len(fingerprints), fingerprints=fingerprints)
+        path = folder / "out" / "generate" / "tile" / "tpu_v2" / f"{name}.arrow"
+        write_shard(path, columns, metadata(name, application, "tpu_v2"))
+
+
 @pytest.fixture
 def params(tmp_path: Path) -> Path:
     """A parameter file beside a manifest and the shards of four programs, one of them with fusion data."""
-    entries = [_entry(name, application, builder) for name, (application, builder, _) in _CORPUS.items()]
-    (tmp_path / "programs").mkdir()
-    save_manifest(tmp_path / "programs", entries, {})
     made = tmp_path / "out" / "generate"
-    for name, (application, _, fingerprints) in _CORPUS.items():
-        columns = tile_columns([2] * len(fingerprints), fingerprints=fingerprints)
-        write_shard(
-            made / "tile" / "tpu_v2" / f"{name}.arrow", columns, metadata(name, application, "tpu_v2")
-        )
+    _write_tiles(tmp_path, _CORPUS)
     for name in ("a", "c"):
         application, _, fingerprints = _CORPUS[name]
         for part in (0, 1):
@@ -160,6 +193,38 @@ def test_the_stage_infers_relations_and_counts_each_task(params: Path) -> None:
     card = _read(params, "card.json")
     assert sorted(card) == ["fusion", "tile"]
     assert (card["tile"]["tpu_v2"]["programs"], card["fusion"]["tpu_v2"]["programs"]) == (4, 2)
+
+
+def test_folds_are_counted_each_and_audited_together(params: Path) -> None:
+    # a and b share a builder, b and c an application: they are one group of three. The others stand alone.
+    corpus = _CORPUS | {name: (name, "", [ord(name), number]) for number, name in enumerate("efgh", 4)}
+    _write_tiles(params.parent, corpus)
+    sections = json.loads(params.read_text())
+    sections["split"] |= {"names": ["random", "folds"], "folds": {"k": 2, "seed": 0, "num_validation": 1}}
+    params.write_text(json.dumps(sections))
+    folder = params.parent / "out" / "split"
+    folder.mkdir()
+    (folder / "fold3.json").write_text("of an earlier run")
+    run(params)
+    assert sorted(path.name for path in folder.glob("fold*.json")) == ["fold1.json", "fold2.json"]
+    splits = {name: read_split(folder / f"{name}.json", corpus) for name in ("fold1", "fold2")}
+    assert {frozenset("abc") <= set(split.test) for split in splits.values()} == {True, False}
+    leaks, counts = _read(params, "leakage.json")["tile"], _read(params, "counts.json")["tile"]
+    assert (sorted(leaks), sorted(counts)) == (["folds", "random"], ["fold1", "fold2", "random"])
+    expected = {
+        name: sum(
+            kernel in {one for other in split.train for one in corpus[other][2]} for kernel in corpus[name][2]
+        )
+        for split in splits.values()
+        for name in split.test
+    }
+    audit = leaks["folds"]["tpu_v2"]
+    assert {name: one["leaked_kernels"] for name, one in audit["by_program"].items()} == expected
+    assert sum(expected.values()) > 0
+    assert (audit["split"], audit["test"]["leaked_kernels"]) == ("folds", sum(expected.values()))
+    assert audit["test"]["kernels"] == sum(len(kernels) for _, _, kernels in corpus.values())
+    for name, split in splits.items():
+        assert counts[name]["tpu_v2"]["test"]["programs"] == len(split.test)
 
 
 def test_shards_of_a_program_that_is_gone(params: Path) -> None:

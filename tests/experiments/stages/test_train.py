@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from costbench.datasets.splits import Split
+from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
 from costbench.experiments.stages.train import longest_first, share_of, with_samples
@@ -15,7 +15,7 @@ from costbench.features.feature_shards import feature_path
 from costbench.models.net_spec import NetSpec
 from costbench.training.spec import TrainSpec
 
-SPLIT = Split("random", tuple(f"p{i}" for i in range(10)), ("v", "w"), ("t",))
+SPLIT = TrainingPrograms(tuple(f"p{i}" for i in range(10)), ("v", "w"))
 
 
 def test_a_share_is_rounded_up_and_part_of_every_larger_one() -> None:
@@ -31,12 +31,12 @@ def test_another_seed_draws_another_share() -> None:
 
 
 def test_programs_without_samples_are_left_out(tmp_path: Path) -> None:
-    for name in ("p1", "p7", "w", "t"):
+    for name in ("p1", "p7", "w"):
         path = feature_path(tmp_path, "fusion", "tpu_v2", name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     found = with_samples(SPLIT, tmp_path, "fusion", "tpu_v2")
-    assert (found.train, found.validation, found.test) == (("p1", "p7"), ("w",), ("t",))
+    assert (found.train, found.validation) == (("p1", "p7"), ("w",))
 
 
 def cell(variant: str, spec: TrainSpec, folder: Path) -> CellTask:

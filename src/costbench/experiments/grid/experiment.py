@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
+from costbench.datasets.folds import FOLDS, FoldsParams, expanded
 from costbench.errors import ParamsError
 from costbench.experiments.grid.spec import MAIN, SECTION, Cell
 from costbench.experiments.sweeps.best import best_path, read_best
@@ -32,7 +33,7 @@ class Grid:
 
     Attributes:
         task: the compiler's decision, of the stage `features`.
-        splits: of the stage `split`.
+        splits: of the stage `split`; `folds` stands for every fold.
         chips: of the stage `features`, by name.
         seeds: one training run each.
         baselines: whether the models that are not trained are evaluated, too.
@@ -42,7 +43,7 @@ class Grid:
     """
 
     task: LearnedTask
-    splits: tuple[Literal["random", "manual"], ...]
+    splits: tuple[Literal["random", "manual", "folds"], ...]
     chips: tuple[str, ...]
     seeds: tuple[int, ...]
     baselines: bool = False
@@ -81,17 +82,24 @@ class Experiment:
         name: of the entry.
         grid: task, splits, chips and seeds.
         variants: settings by name.
+        num_folds: folds that `folds` among the splits stands for.
     """
 
     name: str
     grid: Grid
     variants: Mapping[str, Variant]
+    num_folds: int = 0
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Return the splits by the names of their files, `fold1` and so on in place of `folds`."""
+        return expanded(self.grid.splits, self.num_folds)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return all training runs, sorted."""
         grid = self.grid
-        combinations = product([grid.task], grid.splits, grid.chips, self.variants, grid.seeds)
+        combinations = product([grid.task], self.splits, grid.chips, self.variants, grid.seeds)
         return tuple(sorted(Cell(*values) for values in combinations))
 
 
@@ -127,7 +135,21 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
     }
     if not variants:
         raise ParamsError("no variants", where=params, field=f"{field}.variants", expected="one or more")
-    return Experiment(name, grid, variants)
+    return Experiment(name, grid, variants, num_folds(sections, params) if FOLDS in grid.splits else 0)
+
+
+def num_folds(sections: Mapping[str, object], params: Path) -> int:
+    """Return the number of folds, `split.folds.k`.
+
+    Args:
+        sections: of the parameter file.
+        params: the file, for errors.
+
+    Raises:
+        ParamsError: if the key is missing or wrong.
+    """
+    split = _mapping(sections.get("split"), params, "split", "a section with the key folds")
+    return parse(FoldsParams, split.get(FOLDS), where=params, field=f"split.{FOLDS}").k
 
 
 def _variant(name: str, change: object, base: Mapping[str, object], place: tuple[Path, str]) -> Variant:

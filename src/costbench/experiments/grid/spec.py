@@ -11,13 +11,13 @@ from costbench.errors import DataError, ParamsError
 from costbench.params import load_yaml
 
 _NAME = re.compile(
-    r"(?P<task>[a-z]+)-(?P<split>[a-z]+)-(?P<chip>[A-Za-z0-9_.]+)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
+    r"(?P<task>[a-z]+)-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
 )
 SECTION = "experiments"
 MAIN = "main"
 """Name of the variant without changes, also used for models that are not trained."""
 LEARNED = "learned"
-_MODELS: Mapping[str, str] = {"hybrid": "hybrid", "tuned": "tuned"}
+_MODELS: Mapping[str, str] = {name: name for name in ("hybrid", "tuned", "lpm2021")}
 """Variants that tables list as separate models beside `learned`."""
 
 
@@ -27,7 +27,7 @@ class Cell:
 
     Attributes:
         task: the compiler's decision.
-        split: which programs are held out.
+        split: which programs are held out; `fold1` and so on for a fold.
         chip: the chip that is measured.
         variant: of the experiment.
         seed: of initial weights and sampling.

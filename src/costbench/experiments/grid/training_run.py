@@ -1,7 +1,8 @@
 """Trains one cell of the grid, the model of a task, split, chip, variant and seed, and tracks its run.
 
 A cell's folder is complete once it holds `done.json`, which names what it was trained from. A complete cell
-with the same parameters, data and code is not trained again; a killed one is resumed after its last epoch.
+with the same parameters, data and code is not trained again; a killed one is resumed after its last epoch. A
+cell whose training is that of a complete cell of any experiment takes over its files.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from costbench.artifacts import digest_files, read_json, write_json
-from costbench.datasets.splits import Split
+from costbench.artifacts import digest_files, read_bytes, read_json, write_bytes, write_json
+from costbench.datasets.splits import TrainingPrograms
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError, ParamsError
 from costbench.execution.process import load
@@ -40,7 +41,9 @@ DONE = "done.json"
 _STARTED = "started.json"
 HISTORY = "history.csv"
 TIMING = "timing.json"
-"""File with the wall time of the call that finished the cell."""
+"""File with the wall time of the call that finished the training."""
+_TRAINED = ("model.json", "weights.pt", HISTORY, TIMING)
+"""Files of a complete cell, beside `DONE`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class CellTask:
     Attributes:
         cell: which.
         features: folder of the feature shards.
-        split: programs by set.
+        split: the programs to train and to validate on; those to test on are unknown here.
         spec: what to train and how; its seed is the cell's.
         folder: of the cell.
         code: digest of the code that trains.
@@ -68,11 +71,12 @@ class CellTask:
         provenance: for tracking.
         tracking: where to.
         progress: show a progress bar.
+        cells: folder of the cells of all experiments, by experiment; those of the same training are reused.
     """
 
     cell: Cell
     features: Path
-    split: Split
+    split: TrainingPrograms
     spec: TrainSpec
     folder: Path
     code: str
@@ -80,6 +84,7 @@ class CellTask:
     provenance: Provenance
     tracking: Tracking
     progress: bool = False
+    cells: Path | None = None
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -97,10 +102,21 @@ class CellTask:
         sets = f"{','.join(self.split.train)};{','.join(self.split.validation)}"
         return hashlib.sha256(f"{files};{sets}".encode()).hexdigest()[:16]
 
+    def training(self) -> str:
+        """Return a digest of everything that the trained model depends on.
+
+        The names of experiment and variant are no part of it: random streams follow from the seed alone.
+        """
+        spec = replace(self.spec, seed=self.cell.seed)
+        return _digest(self.cell.task, digest(spec), self.data_digest, self.code)
+
     def key(self) -> str:
-        """Return a digest of everything that the trained model depends on."""
-        parts = (self.cell.name, digest(self.spec), self.data_digest, self.code)
-        return hashlib.sha256("/".join(parts).encode()).hexdigest()[:32]
+        """Return a digest of the cell's name and its training."""
+        return _digest(self.cell.name, self.training())
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -117,6 +133,7 @@ class CellResult:
         configs: decisions per kernel in a step, at most.
         validations: number of validation passes.
         computed_by: implementation of the network, `compiled` kernels or the `plain` network.
+        training: digest of what the model depends on, equal for cells that differ in their names only.
     """
 
     key: str
@@ -128,6 +145,7 @@ class CellResult:
     configs: int = 0
     validations: int = 0
     computed_by: str = ""
+    training: str = ""
 
 
 def finished(folder: Path) -> CellResult | None:
@@ -170,7 +188,7 @@ def open_sources(task: CellTask) -> CellSources:
 def train_cell(
     task: CellTask, *, sources: CellSources | None = None, on_epoch: OnEpoch | None = None
 ) -> CellResult:
-    """Train a cell, unless it is already complete.
+    """Train a cell, unless it, or another cell of the same training, is already complete.
 
     Args:
         task: the cell.
@@ -186,6 +204,9 @@ def train_cell(
     if before is not None and before.key == key:
         return before
     _start(task.folder, key)
+    reused = _reused(task)
+    if reused is not None:
+        return reused
     # Torch and Lightning take seconds to import, so only a process that trains does.
     load(("costbench.training.fit",))
     from costbench.training.fit import fit
@@ -204,7 +225,28 @@ def train_cell(
         run.set_tags({"computed_by": result.computed_by})
     # In a file of its own: the result of equal runs is equal byte for byte, times are not.
     write_json(task.folder / TIMING, {"seconds": round(result.seconds, 1)})
-    return _finish(task.folder, key, result, spec)
+    return _finish(task, result)
+
+
+def _reused(task: CellTask) -> CellResult | None:
+    """Return the result of a complete cell of the same training after copying its files; None without one."""
+    training = task.training()
+    places = task.cells.glob(f"*/*/{DONE}") if task.cells is not None else ()
+    for place in sorted(path.parent for path in places):
+        found = finished(place)
+        if found is None or found.training != training or place == task.folder:
+            continue
+        try:
+            contents = {name: read_bytes(place / name) for name in _TRAINED}
+        except DataError:
+            continue
+        # Otherwise another process has begun to train that cell again, maybe from something else.
+        if finished(place) == found:
+            for name, content in contents.items():
+                write_bytes(task.folder / name, content)
+            _log.info("%s: the training of %s/%s", task.cell.name, place.parent.name, place.name)
+            return _complete(task, replace(found, key=task.key()))
+    return None
 
 
 def track_finished(task: CellTask, result: CellResult) -> None:
@@ -254,20 +296,26 @@ def _start(folder: Path, key: str) -> None:
         write_json(started, {"key": key})
 
 
-def _finish(folder: Path, key: str, result: FitResult, spec: TrainSpec) -> CellResult:
+def _finish(task: CellTask, result: FitResult) -> CellResult:
+    batch = task.spec.batch
     done = CellResult(
-        key,
+        task.key(),
         result.best_metric,
         result.best_epoch,
         result.steps,
         result.execution,
-        spec.batch.kernels,
-        spec.batch.configs,
-        result.steps // spec.batch.per_epoch,
+        batch.kernels,
+        batch.configs,
+        result.steps // batch.per_epoch,
         result.computed_by,
+        task.training(),
     )
-    write_json(folder / DONE, asdict(done))
-    (folder / _STARTED).unlink(missing_ok=True)
+    return _complete(task, done)
+
+
+def _complete(task: CellTask, done: CellResult) -> CellResult:
+    write_json(task.folder / DONE, asdict(done))
+    (task.folder / _STARTED).unlink(missing_ok=True)
     return done
 
 

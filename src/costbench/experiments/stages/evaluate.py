@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import write_json
+from costbench.datasets.folds import listed_split
 from costbench.datasets.splits import Split, read_split
 from costbench.datasets.validation import common_fingerprints
 from costbench.errors import choose
@@ -89,7 +90,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     write_rows(folder / ROWS_FILE, rows)
     points = [
         {
-            "task": cell.task, "split": cell.split, "chip": cell.chip, "model": one.model,
+            "task": cell.task, "split": listed_split(cell.split), "chip": cell.chip, "model": one.model,
             "predicted_ns": list(one.predicted_ns), "measured_ns": list(one.measured_ns),
         }
         for name, (cell, task) in tasks.items()
@@ -113,7 +114,7 @@ def _rows(
 ) -> Iterator[MetricRow]:
     origin = RowOrigin(
         task=cell.task,
-        split=cell.split,
+        split=listed_split(cell.split),
         chip=cell.chip,
         application=result.application,
         program=program,
@@ -133,7 +134,7 @@ def _tasks(
     models = tuple(name for name in section.models if grid.baselines and name != "learned")
     features = workspace.stage("features")
     tasks = {}
-    for split_name in sorted(grid.splits):
+    for split_name in sorted(experiment.splits):
         split = read_split(workspace.stage("split") / f"{split_name}.json")
         for chip in sorted(grid.chips):
             checkpoints = _checkpoints(experiment, split_name, chip, workspace.stage("train"))

@@ -1,21 +1,29 @@
 """Stage `split`: divides the programs into sets, audits them for leaks, and writes the data set's card.
 
-A user's own programs are always test programs, since users add programs to see how models do on them.
+A user's own programs are always test programs, since users add programs to see how models do on them. Of
+folds, which test a program once, the first one has them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import write_json
 from costbench.datasets.card import dataset_card, set_counts
+from costbench.datasets.folds import FOLDS, FoldsParams, fold_splits, listed_split
 from costbench.datasets.splits import ProgramInfo, Split, manual_split, random_split, write_split
 from costbench.datasets.storage import list_shards, verify_shard
-from costbench.datasets.validation import ProgramShards, leakage_audit, shards_by_program
+from costbench.datasets.validation import (
+    LeakageReport,
+    ProgramShards,
+    leakage_audit,
+    pooled,
+    shards_by_program,
+)
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
 from costbench.experiments.workspace import load_workspace
@@ -72,21 +80,26 @@ class SplitParams:
         names: splits to make.
         random: unseen programs of known applications.
         manual: unseen applications.
+        folds: unseen applications, every program once; needed only where `names` has it.
     """
 
-    names: tuple[Literal["random", "manual"], ...]
+    names: tuple[Literal["random", "manual", "folds"], ...]
     random: RandomSplitParams
     manual: ManualSplitParams
+    folds: FoldsParams | None = None
 
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) != len(self.names):
             raise ValueError(f"names are {list(self.names)}, must be one or more different ones")
+        if FOLDS in self.names and self.folds is None:
+            raise ValueError("names have folds, but the key folds is missing: k, seed, num_validation")
 
 
 def run(params: Path) -> None:
     """Write `<split>.json`, `leakage.json`, `counts.json` and `card.json`.
 
     The card and the counts cover every task that has samples; leaks are counted where samples are kernels.
+    Folds have a file and counts each (`fold1`, ...), and one audit (`folds`) of all programs.
 
     Raises:
         CostbenchError: for parameters by which the programs cannot be split, or damaged shards.
@@ -97,13 +110,13 @@ def run(params: Path) -> None:
     before = read_identity(made)
     shards = _shards(made)
     programs = _programs(shards, workspace.programs)
-    splits = []
-    for name in section.names:
-        split = make_split(section, name, programs, params)
-        splits.append(split)
-        write_split(folder / f"{name}.json", split)
+    splits = [split for name in section.names for split in make_splits(section, name, programs, params)]
+    for stale in set(folder.glob("fold*.json")) - {_path(folder, split) for split in splits}:
+        stale.unlink()
+    for split in splits:
+        write_split(_path(folder, split), split)
         for program, reason in split.reasons.items():
-            _log.info("%s split: %s is dropped, being %s", name, program, reason)
+            _log.info("%s split: %s is dropped, being %s", split.name, program, reason)
     card: Tree = {}
     leakage: dict[str, Tree] = {}
     counts: dict[str, Tree] = {}
@@ -114,19 +127,35 @@ def run(params: Path) -> None:
             counts.setdefault(task, {}).setdefault(split.name, {})[chip] = counted
             sizes = "/".join(str(counted[part]["programs"]) for part in ("train", "validation", "test"))
             _log.info("%s, %s, %s: %s programs to train, validate, test", split.name, task, chip, sizes)
-            if task in AUDITED:
-                report = leakage_audit(split, programs_of)
-                leakage.setdefault(task, {}).setdefault(split.name, {})[chip] = report.to_dict()
-                share = 100 * report.test.share_of_kernels
-                _log.info("  %.1f%% of %d test kernels seen in training", share, report.test.kernels)
+        for report in _audits(splits, programs_of) if task in AUDITED else ():
+            leakage.setdefault(task, {}).setdefault(report.split, {})[chip] = report.to_dict()
+            share = 100 * report.test.share_of_kernels
+            _log.info(
+                "%s, %s, %s: %.1f%% of %d test kernels seen in training",
+                report.split, task, chip, share, report.test.kernels,
+            )  # fmt: skip
     write_json(folder / "leakage.json", leakage)
     write_json(folder / "counts.json", counts)
     write_json(folder / "card.json", card)
     write_identity(folder, identify(__name__, section, before.data_digest, before))
 
 
-def make_split(section: SplitParams, name: str, programs: tuple[ProgramInfo, ...], params: Path) -> Split:
-    """Return the split called `name`; the user's own programs are added to the test set.
+def _path(folder: Path, split: Split) -> Path:
+    return folder / f"{split.name}.json"
+
+
+def _audits(splits: Sequence[Split], programs: ProgramShards) -> list[LeakageReport]:
+    """Return the audit of each split, in which all folds count as one."""
+    reports: dict[str, list[LeakageReport]] = {}
+    for split in splits:
+        reports.setdefault(listed_split(split.name), []).append(leakage_audit(split, programs))
+    return [pooled(name, found) for name, found in reports.items()]
+
+
+def make_splits(
+    section: SplitParams, name: str, programs: tuple[ProgramInfo, ...], params: Path
+) -> tuple[Split, ...]:
+    """Return the split called `name`, or all folds; the user's own programs are added to the first test set.
 
     Raises:
         ParamsError: naming the parameter file, if these programs cannot be split by the parameters.
@@ -134,19 +163,29 @@ def make_split(section: SplitParams, name: str, programs: tuple[ProgramInfo, ...
     corpus = [program for program in programs if not program.application.startswith(_USER)]
     own = tuple(program.name for program in programs if program.application.startswith(_USER))
     try:
-        if name == "random":
-            r = section.random
-            split = random_split(corpus, r.seed, r.num_validation, r.num_test, r.test_applications)
-        else:
-            m = section.manual
-            split = manual_split(
-                corpus, m.test_programs, m.held_out_applications, m.dropped,
-                seed=m.seed, num_validation=m.num_validation,
-            )  # fmt: skip
+        first, *others = _splits(section, name, corpus)
     except CostbenchError as error:
         field = f"split.{name}" + (f".{error.field}" if error.field else "")
         raise ParamsError(error.problem, where=params, field=field, expected=error.expected) from error
-    return replace(split, test=tuple(sorted((*split.test, *own))))
+    return (replace(first, test=tuple(sorted((*first.test, *own)))), *others)
+
+
+def _splits(section: SplitParams, name: str, corpus: Sequence[ProgramInfo]) -> tuple[Split, ...]:
+    if name == "random":
+        r = section.random
+        return (random_split(corpus, r.seed, r.num_validation, r.num_test, r.test_applications),)
+    if name == "manual":
+        m = section.manual
+        return (
+            manual_split(
+                corpus, m.test_programs, m.held_out_applications, m.dropped,
+                seed=m.seed, num_validation=m.num_validation,
+            ),
+        )  # fmt: skip
+    if section.folds is None:
+        raise DataError("missing", where=name, expected="k, seed, num_validation")
+    f = section.folds
+    return fold_splits(corpus, f.k, f.seed, f.num_validation)
 
 
 def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:

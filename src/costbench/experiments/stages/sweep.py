@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from costbench.datasets.splits import read_split
+from costbench.datasets.splits import read_training_programs
 from costbench.errors import ParamsError
 from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
 from costbench.experiments.grid.spec import Cell
@@ -221,7 +221,7 @@ def _space(task: str, section: SweepParams, params: Path) -> Space:
 def _task(name: str, space: Space, section: SweepParams, place: _Place) -> SweepTask:
     workspace = place.workspace
     revision = git_revision(workspace.root)
-    split = read_split(workspace.stage("split") / f"{section.split}.json")
+    split = read_training_programs(workspace.stage("split") / f"{section.split}.json")
     cell = CellTask(
         cell=Cell(name, section.split, section.chip, "sweep", section.seed),
         features=workspace.stage("features"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costbench import rng
-from costbench.datasets.splits import Split, read_split
+from costbench.datasets.splits import TrainingPrograms, read_training_programs
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.workers import run_work_items
 from costbench.experiments.grid.experiment import Experiment, load_experiment
@@ -126,9 +126,8 @@ class _Made:
         workspace = self.workspace
         variant = self.experiment.variants[cell.variant]
         features = workspace.stage("features")
-        split = with_samples(
-            read_split(workspace.stage("split") / f"{cell.split}.json"), features, cell.task, cell.chip
-        )
+        programs = read_training_programs(workspace.stage("split") / f"{cell.split}.json")
+        split = with_samples(programs, features, cell.task, cell.chip)
         folder = workspace.stage("train") / self.experiment.name / cell.name
         return CellTask(
             cell=cell,
@@ -141,6 +140,7 @@ class _Made:
             provenance=self.provenance,
             tracking=cell_tracking(self.tracking, cell.name, str(folder), machine()),
             progress=workspace.backend.in_this_process and sys.stderr.isatty(),
+            cells=workspace.stage("train"),
         )
 
 
@@ -155,18 +155,16 @@ def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
     return sorted(tasks, key=place)
 
 
-def with_samples(split: Split, features: Path, task: str, chip: str) -> Split:
-    """Return the split without programs that have no samples, such as those above a task's size limit."""
+def with_samples(split: TrainingPrograms, features: Path, task: str, chip: str) -> TrainingPrograms:
+    """Return the programs that have samples; some are above a task's size limit, for example."""
 
     def measured(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if feature_path(features, task, chip, name).exists())
 
-    return replace(
-        split, train=measured(split.train), validation=measured(split.validation), test=measured(split.test)
-    )
+    return TrainingPrograms(measured(split.train), measured(split.validation))
 
 
-def share_of(split: Split, share: float, seed: int) -> tuple[str, ...]:
+def share_of(split: TrainingPrograms, share: float, seed: int) -> tuple[str, ...]:
     """Return a share of the training programs, rounded up; smaller shares are subsets for the same seed."""
     names = sorted(split.train)
     order = rng.stream(seed, "share of training programs").permutation(len(names))
