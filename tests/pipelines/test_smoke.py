@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from costbench.artifacts import digest_files
+from costbench.datasets.splits import read_split
+from costbench.metrics.rows import read_rows
 from tests.pipelines.workplace import (
     PROGRAMS,
     TINY,
@@ -66,6 +68,27 @@ def test_both_tasks_have_results_and_claims_verdicts(smoke: Path) -> None:
     assert verdicts["lpm2021.rank_vs_mse_tile"] != "not evaluated"
     # Its variants are no experiment of this profile.
     assert verdicts["lpm2021.sage_beats_gat_tile"] == "not evaluated"
+
+
+def test_folds_test_every_program_once(smoke: Path) -> None:
+    """With the models of the fold that has not seen it, and with those that need no training."""
+    out = smoke / "out" / "smoke"
+    tests = [set(read_split(out / "split" / f"fold{number}.json").test) for number in (1, 2)]
+    assert set.union(*tests) == set(PROGRAMS)
+    assert not set.intersection(*tests)
+    for task in ("tile", "fusion"):
+        measured = {path.stem for path in (out / "features" / task / "tpu_v2").glob("*.arrow")}
+        rows = read_rows(out / "evaluate" / f"folds-{task}" / "rows.jsonl")
+        assert {row.split for row in rows} == {"folds"}
+        for model in ("learned", "hybrid", "lpm2021", "analytical"):
+            tau = [
+                row.program
+                for row in rows
+                if (row.model, row.kernels, row.metric) == (model, "all", "kendall_tau")
+            ]
+            assert len(tau) == len(set(tau))
+            assert set(tau) <= measured & set(PROGRAMS)
+            assert len(set(tau)) >= len(PROGRAMS) - 1
 
 
 def test_searches_have_figures_and_headline_numbers(smoke: Path) -> None:
@@ -162,15 +185,19 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
     (report,) = found["costbench/report"]
     grids = _below_their_grids(found["costbench/train"])
     assert {grid: len(cells) for grid, cells in grids.items()} == {
-        "smoke/main-tile": 2, "smoke/main-fusion": 2, "smoke/hybrid-fusion": 2,
-        "smoke/hybrid-tile": 1,
+        "smoke/main-tile": 4, "smoke/main-fusion": 4, "smoke/hybrid-fusion": 2,
+        "smoke/hybrid-tile": 1, "smoke/folds-tile": 6, "smoke/folds-fusion": 6,
         "smoke/tuned-tile": 1, "smoke/inputs-tile": 2, "smoke/rates-tile": 6,
     }  # fmt: skip
     for task in ("tile", "fusion"):
         cells = grids[f"smoke/main-{task}"]
-        names = {f"smoke/main-{task}/{task}-{split}-tpu_v2-main-s0" for split in ("random", "manual")}
-        assert set(cells) == names
-        for name, run in cells.items():
+        names = [
+            f"smoke/main-{task}/{task}-{split}-tpu_v2-{variant}-s0"
+            for variant in ("main", "lpm2021")
+            for split in ("random", "manual")
+        ]
+        assert sorted(cells) == sorted(names)
+        for name, run in ((name, cells[name]) for name in names[:2]):
             assert run.data.params["model.net.hidden"] == "8"
             tags = {
                 "task": task, "split": name.split("-")[2], "chip": "tpu_v2", "variant": "main", "seed": "0",

@@ -43,6 +43,7 @@ TINY: Changes = {
             "held_out_applications": ["Ranking"],
             "dropped": [],
         },
+        "folds": {"num_validation": 1},
     },
     "sweep": {
         "trials": 2,

@@ -24,7 +24,7 @@ from costbench.experiments.autotuning.fusion import AutotuneFusionParams
 from costbench.experiments.autotuning.programs import AutotuneTask
 from costbench.experiments.autotuning.tile import AutotuneTileParams
 from costbench.experiments.grid.experiment import Experiment, load_experiment
-from costbench.experiments.grid.spec import listed_as
+from costbench.experiments.grid.spec import MAIN, listed_as
 from costbench.experiments.workspace import Workspace
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.workloads.manifest import ProgramEntry, all_programs
@@ -200,13 +200,16 @@ class TuningItems:
     def _checkpoints(
         self, decision: str, experiments: Sequence[Experiment], split: str, chip: str
     ) -> dict[str, Path]:
-        """Return the folders of first-seed models trained for a split and a chip, by model name."""
+        """Return the folder of each experiment's first model trained for a split and a chip, by model name.
+
+        First is the variant `main`, where there is one, with the smallest seed.
+        """
         found = {}
         for experiment in experiments:
             wanted = decision, split, chip
             cells = [cell for cell in experiment.cells if (cell.task, cell.split, cell.chip) == wanted]
             if cells:
-                first = min(cells, key=lambda cell: cell.seed)
+                first = min(cells, key=lambda cell: (cell.variant != MAIN, cell.seed))
                 model, _ = listed_as(first, chip)
                 found[model] = self.workspace.stage("train") / experiment.name / first.name
         return found

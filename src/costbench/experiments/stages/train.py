@@ -31,7 +31,7 @@ from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
 from costbench.features.feature_shards import feature_path
-from costbench.params import load_section
+from costbench.params import digest, load_section
 from costbench.tasks import LEARNED
 from costbench.training.spec import TrainSpec
 
@@ -106,7 +106,10 @@ def _train_experiment(
     with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
         made = _Made(experiment, section.cache_mb, workspace, provenance, of_cells)
         tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
-        results = run_work_items(train_cell, tasks, workspace.backend, progress)
+        distinct, repeated = repetitions(tasks)
+        results = run_work_items(train_cell, distinct, workspace.backend, progress)
+        # They take over the files of a cell above, which is the work of a moment.
+        results |= {name: train_cell(task) for name, task in repeated.items()}
         nest_cells(grid, tasks, results)
     write_identity(folder, identity)
 
@@ -153,6 +156,19 @@ def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
         return -samples, -_SLOW.get(spec.net.reduction, 0), task.cell.name
 
     return sorted(tasks, key=place)
+
+
+def repetitions(tasks: Mapping[str, CellTask]) -> tuple[dict[str, CellTask], dict[str, CellTask]]:
+    """Return the tasks with different trainings, the first of each, and those that repeat one of them."""
+    distinct: dict[str, CellTask] = {}
+    repeated: dict[str, CellTask] = {}
+    known = set()
+    for name, task in tasks.items():
+        spec = replace(task.spec, seed=task.cell.seed)
+        training = task.cell.task, task.cell.chip, digest(spec), task.split
+        (repeated if training in known else distinct)[name] = task
+        known.add(training)
+    return distinct, repeated
 
 
 def with_samples(split: TrainingPrograms, features: Path, task: str, chip: str) -> TrainingPrograms:
