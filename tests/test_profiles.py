@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from costbench.experiments.grid.experiment import load_experiment
+from costbench.experiments.grid.spec import experiment_names
 from costbench.experiments.stages.sweep import load_sweep
 from costbench.experiments.sweeps.space import resolve
 from costbench.params import load_yaml
@@ -54,18 +57,26 @@ def test_experiments_are_those_of_the_default_profile(repository: Path) -> None:
     assert smoke < default
 
 
+COMPARED = (
+    ("main", "hybrid", "tuned", "rivals"),
+    ("ablations", "loss"),
+    ("folds",),
+    ("differences",),
+)
+"""Experiments whose rows stand in one table or claim, by the first word of their names."""
+
+
 @pytest.mark.parametrize("name", ["", "profiles/smoke", "profiles/paper"])
-def test_experiments_of_one_table_have_one_budget(repository: Path, name: str) -> None:
-    """Those that compare variants share their settings, task by task: rows of a table can be compared."""
-    experiments: Any = load_yaml(repository / name / "params.yaml")["experiments"]
-    for task in ("tile", "fusion"):
-        grids = [one for one in experiments.values() if one["task"] == task and len(one["variants"]) > 1]
-        short = [one["settings"] for one in grids]
-        assert all(settings == short[0] and settings for settings in short)
-        assert short or name == "profiles/smoke"
-        for one in experiments.values():
-            names = {key for variant in one["variants"].values() for key in variant}
-            assert not names & {"epochs", "patience", "validation"}
+def test_what_is_compared_has_seen_as_many_samples(repository: Path, name: str) -> None:
+    """Kernels and decisions of a step, steps, and the validations that choose among them, task by task."""
+    params = repository / name / "params.yaml"
+    budgets: dict[tuple[str, str], set[object]] = {}
+    for experiment in [load_experiment(params, one) for one in experiment_names(params)]:
+        (group,) = (own[0] for own in COMPARED if experiment.name.split("-")[0] in own)
+        for spec in (variant.spec for variant in experiment.variants.values()):
+            budget = spec.epochs, spec.patience, replace(spec.batch, balanced=True), spec.validation
+            budgets.setdefault((group, experiment.grid.task), set()).add(budget)
+    assert {key: len(found) for key, found in budgets.items()} == dict.fromkeys(budgets, 1)
 
 
 def test_profiles_share_no_output_folder(repository: Path) -> None:

@@ -110,8 +110,9 @@ def test_folds_of_the_corpus(corpus: list[ProgramInfo], k: int) -> None:
         sizes = [len(split.test) for split in splits]
         # Groups of one and two programs fill what large ones leave.
         assert max(sizes) - min(sizes) <= 4 or k == 8
-        assert all(len(split.validation) == 8 for split in splits)
-    assert len({fold_splits(corpus, k, seed, 8)[0].test for seed in range(10)}) == 10
+        assert all(len(split.validation) >= 7 for split in splits)
+    # A fold of the ResNets and one more family may be drawn twice.
+    assert len({fold_splits(corpus, k, seed, 8)[0].test for seed in range(10)}) >= 8
 
 
 def moved(before: Sequence[Split], after: Sequence[Split]) -> int:
@@ -127,9 +128,9 @@ def test_a_new_program_moves_few_others(corpus: list[ProgramInfo]) -> None:
         moved(before, fold_splits([*corpus, ProgramInfo("newcomer", family)], 4, 0, 8))
         for family in [*families, "An application of its own"]
     ]
-    # Three of four programs would move if the folds were drawn again.
-    assert sorted(counts)[len(counts) // 2] <= 0.15 * len(corpus)
-    assert max(counts) < 0.75 * len(corpus)
+    # Three of four programs, about 100, would move if the folds were drawn again.
+    assert sorted(counts)[len(counts) // 2] <= 2
+    assert max(counts) <= 12
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_the_lock_holds_nothing_of_the_machine(workplace: Path) -> None:
     [
         ("main-fusion", "main", ["autotune", "evaluate@main-fusion"]),
         # The autotuners do without its models.
-        ("inputs-tile", "mse", ["evaluate@inputs-tile"]),
+        ("ablations-tile", "mse", ["evaluate@ablations-tile"]),
     ],
 )
 def test_a_change_of_one_experiment_reruns_that_one(
@@ -187,7 +187,7 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
     assert {grid: len(cells) for grid, cells in grids.items()} == {
         "smoke/main-tile": 4, "smoke/main-fusion": 4, "smoke/hybrid-fusion": 2,
         "smoke/hybrid-tile": 1, "smoke/folds-tile": 6, "smoke/folds-fusion": 6,
-        "smoke/tuned-tile": 1, "smoke/inputs-tile": 2, "smoke/rates-tile": 6,
+        "smoke/tuned-tile": 1, "smoke/ablations-tile": 8,
     }  # fmt: skip
     for task in ("tile", "fusion"):
         cells = grids[f"smoke/main-{task}"]
@@ -214,7 +214,7 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
             assert read == {f"{task} training", f"{task} validation"}
     (tuned,) = grids["smoke/tuned-tile"].values()
     assert tuned.data.params["model.net.hidden"] != "8"
-    for short in (*grids["smoke/inputs-tile"].values(), *grids["smoke/rates-tile"].values()):
+    for short in grids["smoke/ablations-tile"].values():
         assert len(client.get_metric_history(short.info.run_id, "validation/tau")) == 1
     tables = [file.path for file in client.list_artifacts(report.info.run_id, "tables")]
     assert "tables/tile_random_tpu_v2.csv" in tables

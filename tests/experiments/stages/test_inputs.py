@@ -48,7 +48,7 @@ def notes(sections: dict[str, Any]) -> dict[str, dict[str, object]]:
             ("experiments", "main-tile", "seeds"),
             {"train/main-tile", "evaluate/main-tile", "autotune", "report"},
         ),
-        (("experiments", "inputs-tile", "seeds"), {"report"}),
+        (("experiments", "ablations-tile", "seeds"), {"report"}),
     ],
 )
 def test_a_parameter_is_noted_for_the_stages_that_read_it(
