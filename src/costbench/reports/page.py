@@ -48,6 +48,9 @@ class Section:
         tables: shown after them.
         facts: name and value pairs, shown as a list.
         pointers: to other sections, shown before everything else.
+        more: further pointers, folded.
+        folded: names of tables that are shown when a reader asks for them.
+        folded_figures: whether figures are.
     """
 
     anchor: str
@@ -58,6 +61,9 @@ class Section:
     tables: tuple[Table, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     pointers: tuple[Pointer, ...] = ()
+    more: tuple[Pointer, ...] = ()
+    folded: tuple[str, ...] = ()
+    folded_figures: bool = False
 
 
 def write_page(path: Path, title: str, lead: str, sections: tuple[Section, ...]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costbench.reports.claims.rule import MIN_PROGRAMS, NOT_EVALUATED, Finding
+from costbench.reports.claims.rule import NOT_EVALUATED, Finding
 from costbench.reports.claims.section import printed_effect
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import searches_of_paper
+from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.search.bars import EXHAUSTIVE, FIGURE_4, STARTS, TOP_K, absent, best_known, figure_5
 from costbench.reports.search.curves import (
     SearchPath,
