@@ -16,7 +16,7 @@ from costbench.reports.data.evidence import mapping
 from costbench.reports.table import Column, Table, Value
 from costbench.tasks import LEARNED, labels_of
 
-_CELL = re.compile(r"([a-z]+)-([a-z0-9]+)-([A-Za-z0-9_.]+?)-([a-z0-9_-]+)-s(\d+)")
+_CELL = re.compile(r"([a-z]+)-([a-z]+[0-9]*)-([A-Za-z0-9_.]+?)-([a-z0-9_-]+)-s(\d+)")
 _NUMBERS = ("steps", "kernels", "configs", "validations")
 _COLUMNS = (
     Column("experiment", "Experiment"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costbench.reports.data.evidence import Audit
+from costbench.reports.data.structure_table import NEW_STRUCTURE, structure_sentence, structure_table
 from costbench.reports.data.unseen_table import unseen_sentence, unseen_table
 from costbench.reports.figures.results import write_program_figure
 from costbench.reports.page import PageFigure, Section
@@ -78,6 +79,9 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence, found: Standi
     leaked = audit is not None and audit.test.leaked_kernels > 0
     if task.ranks_decisions and unseen is not None and leaked:
         tables.insert(2, unseen_table(cell, unseen))
+    new = results.part(cell, NEW_STRUCTURE)
+    tables.append(structure_table(cell, new, found.strongest))
+    leak = " ".join(part for part in (leak, structure_sentence(cell, new)) if part)
     title = f"{name}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
     label = f"{name}, {cell.split}, {cell.chip}"
     shown = tuple(table for table in tables if table.rows)
