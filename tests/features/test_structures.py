@@ -1,4 +1,4 @@
-"""Structures are operator graphs without extents: equal hashes where graphs are isomorphic, and only there."""
+"""Structures are operator graphs without extents: hashes are equal where graphs are isomorphic."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ def structure_table(cell: Cell, new: Cell | None, strongest: str | None) -> Tabl
     rows.append(tuple(row))
     notes = (
         "The structure of a kernel is its operator graph with opcodes, element types and ranks; extents, "
-        "layouts and attributes do not count. Means are over the programs that have kernels of new structure, "
-        "in both columns.",
+        "layouts and attributes do not count. Means are over the programs that have kernels of new "
+        "structure, in both columns.",
     )
     return Table(name, title, tuple(columns), tuple(rows), 1, notes)
 
