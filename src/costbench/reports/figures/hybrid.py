@@ -45,7 +45,7 @@ def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) 
             handles, labels = axes.get_legend_handles_labels()
             named |= dict(zip(labels, handles, strict=True))
         figure.legend(
-            named.values(), named.keys(), loc="outside upper center", ncols=len(named), frameon=False
+            list(named.values()), list(named), loc="outside upper center", ncols=len(named), frameon=False
         )
         first = shown[0][0]
         return save(figure, folder / f"hybrid_{first.split}_{first.chip}")
