@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.data import Side, load_claims
 from costbench.reports.claims.restated import restated
@@ -56,12 +58,12 @@ def test_a_lead_over_the_scaled_model_may_be_none_over_the_strongest() -> None:
         _rows("learned", 10.0, "folds", "tpu_v3"),
         _rows("trees", 15.0, "folds", "tpu_v3"),
     )
-    assert (found[ID].verdict, found[ID].effect) == (HOLDS, 18.0)
+    assert (found[ID].verdict, found[ID].effect) == (HOLDS, pytest.approx(18.0))
     strongest = found[f"{ID}@strongest"]
-    assert (strongest.verdict, strongest.effect) == (DOES_NOT_HOLD, -2.0)
+    assert (strongest.verdict, strongest.effect) == (DOES_NOT_HOLD, pytest.approx(-2.0))
     assert strongest.claim.right == (Side("analytical_linear"),)
     folds = found[f"{ID}@folds"]
-    assert (folds.verdict, folds.effect) == (HOLDS, 5.0)
+    assert (folds.verdict, folds.effect) == (HOLDS, pytest.approx(5.0))
     assert folds.claim.right == (Side("trees", split="folds", chip="tpu_v3"),)
 
 
