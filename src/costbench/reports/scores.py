@@ -38,7 +38,8 @@ class Scores:
     @property
     def means(self) -> Floats:
         """Means over seeds as the only resample, [1, num_programs]."""
-        return self.values.mean(axis=1)[np.newaxis]
+        means: Floats = self.values.mean(axis=1)[np.newaxis]
+        return means
 
     def resampled(self, draws: CrossedDraws) -> Floats:
         """Returns means over drawn seeds of drawn programs, [resamples, num_programs]."""

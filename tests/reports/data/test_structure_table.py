@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.data.structure_table import NEW_STRUCTURE, structure_sentence, structure_table
+from costbench.reports.data.structure_table import (
+    NEW_STRUCTURE,
+    share_of_structures,
+    structure_sentence,
+    structure_table,
+)
 from costbench.reports.results import load_results
+from costbench.reports.summary import summarise
 from tests.reports.conftest import PROGRAMS, make_row, rows_of
 
 
@@ -36,6 +42,10 @@ def test_shares_and_errors(tmp_path: Path) -> None:
     assert rows["Own"][2:6] == (10.0, 100.0, 0.0, None)
     # Of 40 kernels 10 are new; 4 and 1 in the geometric mean, without the third program.
     assert rows["All, geometric mean"][2:6] == (40.0, 75.0, pytest.approx(2.0), pytest.approx(2.0))
-    assert structure_sentence(cell, part).startswith("Extents aside, the operator graph of 75.0% of them")
+    assert structure_sentence(cell, part).startswith("Extents aside, the operator graphs of 75.0%")
+    assert share_of_structures(cell, part) == pytest.approx(0.75)
+    summary = summarise(results, {})
+    assert summary["leakage/tile/random/tpu_v2/share_of_structures"] == pytest.approx(0.75)
+    assert summary["tile/random/tpu_v2/learned/new_structure_ape_mean"] == pytest.approx(2.0)
     assert structure_table(cell, None, None).rows == ()
     assert structure_sentence(cell, None) == ""

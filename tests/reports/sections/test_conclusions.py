@@ -25,19 +25,19 @@ def _conclusions(folder: Path, rows: list[MetricRow]) -> tuple[Pointer, ...]:
     [
         (
             [10.0] * 6,
-            "Fusion: The learned model is better than the strongest baseline, boosted trees",
+            "Fusion: The learned model is better than the strongest baseline (boosted trees)",
             "MAPE 10.0% against 20.0%, 10.0 points less (95% interval 10.0 to 10.0), "
             "ahead on 100% of 6 programs",
         ),
         (
             [30.0] * 6,
-            "Fusion: The learned model is worse than the strongest baseline, boosted trees",
+            "Fusion: The learned model is worse than the strongest baseline (boosted trees)",
             "MAPE 30.0% against 20.0%, 10.0 points more (95% interval 10.0 to 10.0), "
             "ahead on 0% of 6 programs",
         ),
         (
             [20.0] * 6,
-            "Fusion: Whether the learned model is better than the strongest baseline, boosted trees, cannot "
+            "Fusion: Whether the learned model is better than the strongest baseline (boosted trees) cannot "
             "be told",
             "MAPE 20.0% against 20.0%, a difference of +0.0 points (95% interval +0.0 to +0.0), "
             "ahead on 50% of 6 programs",

@@ -23,7 +23,7 @@ def test_hybrid_and_tuning(tmp_path: Path) -> None:
     # The tile task has no hybrid here; of two chips the measured one is shown.
     assert hybrid.path.name == "hybrid_random_tpu_v3.svg"
     assert "random split, tpu_v3" in hybrid.caption
-    assert "analytical (strongest baseline)" in hybrid.path.read_text()
+    assert "strongest baseline: analytical" in hybrid.path.read_text()
     text = tune.path.read_text()
     for label in ("learned 10", "exhaustive", "model, then hardware 1 min", "best known 240 min"):
         assert label in text

@@ -72,6 +72,10 @@ def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(make_cell:
     assert "Simulated: the compiler, the chips" in simulated
     assert "of tpu_v2 nothing was measured" in simulated
     assert "tpu_v3 was fitted" not in simulated
-    assert differs.startswith("Tile sizes: learned is not lpm2021's model")
+    assert differs.startswith(
+        "The model learned is not lpm2021's; it has more. Tile sizes: features of what a tile"
+    )
+    assert "Fusion" not in differs
+    assert "as in lpm2021" not in differs
     # The results are those of one task, and so is the only conclusion.
     assert [pointer.anchor for pointer in section.pointers] == ["baselines_tile_random_tpu_v2"]

@@ -64,12 +64,21 @@ def structure_table(cell: Cell, new: Cell | None, strongest: str | None) -> Tabl
 
 def structure_sentence(cell: Cell, new: Cell | None) -> str:
     """Returns how many of the test kernels have a structure that training has seen; empty if unknown."""
+    share = share_of_structures(cell, new)
+    if share is None:
+        return ""
+    return (
+        f"Extents aside, the operator graphs of {100.0 * share:.1f}% of the test kernels occur in training "
+        "programs."
+    )
+
+
+def share_of_structures(cell: Cell, new: Cell | None) -> float | None:
+    """Returns the share of the test kernels whose structure occurs in training, 0 to 1; None if unknown."""
     if new is None:
-        return ""
-    kernels, share = _shares(cell, new, [program for _, program in cell.programs])
-    if kernels is None or share is None:
-        return ""
-    return f"Extents aside, the operator graph of {share:.1f}% of them occurs in training programs."
+        return None
+    _, share = _shares(cell, new, [program for _, program in cell.programs])
+    return None if share is None else share / 100.0
 
 
 def _shares(cell: Cell, new: Cell, programs: list[str]) -> tuple[float | None, float | None]:

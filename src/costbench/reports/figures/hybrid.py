@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -15,7 +16,7 @@ from costbench.reports.results import Cell, title_of
 from costbench.tasks import LEARNED
 
 _STRONGEST_COLOUR = "#009E73"
-_MODELS = ("analytical", "learned", "hybrid")
+_MARKERS = {"analytical": "o", "learned": "D", "hybrid": "^"}
 
 
 def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) -> tuple[Path, ...]:
@@ -40,10 +41,9 @@ def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) 
         panels = figure.subplots(1, len(shown), squeeze=False, width_ratios=widths)[0]
         for axes, (cell, strongest) in zip(panels, shown, strict=True):
             _panel(axes, cell, strongest)
-        named = {}
+        named: dict[str, Artist] = {}
         for axes in panels:
-            handles, labels = axes.get_legend_handles_labels()
-            named |= dict(zip(labels, handles, strict=True))
+            named |= {str(line.get_label()): line for line in axes.get_lines()}
         figure.legend(
             list(named.values()), list(named), loc="outside upper center", ncols=len(named), frameon=False
         )
@@ -59,23 +59,18 @@ def _panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
         return np.nan if value is None else max(value, measure.floor)
 
     ordered = sorted(cell.programs, key=lambda pair: (score("hybrid", pair[1]), pair))
-    extra = () if strongest is None or strongest in _MODELS else (strongest,)
-    for place, model in enumerate((*_MODELS[:1], *extra, *_MODELS[1:])):
-        if model not in cell.seeds:
-            continue
-        values = [score(model, program) for _, program in ordered]
-        own = model in extra
-        axes.plot(
-            range(len(ordered)),
-            values,
-            linestyle="none",
-            marker="osD^v"[place],
-            markersize=6.0,
-            color=_STRONGEST_COLOUR if own else COLOURS[model],
-            label=f"{title_of(model)} (strongest baseline)" if model == strongest else title_of(model),
-        )
+    drawn = {model: (title_of(model), marker, COLOURS[model]) for model, marker in _MARKERS.items()}
+    if strongest is not None and strongest not in drawn:
+        drawn[strongest] = ("strongest baseline", "s", _STRONGEST_COLOUR)
+    for model, (label, marker, colour) in drawn.items():
+        if model in cell.seeds:
+            values = [score(model, program) for _, program in ordered]
+            axes.plot(range(len(ordered)), values, marker, markersize=6.0, color=colour, label=label)
+    if strongest is not None:
+        axes.set_title(f"strongest baseline: {title_of(strongest)}", fontsize=9.0)
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
+    for axis_ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        axis_ticks("{x:g}")
     axes.set_xticks(range(len(ordered)), program_labels(ordered), fontsize=7.5)
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel(f"{measure.title}\nlower is better")

@@ -12,9 +12,9 @@ from costbench.tasks import LEARNED, labels_of
 
 _NAMED = {"learned": "The learned model", "hybrid": "The hybrid of network and analytical model"}
 _TEMPLATES: Mapping[int, str] = {
-    -1: "{model} is better than the strongest baseline, {baseline}",
-    1: "{model} is worse than the strongest baseline, {baseline}",
-    0: "Whether {model} is better than the strongest baseline, {baseline}, cannot be told",
+    -1: "{model} is better than the strongest baseline ({baseline})",
+    1: "{model} is worse than the strongest baseline ({baseline})",
+    0: "Whether {model} is better than the strongest baseline ({baseline}) cannot be told",
 }
 """By the sign of the difference of errors, as far as its interval tells."""
 

@@ -16,6 +16,7 @@ from costbench.reports.search.bars import EXHAUSTIVE, TOP_K, best_known
 from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
 from costbench.reports.sections.conclusions import conclusions
 from costbench.reports.standings import Standings
+from costbench.reports.tables.differences import BASE as PAPERS_MODEL
 from costbench.reports.tables.differences import known_differences
 from costbench.tasks import LEARNED, labels_of
 
@@ -52,7 +53,6 @@ def overview_section(overview: Overview) -> Section:
         ParamsError: if the package's data of the papers are broken.
     """
     chips = sorted({cell.chip for cell in overview.cells})
-    tasks = [task for task in LEARNED if any(cell.task == task for cell in overview.cells)]
     asked: list[Pointer | None] = [
         _differences(overview.differences),
         _tile_search(next(iter(overview.searches.of("tile")), None)),
@@ -70,7 +70,7 @@ def overview_section(overview: Overview) -> Section:
         anchor="overview",
         title="At a glance",
         label="At a glance",
-        paragraphs=(_simulated(chips), *(text for task in tasks if (text := _differs(task)))),
+        paragraphs=(_simulated(chips), *_differs(overview.cells)),
         figures=overview.figures,
         pointers=conclusions(overview.cells, overview.found),
         more=tuple(one for one in asked if one is not None),
@@ -93,16 +93,20 @@ def _simulated(chips: Sequence[str]) -> str:
     )
 
 
-def _differs(task: str) -> str:
-    """What the model `learned` has on a task and lpm2021's has not; empty where nothing is known."""
-    texts = [one.text for one in known_differences() if task in one.tasks]
-    if not texts:
-        return ""
-    listed = ", ".join(texts[:-1]) + f" and {texts[-1]}" if len(texts) > 1 else texts[0]
-    return (
-        f"{labels_of(task).title}: learned is not lpm2021's model; it also has {listed}. The paper's own, "
-        f'with nothing of ours, is called "{title_of("lpm2021")}" where it was run.'
-    )
+def _differs(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """What the model `learned` has and lpm2021's has not, task by task; nothing where nothing is known."""
+    known = known_differences()
+    parts = []
+    for task in LEARNED:
+        texts = [one.text for one in known if task in one.tasks]
+        if texts and any(cell.task == task for cell in cells):
+            listed = " and ".join(part for part in (", ".join(texts[:-1]), texts[-1]) if part)
+            parts.append(f"{labels_of(task).title}: {listed}.")
+    if not parts:
+        return ()
+    own = f'The paper\'s own is the model "{title_of(PAPERS_MODEL)}".'
+    run = any(PAPERS_MODEL in cell.seeds for cell in cells)
+    return (" ".join(["The model learned is not lpm2021's; it has more.", *parts, *([own] if run else [])]),)
 
 
 def _differences(measured: bool) -> Pointer | None:
