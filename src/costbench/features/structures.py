@@ -74,8 +74,8 @@ def _row_labels(shard: Shard) -> Hashes:
     types = features[:, _TYPES].argmax(axis=1)
     ranks = (features[:, _EXTENTS] > 0).sum(axis=1)
     opcodes = np.asarray(shard["row_opcode"]).astype(np.int64)
-    labels = (opcodes * len(_TYPES) + types) * (len(_EXTENTS) + 1) + ranks
-    return labels.astype(np.uint64)
+    labels: Hashes = ((opcodes * len(_TYPES) + types) * (len(_EXTENTS) + 1) + ranks).astype(np.uint64)
+    return labels
 
 
 def _mixed(values: Hashes) -> Hashes:
