@@ -12,7 +12,7 @@ from costbench.reports.page import PageFigure, Pointer, Section, write_page
 from costbench.reports.results import Cell
 from costbench.reports.table import Column, Table
 
-_VOID = {"meta", "link", "br", "hr", "img"}
+_VOID = {"meta", "link", "br", "hr", "img", "wbr"}
 
 
 class _Checker(HTMLParser):
@@ -42,6 +42,24 @@ def test_pointers_are_links_to_sections(tmp_path: Path) -> None:
     text = (tmp_path / "index.html").read_text()
     assert '<li><a href="#results">Which is &lt;best&gt;?</a> The other &amp; no.</li>' in text
     assert text.index("Which is") < text.index('id="results"')
+
+
+def test_details_are_folded_and_keep_their_anchors(tmp_path: Path) -> None:
+    tables = tuple(
+        Table(name, f"Table {name}", (Column("x", "X"),), (("a_b",),)) for name in ("open", "shut")
+    )
+    more = (Pointer("More?", "Yes.", "shut"),)
+    sections = (Section("s", "S", "s", tables=tables, folded=("shut",), more=more),)
+    write_page(tmp_path / "index.html", "Title", "Lead", sections)
+    text = (tmp_path / "index.html").read_text()
+    assert '<h3 id="open">Table open</h3>' in text
+    assert '<details id="shut">\n<summary>Table shut</summary>' in text
+    assert text.index("<summary>More questions</summary>") < text.index('<a href="#shut">More?</a>')
+    # Long names may go on in a new line.
+    assert "a_<wbr>b" in text
+    checker = _Checker()
+    checker.feed(text)
+    assert checker.open == []
 
 
 def test_page(make_cell: Callable[..., Cell], tmp_path: Path) -> None:

@@ -41,12 +41,14 @@ def test_undefined_metrics_are_none_and_left_out(make_cell: Callable[..., Cell])
 
 
 def test_cells_come_random_split_first_and_models_in_fixed_order(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", [*rows_of("manual"), *rows_of("random", "tpu_v3"), *rows_of()])
+    rows = [*rows_of("folds"), *rows_of("manual"), *rows_of("random", "tpu_v3"), *rows_of()]
+    write_rows(tmp_path / "r.jsonl", rows)
     results = load_results(tmp_path / "r.jsonl")
     assert [cell.name for cell in results.cells] == [
         "tile_random_tpu_v2",
         "tile_random_tpu_v3",
         "tile_manual_tpu_v2",
+        "tile_folds_tpu_v2",
     ]
     assert results.cells[0].models == ("learned", "analytical", "random")
     assert results.identities("chip") == ("tpu_v2", "tpu_v3")

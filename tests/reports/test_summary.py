@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ def test_fusion_has_keys_for_long_and_short_kernels(tmp_path: Path) -> None:
     shown = headlines(results)["fusion"]["manual"]["tpu_v3"]
     assert list(shown) == ["learned", "hybrid", "analytical"]
     assert shown["analytical"]["mape_ge5us_mean"] == pytest.approx(24.0)
+
+
+def test_every_baseline_has_keys_on_every_split(tmp_path: Path) -> None:
+    rows = rows_of("folds", "tpu_v3")
+    learned = [row for row in rows if row.model == "learned"]
+    new = ("lpm2021", "analytical_constant", "analytical_linear", "trees")
+    rows += [replace(row, model=model) for model in new for row in learned]
+    write_rows(tmp_path / "r.jsonl", rows)
+    summary = summarise(load_results(tmp_path / "r.jsonl"), {})
+    for model in new:
+        assert summary[f"tile/folds/tpu_v3/{model}/ape_mean"] == pytest.approx(0.2 ** (1 / 3))
 
 
 def test_variants_stand_beside_their_model(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ class MetricRow:
         seed: seed of the training run (or of the random ranking); 0 for models without one.
         application: application family of the program.
         program: name of the test program.
-        kernels: which of its kernels: `all`, `unseen` (those that training has not seen), or those of a kind.
+        kernels: which of its kernels: `all`, `unseen` (those that training has not seen),
+            `new_structure` (those whose operator graph, extents aside, it has not seen), or those of a kind.
         metric: name of the metric, unit included where it has one (`tile_size_ape`: percent).
         value: the number, finite.
         params_digest: identity of the parameters that the numbers follow from.

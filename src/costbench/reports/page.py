@@ -48,6 +48,9 @@ class Section:
         tables: shown after them.
         facts: name and value pairs, shown as a list.
         pointers: to other sections, shown before everything else.
+        more: further pointers, folded.
+        folded: names of tables that are shown when a reader asks for them.
+        folded_figures: whether figures are.
     """
 
     anchor: str
@@ -58,6 +61,9 @@ class Section:
     tables: tuple[Table, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     pointers: tuple[Pointer, ...] = ()
+    more: tuple[Pointer, ...] = ()
+    folded: tuple[str, ...] = ()
+    folded_figures: bool = False
 
 
 def write_page(path: Path, title: str, lead: str, sections: tuple[Section, ...]) -> None:
@@ -81,12 +87,19 @@ def write_page(path: Path, title: str, lead: str, sections: tuple[Section, ...])
         keep_trailing_newline=True,
     )
     template = environment.get_template("index.html.j2")
-    write_text(path, template.render(title=title, lead=lead, sections=sections, groups=_groups, svg=_inline))
+    helpers = {"groups": _groups, "svg": _inline, "breakable": _breakable}
+    write_text(path, template.render(title=title, lead=lead, sections=sections, **helpers))
 
 
 def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
     """Runs of columns of one group: (name, width)."""
     return [(name, len(list(run))) for name, run in groupby(columns, key=lambda column: column.group)]
+
+
+def _breakable(text: str) -> Markup:
+    """The text, which may go on in a new line after an underscore: names of programs are long."""
+    # Everything but the element is escaped.
+    return Markup(str(Markup.escape(text)).replace("_", "_<wbr>"))  # noqa: S704
 
 
 def _inline(figure: PageFigure) -> Markup:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from costbench.artifacts import write_json
 from costbench.reports.claims.data import load_claims
-from costbench.reports.claims.rule import evaluate_claims
+from costbench.reports.claims.restated import restated
+from costbench.reports.claims.rule import Finding, evaluate_claims
 from costbench.reports.claims.section import claims_section, write_claims
 from costbench.reports.data.budgets import Budget, budget_table, read_budgets, write_budgets
 from costbench.reports.data.dataset_card import flat_counts, read_cards
@@ -23,12 +24,14 @@ from costbench.reports.search.curves import read_paths
 from costbench.reports.search.results import Searches, load_searches
 from costbench.reports.search.sections import search_sections
 from costbench.reports.search.summary import flat_searches, search_headlines
-from costbench.reports.sections.ablation import ablation_section, missing_section
-from costbench.reports.sections.overview import overview_section
-from costbench.reports.sections.results import Evidence, analytical_section, cell_section
+from costbench.reports.sections.ablation import ablation_section, differences_section, missing_section
+from costbench.reports.sections.first_figures import overview_figures
+from costbench.reports.sections.overview import Overview, overview_section
+from costbench.reports.sections.results import Evidence, all_standings, analytical_section, cell_section
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.tables.settings import Settings, settings_tables
 from costbench.reports.tables.trials import trials_table
+from costbench.reports.undertrained import undertrained
 from costbench.tasks import LEARNED, labels_of
 
 _TITLE = "How well do cost models choose tile sizes?"
@@ -99,12 +102,25 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     audits, cards = read_audits(inputs.audits), read_cards(inputs.card)
     evidence = Evidence(audits, folder / "figures", seed)
     searches = load_searches(inputs.searches)
-    findings = evaluate_claims(load_claims(), (*results.rows, *searches.rows), seed)
     budgets = read_budgets(inputs.trained)
+    findings = _findings(results, searches, budgets, seed)
     cells = [cell for cell in results.cells if cell.task in LEARNED]
+    found = all_standings(results, seed)
+    differences = differences_section(results, seed, budgets)
+    overview = Overview(
+        cells=cells,
+        found=found,
+        searches=searches,
+        findings=findings,
+        cards=cards,
+        budgets=budgets,
+        differences=differences is not None,
+        figures=overview_figures(cells, found, searches, folder / "figures"),
+    )
     sections = [
-        overview_section(cells, searches, findings, cards, budgets),
-        *(cell_section(results, cell, evidence) for cell in cells),
+        overview_section(overview),
+        *(cell_section(results, cell, evidence, found[cell.name]) for cell in cells),
+        differences,
         _scatter_section(inputs, folder / "figures"),
         *search_sections(searches, read_paths(inputs.search_paths), findings, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
@@ -132,6 +148,19 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     return ReportFiles(page, summary, metrics, folder / "budgets.json", claims, written, figures, headline)
 
 
+def _findings(
+    results: Results, searches: Searches, budgets: Sequence[Budget], seed: int
+) -> tuple[Finding, ...]:
+    """On the papers' claims, then on those restated against the strongest baseline."""
+    printed = load_claims()
+    return evaluate_claims(
+        (*printed, *restated(printed)),
+        (*results.rows, *searches.rows),
+        seed,
+        undertrained=undertrained(results, budgets),
+    )
+
+
 def _training_section(inputs: ReportInputs, budgets: Sequence[Budget], figures: Path) -> Section | None:
     shown = []
     for task, column in inputs.curves.items():
@@ -151,7 +180,15 @@ def _training_section(inputs: ReportInputs, budgets: Sequence[Budget], figures: 
     )
     if not shown and not tables:
         return None
-    return Section("training", "Training", "Training", (), tuple(shown), tables)
+    return Section(
+        anchor="training",
+        title="Training",
+        label="Training",
+        figures=tuple(shown),
+        tables=tables,
+        folded=tuple(table.name for table in tables),
+        folded_figures=True,
+    )
 
 
 def _provenance_section(results: Results, searches: Searches, more: Mapping[str, str]) -> Section:
@@ -177,7 +214,9 @@ def _scatter_section(inputs: ReportInputs, figures: Path) -> Section | None:
         caption = f"{where}: each dot a test kernel; the line is where predictions are right; dotted: 5 µs."
         shown.append(PageFigure(path, alt, caption))
     title = "Predicted and measured runtimes"
-    return Section("predicted", title, title, (), tuple(shown)) if shown else None
+    if not shown:
+        return None
+    return Section("predicted", title, title, figures=tuple(shown), folded_figures=True)
 
 
 def _lead(cells: Sequence[Cell]) -> str:

@@ -4,30 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 
 import numpy as np
 
 from costbench.errors import DataError
 from costbench.metrics.rows import MAIN, MetricRow, read_rows
+from costbench.reports.scores import ScoreIndex, score_index
 from costbench.tasks import task_order
 
-MODELS = ("learned", "tuned", "hybrid", "analytical", "iterations", "random")
+TRAINED = ("learned", "tuned", "hybrid", "lpm2021")
+"""Networks, with a seed for each training run."""
+BASELINES = (
+    *("analytical", "analytical_unscaled", "analytical_constant", "analytical_launch", "analytical_linear"),
+    *("linear", "trees", "iterations", "random"),
+)
+"""Models without a network, fitted to training programs or not at all."""
+MODELS = (*TRAINED, *BASELINES)
 """In the order in which tables and figures show them."""
-TITLES: Mapping[str, str] = {"tuned": "best of sweep"}
+TITLES: Mapping[str, str] = {
+    "tuned": "best of sweep",
+    "lpm2021": "as in lpm2021",
+    "analytical_unscaled": "analytical, unscaled",
+    "analytical_constant": "analytical x constant",
+    "analytical_launch": "launch + analytical",
+    "analytical_linear": "linear in costs",
+    "linear": "linear ranker",
+    "trees": "boosted trees",
+}
 """Names of models in tables and figures, where they differ from those in rows."""
-TRAINED = ("learned", "tuned", "hybrid")
-"""Models with a seed for each training run."""
 BEST = "best"
 """Model name of results that depend on no model: the number of kernels and their best runtime."""
 ALL, UNSEEN = "all", "unseen"
 KINDS = ("contraction", "reduction", "elementwise", "data movement")
 """Groups of a program's kernels: all, those that training has not seen, those of a kind."""
 
-SPLIT_NAMES: Mapping[str, str] = {"random": "random split", "manual": "manual split"}
+FOLDS = "folds"
+"""The split in which every program is tested once, by the model of the fold that holds it out."""
+PRIMARY_CHIP = "tpu_v3"
+"""The chip whose timing was fitted to measurements; of the other one nothing was measured."""
+SPLIT_NAMES: Mapping[str, str] = {
+    "random": "random split",
+    "manual": "manual split",
+    FOLDS: "folds over applications",
+}
+"""What people call the splits, in the order in which reports show them."""
 
 Scores = Mapping[tuple[str, str, str], float]
 """(model, metric, program) -> mean over seeds."""
+
+
+def split_order(split: str) -> int:
+    """Sort key of splits: those of `SPLIT_NAMES` in that order, others behind them."""
+    names = list(SPLIT_NAMES)
+    return names.index(split) if split in names else len(names)
+
+
+def title_of(model: str) -> str:
+    """What people call a model."""
+    return TITLES.get(model, model)
 
 
 @dataclass(frozen=True)
@@ -80,7 +116,7 @@ class Results:
     """All cells of a file of rows, and the identities that the rows agree on.
 
     Attributes:
-        cells: main results over all kernels, sorted by task, split (random before manual) and chip.
+        cells: main results over all kernels, sorted by task, split (random, manual, folds) and chip.
         parts: over other groups of kernels.
         variants: of ablations, over all kernels, sorted likewise.
         rows: the rows themselves, sorted.
@@ -103,6 +139,11 @@ class Results:
         found = (c for c in (*self.cells, *self.variants) if (c.task, c.split, c.chip, c.variant) == key)
         return next(found, None)
 
+    @cached_property
+    def scores(self) -> ScoreIndex:
+        """The numbers over all kernels, seed by seed, for intervals."""
+        return score_index(self.rows)
+
     def identities(self, field: str) -> tuple[str, ...]:
         """Distinct values of `params_digest` or `data_digest`, sorted."""
         return tuple(sorted({str(getattr(row, field)) for row in self.rows}))
@@ -121,7 +162,7 @@ def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Resul
     groups: dict[tuple[str, str, str, str, str], list[MetricRow]] = {}
     for row in rows:
         groups.setdefault((row.task, row.split, row.chip, row.kernels, row.variant), []).append(row)
-    ordered = sorted(groups, key=lambda key: (task_order(key[0]), key[1] != "random", *key))
+    ordered = sorted(groups, key=lambda key: (task_order(key[0]), split_order(key[1]), *key))
     found = [_cell(groups[key], path) for key in ordered]
     return Results(
         tuple(cell for cell in found if cell.kernels == ALL and cell.variant == MAIN),

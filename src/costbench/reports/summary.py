@@ -11,7 +11,9 @@ Averages are over test programs, each counting once, after averaging over seeds:
   the same way `tau_ge5us` and `tau_lt5us`.
 - every other metric of the rows: `<metric>_mean` and `<metric>_median`;
 - the same of variants, whose model is called `learned@<variant>`: `tile/random/tpu_v2/learned@mse/ape_mean`;
-- `unseen_<name>`, for the means and medians of APE and tau: without kernels that training has seen.
+- `unseen_<name>`, for the means and medians of APE and tau: without kernels that training has seen;
+- `new_structure_<name>`, for the means that `dvc metrics` shows: over kernels whose operator graph, extents
+  aside, training has not seen; `leakage/{task}/{split}/{chip}/share_of_structures`: share of the others.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from costbench.reports.data.structure_table import NEW_STRUCTURE, share_of_structures
 from costbench.reports.results import UNSEEN, Cell, Results
 from costbench.tasks import LEARNED
 
@@ -72,6 +75,14 @@ def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:
             unseen = results.part(cell, UNSEEN)
             found = {} if unseen is None else averages(unseen, model)
             flat |= {f"{prefix}/unseen_{name}": found[name] for name in _UNSEEN_METRICS if name in found}
+            new = results.part(cell, NEW_STRUCTURE)
+            found = {} if new is None else averages(new, model)
+            flat |= {
+                f"{prefix}/{NEW_STRUCTURE}_{name}": found[name] for name in HEADLINE_METRICS if name in found
+            }
+        share = share_of_structures(cell, results.part(cell, NEW_STRUCTURE))
+        if share is not None:
+            flat[f"leakage/{cell.task}/{cell.split}/{cell.chip}/share_of_structures"] = share
     for cell in results.variants:
         for model in cell.models:
             prefix = f"{cell.task}/{cell.split}/{cell.chip}/{model}@{cell.variant}"

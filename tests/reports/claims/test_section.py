@@ -6,8 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from costbench.reports.claims.data import load_claims
-from costbench.reports.claims.rule import CANNOT_TELL, HOLDS, NOT_EVALUATED, Finding
+from costbench.reports.claims.data import Side, load_claims
+from costbench.reports.claims.restated import restated
+from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.claims.section import claims_section, write_claims
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
@@ -54,9 +55,44 @@ def test_files_are_the_same_for_the_same_findings(tmp_path: Path) -> None:
         "verdict": "holds",
         "n": 8,
         "missing": [],
+        "reason": "",
+        "against": [],
     }
     assert (last["verdict"], last["effect"], last["paper_effect"]) == ("not evaluated", None, [2.4, 10.1])
     assert last["missing"] == ["fusion/random/tpu_v2/x"]
+
+
+def test_claims_against_the_strongest_baseline_come_first() -> None:
+    claim = CLAIMS["lpm2021.fusion_random_vs_analytical"]
+    folds, strongest = (
+        next(one for one in restated([claim]) if one.id.endswith(basis)) for basis in ("@folds", "@strongest")
+    )
+    trees = (Side("trees", split="folds", chip="tpu_v3"),)
+    findings = (
+        *FINDINGS,
+        Finding(replace(folds, right=trees), DOES_NOT_HOLD, -1.0, -2.0, -0.5, 40, 1),
+        Finding(strongest, NOT_EVALUATED, missing=("x",)),
+    )
+    section = claims_section(findings)
+    assert section.paragraphs[0].startswith(
+        "The claims that compare a network with the analytical model, held against the strongest baseline: "
+        "on folds over applications 0 hold, 1 do not hold and 0 cannot be told either way. "
+    )
+    # The paper's claims are counted without them.
+    assert section.paragraphs[1].startswith("Of 3 claims")
+    first, evaluated, missing = section.tables
+    assert first.rows[0][0] == "lpm2021.fusion_random_vs_analytical"
+    assert first.rows[0][2:6] == ("folds over applications, tpu_v3", "boosted trees", "does not hold", -1.0)
+    assert len(evaluated.rows) == 2
+    assert [row[0] for row in missing.rows] == [FINDINGS[2].claim.id, strongest.id]
+    assert section.folded == ("claims", "claims_not_evaluated")
+
+
+def test_why_nothing_can_be_told_is_said() -> None:
+    table = claims_section(
+        [replace(FINDINGS[0], verdict=CANNOT_TELL, reason="not trained enough: mse")]
+    ).tables[0]
+    assert table.rows[0][2] == "cannot tell (not trained enough: mse)"
 
 
 def test_a_verdict_is_shown_as_found() -> None:

@@ -9,6 +9,7 @@ from costbench.reports.data.evidence import Audit, Leak
 from costbench.reports.page import Section
 from costbench.reports.results import load_results
 from costbench.reports.sections.results import Evidence, analytical_section, cell_section
+from costbench.reports.standings import standings
 from tests.reports.conftest import fusion_rows, kind_rows, rows_of
 
 
@@ -17,7 +18,8 @@ def _section(folder: Path, rows: list[MetricRow], leaked: int) -> Section:
     audits = (Audit("tile", "random", "tpu_v2", leak, {}),)
     write_rows(folder / "r.jsonl", rows)
     results = load_results(folder / "r.jsonl")
-    return cell_section(results, results.cells[0], Evidence(audits, folder, 0))
+    cell = results.cells[0]
+    return cell_section(results, cell, Evidence(audits, folder, 0), standings(results, cell, 0))
 
 
 def test_leaks_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -29,7 +31,15 @@ def test_leaks_are_counted_and_left_out(tmp_path: Path) -> None:
     )
     assert "Without them, learned: APE 0.6% instead of 0.6%, τ 0.80 instead of 0.80." in section.paragraphs[1]
     names = [table.name for table in section.tables]
-    assert names == ["tile_random_tpu_v2", "unseen_tile_random_tpu_v2", "comparison_tile_random_tpu_v2"]
+    assert names == [
+        "baselines_tile_random_tpu_v2",
+        "tile_random_tpu_v2",
+        "unseen_tile_random_tpu_v2",
+        "comparison_tile_random_tpu_v2",
+    ]
+    # What stands beside the paper's numbers and the baselines are shown at once.
+    assert section.folded == tuple(names[2:])
+    assert not section.folded_figures
 
 
 def test_where_nothing_leaks_there_is_nothing_to_leave_out(tmp_path: Path) -> None:
@@ -59,8 +69,13 @@ def test_fusion_has_a_section_like_tiles(tmp_path: Path) -> None:
         in section.paragraphs[0]
     )
     names = [table.name for table in section.tables]
-    assert names == ["fusion_random_tpu_v2", "fusion_random_tpu_v2_short", "comparison_fusion_random_tpu_v2"]
-    errors = [row for row in section.tables[2].rows if "MAPE" in str(row[1])]
+    assert names == [
+        "baselines_fusion_random_tpu_v2",
+        "fusion_random_tpu_v2",
+        "fusion_random_tpu_v2_short",
+        "comparison_fusion_random_tpu_v2",
+    ]
+    errors = [row for row in section.tables[3].rows if "MAPE" in str(row[1])]
     assert [row[0] for row in errors] == ["hybrid", "analytical"]
     # 7/3 - 33, and better on each program.
     assert errors[1][3] == 7 / 3 - 33

@@ -32,7 +32,8 @@ def test_rows_and_averages(make_cell: Callable[..., Cell]) -> None:
     assert _column(table, "ape_analytical")[:4] == [8.0, 5.0, 2.0, 5.0]
     # Around 5: 3, 0, -3; the squares add up to 18, halved for three values.
     assert _column(table, "ape_analytical")[-1] == pytest.approx(3.0)
-    assert _column(table, "tau_random")[4] is None
+    # Correlations of 0.8, 0.7 and 0.6.
+    assert _column(table, "tau_analytical")[4] == pytest.approx(0.336 ** (1 / 3))
     assert table.summary_rows == 4
 
 
@@ -85,6 +86,15 @@ def test_fusion_table_counts_long_kernels(make_cell: Callable[..., Cell]) -> Non
     assert _column(table, "paper_mape_ge5us_analytical") == [21.6, None, 20.5, 24.0, 31.1, None, None]
     assert table.name == "fusion_random_tpu_v2"
     assert "beside Table 2 of lpm2021" in table.title
+
+
+def test_baselines_other_than_the_strongest_are_left_to_their_own_table(
+    make_cell: Callable[..., Cell],
+) -> None:
+    keys = [column.key for column in program_table(make_cell(), None).columns]
+    assert keys[2:] == ["ape_learned", "ape_analytical", "tau_learned", "tau_analytical"]
+    keys = [column.key for column in program_table(make_cell(), None, "random").columns]
+    assert keys[2:5] == ["ape_learned", "ape_analytical", "ape_random"]
 
 
 def test_short_kernels_have_a_table_of_their_own(make_cell: Callable[..., Cell]) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from costbench.experiments.evaluation.kernel_kinds import kind_of
 from costbench.experiments.evaluation.program import (
+    NEW_STRUCTURE,
     UNSEEN,
     Checkpoint,
     ModelKey,
@@ -50,8 +51,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     kinds = [kind_of(shard.own_opcodes(i).tolist()) for i in range(count)]
     scaled = scaled_estimates(estimated, measured, shard.runs() * (shard.space_sizes() > 1), kinds)
     comparable = (shard.space_sizes() > 1) & np.isfinite(scaled)
-    unseen = np.array([one not in task.seen for one in shard.fingerprints()], dtype=bool)
-    groups = {ALL_KERNELS: comparable, UNSEEN: comparable & unseen}
+    groups = {ALL_KERNELS: comparable} | _unseen(shard, task, comparable)
     predicted: dict[ModelKey, FloatArray] = {}
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
@@ -61,6 +61,15 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
         predicted[key], computed_by[key] = _learned(shard, one)
     metrics = {group: _by_model(predicted, measured, kept) for group, kept in groups.items() if kept.any()}
     return ProgramResult(shard.application, metrics, _scatter(predicted, measured, comparable), computed_by)
+
+
+def _unseen(shard: FeatureShard, task: ProgramTask, kept: BoolArray) -> dict[str, BoolArray]:
+    """Returns which of the kept kernels are in each group of those that training has not seen."""
+    of_kernels = [task.groups(one) for one in shard.fingerprints()]
+    return {
+        group: kept & np.array([group in own for own in of_kernels], dtype=bool)
+        for group in (UNSEEN, NEW_STRUCTURE)
+    }
 
 
 def scaled_estimates(

@@ -10,6 +10,8 @@ from costbench.models.execution_spec import Accelerator
 
 UNSEEN = "unseen"
 """Name of the group of kernels that do not occur in training programs."""
+NEW_STRUCTURE = "new_structure"
+"""Name of the group of kernels whose operator graph, extents aside, occurs in no training program."""
 ModelName = Literal["learned", "analytical", "iterations", "random"]
 ModelKey = tuple[str, str, int]
 """Model, variant, seed."""
@@ -62,6 +64,7 @@ class ProgramTask:
         models: names of the models that are not trained.
         params: of the stage.
         seen: fingerprints of test kernels that also occur in training programs.
+        known_structures: fingerprints of test kernels whose structure does.
     """
 
     data: Path
@@ -72,6 +75,12 @@ class ProgramTask:
     models: tuple[ModelName, ...]
     params: EvaluateParams
     seen: frozenset[str]
+    known_structures: frozenset[str] = frozenset()
+
+    def groups(self, fingerprint: str) -> tuple[str, ...]:
+        """Return the groups that a kernel is in by what training has not seen of it."""
+        unseen = {UNSEEN: self.seen, NEW_STRUCTURE: self.known_structures}
+        return tuple(group for group, known in unseen.items() if fingerprint not in known)
 
 
 @dataclass(frozen=True)

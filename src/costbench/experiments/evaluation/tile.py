@@ -9,7 +9,7 @@ from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_p
 from costbench.errors import choose
 from costbench.experiments.evaluation.cost_models import COST_MODELS, ModelSources
 from costbench.experiments.evaluation.kernel_kinds import kernel_kind
-from costbench.experiments.evaluation.program import UNSEEN, ModelKey, ProgramResult, ProgramTask
+from costbench.experiments.evaluation.program import ModelKey, ProgramResult, ProgramTask
 from costbench.experiments.evaluation.scoring import BEST, EvaluatedKernel, Predict, evaluate_program
 from costbench.experiments.grid.spec import MAIN
 from costbench.target import Architecture, load_target
@@ -28,7 +28,7 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     path = shard_path(task.data, task.chip, task.program)
     shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
     models, networks = _models(task, target.architecture)
-    kernels = (_evaluated(shard, index, task.seen) for index in range(len(shard)))
+    kernels = (_evaluated(shard, index, task) for index in range(len(shard)))
     named = {"/".join(map(str, key)): predict for key, predict in models.items()}
     found = evaluate_program(kernels, named, task.params.top_k, f"{task.program} on {task.chip}")
     keys = {"/".join(map(str, key)): key for key in models} | {BEST: (BEST, MAIN, 0)}
@@ -39,9 +39,9 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     )
 
 
-def _evaluated(shard: TileShard, index: int, seen: frozenset[str]) -> EvaluatedKernel:
+def _evaluated(shard: TileShard, index: int, task: ProgramTask) -> EvaluatedKernel:
     measured = shard.kernel(index)
-    groups = (kernel_kind(measured.kernel), *([UNSEEN] if measured.fingerprint not in seen else []))
+    groups = (kernel_kind(measured.kernel), *task.groups(measured.fingerprint))
     return EvaluatedKernel(measured.kernel, measured.tile_sizes, measured.runtime_ns, measured.runs, groups)
 
 

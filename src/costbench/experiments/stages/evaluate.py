@@ -31,6 +31,7 @@ from costbench.experiments.identity import (
 )
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
+from costbench.features.structures import known_structures
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import load_section
 
@@ -139,6 +140,7 @@ def _tasks(
         for chip in sorted(grid.chips):
             checkpoints = _checkpoints(experiment, split_name, chip, workspace.stage("train"))
             seen = _seen(split, features, grid.task, chip)
+            known = _known_structures(split, features, grid.task, chip)
             cell = Cell(grid.task, split_name, chip, MAIN, 0)
             for program in split.test:
                 if not feature_path(features, grid.task, chip, program).exists():
@@ -156,6 +158,7 @@ def _tasks(
                         models,
                         section,
                         seen,
+                        known,
                     ),
                 )
     return tasks
@@ -171,6 +174,15 @@ def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> 
             folder = train / experiment.name / cell.name
             found.append(Checkpoint(model, variant, cell.seed, folder, accelerator))
     return tuple(found)
+
+
+def _known_structures(split: Split, features: Path, task: str, chip: str) -> frozenset[str]:
+    """Return the fingerprints of test kernels whose structure occurs in training programs."""
+    tested, trained = (
+        [path for name in names if (path := feature_path(features, task, chip, name)).exists()]
+        for names in (split.test, split.train)
+    )
+    return known_structures(tested, trained)
 
 
 def _seen(split: Split, features: Path, task: str, chip: str) -> frozenset[str]:

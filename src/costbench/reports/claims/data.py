@@ -55,6 +55,8 @@ class Claim:
         against: a number in place of the right side, for ratios.
         unit: of the effect.
         needs: what is missing to decide it, if that is something other than rows.
+        restates: id of the claim that this one holds against another baseline or split; empty for claims as
+            the papers make them.
     """
 
     id: str
@@ -72,6 +74,7 @@ class Claim:
     against: float | None = None
     unit: str = "points"
     needs: str = ""
+    restates: str = ""
 
     def __post_init__(self) -> None:
         other = bool(self.right) if self.against is None else not self.right
@@ -132,7 +135,7 @@ class Claim:
         return 1.0 if self.metric.startswith(("kendall_tau", "speedup")) else -1.0
 
 
-_SPLITS = {ANY: "all programs", "gains": "programs that gain most"}
+_SPLITS = {ANY: "all programs", "gains": "programs that gain most", "folds": "folds over applications"}
 _OF_RATIOS = ("geometric_mean", "median", "best")
 
 

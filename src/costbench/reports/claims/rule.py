@@ -20,28 +20,43 @@ percentiles of the effect. Programs of different splits are drawn independently.
   program lies above the least of what the paper prints, and `does not hold` if below.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
   much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%).
+- Where a network of either side was not trained enough (`reports.undertrained`), the verdict is `cannot
+  tell`: what another network or other inputs do and what a short training does cannot be told apart.
+
+**Strongest baseline.** A claim about the analytical model is decided a second and a third time, against the
+strongest baseline instead (`claims.restated`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from types import MappingProxyType
 
 import numpy as np
 
 from costbench.errors import choose
-from costbench.metrics.averages import APE_FLOOR_PERCENT
 from costbench.metrics.checks import Floats
 from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.rows import MetricRow
-from costbench.reports.claims.data import ANY, Claim, Side, margins
+from costbench.reports.claims.data import Claim, Side, margins
+from costbench.reports.scores import (
+    MIN_PROGRAMS,
+    STATISTICS,
+    ScoreIndex,
+    Scores,
+    interval,
+    matched,
+    score_index,
+    scores_of,
+    share_won,
+)
+from costbench.reports.strongest import STRONGEST, strongest_baseline
 from costbench.rng import stream
 
 HOLDS, DOES_NOT_HOLD, CANNOT_TELL = "holds", "does not hold", "cannot tell"
 NOT_EVALUATED = "not evaluated"
-MIN_PROGRAMS = 6
-_CONFIDENCE = 0.95
+NOT_TRAINED_ENOUGH = "not trained enough"
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,7 @@ class Finding:
         n: test programs compared (of the smaller split where two are).
         seeds: most training seeds of a side.
         missing: what stands in the way, if not evaluated.
+        reason: why the verdict is `cannot tell` whatever the interval; empty where the interval decides.
     """
 
     claim: Claim
@@ -67,27 +83,20 @@ class Finding:
     n: int = 0
     seeds: int = 0
     missing: tuple[str, ...] = ()
+    reason: str = ""
 
 
-@dataclass(frozen=True)
-class _Scores:
-    """Values of one side, [num_programs, num_seeds]."""
-
-    programs: tuple[str, ...]
-    seeds: tuple[int, ...]
-    values: Floats
-
-    def over(self, programs: tuple[str, ...]) -> _Scores:
-        places = [self.programs.index(program) for program in programs]
-        return _Scores(programs, self.seeds, self.values[places])
-
-
-_Index = Mapping[tuple[str, str, Side], Mapping[tuple[str, int], float]]
-_Resample = Callable[[_Scores], Floats]
+Undertrained = Mapping[tuple[str, Side], float]
+"""(task, side) of a network that was not trained enough -> its error over that of the main network."""
+_Resample = Callable[[Scores], Floats]
 
 
 def evaluate_claims(
-    claims: tuple[Claim, ...], rows: Sequence[MetricRow], seed: int, resamples: int = 10_000
+    claims: tuple[Claim, ...],
+    rows: Sequence[MetricRow],
+    seed: int,
+    resamples: int = 10_000,
+    undertrained: Undertrained = MappingProxyType({}),
 ) -> tuple[Finding, ...]:
     """Decide each claim on the rows over all kernels.
 
@@ -96,20 +105,42 @@ def evaluate_claims(
         rows: results.
         seed: of the bootstrap; each claim has a random stream of its own.
         resamples: how often programs and seeds are drawn.
+        undertrained: networks that decide nothing.
     """
-    index: dict[tuple[str, str, Side], dict[tuple[str, int], float]] = {}
-    for row in rows:
-        if row.kernels == "all":
-            side = Side(row.model, row.variant, row.split, row.chip)
-            index.setdefault((row.task, row.metric, side), {})[(row.program, row.seed)] = row.value
-            # A program may be in several splits, and has results with the models of each.
-            pooled = (row.task, row.metric, replace(side, split=ANY))
-            index.setdefault(pooled, {})[(f"{row.split}/{row.program}", row.seed)] = row.value
+    index = score_index(rows)
     allowed = margins(claims)
-    return tuple(_evaluate(_placed(claim, index), index, allowed, (seed, resamples)) for claim in claims)
+    found = []
+    for claim in claims:
+        placed = _resolved(_placed(claim, index), index)
+        found.append(_judged(_evaluate(placed, index, allowed, (seed, resamples)), undertrained))
+    return tuple(found)
 
 
-def _placed(claim: Claim, index: _Index) -> Claim:
+def _resolved(claim: Claim, index: ScoreIndex) -> Claim:
+    """Returns the claim with the strongest baseline by name, where there is one."""
+
+    def named(sides: tuple[Side, ...]) -> tuple[Side, ...]:
+        return tuple(
+            replace(side, model=strongest_baseline(index, claim.task, claim.metric, side) or STRONGEST)
+            if side.model == STRONGEST
+            else side
+            for side in sides
+        )
+
+    return replace(claim, left=named(claim.left), right=named(claim.right))
+
+
+def _judged(finding: Finding, undertrained: Undertrained) -> Finding:
+    """Returns the finding without a verdict where a side's network was not trained enough."""
+    task = finding.claim.task
+    short = {side.variant: ratio for side in finding.claim.sides if (ratio := undertrained.get((task, side)))}
+    if finding.verdict == NOT_EVALUATED or not short:
+        return finding
+    named = ", ".join(f"{variant} ({ratio:.1f} times the main error)" for variant, ratio in short.items())
+    return replace(finding, verdict=CANNOT_TELL, reason=f"{NOT_TRAINED_ENOUGH}: {named}")
+
+
+def _placed(claim: Claim, index: ScoreIndex) -> Claim:
     """Returns the claim with `any` replaced by the first chip with results of the most sides, if any has."""
 
     def there(one: Claim) -> int:
@@ -121,27 +152,25 @@ def _placed(claim: Claim, index: _Index) -> Claim:
 
 
 def _evaluate(
-    claim: Claim, index: _Index, allowed: Mapping[tuple[str, str], float], drawing: tuple[int, int]
+    claim: Claim, index: ScoreIndex, allowed: Mapping[tuple[str, str], float], drawing: tuple[int, int]
 ) -> Finding:
     if claim.needs:
         return Finding(claim, NOT_EVALUATED, missing=(claim.needs,))
     margin = allowed.get((claim.task, claim.unit))
     if claim.direction == "no_difference" and margin is None:
         return Finding(claim, NOT_EVALUATED, missing=("a difference that the papers call none",))
-    found = {side: _scores(index.get((claim.task, claim.metric, side), {})) for side in claim.sides}
+    found = {side: scores_of(index, claim.task, claim.metric, side) for side in claim.sides}
     missing = tuple(_named(claim, side) for side in claim.sides if not found[side].programs)
     if missing:
         return Finding(claim, NOT_EVALUATED, missing=missing)
-    scores = _matched(found)
+    scores = matched(found)
     n = min(len(own.programs) for own in scores.values())
     if n < (2 if claim.statistic == "standard_deviation" else 1):
         return Finding(claim, NOT_EVALUATED, missing=("programs that all sides were tested on",))
     seed, resamples = drawing
     draws = CrossedDraws(stream(seed, "claims", claim.id), resamples)
-    effect = float(_effect(claim, scores, lambda own: own.values.mean(axis=1)[np.newaxis])[0])
-    effects = _effect(claim, scores, lambda own: draws.resampled(own.values, own.programs, own.seeds))
-    tail = (1.0 - _CONFIDENCE) / 2.0
-    low, high = (float(end) for end in np.quantile(effects, [tail, 1.0 - tail]))
+    effect = float(_effect(claim, scores, lambda own: own.means)[0])
+    low, high = interval(_effect(claim, scores, lambda own: own.resampled(draws)))
     verdict = verdict_of(claim, (low, high), margin or 0.0) if n >= MIN_PROGRAMS else CANNOT_TELL
     return Finding(claim, verdict, effect, low, high, n, max(len(own.seeds) for own in scores.values()))
 
@@ -150,28 +179,7 @@ def _named(claim: Claim, side: Side) -> str:
     return "/".join((claim.task, side.split, side.chip, side.model, side.variant, claim.metric))
 
 
-def _scores(values: Mapping[tuple[str, int], float]) -> _Scores:
-    """Returns the values as a matrix, without programs that lack a value for some seed."""
-    seeds = tuple(sorted({seed for _, seed in values}))
-    names = sorted({program for program, _ in values})
-    programs = tuple(name for name in names if all((name, seed) in values for seed in seeds))
-    matrix = np.array([[values[name, seed] for seed in seeds] for name in programs], dtype=np.float64)
-    return _Scores(programs, seeds, matrix)
-
-
-def _matched(found: Mapping[Side, _Scores]) -> dict[Side, _Scores]:
-    """Restricts the scores to programs that all sides of a split share."""
-    scores = {}
-    for split in {side.split for side in found}:
-        own = [side for side in found if side.split == split]
-        shared = reduce(set.intersection, (set(found[side].programs) for side in own))
-        for side in own:
-            scores[side] = found[side].over(tuple(sorted(shared)))
-    # In the order of the claim, so that the random draws depend on the claim alone.
-    return {side: scores[side] for side in found}
-
-
-def _effect(claim: Claim, scores: Mapping[Side, _Scores], resample: _Resample) -> Floats:
+def _effect(claim: Claim, scores: Mapping[Side, Scores], resample: _Resample) -> Floats:
     """Returns the effect in each resample, [resamples]."""
     values = {side: resample(own) for side, own in scores.items()}
     if claim.scale == "ratio":
@@ -210,24 +218,8 @@ def _ratio_leads(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
 
 
 def _share_won(claim: Claim, left: Floats, right: Floats) -> Floats:
-    lead = claim.sign * (left - right)
-    share: Floats = np.mean((lead > 0.0) + 0.5 * (lead == 0.0), axis=1)
+    share = share_won(left, right, claim.sign)
     return share if claim.direction == "left_better" else 1.0 - share
-
-
-def _geometric_mean(values: Floats) -> Floats:
-    return np.exp(np.log(np.maximum(values, APE_FLOOR_PERCENT)).mean(axis=1))  # type: ignore[no-any-return]
-
-
-STATISTICS: Mapping[str, Callable[[Floats], Floats]] = {
-    "geometric_mean": _geometric_mean,
-    "mean": lambda values: values.mean(axis=1),
-    "median": lambda values: np.median(values, axis=1),
-    "best": lambda values: values.max(axis=1),
-    # With n - 1: so the standard deviations of lpm2021's table 4 follow from the rows of its table 2.
-    "standard_deviation": lambda values: values.std(axis=1, ddof=1),
-}
-"""Statistics over programs, [resamples, num_programs] -> [resamples]."""
 
 
 def verdict_of(claim: Claim, interval: tuple[float, float], margin: float) -> str:

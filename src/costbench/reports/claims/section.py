@@ -11,13 +11,16 @@ from costbench.reports.claims.rule import (
     CANNOT_TELL,
     DOES_NOT_HOLD,
     HOLDS,
-    MIN_PROGRAMS,
     NOT_EVALUATED,
+    NOT_TRAINED_ENOUGH,
     Finding,
 )
 from costbench.reports.page import Section
 from costbench.reports.rendering import to_markdown
+from costbench.reports.results import FOLDS, title_of
+from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.table import Column, Table, Value
+from costbench.reports.undertrained import MAX_RATIO
 
 _STATISTICS = {
     "geometric_mean": "geometric mean",
@@ -51,23 +54,80 @@ _COLUMNS = (
     Column("seeds", "Seeds", count=True),
     Column("where", "Printed in"),
 )
+_AGAINST_STRONGEST = (
+    Column("id", "Claim"),
+    Column("statement", "In words, of the analytical model"),
+    Column("tested_on", "Decided on"),
+    Column("against", "Strongest baseline"),
+    Column("verdict", "Verdict"),
+    Column("effect", "effect", "Ours", 2),
+    Column("ci_low", "low", "Ours, 95% interval", 2),
+    Column("ci_high", "high", "Ours, 95% interval", 2),
+    Column("unit", "Unit"),
+    Column("statistic", "Over programs"),
+    Column("n", "Programs", count=True),
+    Column("seeds", "Seeds", count=True),
+)
 
 
 def claims_section(findings: Sequence[Finding]) -> Section:
-    """Returns the section: how many claims hold, the rule, the evaluated claims, and what others lack."""
-    counts = {verdict: sum(one.verdict == verdict for one in findings) for verdict in _VERDICTS}
+    """Returns the section: how many claims hold, the rule, the evaluated claims, and what others lack.
+
+    Claims restated against the strongest baseline come first, in a table and a sentence of their own.
+    """
+    printed = papers_own(findings)
+    counts = {verdict: sum(one.verdict == verdict for one in printed) for verdict in _VERDICTS}
     summary = (
-        f"Of {len(findings)} claims of lpm2021 and lpm2020 about accuracy and searches, "
+        f"Of {len(printed)} claims of lpm2021 and lpm2020 about accuracy and searches, "
         f"{counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold, {counts[CANNOT_TELL]} "
         f"cannot be told either way, and {counts[NOT_EVALUATED]} were not evaluated."
     )
-    tables = (_evaluated_table(findings), _missing_table(findings))
+    tables = (_strongest_table(findings), _evaluated_table(printed), _missing_table(findings))
     shown = tuple(table for table in tables if table.rows)
     return Section(
-        "claims", "Do the papers' claims hold here?", "Claims", (summary, *_rule(findings)), (), shown
+        anchor="claims",
+        title="Do the papers' claims hold here?",
+        label="Claims",
+        paragraphs=(*_against_strongest(findings), summary, *_rule(findings)),
+        tables=shown,
+        folded=tuple(table.name for table in shown if table.name != STRONGEST_TABLE),
     )
 
 
+def papers_own(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Returns the findings on claims as the papers make them."""
+    return tuple(one for one in findings if not one.claim.restates)
+
+
+def _against_strongest(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Returns how many claims about the analytical model hold against the strongest baseline, by split."""
+    sentences = []
+    for folds in (True, False):
+        own = [
+            one
+            for one in findings
+            if one.claim.restates
+            and one.verdict != NOT_EVALUATED
+            and (one.claim.sides[0].split == FOLDS) == folds
+        ]
+        if own:
+            counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in _VERDICTS}
+            where = "folds over applications" if folds else "the papers' splits"
+            sentences.append(
+                f"on {where} {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold and "
+                f"{counts[CANNOT_TELL]} cannot be told either way"
+            )
+    if not sentences:
+        return ()
+    return (
+        "The claims that compare a network with the analytical model, held against the strongest baseline: "
+        f"{'; '.join(sentences)}. The strongest baseline is the one with the best mean of the claim's metric "
+        "on the very test programs, which favours it. Folds, where every program is tested once and no "
+        "application is on both sides, are the evidence that counts.",
+    )
+
+
+STRONGEST_TABLE = "claims_strongest"
 _VERDICTS = (HOLDS, DOES_NOT_HOLD, CANNOT_TELL, NOT_EVALUATED)
 
 
@@ -86,9 +146,29 @@ def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
         "is not worse holds if the interval does not reach below zero; that it trails by at most what is "
         "printed, if the interval lies below that. That every "
         "model has a bad program holds if the interval of the smallest of the models' worst errors lies "
-        f"above the least that the paper prints. Fewer than {MIN_PROGRAMS} test programs cannot tell. With "
+        f"above the least that the paper prints. Fewer than {MIN_PROGRAMS} test programs cannot tell, and "
+        f"neither can networks that were {NOT_TRAINED_ENOUGH}: fewer samples than the main network saw, and "
+        f"an error above {MAX_RATIO:g} times its. With "
         "one training seed, the interval knows nothing of how training runs differ.",
     )
+
+
+def _strongest_table(findings: Sequence[Finding]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for one in findings:
+        claim = one.claim
+        if not claim.restates or one.verdict == NOT_EVALUATED:
+            continue
+        against = " and ".join(title_of(side.model) for side in claim.right)
+        named = (claim.restates, claim.statement, claim.tested_on, against, _verdict(one))
+        shown = (one.effect, one.low, one.high, claim.unit, _STATISTICS[claim.statistic], one.n, one.seeds)
+        rows.append((*named, *shown))
+    title = "Claims about the analytical model, decided against the strongest baseline"
+    return Table(STRONGEST_TABLE, title, _AGAINST_STRONGEST, tuple(rows))
+
+
+def _verdict(one: Finding) -> str:
+    return f"{one.verdict} ({one.reason})" if one.reason else one.verdict
 
 
 def _evaluated_table(findings: Sequence[Finding]) -> Table:
@@ -101,7 +181,7 @@ def _evaluated_table(findings: Sequence[Finding]) -> Table:
             (
                 claim.id,
                 claim.statement,
-                one.verdict,
+                _verdict(one),
                 _DIRECTIONS[claim.direction],
                 printed_effect(claim.paper_effect),
                 *(one.effect, one.low, one.high),
@@ -166,4 +246,6 @@ def _plain(one: Finding) -> dict[str, object]:
         "verdict": one.verdict,
         "n": one.n,
         "missing": list(one.missing),
+        "reason": one.reason,
+        "against": [side.model for side in one.claim.right] if one.claim.restates else [],
     }

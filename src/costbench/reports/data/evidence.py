@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from costbench.artifacts import read_bytes, read_json
 from costbench.errors import DataError, ParamsError
 from costbench.params import parse
+from costbench.reports.results import split_order
 from costbench.tasks import task_order
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _leaves(path: Path) -> Iterator[tuple[str, str, str, object]]:
     content = mapping(read_json(path), path, "")
     for task in sorted(content, key=task_order):
         splits = mapping(content[task], path, task)
-        for split in sorted(splits, key=lambda name: (name != "random", name)):
+        for split in sorted(splits, key=lambda name: (split_order(name), name)):
             for chip, value in sorted(mapping(splits[split], path, f"{task}.{split}").items()):
                 yield task, split, chip, value
 

@@ -55,7 +55,16 @@ def data_section(
     tables = (*corpus_tables(counts), *dataset_tables(cards), leakage_table(audits))
     shown = tuple(table for table in tables if table.rows)
     title = "Data set, splits and leakage audit"
-    return Section("data", title, "Data set", tuple(paragraphs), tuple(drawn), shown)
+    return Section(
+        anchor="data",
+        title=title,
+        label="Data set",
+        paragraphs=tuple(paragraphs),
+        figures=tuple(drawn),
+        tables=shown,
+        folded=tuple(table.name for table in shown if table.name != "dataset"),
+        folded_figures=True,
+    )
 
 
 def _imbalance(card: Card) -> str:

@@ -18,6 +18,7 @@ from costbench.reports.figures.results import COLOURS
 from costbench.reports.results import MODELS, TITLES
 
 _NAMES = ("task", "split", "chip", "model", "predicted_ns", "measured_ns")
+_PANELS_A_ROW = 4
 _MOST_POINTS = 3000
 
 
@@ -81,11 +82,16 @@ def write_scatter_figures(scatters: Sequence[Scatter], folder: Path) -> Mapping[
         own.sort(key=lambda one: (MODELS.index(one.model) if one.model in MODELS else len(MODELS), one.model))
         name = f"predicted_{task}_{split}_{chip}"
         with styled():
-            figure = Figure(figsize=(3.4 * len(own) + 0.4, 3.6), layout="constrained")
-            panels = figure.subplots(1, len(own), sharex=True, sharey=True, squeeze=False)[0]
-            for axes, one in zip(panels, own, strict=True):
+            columns = min(len(own), _PANELS_A_ROW)
+            rows = -(-len(own) // columns)
+            figure = Figure(figsize=(3.4 * columns + 0.4, 3.6 * rows), layout="constrained")
+            panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+            for axes, one in zip(panels.flat, own, strict=False):
                 _panel(axes, one)
-            panels[0].set_ylabel("predicted runtime (µs)")
+            for axes in panels.flat[len(own) :]:
+                axes.remove()
+            for axes in panels[:, 0]:
+                axes.set_ylabel("predicted runtime (µs)")
             written[name], _ = save(figure, folder / name)
     return written
 

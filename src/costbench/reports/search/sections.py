@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costbench.reports.claims.rule import MIN_PROGRAMS, NOT_EVALUATED, Finding
+from costbench.reports.claims.rule import NOT_EVALUATED, Finding
 from costbench.reports.claims.section import printed_effect
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import searches_of_paper
+from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.search.bars import EXHAUSTIVE, FIGURE_4, STARTS, TOP_K, absent, best_known, figure_5
 from costbench.reports.search.curves import (
     SearchPath,
@@ -101,7 +102,20 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
     text = [_tile_finding(place) for place in places]
     title = "Tile sizes: in the compiler and in the autotuner"
     shown = tuple(table for table in tables if table.rows)
-    return Section("tile-search", title, "Tile autotuner", tuple(t for t in text if t), tuple(drawn), shown)
+    return Section(
+        anchor="tile-search",
+        title=title,
+        label="Tile autotuner",
+        paragraphs=tuple(t for t in text if t),
+        figures=tuple(drawn),
+        tables=shown,
+        folded=_details(shown, said),
+    )
+
+
+def _details(tables: Sequence[Table], said: Table) -> tuple[str, ...]:
+    """Names of all tables but that of what the papers say."""
+    return tuple(table.name for table in tables if table.name != said.name)
 
 
 def _tile_finding(place: Place) -> str:
@@ -152,7 +166,13 @@ def _fusion_section(
     title = "Fusion: searches with and without a model"
     shown = tuple(table for table in tables if table.rows)
     return Section(
-        "fusion-search", title, "Fusion autotuner", tuple(t for t in text if t), tuple(drawn), shown
+        anchor="fusion-search",
+        title=title,
+        label="Fusion autotuner",
+        paragraphs=tuple(t for t in text if t),
+        figures=tuple(drawn),
+        tables=shown,
+        folded=_details(shown, tables[0]),
     )
 
 

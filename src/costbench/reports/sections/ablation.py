@@ -11,6 +11,7 @@ from costbench.reports.figures.scaling import write_scaling_figure
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.results import Results
 from costbench.reports.tables.ablation import ablation_tables, left_out, places
+from costbench.reports.tables.differences import differences_tables
 
 
 def ablation_section(results: Results, figures: Path, budgets: Sequence[Budget] = ()) -> Section | None:
@@ -45,7 +46,37 @@ def ablation_section(results: Results, figures: Path, budgets: Sequence[Budget] 
             drawn.append(PageFigure(paths[0], alt, caption))
     text = "Variants of the learned model, alike but for what the name says, on the same test programs."
     title = "What the learned model needs"
-    return Section("ablations", title, "Ablations", (text,), tuple(drawn), tables)
+    return Section(
+        anchor="ablations",
+        title=title,
+        label="Ablations",
+        paragraphs=(text,),
+        figures=tuple(drawn),
+        tables=tables,
+        folded=tuple(table.name for table in tables if table.name.startswith("variants_")),
+    )
+
+
+def differences_section(results: Results, seed: int, budgets: Sequence[Budget] = ()) -> Section | None:
+    """How ours differs from lpm2021's model, and what each difference is worth; None where not measured.
+
+    Args:
+        results: has the variants.
+        seed: of the bootstrap.
+        budgets: of the training runs.
+
+    Raises:
+        ParamsError: if the package's data of the papers are broken.
+    """
+    tables = differences_tables(results, seed, budgets)
+    if not tables:
+        return None
+    text = (
+        "The model lpm2021 has the paper's inputs, loss and layers and nothing of ours; learned has more. "
+        "Each difference was added to the paper's model by itself."
+    )
+    title = "How ours differs from the paper's model"
+    return Section("differences", title, "Differences", (text,), tables=tables)
 
 
 def missing_section(results: Results) -> Section | None:

@@ -1,73 +1,119 @@
-"""Makes the first section of the page: main questions with one-line answers and links to the evidence."""
+"""Makes the first section of the page: conclusions and answers in a line, with links to the evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, Finding
+from costbench.reports.claims.section import papers_own
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.dataset_card import Card
-from costbench.reports.page import Pointer, Section
-from costbench.reports.results import TITLES, Cell
+from costbench.reports.page import PageFigure, Pointer, Section
+from costbench.reports.results import Cell, title_of
 from costbench.reports.search.bars import EXHAUSTIVE, TOP_K, best_known
 from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
+from costbench.reports.sections.conclusions import conclusions
+from costbench.reports.standings import Standings
+from costbench.reports.tables.differences import BASE as PAPERS_MODEL
+from costbench.reports.tables.differences import known_differences
 from costbench.tasks import LEARNED, labels_of
 
 
-def overview_section(
-    cells: Sequence[Cell],
-    searches: Searches,
-    findings: Sequence[Finding],
-    cards: Sequence[Card],
-    budgets: Sequence[Budget] = (),
-) -> Section:
-    """Questions with their answers in a line each, and links to the parts of the page behind them.
+@dataclass(frozen=True)
+class Overview:
+    """What the first section is made of.
 
-    Args:
-        cells: results over all kernels; the first of each task is quoted.
+    Attributes:
+        cells: main results of learned tasks.
+        found: by name of cell, how its models stand to the strongest baseline.
         searches: of the stage `autotune`, if it was run.
-        findings: on the papers' claims.
+        findings: on the papers' claims, restated ones included.
         cards: of the data set.
         budgets: of the training runs.
+        differences: whether the differences to lpm2021's model were measured.
+        figures: of the hybrid and of what tuning gains.
     """
-    asked: list[Pointer | None] = []
-    for task in LEARNED:
-        asked.append(_models(next((cell for cell in cells if cell.task == task), None)))
-    asked += [
-        _tile_search(next(iter(searches.of("tile")), None)),
-        _fusion_search(next(iter(searches.of("fusion")), None)),
-        _claims(findings),
-        _data(cards),
-        _training(budgets),
+
+    cells: Sequence[Cell]
+    found: Mapping[str, Standings]
+    searches: Searches
+    findings: Sequence[Finding]
+    cards: Sequence[Card]
+    budgets: Sequence[Budget] = ()
+    differences: bool = False
+    figures: tuple[PageFigure, ...] = ()
+
+
+def overview_section(overview: Overview) -> Section:
+    """What is simulated, how our model differs from the paper's, and conclusions with links to the evidence.
+
+    Raises:
+        ParamsError: if the package's data of the papers are broken.
+    """
+    chips = sorted({cell.chip for cell in overview.cells})
+    asked: list[Pointer | None] = [
+        _differences(overview.differences),
+        _tile_search(next(iter(overview.searches.of("tile")), None)),
+        _fusion_search(next(iter(overview.searches.of("fusion")), None)),
+        _claims(overview.findings),
+        _data(overview.cards),
+        _training(overview.budgets),
         Pointer(
             "With which parameters and which code?",
             "Digests of parameters, samples and code, to check every number again.",
             "provenance",
         ),
     ]
-    pointers = tuple(one for one in asked if one is not None)
-    return Section("overview", "At a glance", "At a glance", pointers=pointers)
-
-
-def _models(cell: Cell | None) -> Pointer | None:
-    """Models by their error, the best first."""
-    if cell is None:
-        return None
-    error, tau = LEARNED[cell.task].measures
-    scores = {model: error.mean(cell.over_programs(model, error.metric)) for model in cell.models}
-    ranked = sorted(
-        (score, model) for model, score in scores.items() if score is not None and model != "random"
+    return Section(
+        anchor="overview",
+        title="At a glance",
+        label="At a glance",
+        paragraphs=(_simulated(chips), *_differs(overview.cells)),
+        figures=overview.figures,
+        pointers=conclusions(overview.cells, overview.found),
+        more=tuple(one for one in asked if one is not None),
     )
+
+
+_MEASURED = {
+    "tpu_v2": "of tpu_v2 nothing was measured, its timing is that of tpu_v3 scaled by public figures",
+    "tpu_v3": "the timing of tpu_v3 was fitted to recorded runs of kernels of one program on a real core",
+}
+"""Where the timing of a chip comes from, as its file in `costbench/chips` says."""
+
+
+def _simulated(chips: Sequence[str]) -> str:
+    known = [_MEASURED[chip] for chip in reversed(chips) if chip in _MEASURED]
+    measured = f" Measured: {'; '.join(known)}." if known else ""
+    return (
+        "Simulated: the compiler, the chips and with them every runtime on this page that is not marked as a "
+        f"paper's.{measured} The programs are real."
+    )
+
+
+def _differs(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """What the model `learned` has and lpm2021's has not, task by task; nothing where nothing is known."""
+    known = known_differences()
     parts = []
-    for score, model in ranked:
-        other = tau.mean(cell.over_programs(model, tau.metric))
-        parts.append(
-            f"{TITLES.get(model, model)} {score:.1f}%" + ("" if other is None else f" (τ {other:.2f})")
-        )
-    where = f"{cell.split} split, {cell.chip}, {len(cell.programs)} test programs"
-    labels = labels_of(cell.task)
-    return Pointer(labels.question, f"{labels.error}: {', '.join(parts)}; {where}.", cell.name)
+    for task in LEARNED:
+        texts = [one.text for one in known if task in one.tasks]
+        if texts and any(cell.task == task for cell in cells):
+            listed = " and ".join(part for part in (", ".join(texts[:-1]), texts[-1]) if part)
+            parts.append(f"{labels_of(task).title}: {listed}.")
+    if not parts:
+        return ()
+    own = f'The paper\'s own is the model "{title_of(PAPERS_MODEL)}".'
+    run = any(PAPERS_MODEL in cell.seeds for cell in cells)
+    return (" ".join(["The model learned is not lpm2021's; it has more.", *parts, *([own] if run else [])]),)
+
+
+def _differences(measured: bool) -> Pointer | None:
+    if not measured:
+        return None
+    answer = "What each thing that learned has and lpm2021's model has not is worth, measured one at a time."
+    return Pointer("How does ours differ from the paper's model?", answer, "differences")
 
 
 def _tile_search(place: Place | None) -> Pointer | None:
@@ -108,8 +154,9 @@ def _where(place: Place) -> str:
 
 
 def _claims(findings: Sequence[Finding]) -> Pointer:
+    printed = papers_own(findings)
     counts = {
-        verdict: sum(one.verdict == verdict for one in findings)
+        verdict: sum(one.verdict == verdict for one in printed)
         for verdict in (HOLDS, DOES_NOT_HOLD, CANNOT_TELL)
     }
     answer = (

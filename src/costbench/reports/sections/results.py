@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costbench.reports.data.evidence import Audit
+from costbench.reports.data.structure_table import NEW_STRUCTURE, structure_sentence, structure_table
 from costbench.reports.data.unseen_table import unseen_sentence, unseen_table
 from costbench.reports.figures.results import write_program_figure
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import table_of_paper
-from costbench.reports.results import ALL, SPLIT_NAMES, UNSEEN, Cell, Results
+from costbench.reports.results import ALL, SPLIT_NAMES, TRAINED, UNSEEN, Cell, Results, title_of
+from costbench.reports.standings import Standings, standings
 from costbench.reports.tables.analytical import analytical_scores, application_table, findings, kind_table
+from costbench.reports.tables.baselines import baselines_table
 from costbench.reports.tables.comparison import comparison_table
 from costbench.reports.tables.earlier import earlier_tables
 from costbench.reports.tables.program import program_table, short_kernels_table
@@ -28,8 +31,19 @@ class Evidence:
     seed: int
 
 
-def cell_section(results: Results, cell: Cell, evidence: Evidence) -> Section:
+def all_standings(results: Results, seed: int) -> dict[str, Standings]:
+    """Returns by name how the models of each cell of a learned task stand to its strongest baseline."""
+    return {cell.name: standings(results, cell, seed) for cell in results.cells if cell.task in LEARNED}
+
+
+def cell_section(results: Results, cell: Cell, evidence: Evidence, found: Standings) -> Section:
     """Figure, tables and findings of one task, split and chip.
+
+    Args:
+        results: that the cell is of.
+        cell: main results.
+        evidence: what else is shown.
+        found: how the cell's models stand to the strongest baseline.
 
     Raises:
         DataError: if a figure cannot be written.
@@ -54,31 +68,51 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence) -> Section:
     audit = _audit_of(cell, evidence.audits)
     leak = "" if audit is None else _leak_sentence(cell, unseen, audit)
     tables = [
-        program_table(cell, paper),
+        baselines_table(cell, found),
+        program_table(cell, paper, found.strongest),
         *earlier_tables(results, cell),
         comparison_table(cell, evidence.seed),
     ]
     task, name = LEARNED[cell.task], labels_of(cell.task).title
     if task.short_kernels:
-        tables.insert(1, short_kernels_table(cell))
+        tables.insert(2, short_kernels_table(cell, found.strongest))
     leaked = audit is not None and audit.test.leaked_kernels > 0
     if task.ranks_decisions and unseen is not None and leaked:
-        tables.insert(1, unseen_table(cell, unseen))
+        tables.insert(2, unseen_table(cell, unseen))
+    new = results.part(cell, NEW_STRUCTURE)
+    tables.append(structure_table(cell, new, found.strongest))
+    leak = " ".join(part for part in (leak, structure_sentence(cell, new)) if part)
     title = f"{name}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
     label = f"{name}, {cell.split}, {cell.chip}"
     shown = tuple(table for table in tables if table.rows)
-    return Section(cell.name, title, label, tuple(p for p in (_findings(cell), leak) if p), (figure,), shown)
+    beside = paper is not None and paper.chip == cell.chip
+    return Section(
+        anchor=cell.name,
+        title=title,
+        label=label,
+        paragraphs=tuple(p for p in (_findings(cell, found), leak) if p),
+        figures=(figure,),
+        tables=shown,
+        # What stands beside the paper's numbers is shown at once.
+        folded=tuple(
+            table.name
+            for table in shown
+            if table.name != f"baselines_{cell.name}" and not (beside and table.name == cell.name)
+        ),
+        folded_figures=not beside,
+    )
 
 
-def _findings(cell: Cell) -> str:
-    """What the numbers say, in words that follow from them."""
+def _findings(cell: Cell, found: Standings) -> str:
+    """What the numbers say of networks and the strongest baseline, in words that follow from them."""
     parts = []
     labels = labels_of(cell.task)
     error, tau = LEARNED[cell.task].measures
     for model in cell.models:
         means = [measure.mean(cell.over_programs(model, measure.metric)) for measure in (error, tau)]
-        if means[0] is not None and means[1] is not None:
-            parts.append(f"{model}: {labels.short_error} {means[0]:.1f}%, τ {means[1]:.2f}")
+        shown = model in (*TRAINED, "analytical", found.strongest)
+        if shown and means[0] is not None and means[1] is not None:
+            parts.append(f"{title_of(model)}: {labels.short_error} {means[0]:.1f}%, τ {means[1]:.2f}")
     count = len(cell.programs)
     programs = f"{count} test programs{labels.kernels}"
     over = f"Geometric mean of the {labels.short_error} and mean of τ over {programs}."
@@ -121,4 +155,11 @@ def analytical_section(results: Results) -> Section | None:
         text += [f"{chip}: {sentence}" for sentence in findings(found)]
         tables += [application_table(found, chip), kind_table(found, chip)]
     title = "Where the analytical model does well and where not"
-    return Section("analytical", title, "Analytical model", tuple(text), (), tuple(tables))
+    return Section(
+        anchor="analytical",
+        title=title,
+        label="Analytical model",
+        paragraphs=tuple(text),
+        tables=tuple(tables),
+        folded=tuple(table.name for table in tables),
+    )

@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costbench.metrics.rows import MAIN
+from costbench.reports.claims.data import Side
+from costbench.reports.claims.rule import NOT_TRAINED_ENOUGH, Undertrained
 from costbench.reports.data.budgets import Budget, budget_note
 from costbench.reports.papers.numbers import PaperAblation, VariantScores, ablation_of_paper
-from costbench.reports.results import SPLIT_NAMES, Cell, Results
+from costbench.reports.results import SPLIT_NAMES, Cell, Results, split_order
 from costbench.reports.table import Column, Table, Value
+from costbench.reports.tables.differences import is_difference
+from costbench.reports.undertrained import MAX_RATIO, undertrained
 from costbench.tasks import LEARNED
 
 MODEL = "learned"
@@ -69,6 +73,7 @@ def ablation_tables(results: Results, budgets: Sequence[Budget] = ()) -> tuple[T
     """
     papers = {name: ablation_of_paper(name) for name in ABLATIONS}
     known = {name: tuple(v.variant for v in papers[name].variants) for name in ABLATIONS}
+    short = undertrained(results, budgets)
     tables = []
     for place in places(results):
         for name in ABLATIONS:
@@ -86,12 +91,40 @@ def ablation_tables(results: Results, budgets: Sequence[Budget] = ()) -> tuple[T
                 title += f", beside {paper.table} of {paper.paper}"
             key = f"{papers[name].paper}_{papers[name].table.replace(' ', '').lower()}"
             named = (f"{key}_{place.split}_{place.chip}", title)
-            tables.append(_noted(_table(results, place, rows, named, paper), place, budgets))
+            tables.append(_finished(_table(results, place, rows, named, paper), place, budgets, short))
         ours = _others(results, place, {*known["inputs"], *known["networks"], *EXTRA_INPUTS})
         title = f"Other variants, {SPLIT_NAMES.get(place.split, place.split)}, {place.chip}"
         named = (f"variants_{place.split}_{place.chip}", title)
-        tables.append(_noted(_table(results, place, ours, named, None), place, budgets))
+        tables.append(_finished(_table(results, place, ours, named, None), place, budgets, short))
     return tuple(table for table in tables if table.rows)
+
+
+def _finished(table: Table, place: Place, budgets: Sequence[Budget], short: Undertrained) -> Table:
+    return _noted(_flagged(table, place, short), place, budgets)
+
+
+def _flagged(table: Table, place: Place, short: Undertrained) -> Table:
+    """With a column for each task that says which rows were not trained enough, if any were not."""
+    for task in LEARNED:
+        own = {
+            str(row[0]): short.get((task, Side(MODEL, str(row[0]), place.split, place.chip)))
+            for row in table.rows
+        }
+        if not any(own.values()):
+            continue
+        seeds = [column.key for column in table.columns].index(f"{task}_seeds")
+        columns = list(table.columns)
+        columns.insert(seeds + 1, Column(f"{task}_training", "training", task))
+        rows = []
+        for row in table.rows:
+            said = NOT_TRAINED_ENOUGH if own[str(row[0])] else ""
+            rows.append((*row[: seeds + 1], said, *row[seeds + 1 :]))
+        note = (
+            f"{NOT_TRAINED_ENOUGH.capitalize()} ({task}): fewer samples than the main network saw, and an "
+            f"error above {MAX_RATIO:g} times its; such rows decide no claim."
+        )
+        table = replace(table, columns=tuple(columns), rows=tuple(rows), notes=(*table.notes, note))
+    return table
 
 
 def _noted(table: Table, place: Place, budgets: Sequence[Budget]) -> Table:
@@ -109,14 +142,16 @@ _TITLES = {"inputs": "Inputs and loss", "networks": "Graph network by reduction"
 def places(results: Results) -> tuple[Place, ...]:
     """Where variants were tested, in the order of cells."""
     found = (Place(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds)
-    return tuple(sorted(dict.fromkeys(found), key=lambda p: (p.split != "random", p.split, p.chip)))
+    return tuple(sorted(dict.fromkeys(found), key=lambda p: (split_order(p.split), p.split, p.chip)))
 
 
 def _others(results: Results, place: Place, known: set[str]) -> list[_Row]:
     there = {
         cell.variant
         for cell in results.variants
-        if Place(cell.split, cell.chip) == place and cell.variant not in known
+        if Place(cell.split, cell.chip) == place
+        and cell.variant not in known
+        and not is_difference(cell.variant)
     }
     if not there:
         return []

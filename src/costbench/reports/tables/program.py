@@ -3,41 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT
 from costbench.metrics.measures import AVERAGES, Measure
 from costbench.reports.papers.numbers import PaperTable
-from costbench.reports.results import BEST, SPLIT_NAMES, TITLES, TRAINED, Cell
+from costbench.reports.results import BEST, SPLIT_NAMES, TITLES, TRAINED, Cell, title_of
 from costbench.reports.table import Column, Table, Value
 from costbench.tasks import LEARNED, labels_of
 
 PAPER_MODELS = ("learned", "analytical")
+_SHOWN = (*TRAINED, "analytical")
+"""Models of tables by program, with the strongest baseline; all others are in the tables of baselines."""
 _PRINTED_AVERAGES = ("median", "geometric_mean")
 
 
-def program_table(cell: Cell, paper: PaperTable | None) -> Table:
+def program_table(cell: Cell, paper: PaperTable | None, strongest: str | None = None) -> Table:
     """Error and tau of a task per test program with averages, ours and the paper's.
 
     Args:
         cell: the results.
         paper: the paper's table of the same task and split; its numbers are shown only where its chip is
             the cell's, since times of another chip are no comparison.
+        strongest: the strongest baseline, shown beside networks and the analytical model.
     """
     shown = paper if paper is not None and paper.chip == cell.chip else None
     task, labels = LEARNED[cell.task], labels_of(cell.task)
     title = f"{labels.heading}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{labels.kernels}"
     if shown is not None:
         title += f", beside {shown.table} of {shown.paper}"
-    return _table(cell, task.measures, shown, (cell.name, title), task.counted)
+    return _table(_shown(cell, strongest), task.measures, shown, (cell.name, title), task.counted)
 
 
-def short_kernels_table(cell: Cell) -> Table:
+def short_kernels_table(cell: Cell, strongest: str | None = None) -> Table:
     """The same of kernels below 5 us, for which the paper prints no rows; empty if there are none."""
     measures, heading = LEARNED[cell.task].short_kernels, labels_of(cell.task).heading
     title = f"{heading}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}, kernels below 5 µs"
+    cell = _shown(cell, strongest)
     table = _table(cell, measures, None, (f"{cell.name}_short", title), "kernels_lt5us")
     measured = any(cell.over_programs(model, m.metric) for model in cell.models for m in measures)
     return table if measured else Table(table.name, table.title, table.columns, ())
+
+
+def _shown(cell: Cell, strongest: str | None) -> Cell:
+    """Returns the cell with the models of tables by program alone."""
+    kept = {model: seeds for model, seeds in cell.seeds.items() if model in (*_SHOWN, strongest, BEST)}
+    return replace(cell, seeds=kept)
 
 
 def _table(
@@ -54,7 +65,7 @@ def _table(
     for m in measures:
         for model in cell.models:
             key = f"{m.short}_{model}"
-            header = TITLES.get(model, model)
+            header = title_of(model)
             columns.append(Column(key, header, f"{m.title}, ours", m.decimals, m.better, m.short))
         if paper is not None:
             for model in PAPER_MODELS:
@@ -122,11 +133,11 @@ def _notes(cell: Cell, measures: Sequence[Measure], paper: PaperTable | None) ->
         seeds = cell.seeds.get(model, ())
         if seeds and any(cell.over_programs(model, m.metric) for m in measures):
             which = ", ".join(map(str, seeds))
-            notes.append(
-                f"{TITLES.get(model, model)}: mean over {len(seeds)} training run(s), seeds {which}."
-            )
+            notes.append(f"{title_of(model)}: mean over {len(seeds)} training run(s), seeds {which}.")
     if "hybrid" in cell.models:
         notes.append("hybrid: the network adds to the analytical estimate what that gets wrong; in no paper.")
+    if "lpm2021" in cell.models:
+        notes.append(f"{title_of('lpm2021')}: the paper's inputs, loss and layers, and nothing of ours.")
     if "tuned" in cell.models:
         notes.append(
             f"{TITLES['tuned']}: with the hyper-parameters of the best trial of our sweep, maybe those of a "

@@ -1,0 +1,65 @@
+"""Restates claims about the analytical model against the strongest baseline.
+
+lpm2021 scales its analytical model by kind of kernel on runs of the default fusion, since XLA's estimates
+have no unit. Ours predicts nanoseconds and loses by that scaling, so that a lead over it may be a lead over
+the scaling. A claim that a network is better (or worse) than the analytical model is therefore decided three
+times: as the paper states it, on the same split against the strongest baseline (`<id>@strongest`), and on
+folds over applications against the strongest baseline (`<id>@folds`), where every program is tested once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from costbench.metrics.rows import MAIN
+from costbench.reports.claims.data import Claim, Side
+from costbench.reports.results import FOLDS, PRIMARY_CHIP
+from costbench.reports.strongest import STRONGEST
+
+_ANALYTICAL = "analytical"
+
+
+def restated(claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    """Returns the claims about the analytical model again: those on folds first, then those on their split.
+
+    A claim is restated if it says which of a network and the analytical model is better. Of a claim about
+    several models only the comparison with the analytical one is kept; no paper prints an effect for it.
+    """
+    about = [claim for claim in claims if _compares_analytical(claim)]
+    folds = Side(split=FOLDS, chip=PRIMARY_CHIP)
+    return (
+        *(_restate(claim, "folds", folds) for claim in about),
+        *(_restate(claim, "strongest", None) for claim in about),
+    )
+
+
+def _compares_analytical(claim: Claim) -> bool:
+    return (
+        claim.direction in ("left_better", "right_better")
+        and claim.scale == "difference"
+        and any(_is_analytical(side) for side in claim.right)
+        and not any(_is_analytical(side) for side in claim.left)
+    )
+
+
+def _is_analytical(side: Side) -> bool:
+    return (side.model, side.variant) == (_ANALYTICAL, MAIN)
+
+
+def _restate(claim: Claim, basis: str, where: Side | None) -> Claim:
+    """Returns the claim against the strongest baseline, on another split and chip where one is given."""
+
+    def placed(side: Side) -> Side:
+        return side if where is None else replace(side, split=where.split, chip=where.chip)
+
+    compared = [side for side in claim.right if _is_analytical(side)]
+    return replace(
+        claim,
+        id=f"{claim.id}@{basis}",
+        left=tuple(placed(side) for side in claim.left),
+        right=tuple(replace(placed(side), model=STRONGEST) for side in compared),
+        pairing="all",
+        paper_effect=None,
+        restates=claim.id,
+    )

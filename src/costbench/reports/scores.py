@@ -1,0 +1,116 @@
+"""Scores of models seed by seed, as matrices over programs and seeds, for statistics and their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from costbench.metrics.averages import APE_FLOOR_PERCENT
+from costbench.metrics.checks import Floats
+from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.rows import MetricRow
+from costbench.reports.claims.data import ANY, Side
+
+CONFIDENCE = 0.95
+MIN_PROGRAMS = 6
+"""With fewer, chance alone is too likely to favour one side on every program: 2 / 2^5 = 6%."""
+
+ScoreIndex = Mapping[tuple[str, str, Side], Mapping[tuple[str, int], float]]
+"""(task, metric, side) -> (program, seed) -> value."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Values of one side, [num_programs, num_seeds]."""
+
+    programs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    values: Floats
+
+    def over(self, programs: tuple[str, ...]) -> Scores:
+        """Returns the scores of these programs, in their order."""
+        places = [self.programs.index(program) for program in programs]
+        return Scores(programs, self.seeds, self.values[places])
+
+    @property
+    def means(self) -> Floats:
+        """Means over seeds as the only resample, [1, num_programs]."""
+        means: Floats = self.values.mean(axis=1)[np.newaxis]
+        return means
+
+    def resampled(self, draws: CrossedDraws) -> Floats:
+        """Returns means over drawn seeds of drawn programs, [resamples, num_programs]."""
+        return draws.resampled(self.values, self.programs, self.seeds)
+
+
+def score_index(rows: Iterable[MetricRow]) -> ScoreIndex:
+    """Returns the values of rows over all kernels by what they are of, and those of all splits together."""
+    index: dict[tuple[str, str, Side], dict[tuple[str, int], float]] = {}
+    for row in rows:
+        if row.kernels == "all":
+            side = Side(row.model, row.variant, row.split, row.chip)
+            index.setdefault((row.task, row.metric, side), {})[(row.program, row.seed)] = row.value
+            # A program may be in several splits, and has results with the models of each.
+            pooled = (row.task, row.metric, replace(side, split=ANY))
+            index.setdefault(pooled, {})[(f"{row.split}/{row.program}", row.seed)] = row.value
+    return index
+
+
+def scores_of(index: ScoreIndex, task: str, metric: str, side: Side) -> Scores:
+    """Returns the values of a side as a matrix, without programs that lack a value for some seed."""
+    values = index.get((task, metric, side), {})
+    seeds = tuple(sorted({seed for _, seed in values}))
+    names = sorted({program for program, _ in values})
+    programs = tuple(name for name in names if all((name, seed) in values for seed in seeds))
+    matrix = np.array([[values[name, seed] for seed in seeds] for name in programs], dtype=np.float64)
+    return Scores(programs, seeds, matrix)
+
+
+def matched(found: Mapping[Side, Scores]) -> dict[Side, Scores]:
+    """Restricts the scores to programs that all sides of a split share."""
+    scores = {}
+    for split in {side.split for side in found}:
+        own = [side for side in found if side.split == split]
+        shared = reduce(set.intersection, (set(found[side].programs) for side in own))
+        for side in own:
+            scores[side] = found[side].over(tuple(sorted(shared)))
+    # In the order given, so that random draws depend on nothing else.
+    return {side: scores[side] for side in found}
+
+
+def share_won(left: Floats, right: Floats, sign: float) -> Floats:
+    """Returns the share of programs on which the left side is ahead, ties counting half, [resamples].
+
+    Args:
+        left: values, [resamples, num_programs].
+        right: of the other side.
+        sign: +1 where more is better, -1 where less is.
+    """
+    lead = sign * (left - right)
+    share: Floats = np.mean((lead > 0.0) + 0.5 * (lead == 0.0), axis=1)
+    return share
+
+
+def interval(effects: Floats) -> tuple[float, float]:
+    """Returns the percentile interval that holds `CONFIDENCE` of the resampled effects."""
+    tail = (1.0 - CONFIDENCE) / 2.0
+    low, high = np.quantile(effects, [tail, 1.0 - tail])
+    return float(low), float(high)
+
+
+def _geometric_mean(values: Floats) -> Floats:
+    return np.exp(np.log(np.maximum(values, APE_FLOOR_PERCENT)).mean(axis=1))  # type: ignore[no-any-return]
+
+
+STATISTICS: Mapping[str, Callable[[Floats], Floats]] = {
+    "geometric_mean": _geometric_mean,
+    "mean": lambda values: values.mean(axis=1),
+    "median": lambda values: np.median(values, axis=1),
+    "best": lambda values: values.max(axis=1),
+    # With n - 1: so the standard deviations of lpm2021's table 4 follow from the rows of its table 2.
+    "standard_deviation": lambda values: values.std(axis=1, ddof=1),
+}
+"""Statistics over programs, [resamples, num_programs] -> [resamples]."""

@@ -1,0 +1,151 @@
+"""How every model of a cell stands to the strongest baseline, with intervals over programs and seeds.
+
+All numbers are of the error of the task's main table (Tile-Size APE; MAPE of kernels from 5 us). An interval
+is between the 2.5% and 97.5% percentiles of 10,000 resamples of test programs and training seeds, the same
+draws for all models (`metrics.intervals.CrossedDraws`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.rows import MAIN
+from costbench.reports.claims.data import Side
+from costbench.reports.results import Cell, Results
+from costbench.reports.scores import MIN_PROGRAMS, STATISTICS, Scores, interval, matched, scores_of, share_won
+from costbench.reports.strongest import strongest_baseline
+from costbench.rng import stream
+from costbench.tasks import LEARNED
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def sign(self) -> int:
+        """-1 if the whole interval lies below zero, +1 if above, 0 where that cannot be told."""
+        return -1 if self.high < 0.0 else 1 if self.low > 0.0 else 0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One model of a cell.
+
+    Attributes:
+        model: as in rows.
+        error: geometric mean of the error over its programs, in percent.
+        tau: mean of Kendall's tau; None without one.
+        programs: that it was tested on.
+        seeds: of its training runs.
+        won: share of the programs on which its error is below that of the strongest baseline, ties counting
+            half; None for that baseline itself.
+        difference: its error less that of the strongest baseline, in points, over the programs of both.
+        compared: how many programs these are.
+    """
+
+    model: str
+    error: Estimate
+    tau: float | None
+    programs: int
+    seeds: int
+    won: float | None = None
+    difference: Estimate | None = None
+    compared: int = 0
+
+    @property
+    def sign(self) -> int:
+        """-1 if better than the strongest baseline, +1 if worse, 0 where that cannot be told.
+
+        With fewer than `MIN_PROGRAMS` programs it never can.
+        """
+        if self.difference is None or self.compared < MIN_PROGRAMS:
+            return 0
+        return self.difference.sign
+
+
+@dataclass(frozen=True)
+class Standings:
+    """All models of a cell, the least error first, and the name of the strongest baseline."""
+
+    strongest: str | None
+    models: tuple[Standing, ...]
+
+    def of(self, model: str) -> Standing | None:
+        """Returns the standing of a model, or None without results."""
+        return next((one for one in self.models if one.model == model), None)
+
+
+def standings(results: Results, cell: Cell, seed: int) -> Standings:
+    """Returns how the models of a cell stand to its strongest baseline.
+
+    Args:
+        results: that the cell is of, with the numbers of each seed.
+        cell: main results of a task, split and chip.
+        seed: of the bootstrap; a cell has a random stream of its own.
+    """
+    metric = LEARNED[cell.task].measures[0].metric
+    sides = {model: Side(model, MAIN, cell.split, cell.chip) for model in cell.models}
+    found = {model: scores_of(results.scores, cell.task, metric, side) for model, side in sides.items()}
+    found = {model: scores for model, scores in found.items() if scores.programs}
+    anywhere = Side(split=cell.split, chip=cell.chip)
+    strongest = strongest_baseline(results.scores, cell.task, metric, anywhere)
+    draws = CrossedDraws(stream(seed, "standings", cell.name))
+    ranked = []
+    for model, scores in found.items():
+        against = found.get(strongest) if strongest is not None and model != strongest else None
+        ranked.append(_standing(cell, model, scores, against, draws))
+    return Standings(strongest, tuple(sorted(ranked, key=lambda one: one.error.value)))
+
+
+def _standing(
+    cell: Cell, model: str, scores: Scores, against: Scores | None, draws: CrossedDraws
+) -> Standing:
+    tau = LEARNED[cell.task].measures[1]
+    own = Standing(
+        model=model,
+        error=mean_error(scores, draws),
+        tau=tau.mean(cell.over_programs(model, tau.metric)),
+        programs=len(scores.programs),
+        seeds=len(scores.seeds),
+    )
+    if against is None:
+        return own
+    mine, other = matched({Side("model"): scores, Side("baseline"): against}).values()
+    if not mine.programs:
+        return own
+    return Standing(
+        model,
+        own.error,
+        own.tau,
+        own.programs,
+        own.seeds,
+        won=float(share_won(mine.means, other.means, -1.0)[0]),
+        difference=difference(mine, other, draws, "geometric_mean"),
+        compared=len(mine.programs),
+    )
+
+
+def mean_error(scores: Scores, draws: CrossedDraws) -> Estimate:
+    """Returns the geometric mean of an error over programs."""
+    mean = STATISTICS["geometric_mean"]
+    return Estimate(float(mean(scores.means)[0]), *interval(mean(scores.resampled(draws))))
+
+
+def difference(left: Scores, right: Scores, draws: CrossedDraws, statistic: str) -> Estimate:
+    """Returns a statistic of the left side over programs less that of the right one, over the same programs.
+
+    Args:
+        left: of one side.
+        right: of the other, over the same programs.
+        draws: shared by all comparisons of a table.
+        statistic: key of `STATISTICS`.
+    """
+    of = STATISTICS[statistic]
+    value = float((of(left.means) - of(right.means))[0])
+    return Estimate(value, *interval(of(left.resampled(draws)) - of(right.resampled(draws))))

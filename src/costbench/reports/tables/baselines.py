@@ -1,0 +1,67 @@
+"""Tabulates every model of a cell, baselines and networks, against the strongest baseline."""
+
+from __future__ import annotations
+
+from costbench.reports.results import BASELINES, SPLIT_NAMES, Cell, title_of
+from costbench.reports.standings import Estimate, Standings
+from costbench.reports.table import Column, Table, Value
+from costbench.tasks import LEARNED, labels_of
+
+
+def baselines_table(cell: Cell, found: Standings) -> Table:
+    """Returns one row a model, the least error first.
+
+    Args:
+        cell: the results.
+        found: how its models stand (see `costbench.reports.standings`).
+    """
+    error, tau = LEARNED[cell.task].measures
+    group, difference = error.title, "Less the strongest baseline's (points)"
+    columns = (
+        Column("model", "Model"),
+        Column("kind", "What it is"),
+        Column("error", "mean", group, error.decimals),
+        Column("low", "95% from", group, error.decimals),
+        Column("high", "to", group, error.decimals),
+        Column("tau", "mean", tau.title, tau.decimals),
+        Column("won", "Programs won (%)", decimals=0),
+        Column("difference", "difference", difference, error.decimals),
+        Column("difference_low", "95% from", difference, error.decimals),
+        Column("difference_high", "to", difference, error.decimals),
+        Column("programs", "Programs", count=True),
+        Column("seeds", "Seeds", count=True),
+    )
+    rows: list[tuple[Value, ...]] = [
+        (
+            title_of(one.model),
+            _kind(one.model, found.strongest),
+            *_plain(one.error),
+            one.tau,
+            None if one.won is None else 100.0 * one.won,
+            *_plain(one.difference),
+            one.programs,
+            one.seeds,
+        )
+        for one in found.models
+    ]
+    notes = (
+        "Means over test programs: geometric of errors, arithmetic of τ. Intervals are those of 10,000 "
+        "resamples of programs and training seeds together. Programs won: with a lower error than that of "
+        "the strongest baseline, ties counting half.",
+        "The strongest baseline is the model without a network with the least mean error on these very "
+        "programs, a choice that favours it.",
+    )
+    heading = labels_of(cell.task)
+    where = f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{heading.kernels}"
+    title = f"{heading.heading}, every model against the strongest baseline, {where}"
+    return Table(f"baselines_{cell.name}", title, columns, tuple(rows), 0, notes)
+
+
+def _kind(model: str, strongest: str | None) -> str:
+    if model == strongest:
+        return "strongest baseline"
+    return "baseline" if model in BASELINES else "network"
+
+
+def _plain(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)

@@ -1,0 +1,165 @@
+"""Tabulates what each difference between our network and lpm2021's is worth, measured one at a time.
+
+The base is the model `lpm2021`: the paper's inputs, loss and layers, and nothing of ours. Each variant
+`lpm2021-plus-<name>` adds one thing that the model `learned` has and the paper's has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.measures import Measure
+from costbench.metrics.rows import MAIN
+from costbench.params import load_section
+from costbench.reports.claims.data import Side
+from costbench.reports.data.budgets import Budget, budget_note
+from costbench.reports.results import SPLIT_NAMES, Cell, Results, title_of
+from costbench.reports.scores import matched, scores_of
+from costbench.reports.standings import Estimate, difference
+from costbench.reports.table import Column, Table, Value
+from costbench.rng import stream
+from costbench.tasks import LEARNED, LearnedTask, labels_of
+
+PREFIX = "lpm2021-plus-"
+BASE, OURS = "lpm2021", "learned"
+_FILE = Path(__file__).parents[1] / "papers" / "differences.yaml"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that our network has and lpm2021's has not.
+
+    Attributes:
+        name: of the variant, without `PREFIX`.
+        tasks: where it exists.
+        text: continues "learned has ...".
+    """
+
+    name: str
+    tasks: tuple[LearnedTask, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Differences:
+    """All of them, in the order of tables."""
+
+    differences: tuple[Difference, ...]
+
+
+def known_differences() -> tuple[Difference, ...]:
+    """Returns how our network differs from lpm2021's. Raises: ParamsError for broken data of the package."""
+    return load_section(_FILE, "differences", Differences).differences
+
+
+def is_difference(variant: str) -> bool:
+    """Returns whether a variant is lpm2021's model with one thing of ours."""
+    return variant.startswith(PREFIX)
+
+
+def differences_tables(results: Results, seed: int, budgets: Sequence[Budget] = ()) -> tuple[Table, ...]:
+    """Returns a table for each task, split and chip where differences were measured; none without rows.
+
+    Args:
+        results: has the variants and the base.
+        seed: of the bootstrap.
+        budgets: of the training runs, for a note.
+
+    Raises:
+        ParamsError: if the package's data are broken.
+    """
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for cell in results.variants:
+        if is_difference(cell.variant) and OURS in cell.seeds:
+            places.setdefault((cell.task, cell.split, cell.chip), []).append(cell.variant)
+    tables = []
+    for place, variants in places.items():
+        base = results.cell(*place)
+        if base is not None and BASE in base.seeds:
+            tables.append(_table(results, base, variants, seed, budgets))
+    return tuple(tables)
+
+
+def _table(
+    results: Results, base: Cell, variants: Sequence[str], seed: int, budgets: Sequence[Budget]
+) -> Table:
+    task = base.task
+    error, tau = LEARNED[task].measures
+    texts = {PREFIX + one.name: one.text for one in known_differences() if task in one.tasks}
+    listed = [variant for variant in texts if variant in variants]
+    listed += sorted(set(variants) - set(listed))
+    draws = CrossedDraws(stream(seed, "differences", base.name))
+    where = {"split": base.split, "chip": base.chip}
+    compared = [(f"+ {texts.get(v, v.removeprefix(PREFIX))}", Side(OURS, v, **where)) for v in listed]
+    compared.append(("learned: all of them, and its own training budget", Side(OURS, MAIN, **where)))
+    rows: list[tuple[Value, ...]] = [
+        (BASE, f"{title_of(BASE)}: its inputs, loss and layers", *_means(results, base, BASE, MAIN), *_NONE)
+    ]
+    for label, side in compared:
+        means = _means(results, base, side.model, side.variant)
+        if means[0] is not None:
+            effects = (_effect(results, task, side, measure, draws) for measure in (error, tau))
+            rows.append((side.variant, label, *means, *(value for one in effects for value in _plain(one))))
+    notes = [
+        "Each row adds one thing to lpm2021's model. Effect: its mean less that of lpm2021's model over the "
+        "same test programs, with the interval of 10,000 resamples of programs and seeds; negative errors "
+        "and positive τ are gains. Effects need not add up.",
+        budget_note(
+            [one for one in budgets if (one.split, one.chip) == (base.split, base.chip)],
+            {name: name for name in (*listed, BASE, MAIN)},
+            task,
+        ),
+    ]
+    heading = f"{labels_of(task).heading}, {SPLIT_NAMES.get(base.split, base.split)}, {base.chip}"
+    title = f"How ours differs from lpm2021's model, one difference at a time: {heading}"
+    columns = _columns(error, tau)
+    return Table(f"differences_{base.name}", title, columns, tuple(rows), 0, tuple(n for n in notes if n))
+
+
+_NONE: tuple[None, ...] = (None,) * 6
+
+
+def _columns(error: Measure, tau: Measure) -> tuple[Column, ...]:
+    effects = (
+        Column(f"{measure.short}_{key}", header, f"Effect on {measure.title}", measure.decimals + 1)
+        for measure in (error, tau)
+        for key, header in {"effect": "effect", "low": "95% from", "high": "to"}.items()
+    )
+    return (
+        Column("variant", "Variant"),
+        Column("label", "What it has"),
+        Column(error.short, "mean", error.title, error.decimals),
+        Column(tau.short, "mean", tau.title, tau.decimals),
+        Column("seeds", "Seeds", count=True),
+        *effects,
+    )
+
+
+def _means(results: Results, base: Cell, model: str, variant: str) -> tuple[float | None, float | None, int]:
+    cell = results.cell(base.task, base.split, base.chip, variant)
+    if cell is None or model not in cell.seeds:
+        return None, None, 0
+    error, tau = (m.mean(cell.over_programs(model, m.metric)) for m in LEARNED[base.task].measures)
+    return error, tau, len(cell.seeds[model])
+
+
+def _effect(
+    results: Results, task: str, side: Side, measure: Measure, draws: CrossedDraws
+) -> Estimate | None:
+    """Returns how much more of a measure a variant has than the base, over the programs of both."""
+    base = Side(BASE, MAIN, side.split, side.chip)
+    both = {one: scores_of(results.scores, task, measure.metric, one) for one in (side, base)}
+    if not all(scores.programs for scores in both.values()):
+        return None
+    found = matched(both)
+    mine, other = found[side], found[base]
+    if not mine.programs:
+        return None
+    return difference(mine, other, draws, "geometric_mean" if measure.printed == "error" else "mean")
+
+
+def _plain(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)

@@ -1,0 +1,35 @@
+"""One table has every model of a cell, held against the strongest baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from costbench.metrics.rows import write_rows
+from costbench.reports.results import Cell, load_results
+from costbench.reports.standings import standings
+from costbench.reports.tables.baselines import baselines_table
+from tests.reports.test_standings import model_rows
+
+
+def test_rows_say_what_a_model_is_and_how_it_stands(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
+    rows = [
+        *model_rows("learned", [10.0] * 6, split="folds"),
+        *model_rows("analytical_constant", [20.0] * 6, split="folds"),
+        *model_rows("trees", [16.0] * 6, split="folds"),
+    ]
+    write_rows(tmp_path / "r.jsonl", rows)
+    results = load_results(tmp_path / "r.jsonl")
+    cell = results.cells[0]
+    table = baselines_table(cell, standings(results, cell, 0))
+    assert table.name == "baselines_fusion_folds_tpu_v3"
+    assert "folds over applications, tpu_v3" in table.title
+    assert [row[:2] for row in table.rows] == [
+        ("learned", "network"),
+        ("boosted trees", "strongest baseline"),
+        ("analytical x constant", "baseline"),
+    ]
+    shown = [[table.text(row, column) for column in range(2, 12)] for row in range(3)]
+    assert shown[0] == ["10.0", "10.0", "10.0", "0.50", "100", "-6.0", "-6.0", "-6.0", "6", "1"]
+    assert shown[1] == ["16.0", "16.0", "16.0", "0.50", "–", "–", "–", "–", "6", "1"]
+    assert shown[2][4:8] == ["0", "4.0", "4.0", "4.0"]

@@ -1,0 +1,95 @@
+"""How models stand to the strongest baseline, on rows whose means and intervals are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.results import load_results
+from costbench.reports.standings import Estimate, Standing, Standings, standings
+from tests.reports.conftest import make_row
+
+
+def model_rows(model: str, errors: Sequence[float], **changes: object) -> list[MetricRow]:
+    """Errors and one correlation for programs of the fusion task, an application each."""
+    named = {"task": "fusion", "chip": "tpu_v3", "model": model, **changes}
+    return [
+        make_row(**named, application=f"a{i}", program=f"p{i}", metric=metric, value=value)
+        for i, error in enumerate(errors)
+        for metric, value in (("mape_ge5us", error), ("kendall_tau_ge5us", 0.5))
+    ]
+
+
+def _standings(folder: Path, *rows: list[MetricRow]) -> Standings:
+    write_rows(folder / "r.jsonl", [row for several in rows for row in several])
+    results = load_results(folder / "r.jsonl")
+    return standings(results, results.cells[0], 0)
+
+
+def test_models_are_ranked_and_held_against_the_strongest_baseline(tmp_path: Path) -> None:
+    found = _standings(
+        tmp_path,
+        model_rows("analytical", [40.0] * 6),
+        model_rows("trees", [20.0] * 6),
+        model_rows("learned", [10.0] * 3 + [20.0] * 2 + [40.0]),
+        model_rows("hybrid", [5.0] * 6),
+    )
+    assert found.strongest == "trees"
+    assert [one.model for one in found.models] == ["hybrid", "learned", "trees", "analytical"]
+    hybrid, learned, trees, analytical = found.models
+    # All programs alike: every resample gives the same numbers.
+    expected = Estimate(*[pytest.approx(-15.0)] * 3)
+    assert (hybrid.won, hybrid.difference, hybrid.sign) == (1.0, expected, -1)
+    assert (analytical.won, analytical.difference, analytical.sign) == (
+        0.0,
+        Estimate(*[pytest.approx(20.0)] * 3),
+        1,
+    )
+    assert (trees.won, trees.difference, trees.sign) == (None, None, 0)
+    # Three won, two ties, one lost; 2^(-2/6) of 20 in the geometric mean.
+    assert learned.won == pytest.approx(4 / 6)
+    assert learned.error.value == pytest.approx(20.0 * 2.0 ** (-1 / 3))
+    assert learned.difference is not None
+    assert learned.difference.value == pytest.approx(20.0 * (2.0 ** (-1 / 3) - 1.0))
+    assert learned.difference.low < learned.difference.value < learned.difference.high
+    assert (learned.tau, learned.programs, learned.seeds) == (0.5, 6, 1)
+
+
+def test_seeds_widen_intervals(tmp_path: Path) -> None:
+    found = _standings(
+        tmp_path,
+        model_rows("trees", [20.0] * 6),
+        model_rows("learned", [10.0] * 6, seed=0),
+        model_rows("learned", [14.0] * 6, seed=1),
+    )
+    own = found.of("learned")
+    assert own is not None
+    # Of two seeds both, or one of them twice, are drawn.
+    assert own.error == Estimate(pytest.approx(12.0), pytest.approx(10.0), pytest.approx(14.0))
+    assert own.seeds == 2
+
+
+def test_few_programs_cannot_tell(tmp_path: Path) -> None:
+    found = _standings(tmp_path, model_rows("trees", [20.0] * 5), model_rows("learned", [10.0] * 5))
+    own = found.of("learned")
+    assert own is not None
+    assert own.difference is not None
+    assert (own.difference.sign, own.sign) == (-1, 0)
+
+
+def test_without_baselines_models_are_only_ranked(tmp_path: Path) -> None:
+    found = _standings(tmp_path, model_rows("learned", [10.0] * 6))
+    assert found.strongest is None
+    assert found.models[0].difference is None
+    assert found.of("trees") is None
+
+
+def test_only_common_programs_are_compared(tmp_path: Path) -> None:
+    found = _standings(tmp_path, model_rows("trees", [20.0] * 6), model_rows("learned", [10.0] * 6 + [90.0]))
+    own = found.of("learned")
+    assert own is not None
+    assert (own.programs, own.compared, own.won) == (7, 6, 1.0)
+    assert isinstance(own, Standing)
