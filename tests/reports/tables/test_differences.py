@@ -45,6 +45,20 @@ def test_each_difference_has_a_row_with_its_effect(tmp_path: Path) -> None:
     assert table.text(3, keys.index("mape_ge5us_effect")) == "-6.00"
 
 
+def test_variants_are_compared_at_their_own_budget(tmp_path: Path) -> None:
+    rows = [
+        *model_rows("lpm2021", [16.0] * 6),
+        *model_rows("learned", [10.0] * 6),
+        *model_rows("learned", [20.0] * 6, variant="lpm2021-base"),
+        *model_rows("learned", [15.0] * 6, variant="lpm2021-plus-all"),
+    ]
+    write_rows(tmp_path / "r.jsonl", rows)
+    (table,) = differences_tables(load_results(tmp_path / "r.jsonl"), 0)
+    assert [row[0] for row in table.rows] == ["lpm2021-base", "lpm2021-plus-all"]
+    keys = [column.key for column in table.columns]
+    assert table.text(1, keys.index("mape_ge5us_effect")) == "-5.00"
+
+
 def test_without_the_base_there_is_no_table(tmp_path: Path) -> None:
     assert differences_tables(_results(tmp_path, base=False), 0) == ()
 

@@ -1,13 +1,14 @@
 """Tabulates what each difference between our network and lpm2021's is worth, measured one at a time.
 
-The base is the model `lpm2021`: the paper's inputs, loss and layers, and nothing of ours. Each variant
-`lpm2021-plus-<name>` adds one thing that the model `learned` has and the paper's has not.
+The base is `lpm2021-base`: the paper's inputs, loss and layers, and nothing of ours, at the budget of the
+variants. Each variant `lpm2021-plus-<name>` adds one thing that the model `learned` has and the paper's has
+not, `lpm2021-plus-all` everything. Without `lpm2021-base` the base is the model `lpm2021` of the main experiment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costbench.metrics.intervals import CrossedDraws
@@ -16,7 +17,7 @@ from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 from costbench.reports.claims.data import Side
 from costbench.reports.data.budgets import Budget, budget_note
-from costbench.reports.results import SPLIT_NAMES, Cell, Results, title_of
+from costbench.reports.results import SPLIT_NAMES, Results, title_of
 from costbench.reports.scores import matched, scores_of
 from costbench.reports.standings import Estimate, difference
 from costbench.reports.table import Column, Table, Value
@@ -24,7 +25,7 @@ from costbench.rng import stream
 from costbench.tasks import LEARNED, LearnedTask, labels_of
 
 PREFIX = "lpm2021-plus-"
-BASE, OURS = "lpm2021", "learned"
+BASE, BASE_VARIANT, OURS = "lpm2021", "lpm2021-base", "learned"
 _FILE = Path(__file__).parents[1] / "papers" / "differences.yaml"
 
 
@@ -56,8 +57,8 @@ def known_differences() -> tuple[Difference, ...]:
 
 
 def is_difference(variant: str) -> bool:
-    """Returns whether a variant is lpm2021's model with one thing of ours."""
-    return variant.startswith(PREFIX)
+    """Returns whether a variant is a row of these tables: lpm2021's model, or that with one thing of ours."""
+    return variant == BASE_VARIANT or variant.startswith(PREFIX)
 
 
 def differences_tables(results: Results, seed: int, budgets: Sequence[Budget] = ()) -> tuple[Table, ...]:
@@ -77,31 +78,45 @@ def differences_tables(results: Results, seed: int, budgets: Sequence[Budget] = 
             places.setdefault((cell.task, cell.split, cell.chip), []).append(cell.variant)
     tables = []
     for place, variants in places.items():
-        base = results.cell(*place)
-        if base is not None and BASE in base.seeds:
-            tables.append(_table(results, base, variants, seed, budgets))
+        base = _base(results, place)
+        if base is not None:
+            listed = sorted({*variants} - {BASE_VARIANT})
+            tables.append(_table(results, (place[0], base), listed, seed, budgets))
     return tuple(tables)
 
 
+def _base(results: Results, place: tuple[str, str, str]) -> Side | None:
+    """Returns what the variants of a place are compared with, None if it was not trained."""
+    for side in (Side(OURS, BASE_VARIANT, *place[1:]), Side(BASE, MAIN, *place[1:])):
+        cell = results.cell(*place, side.variant)
+        if cell is not None and side.model in cell.seeds:
+            return side
+    return None
+
+
 def _table(
-    results: Results, base: Cell, variants: Sequence[str], seed: int, budgets: Sequence[Budget]
+    results: Results, place: tuple[str, Side], variants: Sequence[str], seed: int, budgets: Sequence[Budget]
 ) -> Table:
-    task = base.task
+    task, base = place
     error, tau = LEARNED[task].measures
     texts = {PREFIX + one.name: one.text for one in known_differences() if task in one.tasks}
     listed = [variant for variant in texts if variant in variants]
     listed += sorted(set(variants) - set(listed))
-    draws = CrossedDraws(stream(seed, "differences", base.name))
-    where = {"split": base.split, "chip": base.chip}
-    compared = [(f"+ {texts.get(v, v.removeprefix(PREFIX))}", Side(OURS, v, **where)) for v in listed]
-    compared.append(("learned: all of them, and its own training budget", Side(OURS, MAIN, **where)))
+    draws = CrossedDraws(stream(seed, "differences", f"{task}_{base.split}_{base.chip}"))
+    compared = [
+        (f"+ {texts.get(v, v.removeprefix(PREFIX))}", replace(base, model=OURS, variant=v)) for v in listed
+    ]
+    if base.variant == MAIN:
+        ours = replace(base, model=OURS)
+        compared.append(("learned: all of them, and its own training budget", ours))
+    named = BASE if base.variant == MAIN else base.variant
     rows: list[tuple[Value, ...]] = [
-        (BASE, f"{title_of(BASE)}: its inputs, loss and layers", *_means(results, base, BASE, MAIN), *_NONE)
+        (named, f"{title_of(BASE)}: its inputs, loss and layers", *_means(results, task, base), *_NONE)
     ]
     for label, side in compared:
-        means = _means(results, base, side.model, side.variant)
+        means = _means(results, task, side)
         if means[0] is not None:
-            effects = (_effect(results, task, side, measure, draws) for measure in (error, tau))
+            effects = (_effect(results, (task, base), side, measure, draws) for measure in (error, tau))
             rows.append((side.variant, label, *means, *(value for one in effects for value in _plain(one))))
     notes = [
         "Each row adds one thing to lpm2021's model. Effect: its mean less that of lpm2021's model over the "
@@ -109,14 +124,14 @@ def _table(
         "and positive τ are gains. Effects need not add up.",
         budget_note(
             [one for one in budgets if (one.split, one.chip) == (base.split, base.chip)],
-            {name: name for name in (*listed, BASE, MAIN)},
+            {name: name for name in (*listed, named, *([MAIN] if base.variant == MAIN else []))},
             task,
         ),
     ]
     heading = f"{labels_of(task).heading}, {SPLIT_NAMES.get(base.split, base.split)}, {base.chip}"
     title = f"How ours differs from lpm2021's model, one difference at a time: {heading}"
-    columns = _columns(error, tau)
-    return Table(f"differences_{base.name}", title, columns, tuple(rows), 0, tuple(n for n in notes if n))
+    name = f"differences_{task}_{base.split}_{base.chip}"
+    return Table(name, title, _columns(error, tau), tuple(rows), 0, tuple(n for n in notes if n))
 
 
 _NONE: tuple[None, ...] = (None,) * 6
@@ -138,19 +153,19 @@ def _columns(error: Measure, tau: Measure) -> tuple[Column, ...]:
     )
 
 
-def _means(results: Results, base: Cell, model: str, variant: str) -> tuple[float | None, float | None, int]:
-    cell = results.cell(base.task, base.split, base.chip, variant)
-    if cell is None or model not in cell.seeds:
+def _means(results: Results, task: str, side: Side) -> tuple[float | None, float | None, int]:
+    cell = results.cell(task, side.split, side.chip, side.variant)
+    if cell is None or side.model not in cell.seeds:
         return None, None, 0
-    error, tau = (m.mean(cell.over_programs(model, m.metric)) for m in LEARNED[base.task].measures)
-    return error, tau, len(cell.seeds[model])
+    error, tau = (m.mean(cell.over_programs(side.model, m.metric)) for m in LEARNED[task].measures)
+    return error, tau, len(cell.seeds[side.model])
 
 
 def _effect(
-    results: Results, task: str, side: Side, measure: Measure, draws: CrossedDraws
+    results: Results, place: tuple[str, Side], side: Side, measure: Measure, draws: CrossedDraws
 ) -> Estimate | None:
     """Returns how much more of a measure a variant has than the base, over the programs of both."""
-    base = Side(BASE, MAIN, side.split, side.chip)
+    task, base = place
     both = {one: scores_of(results.scores, task, measure.metric, one) for one in (side, base)}
     if not all(scores.programs for scores in both.values()):
         return None
