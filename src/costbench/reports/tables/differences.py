@@ -2,7 +2,8 @@
 
 The base is `lpm2021-base`: the paper's inputs, loss and layers, and nothing of ours, at the budget of the
 variants. Each variant `lpm2021-plus-<name>` adds one thing that the model `learned` has and the paper's has
-not, `lpm2021-plus-all` everything. Without `lpm2021-base` the base is the model `lpm2021` of the main experiment.
+not, `lpm2021-plus-all` everything. Without `lpm2021-base` the base is the model `lpm2021` of the main
+experiment.
 """
 
 from __future__ import annotations
