@@ -101,6 +101,7 @@ def _table(
     task, base = place
     error, tau = LEARNED[task].measures
     texts = {PREFIX + one.name: one.text for one in known_differences() if task in one.tasks}
+    texts[PREFIX + "all"] = "all of these"
     listed = [variant for variant in texts if variant in variants]
     listed += sorted(set(variants) - set(listed))
     draws = CrossedDraws(stream(seed, "differences", f"{task}_{base.split}_{base.chip}"))
