@@ -10,7 +10,19 @@ from costbench.models.execution_spec import Accelerator
 
 UNSEEN = "unseen"
 """Name of the group of kernels that do not occur in training programs."""
-ModelName = Literal["learned", "analytical", "iterations", "random"]
+ModelName = Literal[
+    "learned",
+    "analytical",
+    "analytical_unscaled",
+    "analytical_constant",
+    "analytical_launch",
+    "analytical_linear",
+    "iterations",
+    "random",
+    "linear",
+    "trees",
+    "trees_analytical",
+]
 ModelKey = tuple[str, str, int]
 """Model, variant, seed."""
 
@@ -20,7 +32,8 @@ class EvaluateParams:
     """Section `evaluate`.
 
     Attributes:
-        models: cost models to compare; `learned` stands for every trained cell.
+        models: cost models to compare; `learned` stands for every trained cell. A model is evaluated on the
+            tasks that it exists for.
         top_k: values of k for slowdown@k and the top-k score.
         random_seeds: random rankings to average over.
     """
@@ -62,6 +75,7 @@ class ProgramTask:
         models: names of the models that are not trained.
         params: of the stage.
         seen: fingerprints of test kernels that also occur in training programs.
+        fitted: folder of the baselines that were fitted to the split's training programs; None without any.
     """
 
     data: Path
@@ -72,6 +86,7 @@ class ProgramTask:
     models: tuple[ModelName, ...]
     params: EvaluateParams
     seen: frozenset[str]
+    fitted: Path | None = None
 
 
 @dataclass(frozen=True)
