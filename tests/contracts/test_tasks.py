@@ -15,6 +15,7 @@ from costbench.experiments.stages.evaluate import EVALUATE
 from costbench.experiments.stages.features import READERS
 from costbench.experiments.stages.generate import WORK_ITEMS
 from costbench.experiments.tuning.model import TUNE
+from costbench.models.baselines.fitting import BASELINES
 from costbench.serving.service import ANSWERS
 from costbench.tasks import AUDITED, LEARNED, TASKS, Task, labels_of
 
@@ -23,6 +24,7 @@ OF_ALL = {"records": RECORD_TYPES, "quantities of the card": QUANTITIES, "genera
 OF_LEARNED = {
     "feature readers": READERS,
     "evaluation": EVALUATE,
+    "fitted baselines": BASELINES,
     "autotuning": AUTOTUNE,
     "tuning": TUNE,
     "answers of the service": ANSWERS,

@@ -41,6 +41,8 @@ def notes(sections: dict[str, Any]) -> dict[str, dict[str, object]]:
         (("sweep", "trials"), {"sweep"}),
         (("train", "tile", "epochs"), {"sweep", "train/main-tile", "report"}),
         (("train", "fusion", "epochs"), {"sweep", "train/main-fusion", "report"}),
+        (("baselines", "seed"), {"train/main-tile", "train/main-fusion"}),
+        (("baselines", "tile"), {"train/main-tile"}),
         (("evaluate", "models"), {"evaluate/main-tile", "evaluate/main-fusion"}),
         (("autotune", "seed"), {"autotune"}),
         (("report", "seed"), {"report"}),

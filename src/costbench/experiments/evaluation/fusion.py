@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from costbench.experiments.evaluation.fitted import fitted_costs
 from costbench.experiments.evaluation.kernel_kinds import kind_of
 from costbench.experiments.evaluation.program import (
     NEW_STRUCTURE,
@@ -55,12 +56,17 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     predicted: dict[ModelKey, FloatArray] = {}
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
+    fitted = fitted_costs(task, "fusion", shard)
+    for name, costs in fitted.items():
+        # A kernel of a fusion config was measured with one tile size.
+        predicted[name, MAIN, 0] = np.array([float(cost[0]) for cost in costs])
     computed_by: dict[ModelKey, str] = {}
     for one in task.checkpoints:
         key = one.model, one.variant, one.seed
         predicted[key], computed_by[key] = _learned(shard, one)
     metrics = {group: _by_model(predicted, measured, kept) for group, kept in groups.items() if kept.any()}
-    return ProgramResult(shard.application, metrics, _scatter(predicted, measured, comparable), computed_by)
+    shown = {key: values for key, values in predicted.items() if key[0] not in fitted}
+    return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
 
 
 def _unseen(shard: FeatureShard, task: ProgramTask, kept: BoolArray) -> dict[str, BoolArray]:

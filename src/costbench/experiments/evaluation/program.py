@@ -12,7 +12,19 @@ UNSEEN = "unseen"
 """Name of the group of kernels that do not occur in training programs."""
 NEW_STRUCTURE = "new_structure"
 """Name of the group of kernels whose operator graph, extents aside, occurs in no training program."""
-ModelName = Literal["learned", "analytical", "iterations", "random"]
+ModelName = Literal[
+    "learned",
+    "analytical",
+    "analytical_unscaled",
+    "analytical_constant",
+    "analytical_launch",
+    "analytical_linear",
+    "iterations",
+    "random",
+    "linear",
+    "trees",
+    "trees_analytical",
+]
 ModelKey = tuple[str, str, int]
 """Model, variant, seed."""
 
@@ -22,7 +34,8 @@ class EvaluateParams:
     """Section `evaluate`.
 
     Attributes:
-        models: cost models to compare; `learned` stands for every trained cell.
+        models: cost models to compare; `learned` stands for every trained cell. A model is evaluated on the
+            tasks that it exists for.
         top_k: values of k for slowdown@k and the top-k score.
         random_seeds: random rankings to average over.
     """
@@ -65,6 +78,7 @@ class ProgramTask:
         params: of the stage.
         seen: fingerprints of test kernels that also occur in training programs.
         known_structures: fingerprints of test kernels whose structure does.
+        fitted: folder of the baselines that were fitted to the split's training programs; None without any.
     """
 
     data: Path
@@ -76,6 +90,7 @@ class ProgramTask:
     params: EvaluateParams
     seen: frozenset[str]
     known_structures: frozenset[str] = frozenset()
+    fitted: Path | None = None
 
     def groups(self, fingerprint: str) -> tuple[str, ...]:
         """Return the groups that a kernel is in by what training has not seen of it."""

@@ -38,6 +38,7 @@ class EvaluatedKernel:
         runtime_ns: their runtimes, int64 [n].
         runs: how often the kernel runs in the program.
         groups: groups of kernels that it belongs to, besides that of all kernels.
+        costs: of the tile sizes, float64 [n], by model, for models that were asked for all kernels at once.
     """
 
     kernel: Kernel
@@ -45,6 +46,7 @@ class EvaluatedKernel:
     runtime_ns: npt.NDArray[np.int64]
     runs: int
     groups: tuple[str, ...] = ()
+    costs: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
 
 @dataclass
@@ -74,7 +76,7 @@ def evaluate_program(
 
     Args:
         kernels: of one program.
-        models: name -> prediction, lower is faster.
+        models: name -> prediction, lower is faster; models whose costs the kernels hold are added to them.
         top_k: the values of k.
         where: names the program in errors.
 
@@ -89,7 +91,7 @@ def evaluate_program(
     best: list[float] = []
     runs: list[float] = []
     members: dict[str, list[int]] = {ALL_KERNELS: []}
-    tallies = {name: _Tally(best_of_k={k: [] for k in {1, *top_k}}) for name in models}
+    tallies: dict[str, _Tally] = {}
     for index, item in enumerate(kernels):
         place = f"{where}, kernel {index}"
         runtime = _runtimes(item.runtime_ns, place)
@@ -97,9 +99,10 @@ def evaluate_program(
         runs.append(float(item.runs))
         for group in (ALL_KERNELS, *item.groups):
             members.setdefault(group, []).append(index)
-        for name, predict in models.items():
-            cost = _costs(predict(item.kernel, item.tile_sizes), len(runtime), f"{place}, model {name}")
-            _add(tallies[name], cost, runtime)
+        predicted = {name: predict(item.kernel, item.tile_sizes) for name, predict in models.items()}
+        for name, cost in (predicted | dict(item.costs)).items():
+            tally = tallies.setdefault(name, _Tally(best_of_k={k: [] for k in {1, *top_k}}))
+            _add(tally, _costs(cost, len(runtime), f"{place}, model {name}"), runtime)
     if not best:
         raise DataError("no kernels to evaluate", where=where, expected="kernels with two or more tile sizes")
     return {

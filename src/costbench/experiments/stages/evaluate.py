@@ -20,6 +20,7 @@ from costbench.experiments.evaluation.fusion import evaluate_fusions
 from costbench.experiments.evaluation.program import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.evaluation.tile import evaluate_tiles
+from costbench.experiments.grid.baseline_fit import baselines_folder
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.spec import MAIN, Cell, listed_as, selected
 from costbench.experiments.identity import (
@@ -141,6 +142,8 @@ def _tasks(
             checkpoints = _checkpoints(experiment, split_name, chip, workspace.stage("train"))
             seen = _seen(split, features, grid.task, chip)
             known = _known_structures(split, features, grid.task, chip)
+            folder = baselines_folder(workspace.stage("train") / experiment.name, split_name, chip)
+            fitted = folder if grid.baselines else None
             cell = Cell(grid.task, split_name, chip, MAIN, 0)
             for program in split.test:
                 if not feature_path(features, grid.task, chip, program).exists():
@@ -159,6 +162,7 @@ def _tasks(
                         section,
                         seen,
                         known,
+                        fitted,
                     ),
                 )
     return tasks

@@ -25,7 +25,7 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "split": ("split",),
     "features": ("features",),
     "sweep": ("sweep", "train"),
-    "train": ("train", "experiments.*"),
+    "train": ("train", "baselines", "experiments.*"),
     "evaluate": ("evaluate", "experiments.*"),
     "autotune": ("autotune", "experiments.autotuned"),
     "register": ("register",),
@@ -80,6 +80,12 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
             tuned = _mapping(sections.get("autotune")).values()
             models = [name for one in tuned for name in _mapping(one).get("models", ())]
             found |= {f"{SECTION}.{name}": experiments.get(name) for name in models}
+        elif path == "baselines":
+            # Only of the experiment's own task, and only where it has baselines.
+            if own.get("baselines"):
+                section = _mapping(sections.get(path))
+                task = str(own.get("task"))
+                found |= {f"{path}.{name}": section.get(name) for name in ("seed", task)}
         elif path == "train" and own:
             # Only the settings of the experiment's own task count.
             found[f"train.{own.get('task')}"] = _mapping(sections.get("train")).get(str(own.get("task")))

@@ -1,4 +1,7 @@
-"""Stage `train`: trains the cost models of an experiment, one cell per split, chip, variant and seed."""
+"""Stage `train`: trains the cost models of an experiment, one cell per split, chip, variant and seed.
+
+An experiment with `baselines: true` has its baselines fitted here as well, once per split and chip.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,12 @@ from costbench import rng
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.workers import run_work_items
+from costbench.experiments.grid.baseline_fit import (
+    BaselineTask,
+    FittedBaselines,
+    baselines_folder,
+    fit_baselines,
+)
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.spec import Cell, selected
@@ -31,6 +40,7 @@ from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
 from costbench.features.feature_shards import feature_path
+from costbench.models.baselines.spec import BaselineParams
 from costbench.params import digest, load_section
 from costbench.tasks import LEARNED
 from costbench.training.spec import TrainSpec
@@ -79,20 +89,25 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
         before = ("split", "features") if follows == "features" else ("split", "features", follows)
         identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
         loaded = load_experiment(params, name, workspace.stage("sweep"))
-        _train_experiment(loaded, section, workspace, identities)
+        baselines = load_section(params, "baselines", BaselineParams) if loaded.grid.baselines else None
+        _train_experiment(loaded, section, baselines, workspace, identities)
 
 
 def _train_experiment(
     experiment: Experiment,
     section: TrainParams,
+    baselines: BaselineParams | None,
     workspace: Workspace,
     before: tuple[StageIdentity, ...],
 ) -> None:
-    identity = identify(__name__, experiment, before[0].data_digest, *before)
+    settings = experiment if baselines is None else _WithBaselines(experiment, baselines)
+    identity = identify(__name__, settings, before[0].data_digest, *before)
     folder = workspace.stage("train") / experiment.name
+    fits = {} if baselines is None else _fits(experiment, baselines, workspace)
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if stale.is_dir() and stale.name not in {cell.name for cell in experiment.cells}:
+        if stale.is_dir() and stale.name not in {*fits, *(cell.name for cell in experiment.cells)}:
             shutil.rmtree(stale)
+    run_work_items(fit_baselines, fits, workspace.backend, _log_fit)
     revision = git_revision(workspace.root)
     provenance = Provenance(identity.params_digest, identity.data_digest, revision)
     run_name = f"{workspace.name}/{experiment.name}"
@@ -112,6 +127,33 @@ def _train_experiment(
         results |= {name: train_cell(task) for name, task in repeated.items()}
         nest_cells(grid, tasks, results)
     write_identity(folder, identity)
+
+
+@dataclass(frozen=True)
+class _WithBaselines:
+    """What the folder of an experiment with baselines depends on."""
+
+    experiment: Experiment
+    baselines: BaselineParams
+
+
+def _fits(experiment: Experiment, baselines: BaselineParams, workspace: Workspace) -> dict[str, BaselineTask]:
+    """Return the fits of an experiment's baselines by the name of their folder."""
+    features, task = workspace.stage("features"), experiment.grid.task
+    folder, code = workspace.stage("train") / experiment.name, code_digest(fit_baselines)
+    found = {}
+    for name, chip in sorted({(cell.split, cell.chip) for cell in experiment.cells}):
+        split = with_samples(
+            read_training_programs(workspace.stage("split") / f"{name}.json"), features, task, chip
+        )
+        place = baselines_folder(folder, name, chip)
+        spec = baselines.of_task(task)
+        found[place.name] = BaselineTask(task, chip, features, split, spec, baselines.seed, place, code)
+    return found
+
+
+def _log_fit(name: str, result: FittedBaselines) -> None:
+    _log.info("%s: %s", name, ", ".join(result.models))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,111 @@
+"""Fits the baselines of an experiment, once for each of its splits and chips.
+
+They are kept as trained cells are: a folder is complete once it holds `done.json`, which names the samples,
+settings and code that the models in it follow from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from costbench.artifacts import digest_files, read_json, write_json
+from costbench.datasets.splits import TrainingPrograms
+from costbench.errors import DataError, ParamsError
+from costbench.features.feature_shards import FeatureShard, feature_path
+from costbench.models.baselines.fitting import fit_all
+from costbench.models.baselines.spec import BaselineSpec
+from costbench.models.baselines.storage import save_baselines
+from costbench.params import digest, parse
+
+DONE = "done.json"
+
+
+def baselines_folder(experiment: Path, split: str, chip: str) -> Path:
+    """Return the folder of the baselines of a split and chip inside that of a trained experiment."""
+    return experiment / f"baselines-{split}-{chip}"
+
+
+@dataclass(frozen=True)
+class BaselineTask:
+    """Work item: all baselines of a task, split and chip.
+
+    Attributes:
+        task: by name.
+        chip: by name.
+        features: folder of the feature shards.
+        split: the programs to fit and to validate on; all of them have samples.
+        spec: samples and sizes.
+        seed: of all draws.
+        folder: of the models.
+        code: digest of the code that fits them.
+    """
+
+    task: str
+    chip: str
+    features: Path
+    split: TrainingPrograms
+    spec: BaselineSpec
+    seed: int
+    folder: Path
+    code: str
+
+    def shards(self, programs: tuple[str, ...]) -> list[Path]:
+        """Return the paths of the programs' feature shards, in order."""
+        return [feature_path(self.features, self.task, self.chip, name) for name in programs]
+
+    @cached_property
+    def key(self) -> str:
+        """Return a digest of everything that the models depend on."""
+        sets = self.split.train, self.split.validation
+        files = digest_files([path for programs in sets for path in self.shards(programs)], self.features)
+        parts = (
+            self.task,
+            self.chip,
+            *map(",".join, sets),
+            files,
+            digest(self.spec),
+            str(self.seed),
+            self.code,
+        )
+        return hashlib.sha256("/".join(parts).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class FittedBaselines:
+    """Fitted baselines of a split and chip, stored in their folder as `done.json`.
+
+    Attributes:
+        key: what they follow from.
+        models: their names, sorted.
+    """
+
+    key: str
+    models: tuple[str, ...]
+
+
+def fit_baselines(task: BaselineTask) -> FittedBaselines:
+    """Fit the baselines of a split and chip, unless they are there already.
+
+    Raises:
+        DataError: for missing or damaged shards, or a folder that cannot be written.
+    """
+    try:
+        before = parse(FittedBaselines, read_json(task.folder / DONE), where=task.folder / DONE)
+    except (DataError, ParamsError):
+        before = None
+    if before is not None and before.key == task.key:
+        return before
+    shutil.rmtree(task.folder, ignore_errors=True)
+    train, validation = (
+        [FeatureShard(path) for path in task.shards(programs)]
+        for programs in (task.split.train, task.split.validation)
+    )
+    models = fit_all(task.task, train, validation, task.spec, task.seed)
+    save_baselines(task.folder, task.task, models)
+    done = FittedBaselines(task.key, tuple(sorted(models)))
+    write_json(task.folder / DONE, asdict(done))
+    return done

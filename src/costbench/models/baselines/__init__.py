@@ -1,0 +1,1 @@
+"""Baselines that are fitted in seconds; a trained network has to beat them. `fitting` has their table."""

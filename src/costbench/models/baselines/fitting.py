@@ -1,0 +1,98 @@
+"""The table of fitted baselines: a new one is a class and a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import choose
+from costbench.features.feature_shards import FeatureShard
+from costbench.models.baselines.ranker import LinearRanker
+from costbench.models.baselines.runtimes import Constant, Launch, Linear, Unscaled
+from costbench.models.baselines.sampling import sampled_table
+from costbench.models.baselines.spec import BaselineSpec
+from costbench.models.baselines.table import KernelTable, program_tables
+from costbench.models.baselines.trees import (
+    CorrectedRankingTrees,
+    CorrectedRuntimeTrees,
+    RankingTrees,
+    RuntimeTrees,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Baseline(Protocol):
+    """A model of a table's rows: a frozen dataclass of numbers, strings and tuples, which can be stored."""
+
+    @classmethod
+    def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
+        """Return the model fitted to training programs; validation programs may decide when to stop."""
+        ...
+
+    def predict(self, table: KernelTable) -> FloatArray:
+        """Return the cost of each row, float64 [D]; in ns where the task asks for runtimes, else in any unit.
+
+        Costs are finite, lower for faster rows, and do not depend on the other rows.
+        """
+        ...
+
+
+BASELINES: Mapping[str, Mapping[str, type[Baseline]]] = {
+    "tile": {"linear": LinearRanker, "trees": RankingTrees, "trees_analytical": CorrectedRankingTrees},
+    "fusion": {
+        "analytical_unscaled": Unscaled,
+        "analytical_constant": Constant,
+        "analytical_launch": Launch,
+        "analytical_linear": Linear,
+        "trees": RuntimeTrees,
+        "trees_analytical": CorrectedRuntimeTrees,
+    },
+}
+"""Classes by task and by the name of the model in result rows."""
+
+
+def fit_all(
+    task: str,
+    train: Sequence[FeatureShard],
+    validation: Sequence[FeatureShard],
+    spec: BaselineSpec,
+    seed: int,
+) -> dict[str, Baseline]:
+    """Return all baselines of a task by name, fitted to the same samples.
+
+    Args:
+        task: by name.
+        train: feature shards of the training programs.
+        validation: those of the validation programs.
+        spec: samples and sizes.
+        seed: of all draws.
+
+    Raises:
+        ChoiceError: for a task without baselines.
+        DataError: for damaged shards, or programs without kernels that can be ranked or predicted.
+    """
+    kinds = choose(BASELINES, task, "task")
+    # One decision can be predicted, but there is nothing to rank.
+    least = min(2, spec.training.configs)
+    known, held_out = (
+        sampled_table(shards, samples, seed, min_configs=least)
+        for shards, samples in ((train, spec.training), (validation, spec.validation))
+    )
+    return {name: kind.fit(known, held_out, spec, seed) for name, kind in kinds.items()}
+
+
+def predict_program(models: Mapping[str, Baseline], shard: FeatureShard) -> dict[str, FloatArray]:
+    """Return the costs of all decisions of all kernels of a program by model, float64 [D], in their order.
+
+    Raises:
+        DataError: for a damaged shard.
+    """
+    found: dict[str, list[FloatArray]] = {name: [np.empty(0)] for name in models}
+    for table in program_tables(shard):
+        for name, model in models.items():
+            found[name].append(model.predict(table))
+    return {name: np.concatenate(parts) for name, parts in found.items()}

@@ -1,0 +1,81 @@
+"""What every fitted baseline promises, over the table of all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.errors import ChoiceError, DataError
+from costbench.models.baselines.fitting import BASELINES, Baseline
+from costbench.models.baselines.storage import load_baselines, save_baselines
+from tests.models.baselines.tables import SPEC, made_up
+
+TRAIN, VALIDATION, TEST = (made_up(seed) for seed in range(3))
+ALL = [(task, name) for task, kinds in BASELINES.items() for name in kinds]
+every_baseline = pytest.mark.parametrize(("task", "name"), ALL)
+
+
+def fitted(task: str, name: str) -> Baseline:
+    return BASELINES[task][name].fit(TRAIN, VALIDATION, SPEC, 7)
+
+
+@every_baseline
+def test_costs_are_finite_and_do_not_depend_on_company(task: str, name: str) -> None:
+    model = fitted(task, name)
+    costs = model.predict(TEST)
+    assert costs.shape == (len(TEST),)
+    assert costs.dtype == np.float64
+    assert np.isfinite(costs).all()
+    kept = np.arange(len(TEST)) % 5 == 3
+    np.testing.assert_array_equal(model.predict(TEST.of_rows(kept)), costs[kept])
+
+
+@every_baseline
+def test_the_same_samples_give_the_same_bytes(task: str, name: str, tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        save_baselines(tmp_path / folder, task, {name: fitted(task, name)})
+    first, second = ((tmp_path / folder / f"{name}.json").read_bytes() for folder in ("first", "second"))
+    assert first == second
+
+
+@every_baseline
+def test_a_saved_baseline_comes_back(task: str, name: str, tmp_path: Path) -> None:
+    model = fitted(task, name)
+    save_baselines(tmp_path, task, {name: model})
+    (loaded,) = load_baselines(tmp_path, task, [name]).values()
+    assert loaded == model
+    np.testing.assert_array_equal(loaded.predict(TEST), model.predict(TEST))
+
+
+@every_baseline
+def test_damaged_files_are_refused_in_one_line(task: str, name: str, tmp_path: Path) -> None:
+    save_baselines(tmp_path, task, {name: fitted(task, name)})
+    path = tmp_path / f"{name}.json"
+    content = json.loads(path.read_text())
+    damaged = {
+        "no such file": None,
+        "malformed JSON": path.read_text()[:-9],
+        "no baseline": "{}",
+        "format": json.dumps(content | {"format": "another"}),
+        "features": json.dumps(content | {"features": "0" * 16}),
+        "task": json.dumps(content | {"task": "layout"}),
+        "model_sha256": json.dumps(content | {"model": {"factor": 2.0}}),
+    }
+    for problem, text in damaged.items():
+        path.unlink(missing_ok=True)
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(DataError, match=problem) as found:
+            load_baselines(tmp_path, task, [name])
+        assert str(path) in str(found.value)
+        assert "\n" not in str(found.value)
+
+
+def test_unknown_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ChoiceError, match="unknown baseline 'forest'"):
+        load_baselines(tmp_path, "tile", ["forest"])
+    with pytest.raises(ChoiceError, match="unknown task 'layout'"):
+        load_baselines(tmp_path, "layout", ["trees"])

@@ -1,0 +1,80 @@
+"""Samples are drawn evenly from applications, and rows are those of the shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.errors import DataError
+from costbench.features.feature_shards import FeatureShard
+from costbench.models.baselines.sampling import quotas, sampled_table
+from costbench.models.baselines.spec import SampleSpec
+from costbench.models.baselines.table import program_tables
+from tests.models.baselines.tables import real_shard
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (1000, {"a": 3, "b": 50, "c": 20}),  # all there are
+        (43, {"a": 3, "b": 20, "c": 20}),
+        (23, {"a": 3, "b": 10, "c": 10}),
+        (6, {"a": 2, "b": 2, "c": 2}),
+        (1, {"a": 1, "b": 1, "c": 1}),
+    ],
+)
+def test_quotas(budget: int, expected: dict[str, int]) -> None:
+    assert quotas({"a": 3, "b": 50, "c": 20}, budget) == expected
+
+
+@pytest.fixture(scope="module")
+def shards(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> list[FeatureShard]:
+    """Two programs of application A and one of B, all of the same kernels."""
+    folder = tmp_path_factory.mktemp("features")
+    return [
+        real_shard(repository, folder / f"{name}.arrow", application, 6, lambda ns, f=factor: f * ns)
+        for name, application, factor in (("p", "A", 1.0), ("q", "A", 2.0), ("r", "B", 3.0))
+    ]
+
+
+def test_applications_share_the_budget(shards: list[FeatureShard]) -> None:
+    table = sampled_table(shards, SampleSpec(kernels=8, configs=3), 0, min_configs=2)
+    assert np.bincount(table.applications).tolist() == [4, 4]
+    assert (table.counts <= 3).all()
+    assert (table.counts >= 2).all()
+    assert len(table) == table.counts.sum() == len(table.features)
+
+
+def test_rows_belong_together(shards: list[FeatureShard]) -> None:
+    """The runtimes tell the program: they are 1, 2 or 3 times the estimate, up to rounding."""
+    table = sampled_table(shards, SampleSpec(kernels=1000, configs=1000), 0)
+    factor = table.runtime_ns / table.analytical_ns
+    kernel = np.repeat(np.arange(len(table.counts)), table.counts)
+    assert (np.abs(factor - np.round(factor)) < 0.02).all()
+    assert (table.applications[kernel] == (np.round(factor) == 3)).all()
+
+
+def test_draws_depend_on_the_seed_alone(shards: list[FeatureShard]) -> None:
+    spec = SampleSpec(kernels=6, configs=2)
+    first, again, other = (sampled_table(shards, spec, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.features, again.features)
+    assert len(first) != len(other) or not np.array_equal(first.features, other.features)
+
+
+def test_a_program_is_all_its_decisions_in_order(shards: list[FeatureShard]) -> None:
+    shard = shards[0]
+    tables = list(program_tables(shard))
+    runtimes = np.concatenate([table.runtime_ns for table in tables])
+    expected = np.concatenate([shard.runtime_ns(index) for index in range(len(shard))])
+    np.testing.assert_array_equal(runtimes, expected)
+    decisions = np.concatenate([table.decisions for table in tables])
+    raw = np.concatenate([shard.config_features(index) for index in range(len(shard))])
+    np.testing.assert_allclose(decisions, np.log1p(raw), rtol=1e-6)
+
+
+def test_kernels_without_a_choice_are_left_out(shards: list[FeatureShard]) -> None:
+    least = int(max(shard.num_configs().max() for shard in shards)) + 1
+    with pytest.raises(DataError, match=f"has {least} or more decisions"):
+        sampled_table(shards, SampleSpec(kernels=6, configs=100), 0, min_configs=least)
