@@ -165,8 +165,8 @@ def _rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
 
 
 def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence[int]) -> MinorToMajor:
-    """Returns the order with features in lanes and the batch in sublanes if it fills them; if features are
-    few, another axis is in the lanes.
+    """Returns the order with features in lanes and the batch in sublanes, or the image's columns if these pad
+    less than a batch below 8; if features are few, another axis is in the lanes.
 
     In the recorded runs a small axis in the lanes (3 channels, a batch of 32) is what makes layouts slow;
     other orders make next to no difference.
@@ -175,7 +175,9 @@ def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence
     if sizes[batch] >= MIN_BATCH_IN_SUBLANES or not windows:
         best: MinorToMajor = (feature, batch, *windows)
     else:
-        best = (feature, *windows, batch)
+        # Few images have native tiles of few rows, which pad no more than the image's columns would.
+        candidates = ((feature, batch, *windows), (feature, *windows, batch))
+        best = min(candidates, key=lambda order: padded_size(shape, order))
     others: list[MinorToMajor] = [(batch, feature, *windows)]
     if windows:
         others.append((windows[0], batch, *windows[1:], feature))
