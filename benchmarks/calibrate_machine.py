@@ -37,7 +37,7 @@ from costbench.hardware.calibration import (
     scaled,
     without_codegen,
 )
-from costbench.hardware.ensemble import SUFFIX, ensemble_text, fidelity_spread
+from costbench.hardware.ensemble import SUFFIX, ensemble_text, fidelity_spread, read_ensemble
 from costbench.hardware.fidelity import FidelityReport
 from costbench.target import Target, load_target
 
@@ -90,15 +90,16 @@ def write_timing(path: Path, target: Target) -> None:
 
 def write_ensembles(
     recorded: Sequence[Recorded], target: Target, number: int, chip_file: Path, scaled_file: Path | None
-) -> list[Target]:
+) -> tuple[Target, ...]:
     """Draws machines and writes them beside the files of the measured chip and of one scaled from it."""
     drawn = [drawn_machine(recorded, target, SEED, i) for i in range(number)]
-    artifacts.write_text(chip_file.with_suffix(SUFFIX), ensemble_text(drawn))
+    written = chip_file.with_suffix(SUFFIX)
+    artifacts.write_text(written, ensemble_text(drawn))
     if scaled_file is not None:
         other = load_target(scaled_file)
         machines = [drawn_scaling(one, other, SEED, i) for i, one in enumerate(drawn)]
         artifacts.write_text(scaled_file.with_suffix(SUFFIX), ensemble_text(machines))
-    return drawn
+    return read_ensemble(written, target)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -48,6 +48,8 @@ class Agreement:
         num_missing: recorded layouts, over runs and nodes, that are no option here; the default is used.
         num_programs: different programs that the runs compile to.
         kendall_tau: between simulated and recorded runtimes.
+        recorded_ms: recorded runtime of the default run.
+        simulated_ms: the same simulated, collectives left out.
         recorded_spread: slowest over fastest recorded run.
         simulated_spread: the same simulated.
         fastest_to_default: fastest simulated run over the default one.
@@ -60,6 +62,8 @@ class Agreement:
     num_missing: int
     num_programs: int
     kendall_tau: float
+    recorded_ms: float
+    simulated_ms: float
     recorded_spread: float
     simulated_spread: float
     fastest_to_default: float
@@ -153,6 +157,8 @@ def agreement(program: TuningProgram, target: Target) -> Agreement:
         num_missing=missing,
         num_programs=len(keys),
         kendall_tau=kendall_tau(simulated, runtime),
+        recorded_ms=program.normalizer_ns / 1e6,
+        simulated_ms=default_ns / 1e6,
         recorded_spread=float(runtime.max() / runtime.min()),
         simulated_spread=float(simulated.max() / simulated.min()),
         fastest_to_default=float(simulated.min() / default_ns),

@@ -76,7 +76,7 @@ def read_ensemble(path: Path, target: Target) -> tuple[Target, ...]:
         TargetError: if it holds something else.
     """
     try:
-        machines = json.loads(path.read_text("utf-8"))["machines"]
+        machines = list(json.loads(path.read_text("utf-8"))["machines"])
     except (ValueError, TypeError, KeyError) as error:
         raise TargetError(f"broken ensemble: {error}", where=path, expected="a list `machines`") from None
     try:
