@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,7 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.metrics.regression import mape
 from costbench.metrics.selection import best_of_top_k, tile_size_ape
 from costbench.rng import stream
-from costbench.target import Target, load_target
+from costbench.target import Target, Timing, load_target
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -124,6 +124,8 @@ class Finding:
         shipped: on the chip.
         over_machines: median and quantiles.
         holds: share of the machines on which the statement of the finding is true, None if it makes none.
+        moved_by: timing parameter whose rank goes along with the figure's most, over the machines.
+        moved_tau: that rank correlation.
     """
 
     chip: str
@@ -131,6 +133,8 @@ class Finding:
     shipped: float
     over_machines: Spread
     holds: float | None
+    moved_by: str
+    moved_tau: float
 
 
 STATEMENTS: dict[str, Callable[[dict[str, float]], bool] | None] = {
@@ -321,14 +325,27 @@ def findings(programs: dict[str, PreparedProgram], chip: str, machines: int) -> 
     target = load_target(chip)
     work = workload(programs, target)
     shipped = figures(work, target)
-    drawn = [figures(work, machine) for machine in load_ensemble(target)[:machines]]
+    ensemble = load_ensemble(target)[:machines]
+    drawn = [figures(work, machine) for machine in ensemble]
     found = []
     for name, statement in STATEMENTS.items():
         over = spread([one[name] for one in drawn])
         assert over is not None
         holds = None if statement is None else float(np.mean([statement(one) for one in drawn]))
-        found.append(Finding(chip, name, shipped[name], over, holds))
+        moved = strongest_parameter(ensemble, [one[name] for one in drawn])
+        found.append(Finding(chip, name, shipped[name], over, holds, *moved))
     return found
+
+
+def strongest_parameter(machines: Sequence[Target], values: Sequence[float]) -> tuple[str, float]:
+    """Returns the timing parameter with the largest rank correlation with a figure, and that correlation."""
+    found = {
+        field.name: kendall_tau([getattr(one.timing, field.name) for one in machines], values)
+        for field in fields(Timing)
+    }
+    known = {name: tau for name, tau in found.items() if not np.isnan(tau)}
+    name = max(known, key=lambda key: abs(known[key]), default="")
+    return name, known.get(name, float("nan"))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -339,14 +356,14 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     programs = {name: prepared(name) for name in (*TRAINING, *TEST)}
     found = [one for chip in ("tpu_v3", "tpu_v2") for one in findings(programs, chip, options.machines)]
-    print("| chip | figure | shipped | median | 5% | 95% | statement holds |")
-    print("|---|---|---|---|---|---|---|")
+    print("| chip | figure | shipped | median | 5% | 95% | statement holds | moved most by (tau) |")
+    print("|---|---|---|---|---|---|---|---|")
     for one in found:
         over = one.over_machines
         holds = "" if one.holds is None else f"{one.holds:.0%}"
         print(
             f"| {one.chip} | {one.name} | {one.shipped:.3g} | {over.median:.3g} | {over.low:.3g} "
-            f"| {over.high:.3g} | {holds} |"
+            f"| {over.high:.3g} | {holds} | `{one.moved_by}` ({one.moved_tau:+.2f}) |"
         )
     if options.json is not None:
         write_json(options.json, [asdict(one) for one in found])

@@ -21,7 +21,13 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.hardware.fidelity import FidelityReport, RecordedKernel, evaluate_fidelity, report_of
+from costbench.hardware.fidelity import (
+    FidelityReport,
+    KernelFidelity,
+    RecordedKernel,
+    evaluate_fidelity,
+    report_of,
+)
 from costbench.hardware.simulator import simulate_nest
 from costbench.rng import stream
 from costbench.target import Target
@@ -176,8 +182,9 @@ def fit(
             parts.append(error * np.sqrt(weight) * len(measured) ** -0.25 / ERROR_SCALE)
         return np.concatenate(parts)
 
-    found = least_squares(residuals, start, loss="soft_l1", diff_step=1e-3, max_nfev=60)
-    covariance = np.linalg.inv(found.jac.T @ found.jac)
+    found = least_squares(residuals, start, loss="soft_l1", diff_step=[1e-3], max_nfev=60)
+    jacobian: FloatArray = np.asarray(found.jac, dtype=np.float64)
+    covariance = np.linalg.inv(jacobian.T @ jacobian)
     log_sd = np.sqrt(np.diag(covariance))
     return Fit(
         target=with_pinned(with_values(target, found.x), fixed),
@@ -196,7 +203,7 @@ def leave_one_out(recorded: Sequence[Recorded], target: Target, prior_width: flo
     """Returns the fidelity of machines that never saw what they predict: each kernel by a fit to the others,
     generated code perfectly regular.
     """
-    kernels = []
+    kernels: list[KernelFidelity] = []
     for held in recorded:
         others = [item for item in recorded if item is not held]
         found = fit(others, target, prior_width=prior_width)
