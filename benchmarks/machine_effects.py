@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.calibrate_machine import Recorded, fidelity, fit, read_recorded, without_codegen
+from benchmarks.calibrate_machine import read_recorded
 from costbench.artifacts import write_json
 from costbench.compiler.lowering.packed import unpacked
+from costbench.hardware.calibration import Recorded, fidelity, fit, without_codegen
 from costbench.hardware.simulator import simulate_nest
 from costbench.metrics.ranking import kendall_tau
 from costbench.target import Target, load_target

@@ -23,6 +23,17 @@ def test_bytes_are_those_of_whole_native_tiles_with_edges_cut() -> None:
     assert copies(kernel, (13, 3)).num_bytes == 39 * 4096
 
 
+def test_few_rows_move_few_bytes() -> None:
+    # T(2,128): 100 x 1 x 2 native tiles of 1 KiB; whole ones of 8 rows would be four times as many bytes.
+    kernel = small.unary("f32[100,2,256]")
+    assert copies(kernel, (100, 1, 2)).num_bytes == 200 * 1024
+    cut = copies(kernel, (10, 1, 1))
+    assert (cut.num_bytes, cut.chunks) == (10 * 1024, 9)
+    # One row of bf16 takes the place of two, T(2,128)(2,1); a vector of 300 that of 512.
+    assert copies(small.unary("bf16[100,1,256]"), (100, 1, 2)).num_bytes == 200 * 512
+    assert copies(small.unary("f32[300]"), (1,)).num_bytes == 2048
+
+
 @pytest.mark.parametrize(
     ("tile", "chunks", "descriptors"),
     [

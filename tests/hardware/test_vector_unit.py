@@ -22,6 +22,14 @@ def test_edge_tiles_run_in_full() -> None:
     assert price(kernel, machine(vector_cycles=1.0), (5, 1), (3, 1), (1, 1)) == [5, 6, 5]
 
 
+def test_native_tiles_of_few_rows_share_registers() -> None:
+    # T(2,128): 200 native tiles, four to a register; ten of them start 20 iterations of three registers.
+    kernel = small.unary("f32[100,2,256]")
+    assert price(kernel, machine(vector_cycles=1.0), (100, 1, 2), (10, 1, 1)) == [50, 20 * 3]
+    # T(1,128): eight to a register.
+    assert price(small.unary("f32[100,1,256]"), machine(vector_cycles=1.0), (100, 1, 2)) == [25]
+
+
 def test_every_loop_of_a_tile_has_a_prologue() -> None:
     slow = machine(vector_cycles=2.0, unroll_registers=3.0)
     # 128 registers and 3 lost in each of one or four iterations, two cycles each.

@@ -14,6 +14,7 @@ from costbench.cli.tune import tune
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from costbench.hardware.ensemble import FidelitySpread
     from costbench.hardware.fidelity import FidelityReport
     from costbench.workloads.manifest import ProgramEntry
 
@@ -151,27 +152,36 @@ def best(  # noqa: PLR0913 - each is an option
 def fidelity(
     file: Annotated[Path, typer.Argument(help="Raw TpuGraphs tile-tuning file (TuningData protobuf).")],
     chip: Annotated[str, typer.Option(help="A chip by name, or a YAML file of your own.")] = "tpu_v3",
+    leave_one_out: Annotated[
+        bool,
+        typer.Option("--leave-one-out", help="Also predict each kernel by a machine fitted to the others."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compare the simulated chip with recorded runs of a real one.
 
     Prices every recorded (kernel, tile size) of FILE and reports, per kernel and overall: Kendall's tau,
-    the slowdown of the tile that the simulator thinks best, MAPE, and tau within the fastest quarter.
+    the slowdown of the tile that the simulator thinks best, MAPE, and tau within the fastest quarter; the
+    overall figures also over an ensemble of machines that agree with the runs of the calibration.
     A kernel that cannot be priced is named on stderr, and the exit code is 1.
 
-    Example: `costbench fidelity tile_calibration.pb --chip tpu_v3 --json`
+    Example: `costbench fidelity tile_calibration.pb --chip tpu_v3 --leave-one-out --json`
     """
     from costbench.experiments.evaluation.recorded_runs import evaluate_file
     from costbench.target import load_target
 
-    report = evaluate_file(file, load_target(chip))
+    report = evaluate_file(file, load_target(chip), with_held_out=leave_one_out)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=1, sort_keys=True))
     else:
-        _print_fidelity(report)
-    for kernel in report.unpriced:
+        _print_fidelity(report.chip, f"Simulated {report.chip.chip} against recorded runs")
+        if report.spread is not None:
+            _print_spread(report.spread)
+        if report.held_out is not None:
+            _print_fidelity(report.held_out, "Each kernel by a machine fitted to the others")
+    for kernel in report.chip.unpriced:
         typer.echo(f"costbench: error: {file}: not priced: {kernel.reason}", err=True)
-    if report.unpriced:
+    if report.chip.unpriced:
         raise typer.Exit(1)
 
 
@@ -197,10 +207,27 @@ def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
     _console().print(table)
 
 
-def _print_fidelity(report: FidelityReport) -> None:
+def _print_spread(spread: FidelitySpread) -> None:
     from rich.table import Table
 
-    table = Table(title=f"Simulated {report.chip} against recorded runs", show_footer=True)
+    table = Table(title=f"The same over {spread.num_machines} machines that agree with the calibration runs")
+    for header in ("overall", "median", "5%", "95%"):
+        table.add_column(header, justify="left" if header == "overall" else "right", no_wrap=True)
+    for name, found, scale, end in (
+        ("Kendall's τ", spread.kendall_tau, 1.0, ""),
+        ("top-1 slowdown", spread.top1_slowdown, 100.0, "%"),
+        ("MAPE", spread.mape, 1.0, "%"),
+        ("τ, fastest quarter", spread.tau_fastest_quartile, 1.0, ""),
+    ):
+        figures = () if found is None else (found.median, found.low, found.high)
+        table.add_row(name, *(f"{scale * figure:.{1 if end else 3}f}{end}" for figure in figures))
+    _console().print(table)
+
+
+def _print_fidelity(report: FidelityReport, title: str) -> None:
+    from rich.table import Table
+
+    table = Table(title=title, show_footer=True)
     runs = sum(kernel.num_runs for kernel in report.kernels)
     table.add_column("kernel", footer="overall", no_wrap=True)
     table.add_column("runs", footer=str(runs), justify="right")

@@ -1,9 +1,14 @@
 """Arrays in tiled TPU memory: their padding, and which reshapes and transposes move no bytes.
 
-A TPU keeps an array of rank two or more in tiles of 8 sublanes by 128 lanes over its two minor-most axes, an
-array of rank one in tiles of 1,024 elements (the real machine's tile units). Axes are padded to whole tiles,
-so the memory order decides how much an array occupies, and a reshape is free only if the padded, tiled image
-of its operand and of its result are the same.
+A TPU keeps an array of rank two or more in native tiles over its two minor-most axes: 128 lanes wide, and as
+many rows high as a second-minor extent of up to four asks for (XLA prints them as T(1,128), T(2,128) and
+T(4,128)), else 8. Types narrower than 32 bits are packed: two rows of bfloat16 share a sublane, so that the
+smallest tile has two, T(2,128)(2,1). An array of rank one lies in tiles of 256, 512 or 1,024 elements. Axes
+are padded to whole tiles, so the memory order decides how much an array occupies, and a reshape is free only
+if the padded, tiled image of its operand and of its result are the same.
+
+Tile bounds count units of 8 x 128 elements, or of 1,024 of a vector, for all arrays. An axis has smaller
+native tiles only where it fits into one of them, and then it is one unit as well: both counts agree.
 """
 
 from __future__ import annotations
@@ -17,26 +22,55 @@ from costbench.hlo.shape import Shape
 
 SUBLANES = 8
 LANES = 128
-LINEAR_TILE = SUBLANES * LANES
+REGISTER_ELEMENTS = SUBLANES * LANES
+"""Elements of a register, of a full native tile, and of the largest tile of a vector."""
+_MIN_VECTOR_TILE = 2 * LANES
+_SUBLANE_BITS = 32
 
 MinorToMajor = tuple[int, ...]
 
 
 def native_tile(shape: Shape) -> tuple[int, ...]:
-    """Returns extents of a native tile, major to minor: (8, 128), (1024,) for rank one, () for a scalar."""
-    if shape.rank == 0:
+    """Returns extents of a native tile: (rows, 128), (elements,) for a vector, () for a scalar.
+
+    The rows are the second-minor extent rounded up to a power of two, at least the rows that share a sublane
+    (32 bits / bits of an element) and at most 8: f32 has 1, 2, 4 or 8, bf16 2, 4 or 8, s8 4 or 8. A vector
+    has tiles of 256, 512 or 1,024 elements by the same rule for rows of 128.
+    """
+    return _native_tile(shape.physical_dimensions, shape.element_type.bits)
+
+
+def _native_tile(physical: Sequence[int], bits: int) -> tuple[int, ...]:
+    if not physical:
         return ()
-    return (LINEAR_TILE,) if shape.rank == 1 else (SUBLANES, LANES)
+    packed = min(SUBLANES, max(1, _SUBLANE_BITS // max(1, bits)))
+    if len(physical) == 1:
+        smallest = max(_MIN_VECTOR_TILE, packed * LANES)
+        return (min(REGISTER_ELEMENTS, max(smallest, _power_of_two(physical[0]))),)
+    return (min(SUBLANES, max(packed, _power_of_two(physical[-2]))), LANES)
+
+
+def _power_of_two(size: int) -> int:
+    """Returns the least power of two that is not below `size`, at least 1."""
+    return 1 << max(0, size - 1).bit_length()
 
 
 def native_units(shape: Shape) -> tuple[int, ...]:
-    """Returns elements of a native tile by physical axis, major to minor: ..., 1, 1, 8, 128; or 1,024."""
+    """Returns elements of a native tile by physical axis, major to minor: ..., 1, 1, rows, 128.
+
+    Every axis has as many native tiles as units that tile bounds count.
+    """
     return (1,) * (shape.rank - 2) + native_tile(shape)
+
+
+def native_elements(shape: Shape) -> int:
+    """Returns elements of a native tile; 1 for a scalar."""
+    return math.prod(native_tile(shape))
 
 
 def native_bytes(shape: Shape) -> float:
     """Returns bytes of a native tile, or of the value itself for a scalar."""
-    return math.prod(native_tile(shape)) * shape.element_type.bits / 8
+    return native_elements(shape) * shape.element_type.bits / 8
 
 
 def row_major(rank: int) -> MinorToMajor:
@@ -61,7 +95,7 @@ def padded_elements(shape: Shape) -> int:
     """Returns elements that an array occupies in its layout, in whole tiles; summed over tuple members."""
     if shape.is_tuple:
         return sum(padded_elements(member) for member in shape.tuple_shapes)
-    return _padded(shape.physical_dimensions)
+    return padded_size(shape, shape.layout)
 
 
 def padded_bytes(shape: Shape) -> int:
@@ -71,37 +105,36 @@ def padded_bytes(shape: Shape) -> int:
     return (padded_elements(shape) * shape.element_type.bits + 7) // 8
 
 
-def _padded(physical: Sequence[int]) -> int:
-    if not physical:
-        return 1
-    if len(physical) == 1:
-        return _round_up(physical[0], LINEAR_TILE)
-    padded = _round_up(physical[-2], SUBLANES) * _round_up(physical[-1], LANES)
-    return padded * math.prod(physical[:-2])
+def padded_size(shape: Shape, minor_to_major: MinorToMajor) -> int:
+    """Returns `padded_elements` of an array of this type and these dimensions in another order."""
+    physical = [shape.dimensions[axis] for axis in reversed(minor_to_major)]
+    tile = _native_tile(physical, shape.element_type.bits)
+    padded = math.prod(physical[: len(physical) - len(tile)])
+    for size, unit in zip(physical[len(physical) - len(tile) :], tile, strict=True):
+        padded *= -(-size // unit) * unit
+    return padded
 
 
-def _round_up(size: int, unit: int) -> int:
-    return -(-size // unit) * unit
-
-
-def padded_size(dimensions: Sequence[int], minor_to_major: MinorToMajor) -> int:
-    """Returns `padded_elements` of an array of these dimensions in this order."""
-    return _padded([dimensions[axis] for axis in reversed(minor_to_major)])
-
-
-def compact_layout(dimensions: Sequence[int]) -> MinorToMajor:
+def compact_layout(shape: Shape) -> MinorToMajor:
     """Returns the order that a TPU gives a value without other constraints, such as a program's argument.
 
     It is row-major, the two minor-most axes exchanged if that pads less, axes of extent 1 outermost if that
     pads less still. The recorded real programs follow it: f32[2,96,96,96,4]{3,4,2,1,0}, f32[4096,1000]{0,1}.
     """
-    rank = len(dimensions)
-    plain = row_major(rank)
-    if rank < 2:
+    plain = row_major(shape.rank)
+    if shape.rank < 2:
         return plain
-    packed = packed_row_major(dimensions)
+    packed = packed_row_major(shape.dimensions)
     candidates = [plain, _exchanged(plain), packed, _exchanged(packed)]
-    return min(candidates, key=lambda order: padded_size(dimensions, order))
+    return min(candidates, key=lambda order: (padded_size(shape, order), -_rows(shape, order)))
+
+
+def _rows(shape: Shape, minor_to_major: MinorToMajor) -> int:
+    """Returns the rows of a native tile in another order; of equal orders the one with more is preferred, as
+    it leaves fewer axes to loop over.
+    """
+    physical = [shape.dimensions[axis] for axis in reversed(minor_to_major)]
+    return _native_tile(physical, shape.element_type.bits)[0]
 
 
 def _exchanged(order: MinorToMajor) -> MinorToMajor:
@@ -131,7 +164,8 @@ def _permuted_keeps_bytes(shape: Shape, layout: MinorToMajor) -> bool:
     before = [axis for axis in shape.layout if sizes[axis] != 1]
     after = [axis for axis in layout if sizes[axis] != 1]
     physical = tuple(sizes[axis] for axis in reversed(layout))
-    return before == after and _same_image(shape.physical_dimensions, physical)
+    bits = shape.element_type.bits
+    return before == after and _same_image(shape.physical_dimensions, physical, bits)
 
 
 def reshape_is_free(source: Shape, target: Shape) -> bool:
@@ -141,7 +175,8 @@ def reshape_is_free(source: Shape, target: Shape) -> bool:
     target_order = _group_order(target.layout, target.dimensions, [g[1] for g in groups])
     if source_order is None or source_order != target_order:
         return False
-    return _same_image(source.physical_dimensions, target.physical_dimensions)
+    bits = target.element_type.bits
+    return _same_image(source.physical_dimensions, target.physical_dimensions, bits)
 
 
 def bitcast_layout(source: Shape, dimensions: tuple[int, ...]) -> MinorToMajor | None:
@@ -192,28 +227,35 @@ def _group_order(
     return order if physical == [axis for index in order for axis in groups[index]] else None
 
 
-def _same_image(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+def _same_image(first: tuple[int, ...], second: tuple[int, ...], bits: int) -> bool:
     """Returns whether two arrays with equal elements in the same linear order have the same tiled image.
 
     Args:
         first: physical dimensions, major to minor.
         second: likewise.
+        bits: of an element.
     """
     if math.prod(first) <= 1:
         return True
-    if min(len(first), len(second)) < 2:
-        return len(first) == len(second) or (_linear(first) and _linear(second))
-    if first[-1] != second[-1]:
-        return False
+    if _is_linear(first, bits) and _is_linear(second, bits):
+        return True
+    if min(len(first), len(second)) < 2 or first[-1] != second[-1]:
+        return len(first) == len(second) == 1
     rows = (first[-2], second[-2])
-    return rows[0] == rows[1] or all(size % SUBLANES == 0 for size in rows)
+    tiles = (_native_tile(first, bits)[0], _native_tile(second, bits)[0])
+    whole = all(size % tile == 0 for size, tile in zip(rows, tiles, strict=True))
+    # Tiles below one another hold consecutive rows, however many each has; tiles side by side do not.
+    return rows[0] == rows[1] or (whole and (tiles[0] == tiles[1] or first[-1] <= LANES))
 
 
-def _linear(physical: tuple[int, ...]) -> bool:
-    """Returns whether the tiled image is the linear one: one row, or rows of just 128 lanes in full tiles."""
-    if len(physical) < 2:
+def _is_linear(physical: tuple[int, ...], bits: int) -> bool:
+    """Returns whether the tiled image is that of a vector: a single row, or whole tiles whose rows follow one
+    another without padding.
+    """
+    # The sublanes of a single row of packed values are part empty, unlike a vector's; code that reads one
+    # reads the other as easily, so that such a reshape is no kernel of its own.
+    if len(physical) < 2 or math.prod(physical[:-1]) == 1:
         return True
-    # One row is kept in tiles of 1 x 128, that is linearly.
-    if math.prod(physical[:-1]) == 1:
-        return True
-    return physical[-1] == LANES and physical[-2] % SUBLANES == 0
+    tile = _native_tile(physical, bits)[0]
+    in_rows = physical[-1] == LANES or (tile == 1 and physical[-1] % LANES == 0)
+    return in_rows and physical[-2] % tile == 0

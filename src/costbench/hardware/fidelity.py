@@ -121,11 +121,17 @@ def evaluate_fidelity(recorded: Sequence[RecordedKernel], target: Target) -> Fid
             unpriced.append(UnpricedKernel(item.name, len(item.runtime_ns), str(error)))
             if len(unpriced) == len(recorded):
                 raise
-    kernels = tuple(priced)
+    return report_of(target.name, priced, unpriced)
+
+
+def report_of(
+    chip: str, kernels: Sequence[KernelFidelity], unpriced: Sequence[UnpricedKernel] = ()
+) -> FidelityReport:
+    """Returns the report of kernels, each of which may come from another machine; there is at least one."""
     ranked = [k for k in kernels if k.num_runs >= MIN_RUNS_FOR_RANKING]
     return FidelityReport(
-        chip=target.name,
-        kernels=kernels,
+        chip=chip,
+        kernels=tuple(kernels),
         kendall_tau=_mean([k.kendall_tau for k in ranked]),
         top1_slowdown=float(np.mean([k.top1_slowdown for k in kernels])),
         mape=float(np.mean([k.mape for k in kernels])),

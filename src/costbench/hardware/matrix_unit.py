@@ -16,7 +16,7 @@ import numpy.typing as npt
 from costbench.compiler.lowering.iteration_space import IterationSpace
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.tiled_memory import LANES, SUBLANES
-from costbench.compiler.tiling.footprint import Tile
+from costbench.compiler.tiling.footprint import Tile, registers
 from costbench.execution.compiled import compiled_step
 from costbench.hardware.machine import (
     ACCUMULATE_CYCLES,
@@ -184,12 +184,12 @@ def matrix_time(
     cycles, shifts = _matrix_cycles(contraction, size, machine)
     sums = 0.0
     if moving >> nest.num_output_loops:
-        sums = tile.sizes[nest.result_box] * machine[ACCUMULATE_CYCLES]
+        sums = registers(nest, tile, nest.result_box) * machine[ACCUMULATE_CYCLES]
     if contraction[_NUM_GROUPS] > 1.0:
         # A multiply and an add per product, features in lanes; rows (or, where they are summed, batches) fill
         # the sublanes: how depthwise convolutions run.
-        registers = np.ceil(size.rows * size.taps * size.depth / SUBLANES) * np.ceil(size.columns / LANES)
-        direct = 2.0 * registers * machine[VECTOR_CYCLES]
+        products = np.ceil(size.rows * size.taps * size.depth / SUBLANES) * np.ceil(size.columns / LANES)
+        direct = 2.0 * products * machine[VECTOR_CYCLES]
         if direct < cycles:
             return MatrixTime(0.0, (direct + sums) * cycle)
     drain = machine[CONVOLUTION_DRAIN_NS if contraction[_IS_SPATIAL] else DOT_DRAIN_NS]

@@ -213,7 +213,7 @@ def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: IntArray,
     factor = kernel.factors[COMPUTE, structure]
     set_copy_times(nest, tile, machine, kernel.factors[TRANSFER, structure], workspace.times)
     matrix = matrix_time(nest, kernel.contraction, tile, moving, machine)
-    every, after = vector_ns(workspace.rates, tile)
+    every, after = vector_ns(nest, workspace.rates, tile)
     compute = ComputeTime(matrix.matrix_ns * factor, (matrix.vector_ns + every) * factor, after * factor)
     exposed, issue, iterations, results = _between_iterations(workspace, compute, machine)
     parts[_LAUNCH] = machine[LAUNCH_NS]

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.lowering.work import EVERY_ITERATION, EVERY_RESULT
-from costbench.compiler.tiling.footprint import Tile
+from costbench.compiler.tiling.footprint import Tile, registers
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.machine import (
     CROSS_LANE_NS,
@@ -70,10 +71,11 @@ def vector_rates(amounts: FloatArray, machine: FloatArray) -> VectorRates:
 
 
 @compiled_step
-def vector_ns(rates: VectorRates, tile: Tile) -> tuple[float, float]:
+def vector_ns(nest: PackedNest, rates: VectorRates, tile: Tile) -> tuple[float, float]:
     """Returns nanoseconds of the vector unit for one tile: per iteration, and per result tile."""
     every, after = rates.fixed_ns[EVERY_ITERATION], rates.fixed_ns[EVERY_RESULT]
     for box in range(len(tile.sizes)):
-        every += rates.register_ns[EVERY_ITERATION, box] * tile.sizes[box]
-        after += rates.register_ns[EVERY_RESULT, box] * tile.sizes[box]
+        touched = registers(nest, tile, box)
+        every += rates.register_ns[EVERY_ITERATION, box] * touched
+        after += rates.register_ns[EVERY_RESULT, box] * touched
     return every, after

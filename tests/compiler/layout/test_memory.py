@@ -34,8 +34,8 @@ def test_a_value_is_freed_after_its_last_reader() -> None:
 
 def test_padding_counts() -> None:
     b = ModuleBuilder()
-    value = b.op("negate", b.parameter("f32[16,8,3]"))
-    b.reshape(b.op("sine", value), "f32[16,24]")
+    value = b.op("negate", b.parameter("f32[16,8,5]"))
+    b.reshape(b.op("sine", value), "f32[16,40]")
     # Lanes are padded to 128, in the argument, in what is made of it, and in the reshape, which moves it.
     space = space_of(b.build())
     assert peak(space, space.default) == 2 * (16 * 8 * 128 * 4) + 16 * 128 * 4

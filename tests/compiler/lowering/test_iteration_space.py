@@ -64,7 +64,7 @@ def test_depthwise_features_follow_the_result() -> None:
     assert left[3] == AxisMap(loop=3, scale=1.0)
     assert right[2] == AxisMap()
     assert right[3] == AxisMap(loop=3)
-    assert axes.kernel_axes[2] == (NO_LOOP, 1, 8)
+    assert axes.kernel_axes[2] == (NO_LOOP, 1, 1)  # one row: T(1,128)
 
 
 def test_grouped_input_features_follow_in_proportion() -> None:

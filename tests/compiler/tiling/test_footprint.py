@@ -37,6 +37,20 @@ def test_aligned_tiles_count_native_tiles() -> None:
     assert [laid_out(kernel, one)[1].sizes[0] for one in tiles] == [10, 39]
 
 
+def test_few_rows_take_little_of_the_scratchpad() -> None:
+    # T(2,128): native tiles of 1 KiB, ten of an operand and of a result, both twice as they move.
+    nest = loop_nest(small.unary("f32[100,2,256]"))
+    tiles = np.array([[10, 1, 1], [100, 1, 2]])
+    assert scratchpad_bytes(nest, tiles).tolist() == [2 * 2 * 10 * 1024, 2 * 200 * 1024]
+
+
+def test_sums_of_few_rows_take_little_of_the_scratchpad() -> None:
+    # f32[1,512] = 4 native tiles of 512 bytes, T(1,128); the depth of 1,024 in two parts.
+    nest = loop_nest(small.dot("f32[1,1024]", "f32[1024,512]"))
+    left, right, result, sums = 2 * 4 * 512, 2 * 64 * 4 * 4096, 4 * 512, 4 * 512
+    assert scratchpad_bytes(nest, np.array([[1, 4, 4]])).tolist() == [left + right + result + sums]
+
+
 def test_tiles_that_start_inside_a_native_tile_touch_one_more() -> None:
     # The copy of 32 rows into an outer axis reads them from sublanes, at any row.
     kernel = small.copy("bf16[32,5,5,256]{3,0,2,1}", "bf16[32,5,5,256]{3,2,1,0}")

@@ -14,9 +14,24 @@ from costbench.target import load_target
 
 def test_calibration_kernels(shared_data: Path) -> None:
     report = evaluate_file(shared_data / "real_tpu" / "tile_calibration.pb", load_target("tpu_v3"))
-    assert len(report.kernels) == 7
+    assert len(report.chip.kernels) == 7
     # 352 recorded runs, of which two are failed compiles.
-    assert sum(kernel.num_runs for kernel in report.kernels) == 350
+    assert sum(kernel.num_runs for kernel in report.chip.kernels) == 350
+    assert report.spread is not None
+    assert report.spread.num_machines == 32
+    assert report.held_out is None
+
+
+def test_kernels_held_out_are_reported(shared_data: Path) -> None:
+    file = shared_data / "real_tpu" / "tile_calibration.pb"
+    report = evaluate_file(file, load_target("tpu_v3"), with_held_out=True)
+    assert report.held_out is not None
+    # The goal for kernels that no fit has seen.
+    assert report.held_out.kendall_tau is not None
+    assert report.held_out.kendall_tau >= 0.88
+    assert report.held_out.mape <= 20.0
+    assert report.held_out.top1_slowdown <= 0.03
+    assert set(report.to_dict()) >= {"kernels", "overall", "ensemble", "leave_one_out"}
 
 
 def test_a_file_without_runs_is_refused(tmp_path: Path) -> None:

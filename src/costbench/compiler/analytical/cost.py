@@ -222,7 +222,7 @@ def tile_cost(estimate: Estimate, workspace: CostWorkspace) -> float:
 
 @compiled_step
 def _padded(nest: PackedNest, box: int, elements: FloatArray) -> float:
-    """Returns the elements of a tile, padded to 8 sublanes and 128 lanes."""
+    """Returns the elements of a tile, padded to native tiles; those of a vector are not."""
     first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     total = 1.0
     for axis in range(first, end):

@@ -92,16 +92,14 @@ class LayoutAssigner:
         self.requirements = Requirements(self.classes)
         self.members = self.classes.members()
         self.arguments = {
-            leaf: compact_layout(self.classes.shapes[leaf].dimensions)
+            leaf: compact_layout(self.classes.shapes[leaf])
             for position in module.entry_computation.parameters
             for leaf in self.classes.leaves(module.entry, position)
             if self.classes.shapes[leaf].rank > 1
         }
         self._stages = [(opcodes, list(self._seeds(opcodes))) for opcodes in _SEEDS]
         self._left = [
-            (leaf, compact_layout(shape.dimensions))
-            for leaf, shape in enumerate(self.classes.shapes)
-            if shape.rank > 1
+            (leaf, compact_layout(shape)) for leaf, shape in enumerate(self.classes.shapes) if shape.rank > 1
         ]
         self._following: dict[int, tuple[_Step, ...]] = {}
 

@@ -124,14 +124,14 @@ def preferred_layout(inst: Instruction, operands: Sequence[Shape], result: Shape
     if inst.opcode is Opcode.DOT:
         return _matrix_layout(result)
     if inst.opcode in (Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT):
-        return compact_layout(result.dimensions)
+        return compact_layout(result)
     return None
 
 
 def _matrix_layout(shape: Shape) -> MinorToMajor:
     """Returns row-major order, transposed only if the last axis is too small to fill the lanes."""
-    order, compact = packed_row_major(shape.dimensions), compact_layout(shape.dimensions)
-    gain = padded_size(shape.dimensions, order) / max(1, padded_size(shape.dimensions, compact))
+    order, compact = packed_row_major(shape.dimensions), compact_layout(shape)
+    gain = padded_size(shape, order) / max(1, padded_size(shape, compact))
     return compact if gain >= LEAVE_LANES_GAIN else order
 
 
@@ -159,14 +159,14 @@ def _rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
     """Returns the least padded order with the last axis of a window in lanes; compact for point windows."""
     wide = [axis for axis in window if shape.dimensions[axis] > 1]
     if not wide:
-        return compact_layout(shape.dimensions)
+        return compact_layout(shape)
     lanes = wide[-1]
     return (lanes, *(axis for axis in packed_row_major(shape.dimensions) if axis != lanes))
 
 
 def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence[int]) -> MinorToMajor:
-    """Returns the order with features in lanes and the batch in sublanes if it fills them; if features are
-    few, another axis is in the lanes.
+    """Returns the order with features in lanes and the batch in sublanes, or the image's columns if these pad
+    less than a batch below 8; if features are few, another axis is in the lanes.
 
     In the recorded runs a small axis in the lanes (3 channels, a batch of 32) is what makes layouts slow;
     other orders make next to no difference.
@@ -175,12 +175,14 @@ def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence
     if sizes[batch] >= MIN_BATCH_IN_SUBLANES or not windows:
         best: MinorToMajor = (feature, batch, *windows)
     else:
-        best = (feature, *windows, batch)
+        # Few images have native tiles of few rows, which pad no more than the image's columns would.
+        candidates = ((feature, batch, *windows), (feature, *windows, batch))
+        best = min(candidates, key=lambda order: padded_size(shape, order))
     others: list[MinorToMajor] = [(batch, feature, *windows)]
     if windows:
         others.append((windows[0], batch, *windows[1:], feature))
     for order in others:
-        if padded_size(sizes, best) >= LEAVE_LANES_GAIN * padded_size(sizes, order):
+        if padded_size(shape, best) >= LEAVE_LANES_GAIN * padded_size(shape, order):
             best = order
     return best
 
@@ -235,13 +237,13 @@ def preferred_dot_operand(inst: Instruction, place: int, operand: Shape) -> Mino
     order = dot_operand_layout(inst, place, packed)
     turned = (order[1], order[0], *order[2:])
     takes_turned = dot_operand_layout(inst, place, operand.with_layout(turned)) == turned
-    less = padded_size(operand.dimensions, turned) < padded_size(operand.dimensions, order)
+    less = padded_size(operand, turned) < padded_size(operand, order)
     return turned if takes_turned and less else order
 
 
 def _tight(operand: Shape, wish: MinorToMajor) -> bool:
-    has = padded_size(operand.dimensions, operand.layout)
-    return has <= ACCEPTED_WASTE * padded_size(operand.dimensions, wish)
+    has = padded_size(operand, operand.layout)
+    return has <= ACCEPTED_WASTE * padded_size(operand, wish)
 
 
 # ---- what an instruction needs once every value has its order ---------------------------------------------

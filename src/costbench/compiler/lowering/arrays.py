@@ -61,7 +61,8 @@ an element. A tuple counts by its largest member."""
 ACCESS = np.dtype([("first_map", "i8"), ("rank", "i8"), ("loops", "i8")])
 """Where the maps of an access begin, its axes, bit set of its loops."""
 MAP = np.dtype(ACCESS_MAP)
-SHAPE = np.dtype([("first_axis", "i8"), ("rank", "i8"), ("num_elements", "i8")])
+SHAPE = np.dtype([("first_axis", "i8"), ("rank", "i8"), ("num_elements", "i8"), ("native_elements", "i8")])
+"""Where its axes begin, how many, elements of the array and of one of its native tiles."""
 SHAPE_AXIS = np.dtype([("axis", "i8"), ("size", "f8"), ("native", "f8")])
 """From major to minor: the logical axis, its elements, elements of a native tile."""
 WRITTEN = np.dtype(

@@ -3,7 +3,7 @@
 A kernel computes one value element by element: the *anchor*, which is the convolution or dot that it holds,
 or else its largest result (or what its largest result is reduced or scattered from). One loop runs over each
 physical axis of the anchor, major to minor. A convolution or dot adds a loop over each axis that it sums.
-The loops count native tiles: 8 x 128 elements of a matrix, 1,024 of a vector.
+The loops count native tiles: 8 x 128 elements of a matrix, 1,024 of a vector, and a shorter axis as one.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ AXIS = np.dtype(
 """An axis of a box: its map; elements, elements of a native tile, native tiles (`limit`); elements between
 the starts of two tiles for each native tile that the loop advances (`advance`), the same in native tiles
 where tiles never start inside one, else 0 (`aligned_advance`); whether tiles overlap or leave gaps."""
-BOX = np.dtype([("first_axis", "i8"), ("mask", "i8"), ("is_unmapped", "i8")])
+BOX = np.dtype([("first_axis", "i8"), ("mask", "i8"), ("is_unmapped", "i8"), ("native_elements", "i8")])
 """Where the axes of a box begin; bit set of the loops that move it; whether its value has no map, so that it
-is worked on as one vector."""
+is worked on as one vector; elements of a native tile."""
 TRANSFER = np.dtype(
     [
         ("box", "i8"),
@@ -83,8 +83,8 @@ INPUT, INSTRUCTION, AFTER_CONTRACTION = range(3)
 HEAD_WORDS, LOOP_WORDS, AXIS_WORDS, BOX_WORDS, TRANSFER_WORDS, NODE_WORDS = (
     kind.itemsize // 8 for kind in (HEAD, LOOP, AXIS, BOX, TRANSFER, NODE)
 )
-RESULT_TILE_BYTES = 1024.0 * 4
-"""A native tile of a contraction's sums, which are float32 whatever its result is."""
+SUM_BYTES = 4.0
+"""An element of a contraction's sums, which are float32 whatever its result is."""
 
 
 class PackedNest(NamedTuple):
@@ -178,7 +178,8 @@ def _bound_bytes(nest: PackedNest) -> float:
         transfer = nest.transfers[t]
         total += 2.0 * _whole_tiles(nest, transfer.box) * transfer.native_bytes
     if nest.result_box >= 0 and len(nest.loops):
-        total += _whole_tiles(nest, nest.result_box) * RESULT_TILE_BYTES
+        sums = _whole_tiles(nest, nest.result_box) * nest.boxes[nest.result_box].native_elements
+        total += sums * SUM_BYTES
     return total
 
 

@@ -9,6 +9,7 @@ and stores the result; compiled code starts the kernel again.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ class LoweringTables:
         self.spaces: list[IterationSpace] = []
         self._named: list[Access] = []
         self._numbers: dict[Access, int] = {}
-        self._shape_numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        self._shape_numbers: dict[tuple[tuple[int, ...], ...], int] = {}
         self._order_numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
 
     @property
@@ -206,12 +207,16 @@ class LoweringTables:
         )
 
     def _shape(self, shape: Shape, units: tuple[int, ...]) -> int:
-        """Returns the number of a shape's sizes and memory order; the element type is ignored."""
-        key = (shape.dimensions, shape.minor_to_major)
+        """Returns the number of a shape's sizes, memory order and native tile; the element type as such is
+        ignored.
+        """
+        key = (shape.dimensions, shape.minor_to_major, units)
         if key not in self._shape_numbers:
             axes = zip(shape.layout[::-1], units, strict=True)
             first = self._axes.add(*((axis, shape.dimensions[axis], unit) for axis, unit in axes))
-            self._shape_numbers[key] = self._shapes.add((first, shape.rank, shape.num_elements))
+            self._shape_numbers[key] = self._shapes.add(
+                (first, shape.rank, shape.num_elements, math.prod(units))
+            )
         return self._shape_numbers[key]
 
     def _add_access(self, access: Access) -> int:

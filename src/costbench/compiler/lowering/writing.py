@@ -34,7 +34,6 @@ from costbench.compiler.lowering.packed import (
     unpacked,
 )
 from costbench.compiler.lowering.propagation import STAMP, Search
-from costbench.compiler.tiled_memory import LANES, SUBLANES
 from costbench.execution.compiled import compiled
 
 IntArray = npt.NDArray[np.int64]
@@ -140,10 +139,11 @@ def _write_boxes(tables: LoweringArrays, lists: Lists, nest: PackedNest) -> None
         access, shape = tables.accesses[lists.box_access[box]], tables.shapes[lists.box_shape[box]]
         row = nest.boxes[box]
         row.first_axis, row.mask, row.is_unmapped = place, 0, 0
+        row.native_elements = shape.native_elements
         if access.rank != shape.rank:
             # Without maps that fit the shape, the value is treated as one vector that is not cut.
             row.is_unmapped = 1
-            _write_whole(nest, place, max(1, shape.num_elements))
+            _write_whole(nest, place, max(1, shape.num_elements), shape.native_elements)
             place += 1
             continue
         for number in range(shape.first_axis, shape.first_axis + shape.rank):
@@ -157,14 +157,14 @@ def _write_boxes(tables: LoweringArrays, lists: Lists, nest: PackedNest) -> None
             axis.advance, axis.aligned_advance, axis.is_window = 0.0, 0.0, 0
             place += 1
     last = nest.boxes[len(nest.boxes) - 1]
-    last.first_axis, last.mask, last.is_unmapped = place, 0, 0
+    last.first_axis, last.mask, last.is_unmapped, last.native_elements = place, 0, 0, 0
 
 
 @compiled
-def _write_whole(nest: PackedNest, place: int, num_elements: int) -> None:
+def _write_whole(nest: PackedNest, place: int, num_elements: int, native_elements: int) -> None:
     """Writes the one axis of a vector that no loop cuts."""
     axis = nest.axes[place]
     axis.loop, axis.scale, axis.window_loop, axis.window = NONE, 1.0, NONE, 1.0
     axis.stride, axis.dilation, axis.base_dilation, axis.padding = 1.0, 1.0, 1.0, 0.0
-    axis.size, axis.native = num_elements, LANES * SUBLANES
+    axis.size, axis.native = num_elements, native_elements
     axis.advance, axis.aligned_advance, axis.is_window = 0.0, 0.0, 0

@@ -1,8 +1,9 @@
 """How many native tiles a tile of each value takes, in the scratchpad and in copies from main memory.
 
-Main memory and scratchpad hold an array as a grid of native tiles (8 x 128 elements, or 1,024 of a vector).
-A tile of a value is a box in that grid. Where it starts inside a native tile, because the value's memory
-order is not the one that the loops run in, it touches one native tile more than its size says.
+Main memory and scratchpad hold an array as a grid of native tiles: 8 x 128 elements, or 1,024 of a vector,
+fewer where the array has few rows (`tiled_memory.native_tile`). A tile of a value is a box in that grid.
+Where it starts inside a native tile, because the value's memory order is not the one that the loops run in,
+it touches one native tile more than its size says.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy.typing as npt
 
 from costbench.compiler.lowering.access import NO_LOOP
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.lowering.packed import RESULT_TILE_BYTES, PackedNest, Words, unpacked
+from costbench.compiler.lowering.packed import SUM_BYTES, PackedNest, Words, unpacked
+from costbench.compiler.tiled_memory import REGISTER_ELEMENTS
 from costbench.execution.compiled import compiled, compiled_step
 
 FloatArray = npt.NDArray[np.float64]
@@ -81,6 +83,15 @@ def set_sizes(nest: PackedNest, tile: Tile, num_boxes: int) -> None:
         for axis in range(first, end):
             size *= covered(nest.axes[axis], tile)
         tile.sizes[box] = size
+
+
+@compiled_step
+def registers(nest: PackedNest, tile: Tile, box: int) -> float:
+    """Returns the registers of 8 x 128 elements that a pass over a box touches, once its size is set.
+
+    Native tiles of few rows lie side by side in memory, so that one register holds several of them.
+    """
+    return float(np.ceil(tile.sizes[box] * nest.boxes[box].native_elements / REGISTER_ELEMENTS))
 
 
 @compiled_step
@@ -192,7 +203,7 @@ def needed_bytes(nest: PackedNest, tile: Tile, moving: int) -> float:
         buffers = 2.0 if nest.boxes[box].mask & moving else 1.0
         total += buffers * tile.sizes[box] * nest.transfers[t].native_bytes
     if nest.result_box >= 0 and moving >> nest.num_output_loops:
-        total += tile.sizes[nest.result_box] * RESULT_TILE_BYTES
+        total += tile.sizes[nest.result_box] * nest.boxes[nest.result_box].native_elements * SUM_BYTES
     return total
 
 

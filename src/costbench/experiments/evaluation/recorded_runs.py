@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from os import PathLike
 
 from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.errors import DataError
+from costbench.hardware.calibration import leave_one_out, lowered_runs
+from costbench.hardware.ensemble import FidelitySpread, fidelity_spread, load_ensemble
 from costbench.hardware.fidelity import FidelityReport, RecordedKernel, evaluate_fidelity
 from costbench.target import Target
 
 
-def evaluate_file(path: str | PathLike[str], target: Target) -> FidelityReport:
-    """Price every recorded (kernel, tile size) of a raw TpuGraphs tile-tuning file and compare.
+@dataclass(frozen=True)
+class RecordedRunsReport:
+    """How well a chip predicts recorded runs.
+
+    Attributes:
+        chip: by the chip's own timing.
+        spread: over the machines of its ensemble; None for a chip without one.
+        held_out: each kernel by a machine fitted to the others; None where this was not asked for.
+    """
+
+    chip: FidelityReport
+    spread: FidelitySpread | None = None
+    held_out: FidelityReport | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns plain values for JSON: those of the chip, then `ensemble` and `leave_one_out`."""
+        return self.chip.to_dict() | {
+            "ensemble": self.spread and self.spread.to_dict(),
+            "leave_one_out": self.held_out and self.held_out.to_dict(),
+        }
+
+
+def recorded_kernels(path: str | PathLike[str]) -> list[RecordedKernel]:
+    """Returns the kernels of a raw TpuGraphs tile-tuning file that ran at least once.
 
     Raises:
         DataError: if the file is missing, no tile-tuning file, or holds no run that did not fail.
-        UnsupportedKernelError: if the simulated chip can price none of the kernels.
     """
     recorded = [
         RecordedKernel(item.module.name, item.kernel, item.tile_sizes, item.runtime_ns)
@@ -24,4 +48,33 @@ def evaluate_file(path: str | PathLike[str], target: Target) -> FidelityReport:
     ]
     if not recorded:
         raise DataError("no runs", where=path, expected="tile sizes that were measured and did not fail")
-    return evaluate_fidelity(recorded, target)
+    return recorded
+
+
+def evaluate_file(
+    path: str | PathLike[str], target: Target, *, with_held_out: bool = False
+) -> RecordedRunsReport:
+    """Prices every recorded (kernel, tile size) of a raw TpuGraphs tile-tuning file and compares.
+
+    Args:
+        path: the file.
+        target: the chip; if it ships with an ensemble, every machine of it is compared as well.
+        with_held_out: whether machines are fitted to all kernels of the file but one, and compared on that.
+
+    Raises:
+        DataError: if the file is missing, no tile-tuning file, or holds no run that did not fail; or if it
+            holds a single kernel where one is to be held out.
+        UnsupportedKernelError: if the simulated chip can price none of the kernels.
+    """
+    recorded = recorded_kernels(path)
+    if with_held_out and len(recorded) < 2:
+        raise DataError("one kernel with runs", where=path, expected="two or more, to hold one out")
+    report = evaluate_fidelity(recorded, target)
+    known = {kernel.name for kernel in report.kernels}
+    priced = [item for item in recorded if item.name in known]
+    machines = load_ensemble(target)
+    return RecordedRunsReport(
+        chip=report,
+        spread=fidelity_spread([evaluate_fidelity(priced, one) for one in machines]) if machines else None,
+        held_out=leave_one_out(lowered_runs(priced), target) if with_held_out else None,
+    )
