@@ -18,7 +18,7 @@ TRAINED = ("learned", "tuned", "hybrid", "lpm2021")
 """Networks, with a seed for each training run."""
 BASELINES = (
     *("analytical", "analytical_unscaled", "analytical_constant", "analytical_launch", "analytical_linear"),
-    *("linear", "trees", "iterations", "random"),
+    *("linear", "trees", "trees_analytical", "iterations", "random"),
 )
 """Models without a network, fitted to training programs or not at all."""
 MODELS = (*TRAINED, *BASELINES)
@@ -32,6 +32,7 @@ TITLES: Mapping[str, str] = {
     "analytical_linear": "linear in costs",
     "linear": "linear ranker",
     "trees": "boosted trees",
+    "trees_analytical": "boosted trees, analytical",
 }
 """Names of models in tables and figures, where they differ from those in rows."""
 BEST = "best"

@@ -73,7 +73,7 @@ def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(make_cell:
     assert "of tpu_v2 nothing was measured" in simulated
     assert "tpu_v3 was fitted" not in simulated
     assert differs.startswith(
-        "The model learned is not lpm2021's; it has more. Tile sizes: the logarithm of features"
+        "The model learned is not lpm2021's; it has more. Tile sizes: features of what a tile"
     )
     assert "Fusion" not in differs
     assert "as in lpm2021" not in differs

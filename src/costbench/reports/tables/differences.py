@@ -27,6 +27,8 @@ from costbench.tasks import LEARNED, LearnedTask, labels_of
 
 PREFIX = "lpm2021-plus-"
 BASE, BASE_VARIANT, OURS = "lpm2021", "lpm2021-base", "learned"
+LINEAR = "lpm2021-linear"
+"""The base with its features scaled as they are, the one thing of ours that the base has."""
 _FILE = Path(__file__).parents[1] / "papers" / "differences.yaml"
 
 
@@ -59,7 +61,7 @@ def known_differences() -> tuple[Difference, ...]:
 
 def is_difference(variant: str) -> bool:
     """Returns whether a variant is a row of these tables: lpm2021's model, or that with one thing of ours."""
-    return variant == BASE_VARIANT or variant.startswith(PREFIX)
+    return variant in (BASE_VARIANT, LINEAR) or variant.startswith(PREFIX)
 
 
 def differences_tables(results: Results, seed: int, budgets: Sequence[Budget] = ()) -> tuple[Table, ...]:
@@ -101,7 +103,10 @@ def _table(
     task, base = place
     error, tau = LEARNED[task].measures
     texts = {PREFIX + one.name: one.text for one in known_differences() if task in one.tasks}
-    texts[PREFIX + "all"] = "all of these"
+    texts |= {
+        PREFIX + "all": "all of these",
+        LINEAR: "features scaled as they are, without a logarithm before",
+    }
     listed = [variant for variant in texts if variant in variants]
     listed += sorted(set(variants) - set(listed))
     draws = CrossedDraws(stream(seed, "differences", f"{task}_{base.split}_{base.chip}"))
