@@ -105,7 +105,7 @@ def _table(
     texts = {PREFIX + one.name: one.text for one in known_differences() if task in one.tasks}
     texts |= {
         PREFIX + "all": "all of these",
-        LINEAR: "features scaled as they are, without a logarithm before",
+        LINEAR: "features scaled without a logarithm before",
     }
     listed = [variant for variant in texts if variant in variants]
     listed += sorted(set(variants) - set(listed))
