@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
@@ -37,17 +38,25 @@ def native_tile(shape: Shape) -> tuple[int, ...]:
     (32 bits / bits of an element) and at most 8: f32 has 1, 2, 4 or 8, bf16 2, 4 or 8, s8 4 or 8. A vector
     has tiles of 256, 512 or 1,024 elements by the same rule for rows of 128.
     """
-    return _native_tile(shape.physical_dimensions, shape.element_type.bits)
+    rank = len(shape.dimensions)
+    extent = shape.dimensions[shape.layout[min(1, rank - 1)]] if rank else 0
+    return _tile_of(rank, extent, shape.element_type.bits)
 
 
 def _native_tile(physical: Sequence[int], bits: int) -> tuple[int, ...]:
-    if not physical:
+    return _tile_of(len(physical), physical[-2:][0] if physical else 0, bits)
+
+
+@lru_cache(maxsize=1 << 16)
+def _tile_of(rank: int, extent: int, bits: int) -> tuple[int, ...]:
+    """Returns the native tile given the second-minor extent, or the length of a vector."""
+    if rank == 0:
         return ()
     packed = min(SUBLANES, max(1, _SUBLANE_BITS // max(1, bits)))
-    if len(physical) == 1:
+    if rank == 1:
         smallest = max(_MIN_VECTOR_TILE, packed * LANES)
-        return (min(REGISTER_ELEMENTS, max(smallest, _power_of_two(physical[0]))),)
-    return (min(SUBLANES, max(packed, _power_of_two(physical[-2]))), LANES)
+        return (min(REGISTER_ELEMENTS, max(smallest, _power_of_two(extent))),)
+    return (min(SUBLANES, max(packed, _power_of_two(extent))), LANES)
 
 
 def _power_of_two(size: int) -> int:
