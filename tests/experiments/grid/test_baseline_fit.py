@@ -74,7 +74,7 @@ def test_costs_of_a_program(task: BaselineTask) -> None:
     params = EvaluateParams(("analytical_launch", "random", "learned", "trees"), (1,), (0,))
     shard = FeatureShard(feature_path(task.features, "fusion", CHIP, "c"))
     program = ProgramTask(
-        Path("data"), task.features, CHIP, "c", (), params.models, params, frozenset(), task.folder
+        Path("data"), task.features, CHIP, "c", (), params.models, params, frozenset(), fitted=task.folder
     )
     costs = fitted_costs(program, "fusion", shard)
     assert list(costs) == ["analytical_launch", "trees"]
