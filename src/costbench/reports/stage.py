@@ -64,7 +64,10 @@ def run(params: Path) -> None:
         curves=section.curves,
         scatter=tuple(evaluated / name / "scatter.json" for name in names),
         settings=_settings(params, sweep),
-        trained=tuple(path.parent for name in names for path in sorted((train / name).glob("*/done.json"))),
+        # Fitted baselines have folders of other names beside the cells.
+        trained=tuple(
+            path.parent for name in names for path in sorted((train / name).glob("*-s[0-9]*/done.json"))
+        ),
         sweep=sweep if sweep.is_dir() else None,
         searches=searches,
         search_paths=paths,
