@@ -6,8 +6,8 @@ from benchmarks.machine_effects import EFFECTS, in_memory_order, without
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.lowering.packed import unpacked
 from costbench.target import load_target
-from tests.hardware.test_calibration import recorded
 from tests.compiler import small_kernels as small
+from tests.hardware.test_calibration import recorded
 
 V3 = load_target("tpu_v3")
 
