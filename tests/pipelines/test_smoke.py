@@ -261,7 +261,7 @@ def test_a_new_store_is_told_of_the_cells_that_are_there(workplace: Path, tracki
     done = call(workplace, command)
     assert done.returncode == 0, done.stderr
     (cells,) = _below_their_grids(_runs(workplace)["costbench/train"]).values()
-    assert len(cells) == 2
+    assert len(cells) == 4  # two splits, two variants
     shutil.rmtree(out / "train" / "main-tile")
     done = call(workplace, command, COSTBENCH_TRACKING="off")
     assert done.returncode == 0, done.stderr
