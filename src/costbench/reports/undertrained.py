@@ -9,21 +9,20 @@ network is judged by its results, however bad, and so is one that is nearly as g
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
+from costbench.datasets.folds import listed_split
 from costbench.experiments.grid.spec import Cell as GridCell
 from costbench.experiments.grid.spec import listed_as
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.data import Side
 from costbench.reports.data.budgets import Budget
-from costbench.reports.results import FOLDS, Results
+from costbench.reports.results import Results
 from costbench.tasks import LEARNED
 
 MAX_RATIO = 1.25
 """Of the error of a network to that of the main one, where it had less training."""
 _MAIN_NETWORK = "learned"
-_FOLD = re.compile(r"fold\d+")
 
 
 def undertrained(results: Results, budgets: Sequence[Budget]) -> dict[tuple[str, Side], float]:
@@ -51,8 +50,7 @@ def _samples(budgets: Sequence[Budget]) -> Mapping[tuple[str, Side], int]:
     for one in budgets:
         cell = GridCell(one.task, one.split, one.chip, one.variant, one.seed)
         model, variant = listed_as(cell, one.chip)
-        split = FOLDS if _FOLD.fullmatch(one.split) else one.split
-        key = (one.task, Side(model, variant, split, one.chip))
+        key = (one.task, Side(model, variant, listed_split(one.split), one.chip))
         samples[key] = min(samples.get(key, one.samples), one.samples)
     return samples
 

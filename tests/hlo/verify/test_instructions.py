@@ -16,7 +16,9 @@ from costbench.hlo.instruction import (
     SliceDimension,
 )
 from costbench.hlo.module import HloModule
+from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.text.notation import parse_shape, window
+from costbench.hlo.writer import module_to_bytes
 
 X = "f32[8,8]"
 SAME = window((3, 3), (1, 1), ((1, 1), (1, 1)))
@@ -279,7 +281,8 @@ VALID: dict[str, Build] = {
 
 @pytest.mark.parametrize("case", VALID)
 def test_what_xla_accepts_is_accepted(case: str) -> None:
-    changed(VALID[case], {})
+    module = changed(VALID[case], {})
+    assert module_from_bytes(module_to_bytes(module), where=case) == module
 
 
 @pytest.mark.parametrize(

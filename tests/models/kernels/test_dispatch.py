@@ -45,8 +45,8 @@ def doubles(given: GraphBatch) -> GraphBatch:
     return replace(given, **{name: getattr(given, name).double() for name in names})
 
 
-def compare(spec: NetSpec, decisions: int) -> None:
-    """Compiled in float32 and plain in float64 agree to the rounding of float32.
+def largest_difference(spec: NetSpec, decisions: int) -> float:
+    """Of compiled costs and gradients in float32 to plain ones in float64, as a share of the rounding of float32.
 
     Differences are relative to the largest number of a tensor, gradients also to the largest of all: those of
     attention nearly cancel out, so that of some weights only the rounding of far larger numbers is left.
@@ -59,15 +59,16 @@ def compare(spec: NetSpec, decisions: int) -> None:
     assert compiled_forward(net, doubles(given)) is None
     plain = costs_and_gradients(net, doubles(given))
     largest = max(float(tensor.abs().max()) for tensor in plain[1:])
-    for mine, other in zip(compiled, plain, strict=True):
-        bound = 2e-5 * float(other.abs().max()) + 2e-6 * largest
-        assert float((mine - other).abs().max()) <= bound
+    return max(
+        float((mine - other).abs().max()) / (2e-5 * float(other.abs().max()) + 2e-6 * largest)
+        for mine, other in zip(compiled, plain, strict=True)
+    )
 
 
 @pytest.mark.parametrize(("encoder", "reduction"), CELLS)
 @pytest.mark.parametrize("decisions", [1, 7, 32, 100])
 def test_compiled_networks_equal_plain_ones(encoder: str, reduction: str, decisions: int) -> None:
-    compare(NetSpec(encoder=encoder, reduction=reduction, hidden=32), decisions)
+    assert largest_difference(NetSpec(encoder=encoder, reduction=reduction, hidden=32), decisions) <= 1
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_compiled_networks_equal_plain_ones(encoder: str, reduction: str, decisi
 def test_layers_between_kernels_equal_plain_ones(
     encoder: str, reduction: str, changes: dict[str, Any]
 ) -> None:
-    compare(NetSpec(encoder=encoder, reduction=reduction, hidden=16, **changes), 7)
+    assert largest_difference(NetSpec(encoder=encoder, reduction=reduction, hidden=16, **changes), 7) <= 1
 
 
 @pytest.mark.parametrize(("encoder", "reduction"), CELLS)

@@ -39,12 +39,7 @@ _DIRECTIONS = {
     "at_most": "at most",
     "magnitude": "at least",
 }
-_COLUMNS = (
-    Column("id", "Claim"),
-    Column("statement", "In words"),
-    Column("verdict", "Verdict"),
-    Column("claim", "claimed", "Paper"),
-    Column("paper_effect", "effect", "Paper"),
+_EFFECT = (
     Column("effect", "effect", "Ours", 2),
     Column("ci_low", "low", "Ours, 95% interval", 2),
     Column("ci_high", "high", "Ours, 95% interval", 2),
@@ -52,6 +47,14 @@ _COLUMNS = (
     Column("statistic", "Over programs"),
     Column("n", "Programs", count=True),
     Column("seeds", "Seeds", count=True),
+)
+_COLUMNS = (
+    Column("id", "Claim"),
+    Column("statement", "In words"),
+    Column("verdict", "Verdict"),
+    Column("claim", "claimed", "Paper"),
+    Column("paper_effect", "effect", "Paper"),
+    *_EFFECT,
     Column("where", "Printed in"),
 )
 _AGAINST_STRONGEST = (
@@ -60,13 +63,7 @@ _AGAINST_STRONGEST = (
     Column("tested_on", "Decided on"),
     Column("against", "Strongest baseline"),
     Column("verdict", "Verdict"),
-    Column("effect", "effect", "Ours", 2),
-    Column("ci_low", "low", "Ours, 95% interval", 2),
-    Column("ci_high", "high", "Ours, 95% interval", 2),
-    Column("unit", "Unit"),
-    Column("statistic", "Over programs"),
-    Column("n", "Programs", count=True),
-    Column("seeds", "Seeds", count=True),
+    *_EFFECT,
 )
 
 
