@@ -227,6 +227,10 @@ class FeatureShard:
         """Measured decisions of each kernel, int64 [k]."""
         return np.diff(self._shard["config_runtime_ns_offsets"])
 
+    def num_nodes(self) -> IntArray:
+        """Nodes of each kernel, int64 [k]."""
+        return np.diff(self._shard["node_row_offsets"])
+
     def graph(self, index: int) -> KernelGraph:
         """Returns the graph that `graph_tensors.kernel_graph` returns for the kernel."""
         shard = self._shard

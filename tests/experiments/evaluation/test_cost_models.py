@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.experiments.evaluation.cost_models import COST_MODELS, ModelSources
 from costbench.target import load_target
 from tests.experiments.kernels import all_tiles, tanh_kernel
@@ -14,12 +15,12 @@ SOURCES = ModelSources(load_target("tpu_v2").architecture, (0, 5))
 
 @pytest.mark.parametrize("name", sorted(COST_MODELS))
 def test_costs_are_finite_and_do_not_depend_on_company(name: str) -> None:
-    kernel, tiles = tanh_kernel(), all_tiles(tanh_kernel())
+    nest, tiles = loop_nest(tanh_kernel()), all_tiles(tanh_kernel())
     for predict in COST_MODELS[name](SOURCES).values():
-        cost = predict(kernel, tiles)
+        cost = predict(nest, tiles)
         assert cost.shape == (len(tiles),)
         assert np.isfinite(cost).all()
-        assert np.array_equal(predict(kernel, tiles[3:4]), cost[3:4])
+        assert np.array_equal(predict(nest, tiles[3:4]), cost[3:4])
 
 
 def test_seeds() -> None:

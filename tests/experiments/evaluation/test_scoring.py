@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import DataError
 from costbench.experiments.evaluation.scoring import EvaluatedKernel, Predict, evaluate_program
 from tests.experiments.kernels import tanh_kernel
 
-KERNEL = tanh_kernel()
+NEST = loop_nest(tanh_kernel())
 
 
 def _measured(runtime: Sequence[int], runs: int = 1, groups: tuple[str, ...] = ()) -> EvaluatedKernel:
@@ -23,18 +23,18 @@ def _measured(runtime: Sequence[int], runs: int = 1, groups: tuple[str, ...] = (
     # The tile size says which runtime is meant: a model can read it off.
     bounds = np.stack([np.array(runtime), np.arange(count)], axis=1)
     tiles = TileSizes(np.zeros((count, 0), dtype=np.int64), bounds)
-    return EvaluatedKernel(KERNEL, tiles, np.array(runtime), runs, groups)
+    return EvaluatedKernel(NEST, tiles, np.array(runtime), runs, groups)
 
 
-def _truth(kernel: Kernel, tiles: TileSizes) -> npt.NDArray[np.float64]:
+def _truth(nest: LoopNest, tiles: TileSizes) -> npt.NDArray[np.float64]:
     return tiles.output_bounds[:, 0].astype(float)
 
 
-def _backwards(kernel: Kernel, tiles: TileSizes) -> npt.NDArray[np.float64]:
-    return -_truth(kernel, tiles)
+def _backwards(nest: LoopNest, tiles: TileSizes) -> npt.NDArray[np.float64]:
+    return -_truth(nest, tiles)
 
 
-def _constant(kernel: Kernel, tiles: TileSizes) -> npt.NDArray[np.float64]:
+def _constant(nest: LoopNest, tiles: TileSizes) -> npt.NDArray[np.float64]:
     return np.ones(len(tiles))
 
 
@@ -97,7 +97,7 @@ def test_kernels_with_equal_runtimes_do_not_count_for_tau() -> None:
 @pytest.mark.parametrize("wrong", [np.array([1.0]), np.array([1.0, math.nan]), np.array([1.0, math.inf])])
 def test_broken_predictions_are_errors(wrong: npt.NDArray[np.float64]) -> None:
     with pytest.raises(DataError, match="program, kernel 0, model broken"):
-        evaluate_program([_measured([1, 2])], {"broken": lambda kernel, tiles: wrong}, (1,), "program")
+        evaluate_program([_measured([1, 2])], {"broken": lambda nest, tiles: wrong}, (1,), "program")
 
 
 @pytest.mark.parametrize("runtime", [[0, 1], [-3, 1], []])

@@ -46,7 +46,7 @@ def doubles(given: GraphBatch) -> GraphBatch:
 
 
 def largest_difference(spec: NetSpec, decisions: int) -> float:
-    """Of compiled costs and gradients in float32 to plain ones in float64, as a share of the rounding of float32.
+    """Of costs and gradients, compiled in float32 to plain in float64, as a share of the rounding of float32.
 
     Differences are relative to the largest number of a tensor, gradients also to the largest of all: those of
     attention nearly cancel out, so that of some weights only the rounding of far larger numbers is left.

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.hardware.codegen import uniform
 from costbench.hashing.splitmix64 import mix
@@ -40,6 +40,10 @@ class RandomModel:
         result: FloatArray = uniform(mix(key))
         return result
 
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+        """Does the same for a kernel that is already lowered."""
+        return self.predict(nest.kernel, decisions)
+
 
 @dataclass(frozen=True)
 class IterationModel:
@@ -51,4 +55,8 @@ class IterationModel:
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
         """Return the iterations of the loop nest, float64 [n]."""
-        return loop_nest(kernel).iterations(decisions).astype(np.float64)
+        return self.predict_nest(loop_nest(kernel), decisions)
+
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+        """Does the same for a kernel that is already lowered."""
+        return nest.iterations(decisions).astype(np.float64)

@@ -28,15 +28,15 @@ BySeed = dict[int, Predict]
 
 
 def _analytical(sources: ModelSources) -> BySeed:
-    return {0: AnalyticalModel(sources.architecture).predict}
+    return {0: AnalyticalModel(sources.architecture).predict_nest}
 
 
 def _iterations(sources: ModelSources) -> BySeed:
-    return {0: IterationModel().predict}
+    return {0: IterationModel().predict_nest}
 
 
 def _random(sources: ModelSources) -> BySeed:
-    return {seed: RandomModel(seed).predict for seed in sources.random_seeds}
+    return {seed: RandomModel(seed).predict_nest for seed in sources.random_seeds}
 
 
 COST_MODELS: Mapping[str, Callable[[ModelSources], BySeed]] = {

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from costbench.experiments.evaluation.fitted import fitted_costs
 from costbench.experiments.evaluation.kernel_kinds import kind_of
+from costbench.experiments.evaluation.networks import network_costs
 from costbench.experiments.evaluation.program import (
     NEW_STRUCTURE,
     UNSEEN,
-    Checkpoint,
     ModelKey,
     ProgramResult,
     ProgramTask,
@@ -34,7 +34,6 @@ from costbench.metrics.regression import mape
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
 _MAX_POINTS = 300
-_CHUNK = 256
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -63,7 +62,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     computed_by: dict[ModelKey, str] = {}
     for one in task.checkpoints:
         key = one.model, one.variant, one.seed
-        predicted[key], computed_by[key] = _learned(shard, one)
+        predicted[key], computed_by[key] = network_costs(shard, one)
     metrics = {group: _by_model(predicted, measured, kept) for group, kept in groups.items() if kept.any()}
     shown = {key: values for key, values in predicted.items() if key[0] not in fitted}
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
@@ -126,20 +125,6 @@ def _by_model(
     short = int((measured[kept] < SHORT_NS).sum())
     counts = {"kernels": int(kept.sum()), "kernels_lt5us": short, "kernels_ge5us": int(kept.sum()) - short}
     return found | {(BEST, MAIN, 0): {name: float(count) for name, count in counts.items()}}
-
-
-def _learned(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[FloatArray, str]:
-    """Returns the predictions for all kernels, and which network computed them, `compiled` or `plain`."""
-    from costbench.models.checkpoint import load_checkpoint
-    from costbench.models.execution import device_of
-    from costbench.training.kernel_source import KernelSource
-
-    model = load_checkpoint(checkpoint.folder, device=device_of(checkpoint.accelerator))
-    source = KernelSource([shard.path], cache_bytes=0)
-    first = np.zeros(1, np.int64)
-    chunks = [range(start, min(start + _CHUNK, len(shard))) for start in range(0, len(shard), _CHUNK)]
-    costs = [model.predict_packed(source.pack(chunk, [first] * len(chunk))) for chunk in chunks]
-    return np.concatenate([np.empty(0), *costs]), model.net.computed_by or ""
 
 
 def _scatter(

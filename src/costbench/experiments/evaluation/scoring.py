@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import DataError
 from costbench.metrics.averages import mean_without_nan
 from costbench.metrics.ranking import count_pairs, ordered_pair_accuracy_of, tau_of
 from costbench.metrics.selection import tile_size_ape, top_k_score
 
-Predict = Callable[[Kernel, TileSizes], npt.NDArray[np.float64]]
+Predict = Callable[[LoopNest, TileSizes], npt.NDArray[np.float64]]
 
 
 ALL_KERNELS = "all"
@@ -33,7 +33,7 @@ class EvaluatedKernel:
     """One kernel with its measured tile sizes.
 
     Attributes:
-        kernel: the view.
+        nest: the kernel, lowered.
         tile_sizes: those that were measured.
         runtime_ns: their runtimes, int64 [n].
         runs: how often the kernel runs in the program.
@@ -41,7 +41,7 @@ class EvaluatedKernel:
         costs: of the tile sizes, float64 [n], by model, for models that were asked for all kernels at once.
     """
 
-    kernel: Kernel
+    nest: LoopNest
     tile_sizes: TileSizes
     runtime_ns: npt.NDArray[np.int64]
     runs: int
@@ -99,7 +99,7 @@ def evaluate_program(
         runs.append(float(item.runs))
         for group in (ALL_KERNELS, *item.groups):
             members.setdefault(group, []).append(index)
-        predicted = {name: predict(item.kernel, item.tile_sizes) for name, predict in models.items()}
+        predicted = {name: predict(item.nest, item.tile_sizes) for name, predict in models.items()}
         for name, cost in (predicted | dict(item.costs)).items():
             tally = tallies.setdefault(name, _Tally(best_of_k={k: [] for k in {1, *top_k}}))
             _add(tally, _costs(cost, len(runtime), f"{place}, model {name}"), runtime)
