@@ -35,7 +35,7 @@ $(INSTALLED): requirements.lock pyproject.toml tools/install.sh
 	@touch $@
 
 repro: $(INSTALLED) need-git ## Run the default profile (params.yaml) and say where the tables are
-	dvc repro
+	bash tools/with_workers.sh $(WORKERS) dvc repro
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/index.html" "$(CURDIR)/reports/tables/"
 
 status: $(INSTALLED) need-git ## Say which stages are out of date, and why
@@ -48,7 +48,7 @@ profiles/%/dvc.yaml: dvc.yaml
 	cp $< $@
 
 demo: $(INSTALLED) need-git profiles ## Run the smoke profile: the same stages in minutes
-	dvc repro profiles/smoke/dvc.yaml
+	bash tools/with_workers.sh $(WORKERS) dvc repro profiles/smoke/dvc.yaml
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/out/smoke/reports/index.html" "$(CURDIR)/out/smoke/reports/tables/"
 
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)

@@ -35,6 +35,7 @@ from dataclasses import replace
 
 import torch
 from naive_pyg import NaiveCollator, NaiveNet
+from network_cells import cells
 from product_floor import measure_floor
 from synthetic_kernels import kernel_samples, kernels
 from torch import Tensor
@@ -47,8 +48,6 @@ from costbench.models.execution import applied, described
 from costbench.models.execution_spec import Execution
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec
-from costbench.models.networks.encoders import ENCODERS
-from costbench.models.networks.reductions import REDUCTIONS
 from costbench.training.losses import pairwise_hinge
 
 KERNELS_PER_BATCH = 8
@@ -195,24 +194,19 @@ def main() -> None:
     arguments = parser.parse_args()
     data = kernels(0, arguments.batches * KERNELS_PER_BATCH, CONFIGS)
     results: dict[str, float] = {}
-    for encoder in sorted(ENCODERS):
-        for reduction in sorted(REDUCTIONS):
-            if arguments.only not in (None, f"{encoder}/{reduction}"):
-                continue
-            spec = NetSpec(
-                encoder=encoder, reduction=reduction, hidden=arguments.hidden, opcode_embedding=256
+    for encoder, reduction in cells(arguments.only):
+        spec = NetSpec(encoder=encoder, reduction=reduction, hidden=arguments.hidden, opcode_embedding=256)
+        cell = measure_cell(spec, data, arguments.rounds) | measure_inference(spec, data)
+        results |= {f"{encoder}/{reduction}/{name}": value for name, value in cell.items()}
+        if not arguments.json:
+            print(
+                f"{encoder:10} {reduction:12} {cell['samples_per_s']:8.0f} samples/s, plain shared graph"
+                f" {cell['plain_shared_graph_samples_per_s']:6.0f} ({cell['compiled_to_plain']:.2f}x),"
+                f" naive PyG {cell['naive_samples_per_s']:6.0f}: {cell['ratio']:.2f}x"
+                f" ({cell['ratio_same_matmul']:.2f}x with the same matrix library);"
+                f" {cell['latency_us_per_tile']:.0f} us a tile,"
+                f" {cell['latency_10000_nodes_ms']:.0f} ms a large graph"
             )
-            cell = measure_cell(spec, data, arguments.rounds) | measure_inference(spec, data)
-            results |= {f"{encoder}/{reduction}/{name}": value for name, value in cell.items()}
-            if not arguments.json:
-                print(
-                    f"{encoder:10} {reduction:12} {cell['samples_per_s']:8.0f} samples/s, plain shared graph"
-                    f" {cell['plain_shared_graph_samples_per_s']:6.0f} ({cell['compiled_to_plain']:.2f}x),"
-                    f" naive PyG {cell['naive_samples_per_s']:6.0f}: {cell['ratio']:.2f}x"
-                    f" ({cell['ratio_same_matmul']:.2f}x with the same matrix library);"
-                    f" {cell['latency_us_per_tile']:.0f} us a tile,"
-                    f" {cell['latency_10000_nodes_ms']:.0f} ms a large graph"
-                )
     spec = NetSpec(hidden=arguments.hidden, opcode_embedding=256)
     results |= measure_inference(spec, data) | measure_overhead(spec, data, 12 * arguments.batches)
     of_default = results.get("graphsage/column-wise/samples_per_s")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.conftest import tracking_template
-from tests.pipelines.workplace import call, make_workplace
+from tests.pipelines.workplace import REPOSITORY, call, make_workplace
 
 __all__ = ["tracking_template"]
 
@@ -27,7 +27,9 @@ def smoke(tracking_template: Path, tmp_path_factory: pytest.TempPathFactory, wor
             shutil.rmtree(folder, ignore_errors=True)
             make_workplace(folder)
             shutil.copy(tracking_template, folder / "mlflow.db")
-            done = call(folder, ["dvc", "repro", "profiles/smoke/dvc.yaml"])
+            # As `make demo` does, with one worker, which loads torch and MLflow once for all stages.
+            command = ["bash", REPOSITORY / "tools" / "with_workers.sh", "1", "dvc", "repro"]
+            done = call(folder, [*command, "profiles/smoke/dvc.yaml"])
             assert done.returncode == 0, done.stdout + done.stderr
             (shared / "smoke.done").write_text(done.stdout)
     return folder
