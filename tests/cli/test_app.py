@@ -24,7 +24,8 @@ __all__ = ["tracking_store", "tracking_template"]
 PIPELINE = (
     "collect", "generate", "split", "features", "sweep", "train", "evaluate", "autotune", "register", "report"
 )  # fmt: skip
-COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *PIPELINE]
+TPUGRAPHS = ("import-tpugraphs", "export-tpugraphs", "featurize", "score", "submission")
+COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *TPUGRAPHS, *PIPELINE]
 
 
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from costbench.compiler.tiling.sizes import TileSizes
+from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.datasets.tpugraphs.npz import (
-    read_layout_npz,
+    convert_layout_npz,
     read_tile_npz,
     write_layout_npz,
     write_tile_npz,
@@ -21,6 +22,7 @@ from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
+from tests.datasets.test_layout_graphs import assert_equal
 
 
 def test_a_kernel_of_our_own() -> None:
@@ -62,17 +64,24 @@ def test_a_kernel_without_a_default_run_cannot_be_normalised(shared_data: Path) 
 
 
 def test_the_real_layout_program_survives_a_round_trip(shared_data: Path, tmp_path: Path) -> None:
-    graph = layout_graph_of(read_layout_tuning(shared_data / "real_tpu" / "layout_module.pb"))
-    assert graph.node_feat.shape == (3163, 140)
-    assert graph.edge_index.shape == (5112, 2)
-    assert graph.node_config_feat.shape == (112, 62, 18)
-    chosen = graph.node_opcode[graph.node_config_ids]
+    tuning = read_layout_tuning(shared_data / "real_tpu" / "layout_module.pb")
+    graph = layout_graph_of(tuning, "unet", "layout:xla:random")
+    assert graph.node_features.shape == (3163, 140)
+    assert graph.edges.shape == (5112, 2)
+    assert len(np.unique(graph.opcodes)) == 41
+    assert len(graph.node_splits) == 8
+    assert graph.node_splits[[0, -1]].tolist() == [0, 3163]
+    features = graph.config_features(slice(None))
+    assert features.shape == (112, 62, 18)
+    assert features.tolist() == tuning.minor_to_major.reshape(112, 62, 18).tolist()
+    chosen = graph.opcodes[graph.node_config_ids]
     assert (chosen == int(Opcode.CONVOLUTION)).sum() == 53
     assert (chosen == int(Opcode.RESHAPE)).sum() == 9
     # Reshapes have no kernel tensor, convolutions have all three.
-    assert (graph.node_config_feat[:, chosen == int(Opcode.RESHAPE), 12:] == -1).all()
-    assert (graph.node_config_feat[:, chosen == int(Opcode.CONVOLUTION)][:, :, [0, 6, 12]] >= 0).all()
+    assert (features[:, chosen == int(Opcode.RESHAPE), 12:] == -1).all()
+    assert (features[:, chosen == int(Opcode.CONVOLUTION)][:, :, [0, 6, 12]] >= 0).all()
+    assert int(graph.runtime_ns.min()) == 910_876_401
+    assert tuning.normalizer_ns == 910_903_932
     write_layout_npz(tmp_path / "p.npz", graph)
-    again = read_layout_npz(tmp_path / "p.npz")
-    for field, array in vars(graph).items():
-        np.testing.assert_array_equal(getattr(again, field), array, err_msg=field)
+    convert_layout_npz(tmp_path / "p.npz", tmp_path / "p.arrow", name="unet", collection="layout:xla:random")
+    assert_equal(open_layout_graph(tmp_path / "p.arrow"), graph)

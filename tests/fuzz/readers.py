@@ -21,7 +21,7 @@ from costbench.compiler.tiling.space import tile_space
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import verify_shard, write_shard
 from costbench.datasets.tile.generation import TileParams
-from costbench.datasets.tpugraphs.npz import read_layout_npz, read_tile_npz
+from costbench.datasets.tpugraphs.npz import convert_layout_npz, read_tile_npz
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
 from costbench.errors import CostbenchError
@@ -35,7 +35,7 @@ from costbench.params import load_section
 from costbench.rng import stream
 from costbench.target import load_target
 from tests.datasets.tile_columns import metadata, tile_columns
-from tests.datasets.tpugraphs.test_npz import layout_arrays, tile_arrays
+from tests.datasets.tpugraphs.public_arrays import layout_arrays, tile_arrays
 from tests.datasets.tuning_files import layout_file, tile_file
 from tests.fuzz.mutators import mutated_bytes, mutated_message, mutated_text
 from tests.fuzz.programs import TEXTS, programs
@@ -153,7 +153,7 @@ def _both_npz(path: Path) -> None:
     try:
         read_tile_npz(path)
     except CostbenchError:
-        read_layout_npz(path)
+        convert_layout_npz(path, path.with_suffix(".arrow"), name="x", collection="layout:xla:random")
 
 
 def _chip(rng: np.random.Generator, folder: Path) -> Path:

@@ -20,6 +20,7 @@ from costbench.metrics.tpugraphs import (
     competition_score,
     competition_tile_score,
     graph_metrics,
+    kendall_tau_b,
     labels_of,
     mean_slowdown,
     ordered_pair_accuracy,
@@ -98,6 +99,16 @@ def test_slowdowns_are_those_of_brute_force(rows: list[tuple[int, int]], k: int)
     order = sorted(range(len(rows)), key=lambda place: (rows[place][1], place))
     wanted = min(rows[place][0] for place in order[:k]) / min(y for y, _ in rows) - 1
     assert top_k_slowdown([y for y, _ in rows], [s for _, s in rows], k) == pytest.approx(wanted)
+
+
+@given(st.lists(st.tuples(SMALL, SMALL), max_size=20))
+def test_tau_is_that_of_scipy(rows: list[tuple[int, int]]) -> None:
+    labels, scores = [y for y, _ in rows], [s for _, s in rows]
+    found = kendall_tau_b(labels, scores)
+    if len(set(labels)) < 2 or len(set(scores)) < 2:
+        assert math.isnan(found)
+    else:
+        assert found == stats.kendalltau(scores, labels).statistic
 
 
 def test_the_first_of_equal_scores_is_chosen() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costbench.cli.stages import STAGES
+from costbench.cli.tpugraphs import COMMANDS as TPUGRAPHS
 from costbench.cli.tune import tune
 
 if TYPE_CHECKING:
@@ -35,11 +36,15 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 **Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`) into `data/programs/user/`; they are
 listed by `costbench programs` and become rows of the table.
 
+**TpuGraphs**: `costbench import-tpugraphs DIR` reads the public data set, `costbench score` has its metrics.
+
 **Real measurements**: `costbench fidelity FILE.pb` says how close the simulated chip is to recorded TPU runs.
 """,
 )
 
 app.command()(tune)
+for _command in TPUGRAPHS:
+    app.command(rich_help_panel="TpuGraphs")(_command)
 for _stage in STAGES:
     app.command(rich_help_panel="Stages of the pipeline")(_stage)
 

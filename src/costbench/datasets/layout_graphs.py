@@ -21,6 +21,7 @@ from costbench.errors import DataError
 IntArray = npt.NDArray[np.int64]
 # Options that are looked at together when their range is checked.
 _CHUNK_VALUES = 1 << 22
+_CHUNK_ROWS = 1 << 16
 _FACTS = ("name", "program", "collection")
 
 
@@ -114,9 +115,10 @@ def write_layout_graph(
         "node_splits": graph.node_splits,
     }
     for key in ("node_features", "option_features"):
-        if not np.isfinite(columns[key]).all():
-            raise DataError("holds NaN or infinity", where=path, field=key, expected="finite numbers")
-    facts = {**(metadata or {}), **{name: getattr(graph, name) for name in _FACTS}}
+        for start in range(0, len(columns[key]), _CHUNK_ROWS):
+            if not np.isfinite(columns[key][start : start + _CHUNK_ROWS]).all():
+                raise DataError("holds NaN or infinity", where=path, field=key, expected="finite numbers")
+    facts = {**(metadata or {}), **{key: getattr(graph, key) for key in _FACTS}}
     if np.ndim(graph.config_options) == 2 and np.ndim(graph.option_offsets) == 1:
         _check(graph, path)
     write_shard(path, columns, facts, record)
@@ -130,20 +132,19 @@ def open_layout_graph(path: Path | str) -> LayoutGraph:
     """
     shard = Shard.open(path)
     _require_graph(shard.record, shard.path)
-    facts = {}
-    for name in _FACTS:
-        facts[name] = shard.metadata.get(name)
-        if not isinstance(facts[name], str):
-            raise DataError("missing", where=path, field=f"metadata.{name}", expected="a text")
+    for key in _FACTS:
+        if not isinstance(shard.metadata.get(key), str):
+            raise DataError("missing", where=path, field=f"metadata.{key}", expected="a text")
+    options, num_configurable = shard["config_options"], len(shard["node_config_ids"])
     graph = LayoutGraph(
-        **facts,
+        **{key: str(shard.metadata[key]) for key in _FACTS},
         node_features=shard["node_features"],
         opcodes=shard["node_opcode"],
         edges=shard["edge_nodes"],
         node_config_ids=shard["node_config_ids"],
         option_offsets=shard["option_offsets"],
         option_features=shard["option_features"],
-        config_options=shard["config_options"],
+        config_options=options if len(options) else options.reshape(0, num_configurable),
         runtime_ns=shard["config_runtime_ns"],
         node_splits=shard["node_splits"],
     )

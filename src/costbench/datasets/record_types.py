@@ -13,6 +13,7 @@ from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.layout.columns import LAYOUT
 from costbench.datasets.layout.graph_columns import LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH
 from costbench.datasets.records import Column, RecordType, offsets_column
+from costbench.datasets.tpugraphs.columns import TILE_GRAPHS
 
 TILE_GENERATOR_VERSION = 2
 FUSION_GENERATOR_VERSION = 1
@@ -165,5 +166,6 @@ FUSION = RecordType(
 )
 
 RECORD_TYPES = {
-    record.name: record for record in (TILE, FUSION, LAYOUT, FEATURES, LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH)
+    record.name: record
+    for record in (TILE, FUSION, LAYOUT, FEATURES, LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH, TILE_GRAPHS)
 }

@@ -22,6 +22,7 @@ from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.kernel_columns import digests_of, offsets_of
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
+from costbench.datasets.tpugraphs.columns import TILE_GRAPHS
 from costbench.features.config import loop_features, static_performance, tile_features
 from costbench.features.graph_tensors import (
     KernelGraph,
@@ -30,7 +31,7 @@ from costbench.features.graph_tensors import (
     kernel_edges,
     place_in_kernel,
 )
-from costbench.features.packed_kernels import KernelColumns
+from costbench.features.packed_kernels import ImportedColumns, KernelColumns, with_unknown_loops
 from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.hlo.opcode import Opcode
 
@@ -203,7 +204,8 @@ class FeatureShard:
     """The kernels of a feature shard, by position.
 
     Args:
-        path: of the shard.
+        path: of the shard, or of one of imported kernels (`costbench.datasets.tpugraphs.tile_shards`), which
+            have no tile sizes but only their features.
 
     Raises:
         DataError: if it is missing or damaged.
@@ -214,6 +216,7 @@ class FeatureShard:
         self.path = path
         self.program = str(self._shard.metadata["program"])
         self.application = str(self._shard.metadata["application"])
+        self._imported = self._shard.record is TILE_GRAPHS
 
     def __len__(self) -> int:
         return self._shard.num_kernels
@@ -221,7 +224,7 @@ class FeatureShard:
     @cached_property
     def columns(self) -> KernelColumns:
         """The columns of the shard, from which many kernels are read at a time."""
-        return KernelColumns(self._shard)
+        return ImportedColumns(self._shard) if self._imported else KernelColumns(self._shard)
 
     def num_configs(self) -> IntArray:
         """Measured decisions of each kernel, int64 [k]."""
@@ -260,6 +263,8 @@ class FeatureShard:
 
     def config_features(self, index: int) -> npt.NDArray[np.float32]:
         """All features of the tile sizes that were measured, float32 [n, 28]."""
+        if self._imported:
+            return with_unknown_loops(self._part("config_features", index, like="config_runtime_ns"))
         loops = self._part("config_loops", index, like="config_runtime_ns")
         return np.concatenate([tile_features(self.tile_sizes(index)), loops], axis=1)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from costbench.features.gathers import place_in_kernels, runs, shifted_pairs
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
 from costbench.features.normalizer import MinMaxNormalizer
-from costbench.features.schema import NUM_DECISION_FEATURES
+from costbench.features.schema import NUM_DECISION_FEATURES, NUM_LOOP_FEATURES
 
 FloatArray = npt.NDArray[np.float32]
 DoubleArray = npt.NDArray[np.float64]
@@ -170,6 +170,9 @@ class KernelColumns:
         columns: the same.
     """
 
+    parts: ClassVar[Mapping[str, tuple[str, ...]]] = _PARTS
+    per_kernel: ClassVar[tuple[str, ...]] = _PER_KERNEL
+
     def __init__(self, columns: Columns, scaled_by: Scalers | None = None) -> None:
         self.columns = columns
         self._scaled_by = scaled_by
@@ -177,7 +180,7 @@ class KernelColumns:
         if scaled_by is not None:
             self._own_scaler = scaled_by.node.of_columns(_OWN)
             self._own = np.searchsorted(np.flatnonzero(scaled_by.node.kept), _OWN)[self._own_scaler.kept]
-        self._offsets = {key: np.asarray(columns[f"{key}_offsets"], np.int64) for key in _PARTS}
+        self._offsets = {key: np.asarray(columns[f"{key}_offsets"], np.int64) for key in self.parts}
 
     def __len__(self) -> int:
         """Kernels."""
@@ -269,17 +272,39 @@ class KernelColumns:
         return found
 
 
+class ImportedColumns(KernelColumns):
+    """Columns of imported kernels (`costbench.datasets.tpugraphs.columns`), whose tile features are given.
+
+    Their loop features are not known and constant.
+    """
+
+    parts: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **{key: _PARTS[key] for key in ("node_row", "edge_nodes")},
+        "config_runtime_ns": ("config_runtime_ns", "config_analytical_ns", "config_features"),
+    }
+    per_kernel: ClassVar[tuple[str, ...]] = ("kernel_num_inputs", "kernel_static")
+
+    def _config_features(self, _kernel: IntArray, _config: IntArray, decisions: IntArray) -> FloatArray:
+        return with_unknown_loops(self.columns["config_features"][decisions])
+
+
+def with_unknown_loops(tiles: FloatArray) -> FloatArray:
+    """Returns tile features [n, 24] with the loop features of a single iteration: float32 [n, 28]."""
+    return np.concatenate([tiles, np.ones((len(tiles), NUM_LOOP_FEATURES), np.float32)], axis=1)
+
+
 def merged(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns:
-    """Returns the kernels of one or more shards, concatenated, copied into memory and scaled."""
+    """Returns the kernels of one or more shards of a kind, concatenated, copied into memory and scaled."""
+    kind = type(shards[0])
     columns = [shard.columns for shard in shards]
     rows = np.cumsum([0, *(len(shard["row_opcode"]) for shard in columns)])
     found = {
         key: np.concatenate([shard[key] for shard in columns])
-        for key in ("row_opcode", *_PER_KERNEL, *(key for keys in _PARTS.values() for key in keys))
+        for key in ("row_opcode", *kind.per_kernel, *(key for keys in kind.parts.values() for key in keys))
     }
     places = zip(columns, rows, strict=False)
     found["node_row"] = np.concatenate([shard["node_row"] + start for shard, start in places])
-    for key in _PARTS:
+    for key in kind.parts:
         lengths = np.concatenate([np.diff(shard[f"{key}_offsets"]) for shard in columns])
         found[f"{key}_offsets"] = np.cumsum(np.concatenate([np.zeros(1, np.int64), lengths]))
     found["row_own"] = np.concatenate([shard["row_features"][:, _OWN] for shard in columns])
@@ -288,7 +313,7 @@ def merged(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns
     for shard, (first, last) in zip(columns, pairwise(rows), strict=True):
         found["row_features"][first:last] = scaled_by.node(shard["row_features"])
     found["kernel_static"] = scaled_by.static(found["kernel_static"])
-    return KernelColumns(found, scaled_by)
+    return kind(found, scaled_by)
 
 
 def _bounds(values: FloatArray) -> FloatArray:

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.tiling.sizes import TileSizes
-from costbench.datasets.tpugraphs.npz import LayoutGraph, TileGraph
+from costbench.datasets.layout_graphs import LayoutGraph
+from costbench.datasets.tpugraphs.npz import TileGraph
+from costbench.datasets.tpugraphs.options import encode_options
 from costbench.datasets.tpugraphs.tuning import TuningKernel, TuningProgram, node_splits
 from costbench.features.config import layout_features, tile_features
 from costbench.features.node import module_edges, module_node_features, tpugraphs_opcodes
@@ -54,14 +56,26 @@ def tile_graph_of(tuning: TuningKernel) -> TileGraph:
     )
 
 
-def layout_graph_of(tuning: TuningProgram) -> LayoutGraph:
-    """Convert the program of a raw layout file."""
+def layout_graph_of(tuning: TuningProgram, name: str, collection: str) -> LayoutGraph:
+    """Convert the program of a raw layout file.
+
+    Args:
+        tuning: the program with its runs.
+        name: id of the graph.
+        collection: such as `layout:xla:random`.
+    """
+    options = encode_options(layout_features(tuning.minor_to_major))
     return LayoutGraph(
-        node_feat=module_node_features(tuning.module),
-        node_opcode=tpugraphs_opcodes(tuning.module),
-        edge_index=module_edges(tuning.module),
-        node_config_ids=tuning.node_config_ids,
-        node_config_feat=layout_features(tuning.minor_to_major),
-        config_runtime=tuning.runtime_ns,
+        name=name,
+        program=name,
+        collection=collection,
+        node_features=module_node_features(tuning.module),
+        opcodes=tpugraphs_opcodes(tuning.module).astype(np.int32),
+        edges=module_edges(tuning.module).astype(np.int32),
+        node_config_ids=tuning.node_config_ids.astype(np.int32),
+        option_offsets=options.option_offsets,
+        option_features=options.option_features,
+        config_options=options.config_options,
+        runtime_ns=tuning.runtime_ns,
         node_splits=node_splits(tuning.module),
     )

@@ -115,7 +115,7 @@ def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule
     Raises:
         HloError: on unknown ids, opcodes, element types or broken invariants.
     """
-    order = _callees_first(proto, where)
+    order = callees_first(proto, where)
     place = {proto.computations[index].id: new for new, index in enumerate(order)}
     computations = tuple(_computation(proto.computations[index], place, where) for index in order)
     entry = place.get(proto.entry_computation_id)
@@ -125,7 +125,12 @@ def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule
     return module.verify(where=where)
 
 
-def _callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:
+def callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:
+    """Returns the positions of the computations, each after those that it calls; stored order if it is one.
+
+    Raises:
+        HloError: if two computations share an id, one that is called does not exist, or one calls itself.
+    """
     index_of = {computation.id: index for index, computation in enumerate(proto.computations)}
     if len(index_of) != len(proto.computations):
         raise HloError("two computations share an id", where=where)
@@ -202,7 +207,9 @@ def _instruction(
         tuple_index=p.tuple_index,
         dimensions=tuple(p.dimensions),
         window=_window(p.window.dimensions),
-        convolution=_convolution(p.convolution_dimension_numbers) if opcode is Opcode.CONVOLUTION else None,
+        convolution=convolution_from_proto(p.convolution_dimension_numbers)
+        if opcode is Opcode.CONVOLUTION
+        else None,
         dot=_dot(p.dot_dimension_numbers) if opcode is Opcode.DOT else None,
         feature_group_count=p.feature_group_count,
         batch_group_count=p.batch_group_count,
@@ -242,7 +249,8 @@ def _window(dimensions: Iterable[hlo_pb2.WindowDimension]) -> tuple[ins.WindowDi
     )
 
 
-def _convolution(p: hlo_pb2.ConvolutionDimensionNumbers) -> ins.ConvolutionDimensions:
+def convolution_from_proto(p: hlo_pb2.ConvolutionDimensionNumbers) -> ins.ConvolutionDimensions:
+    """Returns the dimension numbers of a convolution."""
     return ins.ConvolutionDimensions(
         input_batch=p.input_batch_dimension,
         input_feature=p.input_feature_dimension,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from costbench.errors import DataError
 from costbench.metrics.averages import mean_without_nan
 from costbench.metrics.checks import Floats, paired, positive
-from costbench.metrics.ranking import count_pairs, kendall_tau
+from costbench.metrics.ranking import count_pairs
 
 TILE_TOP_K = (1, 5, 10)
 LAYOUT_TOP_K = (1, 10, 100)
@@ -122,6 +122,26 @@ def top_k_slowdown(
     return float(labels[chosen].min() / labels.min() - 1.0)
 
 
+def kendall_tau_b(runtime: npt.ArrayLike, scores: npt.ArrayLike) -> float:
+    """Returns (C - D) / sqrt((P - T_x) (P - T_y)), rounded and cut to [-1, 1] as SciPy does.
+
+    C and D are concordant and discordant pairs, P all pairs, T_x and T_y those tied in scores and labels.
+
+    Returns:
+        NaN for fewer than two configurations, or if labels or scores are constant.
+
+    Raises:
+        DataError: as `ordered_pairs`.
+    """
+    labels, costs = _valid(runtime, scores, None)
+    pairs = count_pairs(costs, labels)
+    left, right = pairs.total - pairs.tied_predicted, pairs.total - pairs.tied_measured
+    if not left or not right:
+        return math.nan
+    tau = (pairs.concordant - pairs.discordant) / math.sqrt(left) / math.sqrt(right)
+    return min(1.0, max(-1.0, tau))
+
+
 def mean_slowdown(slowdowns: Sequence[float]) -> float:
     """Returns the mean over kernels of equal weight, without those that are NaN; NaN if all are."""
     return mean_without_nan(slowdowns)
@@ -147,7 +167,7 @@ def graph_metrics(
         DataError: as `top_k_slowdown`.
     """
     labels, costs = _valid(runtime, scores, normalizers)
-    found = {"opa": ordered_pair_accuracy(labels, costs), "kendall_tau": kendall_tau(costs, labels)}
+    found = {"opa": ordered_pair_accuracy(labels, costs), "kendall_tau": kendall_tau_b(labels, costs)}
     found |= {f"top_{k}": top_k_slowdown(labels, costs, k) for k in top_k}
     return {name: None if math.isnan(value) else value for name, value in found.items()}
 
@@ -188,7 +208,7 @@ def competition_layout_score(runtime: npt.ArrayLike, ranking: Sequence[int]) -> 
         raise DataError(f"{len(places)} entries", field="TopConfigs", expected=f"each of {len(labels)} once")
     rank = np.empty(len(labels))
     rank[places] = np.arange(len(labels))
-    return kendall_tau(rank, labels)
+    return kendall_tau_b(labels, rank)
 
 
 def competition_score(collections: Mapping[str, Sequence[float]]) -> float:

@@ -77,8 +77,8 @@ def test_what_is_read_back_can_be_exported(tmp_path: Path) -> None:
     assert opcodes == ["convolution", "convolution", "reshape"]
     assert program.normalizer_ns == shard.metadata["default_runtime_ns"]
     assert program.is_default.tolist() == [True] + [False] * (len(configs) - 1)
-    graph = layout_graph_of(program)
-    assert graph.node_config_feat.shape == (len(configs), 3, 18)
+    graph = layout_graph_of(program, "small", "layout:xla:random")
+    assert graph.config_features(slice(None)).shape == (len(configs), 3, 18)
 
 
 def test_a_program_without_choices_has_its_default_alone(tmp_path: Path) -> None:

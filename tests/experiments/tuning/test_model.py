@@ -7,8 +7,9 @@ import pytest
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, HloError
-from costbench.experiments.tuning.model import program_in, tuned, unfused
+from costbench.experiments.tuning.model import tuned, unfused
 from costbench.experiments.tuning.program import Session, TuneOptions
+from costbench.hlo.files import program_in
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
 from costbench.tasks import TaskName

@@ -7,10 +7,11 @@ import numpy as np
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tiling.space import tile_space
-from costbench.experiments.tuning.model import program_in, unfused
+from costbench.experiments.tuning.model import unfused
 from costbench.experiments.tuning.program import Session, TuneOptions
 from costbench.experiments.tuning.tiles import tune_tiles
 from costbench.hardware.device import Device
+from costbench.hlo.files import program_in
 from costbench.target import load_target
 from tests.experiments.small_programs import small_file, small_step
 from tests.experiments.tuning.test_program import ctrl_c, nothing

@@ -33,7 +33,8 @@ _AFTER_OPTIONS = (
 
 
 def _record(name: str, dtype: str) -> RecordType:
-    options = Column("config_options", dtype, ("c", "nc"), "", "option of each configurable node, from 0", 0)
+    # The width is nc, but a file without configs cannot say so.
+    options = Column("config_options", dtype, ("c", "w"), "", "option of each configurable node, from 0", 0)
     return RecordType(
         name=name,
         version=1,

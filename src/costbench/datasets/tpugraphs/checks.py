@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ import numpy.typing as npt
 from costbench.errors import DataError
 
 _MAX_OPCODE = 120
-_KINDS = {"integer": "iu", "real": "fiu"}
+# Whole numbers that float64 holds exactly.
+_WHOLE = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,52 @@ class Key:
         shape: letters and numbers; None for a list of integers of any shape, which is flattened.
         kind: `integer` arrays become int64, `real` ones float32.
         dtype: type in which it is written.
+        optional: whether the key may be missing, or its array empty.
     """
 
     name: str
     shape: tuple[str | int, ...] | None
     kind: Literal["integer", "real"]
     dtype: type[np.generic]
+    optional: bool = False
+
+
+class Stored(Protocol):
+    """An array, or the header of one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its values."""
+
+
+def require_keys(
+    stored: Mapping[str, Stored], keys: tuple[Key, ...], path: str | PathLike[str]
+) -> dict[str, int]:
+    """Checks that arrays exist, that their types are those of numbers, and that their shapes agree.
+
+    Returns:
+        The size of each letter.
+
+    Raises:
+        DataError: naming `path`, the key and what was expected.
+    """
+    sizes: dict[str, int] = {}
+    for key in keys:
+        if key.name in stored:
+            found = stored[key.name]
+            if key.shape is not None and not (key.optional and found.shape == (0,)):
+                _require_shape(found, key, sizes, path)
+            if found.dtype.kind not in "fiu":
+                wanted = "integers" if key.kind == "integer" else "real numbers"
+                raise DataError(f"type {found.dtype}", where=path, field=key.name, expected=wanted)
+        elif not key.optional:
+            wanted = "an array" if key.shape is None else f"an array of shape {_written(key.shape, sizes)}"
+            raise DataError("missing key", where=path, field=key.name, expected=wanted)
+    return sizes
 
 
 def conform(
@@ -45,19 +86,8 @@ def conform(
     Raises:
         DataError: naming `path`, the key and what was expected.
     """
-    sizes: dict[str, int] = {}
-    arrays = {}
-    for key in keys:
-        if key.name not in stored:
-            wanted = "an array" if key.shape is None else f"an array of shape {_written(key.shape, sizes)}"
-            raise DataError("missing key", where=path, field=key.name, expected=wanted)
-        array = stored[key.name]
-        if key.shape is None:
-            array = array.reshape(-1)
-        else:
-            _require_shape(array, key, sizes, path)
-        arrays[key.name] = _convert(array, key, path)
-    return arrays
+    require_keys(stored, keys, path)
+    return {key.name: converted(stored[key.name], key, path) for key in keys if key.name in stored}
 
 
 def _written(shape: tuple[str | int, ...], sizes: Mapping[str, int]) -> str:
@@ -65,35 +95,48 @@ def _written(shape: tuple[str | int, ...], sizes: Mapping[str, int]) -> str:
     return "(" + ", ".join(parts) + (",)" if len(parts) == 1 else ")")
 
 
-def _require_shape(
-    array: npt.NDArray[Any], key: Key, sizes: dict[str, int], path: str | PathLike[str]
-) -> None:
+def _require_shape(found: Stored, key: Key, sizes: dict[str, int], path: str | PathLike[str]) -> None:
     shape = key.shape or ()
     known = [sizes.get(part) if isinstance(part, str) else part for part in shape]
-    fits = len(known) == array.ndim and all(
-        want is None or want == size for want, size in zip(known, array.shape, strict=True)
+    fits = len(known) == len(found.shape) and all(
+        want is None or want == size for want, size in zip(known, found.shape, strict=True)
     )
     if not fits:
         wanted = _written(shape, sizes)
-        raise DataError(f"shape {array.shape}", where=path, field=key.name, expected=f"shape {wanted}")
-    sizes.update({part: size for part, size in zip(shape, array.shape, strict=True) if isinstance(part, str)})
+        raise DataError(f"shape {found.shape}", where=path, field=key.name, expected=f"shape {wanted}")
+    sizes.update({part: size for part, size in zip(shape, found.shape, strict=True) if isinstance(part, str)})
 
 
-def _convert(array: npt.NDArray[Any], key: Key, path: str | PathLike[str]) -> npt.NDArray[Any]:
-    if array.dtype.kind not in _KINDS[key.kind]:
-        wanted = "integers" if key.kind == "integer" else "real numbers"
-        raise DataError(f"type {array.dtype}", where=path, field=key.name, expected=wanted)
+def converted(array: npt.NDArray[Any], key: Key, path: str | PathLike[str]) -> npt.NDArray[Any]:
+    """Returns an array of numbers as int64 or float32; flat if the key has no shape.
+
+    Raises:
+        DataError: naming `path`, the key and the first value that is not finite, not whole where integers
+            belong, or of more than 63 bits.
+    """
+    if key.shape is None:
+        array = array.reshape(-1)
     if key.kind == "integer":
-        if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-            raise DataError(f"value {array.max()}", where=path, field=key.name, expected="63 bits")
-        return array.astype(np.int64)
+        return _whole(array, key, path)
     with np.errstate(over="ignore"):
-        converted = array.astype(np.float32)
-    if not np.isfinite(converted).all():
-        place = tuple(np.argwhere(~np.isfinite(converted))[0].tolist())
+        found = array.astype(np.float32)
+    if not np.isfinite(found).all():
+        place = tuple(np.argwhere(~np.isfinite(found))[0].tolist())
         problem = f"value {array[place]} at {place}"
         raise DataError(problem, where=path, field=key.name, expected="finite 32-bit numbers")
-    return converted
+    return found
+
+
+def _whole(array: npt.NDArray[Any], key: Key, path: str | PathLike[str]) -> npt.NDArray[np.int64]:
+    if array.dtype.kind == "f":
+        wide = array.astype(np.float64)
+        # NaN and infinities fail the comparison.
+        bad = ~((np.abs(wide) <= _WHOLE) & (np.rint(wide) == wide))
+        if bad.any():
+            raise DataError(f"value {array[bad][0]}", where=path, field=key.name, expected="integers")
+    elif array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise DataError(f"value {array.max()}", where=path, field=key.name, expected="63 bits")
+    return array.astype(np.int64)
 
 
 def require_graph(
@@ -122,7 +165,7 @@ def require_runtimes(arrays: Mapping[str, npt.NDArray[Any]], name: str, path: st
     """Checks that times are positive, or all 0, which marks withheld labels.
 
     Raises:
-        DataError: naming `path`, the key and the first offending value.
+        DataError: naming `path`, the key and the smallest value.
     """
     runtimes = arrays[name]
     if runtimes.any() and runtimes.min() < 1:

@@ -2,27 +2,30 @@
 
 One file is one graph. Both kinds share the node arrays; a tile file has configurations of the whole kernel,
 a layout file configurations of single nodes. Published files differ from the documented types, so reading
-accepts any integer type for integers and any real type for features, and raises one clear error for an array
-that is missing, of the wrong shape or impossible; writing uses the documented types. Pickled arrays are
-refused. Source: tpugraphs2023, sections 3 and 4.1, and the formats that the data set documents.
+accepts any integer or float type, and raises one clear error for an array that is missing, of the wrong
+shape or impossible; writing uses the documented types. Tile files are read into memory. Layout files, which
+may be larger than memory, are converted to `costbench.datasets.layout_graphs` and written from them in
+blocks. Source: tpugraphs2023, sections 3 and 4.1, and the formats that the data set documents.
 """
 
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from costbench import artifacts
-from costbench.datasets.tpugraphs import checks as npz_checks
+from costbench.datasets.layout_graphs import LayoutGraph, write_layout_graph
+from costbench.datasets.tpugraphs import checks
+from costbench.datasets.tpugraphs.archive import NpzArchive, open_npz
 from costbench.datasets.tpugraphs.checks import Key
+from costbench.datasets.tpugraphs.options import WIDTH, OptionEncoder
 from costbench.errors import DataError
 
 _NODE_KEYS = (
@@ -33,17 +36,20 @@ _NODE_KEYS = (
 _TILE_KEYS = (
     *_NODE_KEYS,
     Key("config_feat", ("c", 24), "real", np.float32),
-    Key("config_runtime", ("c",), "integer", np.int64),
-    Key("config_runtime_normalizers", ("c",), "integer", np.int64),
+    Key("config_runtime", ("c",), "integer", np.int64, optional=True),
+    Key("config_runtime_normalizers", ("c",), "integer", np.int64, optional=True),
 )
+_CONFIGS = "node_config_feat"
 _LAYOUT_KEYS = (
     *_NODE_KEYS,
     Key("node_config_ids", ("nc",), "integer", np.int32),
-    Key("node_config_feat", ("c", "nc", 18), "real", np.float32),
-    Key("config_runtime", ("c",), "integer", np.int32),
+    Key(_CONFIGS, ("c", "nc", WIDTH), "real", np.float32),
+    Key("config_runtime", ("c",), "integer", np.int32, optional=True),
     # Some files store it as (s,), others as (1, s).
-    Key("node_splits", None, "integer", np.int64),
+    Key("node_splits", None, "integer", np.int64, optional=True),
 )
+# Configurations are read and written in blocks of so many bytes.
+_BLOCK_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,57 +78,125 @@ class TileGraph:
         return bool(self.config_runtime.any())
 
 
-@dataclass(frozen=True, eq=False)
-class LayoutGraph:
-    """A program as TpuGraphs stores it: n nodes, m edges, c configurations. Fields as in the file.
-
-    Attributes:
-        node_feat: float32 [n, 140].
-        node_opcode: int64 [n], TpuGraphs' codes (0: unknown).
-        edge_index: int64 [m, 2], rows (consumer, producer).
-        node_config_ids: int64 [nc], configurable nodes, ascending.
-        node_config_feat: float32 [c, nc, 18].
-        config_runtime: int64 [c], nanoseconds; all 0 where labels are withheld.
-        node_splits: int64 [s], where the major computations start, ascending, in nodes.
-    """
-
-    node_feat: npt.NDArray[np.float32]
-    node_opcode: npt.NDArray[np.int64]
-    edge_index: npt.NDArray[np.int64]
-    node_config_ids: npt.NDArray[np.int64]
-    node_config_feat: npt.NDArray[np.float32]
-    config_runtime: npt.NDArray[np.int64]
-    node_splits: npt.NDArray[np.int64]
-
-    @property
-    def is_labelled(self) -> bool:
-        """Whether runtimes are given; the public test split withholds them."""
-        return bool(self.config_runtime.any())
-
-
 def program_of(graph_id: str) -> str:
     """Returns the program of a tile graph: its id (file name without suffix) up to the last underscore."""
     return graph_id.rpartition("_")[0] or graph_id
 
 
+def holds_tiles(path: str | PathLike[str]) -> bool:
+    """Returns whether the configurations of a file are tile sizes of a kernel, and not layouts, by its keys.
+
+    Raises:
+        DataError: naming the file, if it is missing or damaged, or has the keys of neither.
+    """
+    with open_npz(path, ("config_feat", _CONFIGS)) as archive:
+        if len(archive.headers) == 1:
+            return _CONFIGS not in archive
+    raise DataError("is of neither kind", where=path, expected=f"one of the keys config_feat and {_CONFIGS}")
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What configurations of a file are compared by.
+
+    Attributes:
+        num_configs: c.
+        runtime: int64 [c], nanoseconds; None where labels are withheld.
+        normalizers: int64 [c], nanoseconds, all 0 where withheld; None for layouts.
+    """
+
+    num_configs: int
+    runtime: npt.NDArray[np.int64] | None
+    normalizers: npt.NDArray[np.int64] | None
+
+
+def read_labels(path: str | PathLike[str]) -> Labels:
+    """Reads the runtimes of a tile or layout file, and no features.
+
+    Raises:
+        DataError: as `holds_tiles` and `read_tile_npz`, for headers of all arrays and values of runtimes.
+    """
+    is_tile = holds_tiles(path)
+    keys = _TILE_KEYS if is_tile else _LAYOUT_KEYS
+    names = ("config_runtime", *(("config_runtime_normalizers",) if is_tile else ()))
+    with open_npz(path, _names(keys)) as archive:
+        count = checks.require_keys(archive.headers, keys, path)["c"]
+        arrays = _loaded(archive, tuple(key for key in keys if key.name in names), path)
+    arrays = {
+        name: arrays[name] if len(arrays.get(name, ())) else np.zeros(count, np.int64) for name in names
+    }
+    _check_runtimes(arrays, path)
+    runtime = arrays["config_runtime"] if arrays["config_runtime"].any() else None
+    return Labels(count, runtime, arrays.get("config_runtime_normalizers"))
+
+
 def read_tile_npz(path: str | PathLike[str]) -> TileGraph:
-    """Reads one kernel.
+    """Reads one kernel. Runtimes and normalizers may be missing, which withholds labels.
 
     Raises:
         DataError: naming the file, the key and what was expected, if the file is missing or truncated, a key
-            is missing, a shape or type is wrong, or a value cannot be (NaN, an edge to a node that does not
-            exist, a negative runtime).
+            is missing or twice there, a shape or type is wrong, or a value cannot be (NaN, an edge to a node
+            that does not exist, a negative runtime).
     """
-    arrays = _load(path, _TILE_KEYS)
+    with open_npz(path, _names(_TILE_KEYS)) as archive:
+        sizes = checks.require_keys(archive.headers, _TILE_KEYS, path)
+        arrays = _loaded(archive, _TILE_KEYS, path)
+    for name in ("config_runtime", "config_runtime_normalizers"):
+        if not arrays.setdefault(name, np.zeros(0, np.int64)).size:
+            arrays[name] = np.zeros(sizes["c"], np.int64)
     _check_tile(arrays, path)
     return TileGraph(**arrays)
 
 
-def read_layout_npz(path: str | PathLike[str]) -> LayoutGraph:
-    """Reads one program. Raises: DataError as `read_tile_npz` does."""
-    arrays = _load(path, _LAYOUT_KEYS)
-    _check_layout(arrays, path)
-    return LayoutGraph(**arrays)
+def convert_layout_npz(source: str | PathLike[str], destination: Path, *, name: str, collection: str) -> None:
+    """Writes the program of a layout file as a layout graph, in memory that does not depend on its size.
+
+    Args:
+        source: the `.npz` file. Its `config_runtime` may be missing (labels are withheld), and so may its
+            `node_splits` (the program is one part).
+        destination: the layout graph, written atomically.
+        name: id of the graph.
+        collection: such as `layout:xla:random`.
+
+    Raises:
+        DataError: as `read_tile_npz`.
+    """
+    with open_npz(source, _names(_LAYOUT_KEYS)) as archive:
+        sizes = checks.require_keys(archive.headers, _LAYOUT_KEYS, source)
+        small = tuple(key for key in _LAYOUT_KEYS if key.name != _CONFIGS)
+        arrays = _loaded(archive, small, source)
+        arrays.setdefault("config_runtime", np.zeros(0, np.int64))
+        if not arrays.setdefault("node_splits", np.zeros(0, np.int64)).size:
+            arrays["node_splits"] = np.array([0, sizes["n"]], np.int64)
+        _check_layout(arrays, source)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with OptionEncoder(sizes["nc"], destination.parent) as encoder:
+            for block in archive.blocks(_CONFIGS, _BLOCK_BYTES):
+                try:
+                    encoder.add(block)
+                except DataError as error:
+                    raise DataError(
+                        error.problem, where=source, field=_CONFIGS, expected=error.expected
+                    ) from error
+            options = encoder.finish()
+            graph = LayoutGraph(
+                name=name,
+                program=name,
+                collection=collection,
+                node_features=arrays["node_feat"],
+                opcodes=arrays["node_opcode"].astype(np.int32),
+                edges=arrays["edge_index"].astype(np.int32),
+                node_config_ids=arrays["node_config_ids"].astype(np.int32),
+                option_offsets=options.option_offsets,
+                option_features=options.option_features,
+                config_options=options.config_options,
+                runtime_ns=arrays["config_runtime"] if arrays["config_runtime"].any() else _NO_RUNTIMES,
+                node_splits=arrays["node_splits"],
+            )
+            write_layout_graph(destination, graph)
+
+
+_NO_RUNTIMES = np.zeros(0, np.int64)
 
 
 def write_tile_npz(path: str | PathLike[str], graph: TileGraph) -> None:
@@ -131,68 +205,122 @@ def write_tile_npz(path: str | PathLike[str], graph: TileGraph) -> None:
     Raises:
         DataError: if the graph is not one that `read_tile_npz` would accept, or `path` cannot be written.
     """
-    arrays = npz_checks.conform(vars(graph), _TILE_KEYS, path)
+    arrays = checks.conform(vars(graph), _TILE_KEYS, path)
     _check_tile(arrays, path)
-    _save(path, arrays, _TILE_KEYS)
+    with artifacts.atomic_path(path) as temporary, _new_archive(temporary) as archive:
+        for key in _TILE_KEYS:
+            _write_array(archive, key, arrays[key.name])
 
 
 def write_layout_npz(path: str | PathLike[str], graph: LayoutGraph) -> None:
-    """Writes one program in the documented types; runtimes of more than 2.1 s make that array int64.
+    """Writes one program in the documented types, configurations in blocks; equal graphs give equal bytes.
+
+    Runtimes of more than 2.1 s make that array int64; where they are withheld, zeros are written.
 
     Raises:
-        DataError: if the graph is not one that `read_layout_npz` would accept, or `path` cannot be written.
+        DataError: if `convert_layout_npz` would not accept the graph, or `path` cannot be written.
     """
-    arrays = npz_checks.conform(vars(graph), _LAYOUT_KEYS, path)
+    runtime = graph.runtime_ns if graph.is_labelled else np.zeros(graph.num_configs, np.int64)
+    stored: dict[str, npt.NDArray[Any]] = {
+        "node_feat": graph.node_features,
+        "node_opcode": graph.opcodes,
+        "edge_index": graph.edges,
+        "node_config_ids": graph.node_config_ids,
+        "config_runtime": runtime,
+        "node_splits": graph.node_splits,
+    }
+    small = tuple(key for key in _LAYOUT_KEYS if key.name in stored)
+    arrays = checks.conform(stored, small, path)
     _check_layout(arrays, path)
-    _save(path, arrays, _LAYOUT_KEYS)
+    with artifacts.atomic_path(path) as temporary, _new_archive(temporary) as archive:
+        for key in _LAYOUT_KEYS:
+            if key.name in arrays:
+                _write_array(archive, key, arrays[key.name])
+            else:
+                with archive.open(f"{_CONFIGS}.npy", "w", force_zip64=True) as stream:
+                    _write_configs(stream, graph)
+
+
+def write_graph_npz(
+    path: str | PathLike[str],
+    features: npt.NDArray[np.float32],
+    opcodes: npt.NDArray[np.int64],
+    edges: npt.NDArray[np.int64],
+    splits: npt.NDArray[np.int64],
+) -> None:
+    """Writes a program without configurations in the documented types: what both kinds of file share.
+
+    Args:
+        path: destination.
+        features: float32 [n, 140].
+        opcodes: [n].
+        edges: [m, 2], rows (consumer, producer).
+        splits: [s], where the major computations start.
+
+    Raises:
+        DataError: if the graph is not one that could be read, or `path` cannot be written.
+    """
+    keys = (*_NODE_KEYS, _LAYOUT_KEYS[-1])
+    given: tuple[npt.NDArray[Any], ...] = (features, opcodes, edges, splits)
+    stored = dict(zip(_names(keys), given, strict=True))
+    arrays = checks.conform(stored, keys, path)
+    checks.require_graph(arrays["node_opcode"], arrays["edge_index"], path)
+    with artifacts.atomic_path(path) as temporary, _new_archive(temporary) as archive:
+        for key in keys:
+            _write_array(archive, key, arrays[key.name])
+
+
+def _write_configs(stream: IO[bytes], graph: LayoutGraph) -> None:
+    shape = (*graph.config_options.shape, WIDTH)
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+    step = max(1, _BLOCK_BYTES // (4 * WIDTH * max(1, shape[1])))
+    for start in range(0, shape[0], step):
+        stream.write(graph.config_features(slice(start, start + step)).astype("<f4").tobytes())
+
+
+def _new_archive(path: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, allowZip64=True)
+
+
+def _write_array(archive: zipfile.ZipFile, key: Key, array: npt.NDArray[Any]) -> None:
+    written = array.astype(key.dtype)
+    # A layout runtime of more than 2.1 s does not fit the documented int32.
+    stored = written if np.array_equal(written, array) else array
+    # The name alone, without a time, so that equal graphs are equal bytes.
+    with archive.open(f"{key.name}.npy", "w", force_zip64=True) as stream:
+        np.lib.format.write_array(stream, np.ascontiguousarray(stored), allow_pickle=False)
+
+
+def _names(keys: tuple[Key, ...]) -> tuple[str, ...]:
+    return tuple(key.name for key in keys)
+
+
+def _loaded(
+    archive: NpzArchive, keys: tuple[Key, ...], path: str | PathLike[str]
+) -> dict[str, npt.NDArray[Any]]:
+    present = [key for key in keys if key.name in archive]
+    return {key.name: checks.converted(archive.array(key.name), key, path) for key in present}
 
 
 def _check_tile(arrays: Mapping[str, npt.NDArray[Any]], path: str | PathLike[str]) -> None:
-    npz_checks.require_graph(arrays["node_opcode"], arrays["edge_index"], path)
-    npz_checks.require_runtimes(arrays, "config_runtime", path)
-    npz_checks.require_runtimes(arrays, "config_runtime_normalizers", path)
-    if arrays["config_runtime"].any() and not arrays["config_runtime_normalizers"].any():
+    checks.require_graph(arrays["node_opcode"], arrays["edge_index"], path)
+    _check_runtimes(arrays, path)
+
+
+def _check_runtimes(arrays: Mapping[str, npt.NDArray[Any]], path: str | PathLike[str]) -> None:
+    for name in ("config_runtime", "config_runtime_normalizers"):
+        if name in arrays:
+            checks.require_runtimes(arrays, name, path)
+    normalizers = arrays.get("config_runtime_normalizers")
+    if normalizers is not None and arrays["config_runtime"].any() and not normalizers.any():
         field = "config_runtime_normalizers"
         raise DataError("0 everywhere beside runtimes", where=path, field=field, expected="1 ns or more")
 
 
 def _check_layout(arrays: Mapping[str, npt.NDArray[Any]], path: str | PathLike[str]) -> None:
-    npz_checks.require_graph(arrays["node_opcode"], arrays["edge_index"], path)
-    npz_checks.require_runtimes(arrays, "config_runtime", path)
+    checks.require_graph(arrays["node_opcode"], arrays["edge_index"], path)
+    _check_runtimes(arrays, path)
     num_nodes = len(arrays["node_opcode"])
-    npz_checks.require_ascending(arrays, "node_config_ids", num_nodes - 1, path)
-    npz_checks.require_ascending(arrays, "node_splits", num_nodes, path)
-
-
-def _load(path: str | PathLike[str], keys: tuple[Key, ...]) -> dict[str, npt.NDArray[Any]]:
-    source = Path(path)
-    if not source.is_file():
-        raise DataError("no such file", where=source, expected="an .npz file")
-    try:
-        # Opened here, as np.load leaves the file open when it is no archive.
-        with source.open("rb") as handle:
-            archive = np.load(handle, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DataError("a single array", where=source, expected="an .npz file")
-            stored = {key.name: _entry(archive, key.name, source) for key in keys if key.name in archive}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError("truncated, or no .npz file", where=source, expected="an .npz file") from error
-    return npz_checks.conform(stored, keys, path)
-
-
-def _entry(archive: np.lib.npyio.NpzFile, name: str, source: Path) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(archive[name])
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise DataError(f"cannot be read: {error}", where=source, field=name, expected="an array") from error
-
-
-def _save(path: str | PathLike[str], arrays: Mapping[str, npt.NDArray[Any]], keys: tuple[Key, ...]) -> None:
-    stored = {}
-    for key in keys:
-        array = arrays[key.name]
-        written = array.astype(key.dtype)
-        # A layout runtime of more than 2.1 s does not fit the documented int32.
-        stored[key.name] = written if np.array_equal(written, array) else array
-    with artifacts.atomic_path(path) as temporary, temporary.open("wb") as handle:
-        np.savez_compressed(handle, allow_pickle=False, **stored)
+    checks.require_ascending(arrays, "node_config_ids", num_nodes - 1, path)
+    checks.require_ascending(arrays, "node_splits", num_nodes, path)

@@ -6,6 +6,7 @@ with one row per valid run; of the invalid runs only the number is kept. Source:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,10 +109,13 @@ def node_splits(module: HloModule) -> npt.NDArray[np.int64]:
 
     A part ends after each computation whose name contains `cluster`, `while` or `cond`.
     """
-    ends = [
-        end
-        for computation, end in zip(module.computations, module.offsets[1:], strict=True)
-        if any(part in computation.name for part in _SPLITTING_NAMES)
+    return splits_after([computation.name for computation in module.computations], module.offsets[1:])
+
+
+def splits_after(names: Sequence[str], ends: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Returns the same from the names of all computations and the numbers of nodes up to their ends."""
+    found = [
+        end for name, end in zip(names, ends, strict=True) if any(part in name for part in _SPLITTING_NAMES)
     ]
-    last = [] if ends and ends[-1] == module.num_instructions else [module.num_instructions]
-    return np.array([0, *ends, *last], dtype=np.int64)
+    last = [] if found[-1:] == list(ends[-1:]) else list(ends[-1:])
+    return np.array([0, *found, *last], dtype=np.int64)

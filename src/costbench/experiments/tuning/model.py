@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, TiledKernels
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
-from costbench.errors import DataError, HloError, choose
+from costbench.errors import DataError, choose
 from costbench.experiments.grid.spec import cell_from_name
 from costbench.experiments.tuning.fusion import tune_fusion
 from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
 from costbench.experiments.tuning.tiles import tune_tiles
+from costbench.hlo.files import program_in
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.reader import read_module
-from costbench.hlo.text.reader import looks_like_text, module_from_text
 from costbench.models.cost_model import CostModel
 from costbench.tasks import TaskName
 
@@ -55,27 +54,6 @@ TUNE: Mapping[str, Callable[[PreparedProgram, Session], Tuned]] = {
     "tile": _tune_tiles,
     "fusion": _tune_fusion,
 }
-
-
-def program_in(path: Path) -> HloModule:
-    """Reads the program in a file: a binary message, plain or compressed, or HLO text.
-
-    Raises:
-        HloError: if the file is missing or not an HLO module.
-    """
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        text = ""
-    if looks_like_text(text):
-        return module_from_text(text, where=str(path))
-    try:
-        return read_module(path)
-    except HloError as error:
-        if not text:
-            raise
-        expected = "text that begins with HloModule, or a binary HloModuleProto"
-        raise HloError("no HLO module", where=path, expected=expected) from error
 
 
 def unfused(module: HloModule) -> HloModule:

@@ -1,0 +1,239 @@
+"""Opens `.npz` archives without trusting them: headers first, arrays whole or in blocks of rows.
+
+Shapes and types of all arrays are known before any is decompressed, so files that do not fit are refused at
+once. Nothing is unpickled. An array is read whole only up to a limit; larger ones are read in blocks of rows,
+through memory that does not depend on their size.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import DataError
+
+_SUFFIX = ".npy"
+# Read whole: the 140 features of up to a million nodes.
+_WHOLE_BYTES = 1 << 29
+# Deflate shrinks constant data 1,029-fold and nothing further. Small files may be constant.
+_BOMB_BYTES, _BOMB_RATIO = 1 << 30, 1000
+_COPY_BYTES = 1 << 24
+_ARRAY_MAGIC = b"\x93NUMPY"
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 0x1
+# What zipfile, zlib and NumPy's header parser raise on damaged files.
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    KeyError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+    SyntaxError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an array's header says.
+
+    Attributes:
+        shape: of the array.
+        dtype: of its values.
+        fortran_order: whether the first axis varies fastest.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran_order: bool
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the values."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class NpzArchive:
+    """An opened `.npz` file; see `open_npz`.
+
+    Attributes:
+        path: of the file.
+        headers: of its arrays, by key.
+    """
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile, keys: tuple[str, ...]) -> None:
+        self.path = path
+        self._archive = archive
+        self._members = _members(archive, keys, path)
+        self.headers: Mapping[str, Header] = {key: self._header(key) for key in self._members}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._members
+
+    def array(self, key: str) -> npt.NDArray[Any]:
+        """Reads an array whole.
+
+        Raises:
+            DataError: naming the file and `key`, if it is damaged or larger than 512 MiB.
+        """
+        header = self.headers[key]
+        if header.num_bytes > _WHOLE_BYTES:
+            problem = f"{header.num_bytes} bytes of shape {header.shape}"
+            raise DataError(problem, where=self.path, field=key, expected=f"at most {_WHOLE_BYTES} bytes")
+        with self._values(key) as stream:
+            content = stream.read(header.num_bytes)
+            _at_end(stream)
+        if not content:
+            return np.zeros(header.shape, header.dtype)
+        flat = np.frombuffer(content, header.dtype)
+        return flat.reshape(header.shape, order="F" if header.fortran_order else "C")
+
+    def blocks(self, key: str, block_bytes: int) -> Iterator[npt.NDArray[Any]]:
+        """Yields an array of one or more axes in blocks of rows, in order, of `block_bytes` or one row.
+
+        Raises:
+            DataError: naming the file and `key`, if it is damaged.
+        """
+        header = self.headers[key]
+        row_bytes = max(1, math.prod(header.shape[1:]) * header.dtype.itemsize)
+        step, rows = max(1, block_bytes // row_bytes), header.shape[0]
+        if header.num_bytes == 0:
+            yield np.zeros(header.shape, header.dtype)
+            return
+        if header.fortran_order:
+            yield from self._transposed_blocks(key, step)
+            return
+        with self._values(key) as stream:
+            for start in range(0, rows, step):
+                count = min(step, rows - start)
+                content = stream.read(count * row_bytes)
+                shape = (count, *header.shape[1:])
+                yield np.frombuffer(content, header.dtype).reshape(shape)
+            _at_end(stream)
+
+    def _transposed_blocks(self, key: str, step: int) -> Iterator[npt.NDArray[Any]]:
+        """Yields rows that are scattered over the file, through a copy on disk."""
+        header = self.headers[key]
+        with TemporaryFile() as copy:
+            with self._values(key) as stream:
+                while content := stream.read(_COPY_BYTES):
+                    copy.write(content)
+            copy.flush()
+            values: npt.NDArray[Any] = np.memmap(copy, header.dtype, "r", 0, header.shape, "F")
+            for start in range(0, header.shape[0], step):
+                yield np.ascontiguousarray(values[start : start + step])
+
+    def _header(self, key: str) -> Header:
+        with self._values(key, skip_header=False) as stream:
+            header = _read_header(stream)
+            size = stream.tell() + header.num_bytes
+        if header.dtype.hasobject:
+            raise DataError("Python objects", where=self.path, field=key, expected="numbers")
+        member = self._members[key]
+        if size != member.file_size:
+            problem = f"{member.file_size} bytes for shape {header.shape} of {header.dtype}"
+            raise DataError(problem, where=self.path, field=key, expected=f"{size} bytes")
+        if size > _BOMB_BYTES and size > _BOMB_RATIO * member.compress_size:
+            problem = f"{member.compress_size} bytes that expand to {size}"
+            raise DataError(problem, where=self.path, field=key, expected="less than a thousandfold")
+        return header
+
+    @contextmanager
+    def _values(self, key: str, *, skip_header: bool = True) -> Iterator[IO[bytes]]:
+        try:
+            with self._archive.open(self._members[key]) as stream:
+                if skip_header:
+                    _read_header(stream)
+                yield stream
+        except _DAMAGE as error:
+            raise DataError(
+                f"cannot be read: {_sentence(error)}", where=self.path, field=key, expected="an array"
+            ) from error
+
+
+@contextmanager
+def open_npz(path: str | PathLike[str], keys: tuple[str, ...]) -> Iterator[NpzArchive]:
+    """Opens an `.npz` file and reads the headers of those of its arrays that are among `keys`.
+
+    Raises:
+        DataError: naming the file and the key, if the file is missing, truncated or no archive, if a key
+            occurs twice, or if its array is of Python objects, encrypted, compressed by another method than
+            deflate, not as long as its shape says, or above 1 GiB and a thousandfold its size in the file.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise DataError("no such file", where=source, expected="an .npz file")
+    with ExitStack() as stack:
+        try:
+            handle = stack.enter_context(source.open("rb"))
+            if handle.read(len(_ARRAY_MAGIC)) == _ARRAY_MAGIC:
+                raise DataError("a single array", where=source, expected="an .npz file")
+            archive = stack.enter_context(zipfile.ZipFile(handle))
+        except _DAMAGE as error:
+            raise DataError("truncated, or no .npz file", where=source, expected="an .npz file") from error
+        yield NpzArchive(source, archive, keys)
+
+
+def _members(archive: zipfile.ZipFile, keys: tuple[str, ...], path: Path) -> dict[str, zipfile.ZipInfo]:
+    found: dict[str, zipfile.ZipInfo] = {}
+    for member in archive.infolist():
+        key = member.filename.removesuffix(_SUFFIX)
+        if key not in keys:
+            continue
+        if key in found:
+            raise DataError("occurs twice", where=path, field=key, expected="one array of this name")
+        if member.flag_bits & _ENCRYPTED:
+            raise DataError("encrypted", where=path, field=key, expected="an array")
+        if member.compress_type not in _METHODS:
+            problem = f"compressed by method {member.compress_type}"
+            raise DataError(problem, where=path, field=key, expected="stored or deflated")
+        found[key] = member
+    return found
+
+
+def _read_header(stream: IO[bytes]) -> Header:
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        return Header(*_checked(np.lib.format.read_array_header_1_0(stream)))
+    if version == (2, 0):
+        return Header(*_checked(np.lib.format.read_array_header_2_0(stream)))
+    raise ValueError(f"version {version} of the header")
+
+
+def _checked(header: tuple[Any, bool, Any]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    shape, fortran_order, dtype = header
+    if any(size < 0 for size in shape):
+        raise ValueError(f"shape {shape}")
+    return tuple(int(size) for size in shape), dtype, fortran_order
+
+
+def _at_end(stream: IO[bytes]) -> None:
+    """Reads past the last value, by which the archive's checksum is compared."""
+    if stream.read(1):
+        raise ValueError("more values than its shape says")
+
+
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

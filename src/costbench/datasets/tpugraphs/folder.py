@@ -1,0 +1,168 @@
+"""A folder of TpuGraphs' `.npz` files as unpacked, with its collections and its own splits.
+
+Graphs are converted to shards when they are first used, into a cache outside the folder; a converted graph is
+used again while its source has the same size and time, or the same digest. Layout graphs become layout graphs
+(`costbench.datasets.layout_graphs`), tile kernels feature shards, one per program (`tile_shards`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from costbench import artifacts
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.tpugraphs.npz import convert_layout_npz, program_of
+from costbench.datasets.tpugraphs.tile_shards import write_tile_shard
+from costbench.errors import DataError
+
+SPLITS = ("train", "valid", "test")
+COLLECTIONS: Mapping[str, Path] = {
+    "tile:xla": Path("tile/xla"),
+    "layout:xla:default": Path("layout/xla/default"),
+    "layout:xla:random": Path("layout/xla/random"),
+    "layout:nlp:default": Path("layout/nlp/default"),
+    "layout:nlp:random": Path("layout/nlp/random"),
+}
+"""The five collections and their folders below `npz`."""
+TILE_COLLECTION = "tile:xla"
+_SUFFIX = ".npz"
+_STAMP = ".json"
+_CONVERTER_VERSION = 1
+"""Raise it when the same files would give other shards."""
+
+
+class TpuGraphsFolder:
+    """The data set in one folder.
+
+    Args:
+        root: the folder that holds `npz`, or `npz` itself.
+        cache: folder of the converted graphs; made when needed.
+
+    Raises:
+        DataError: if the folder does not exist or holds none of the five collections.
+    """
+
+    def __init__(self, root: Path | str, cache: Path | str) -> None:
+        base = Path(root)
+        self.root = base / "npz" if (base / "npz").is_dir() else base
+        self.cache = Path(cache)
+        if not self.collections():
+            wanted = ", ".join(f"npz/{path}" for path in COLLECTIONS.values())
+            raise DataError("holds no collection", where=base, expected=f"one of the folders {wanted}")
+
+    def collections(self) -> list[str]:
+        """Returns the collections that exist, such as `layout:xla:random`, in the order of `COLLECTIONS`."""
+        return [name for name, path in COLLECTIONS.items() if (self.root / path).is_dir()]
+
+    def graphs(self, collection: str, split: str) -> list[Path]:
+        """Returns the `.npz` files of a split, sorted by name; none if the split is not there.
+
+        Raises:
+            DataError: for a collection or split that TpuGraphs does not have.
+        """
+        if collection not in COLLECTIONS:
+            known = ", ".join(COLLECTIONS)
+            raise DataError(f"no collection {collection!r}", where=self.root, expected=f"one of {known}")
+        if split not in SPLITS:
+            raise DataError(f"no split {split!r}", where=self.root, expected=f"one of {', '.join(SPLITS)}")
+        folder = self.root / COLLECTIONS[collection] / split
+        return sorted(path for path in folder.glob(f"*{_SUFFIX}") if path.is_file() and path.name[0] != ".")
+
+    def layout_path(self, path: Path) -> Path:
+        """Returns the converted layout graph of one of `graphs`, which is made if it does not exist yet.
+
+        Raises:
+            DataError: naming the file, if it is malformed or in no layout collection of this folder.
+        """
+        collection, split = self._place(path)
+        if collection == TILE_COLLECTION:
+            raise DataError("is a tile kernel", where=path, expected="a file of a layout collection")
+        made = self._converted(collection, split, path.stem)
+        convert = partial(convert_layout_npz, path, made, name=path.stem, collection=collection)
+        convert_once(made, [path], convert)
+        return made
+
+    def layout_graph(self, path: Path) -> LayoutGraph:
+        """Returns one of `graphs`, memory-mapped. Raises: DataError, as `layout_path`."""
+        return open_layout_graph(self.layout_path(path))
+
+    def tile_programs(self, split: str) -> list[str]:
+        """Returns the programs whose kernels are in a split, sorted."""
+        return sorted({program_of(path.stem) for path in self.graphs(TILE_COLLECTION, split)})
+
+    def tile_shards(self, split: str) -> Iterator[Path]:
+        """Yields one shard per program of a split, by name of program; each is made first if needed.
+
+        Tile training reads them like those of the stage `features`; see `tile_shards.write_tile_shard`.
+
+        Raises:
+            DataError: naming the file, if one is malformed.
+        """
+        paths = sorted(
+            self.graphs(TILE_COLLECTION, split), key=lambda path: (program_of(path.stem), path.stem)
+        )
+        for program, group in groupby(paths, key=lambda path: program_of(path.stem)):
+            kernels = list(group)
+            made = self._converted(TILE_COLLECTION, split, program)
+            convert_once(made, kernels, partial(write_tile_shard, made, program, kernels))
+            yield made
+
+    def _place(self, path: Path) -> tuple[str, str]:
+        """Returns the collection and split that a file is in."""
+        parts = {place: name for name, place in COLLECTIONS.items()}
+        folder = path.resolve().parent
+        if folder.parent.is_relative_to(self.root.resolve()) and folder.name in SPLITS:
+            collection = parts.get(folder.parent.relative_to(self.root.resolve()))
+            if collection is not None:
+                return collection, folder.name
+        raise DataError("in no collection", where=path, expected=f"a file below {self.root}")
+
+    def _converted(self, collection: str, split: str, name: str) -> Path:
+        return self.cache / collection.replace(":", "-") / split / f"{name}.arrow"
+
+
+def convert_once(destination: Path, sources: Sequence[Path], convert: Callable[[], None]) -> None:
+    """Calls `convert`, which writes `destination` from files, unless it was written from the same files.
+
+    Names, sizes and times of the files are kept in a `.json` file beside it, with their digests, which count
+    where only times differ.
+
+    Args:
+        destination: file that `convert` writes.
+        sources: files that it reads.
+        convert: function that makes the file.
+
+    Raises:
+        DataError: if a source cannot be read.
+    """
+    stamp = destination.with_suffix(_STAMP)
+    found = [_facts(path) for path in sources]
+    before = _stamped(stamp) if destination.is_file() else []
+    if [fact[:3] for fact in before] == found:
+        return
+    digests = [artifacts.digest_file(path) for path in sources]
+    # A copy of the data set has other times and the same contents.
+    if not before or [fact[3] for fact in before] != digests:
+        convert()
+    facts = [[*fact, digest] for fact, digest in zip(found, digests, strict=True)]
+    artifacts.write_json(stamp, {"version": _CONVERTER_VERSION, "sources": facts})
+
+
+def _facts(path: Path) -> list[Any]:
+    """Returns name, size and time of a file."""
+    facts = path.stat()
+    return [path.name, facts.st_size, facts.st_mtime_ns]
+
+
+def _stamped(stamp: Path) -> list[list[Any]]:
+    """Returns name, size, time and digest of the files that a shard was made from; none if it is unknown."""
+    try:
+        content = artifacts.read_json(stamp)
+    except DataError:
+        return []
+    known = isinstance(content, dict) and content.get("version") == _CONVERTER_VERSION
+    return content["sources"] if known and isinstance(content, dict) else []

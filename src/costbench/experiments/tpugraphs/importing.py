@@ -1,0 +1,153 @@
+"""Imports a folder of TpuGraphs: raw files become `.npz` files, and these the shards that training reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from costbench.artifacts import write_text
+from costbench.datasets.storage import Shard
+from costbench.datasets.tpugraphs.folder import (
+    COLLECTIONS,
+    SPLITS,
+    TILE_COLLECTION,
+    TpuGraphsFolder,
+    convert_once,
+)
+from costbench.datasets.tpugraphs.npz import write_layout_npz, write_tile_npz
+from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
+from costbench.features.tpugraphs_graphs import layout_graph_of, tile_graph_of
+
+Progress = Callable[[str], None]
+_RAW = "pb"
+_SHARDS, _NPZ = "shards", "npz"
+
+
+@dataclass
+class Imported:
+    """What one split of a collection holds.
+
+    Attributes:
+        collection: such as `layout:xla:random`.
+        split: `train`, `valid` or `test`.
+        graphs: kernels or programs.
+        programs: those that tables are about.
+        nodes: of all graphs.
+        edges: of all graphs.
+        configs: measured configurations of all graphs.
+        labelled: graphs whose runtimes are given.
+    """
+
+    collection: str
+    split: str
+    graphs: int = 0
+    programs: int = 0
+    nodes: int = 0
+    edges: int = 0
+    configs: int = 0
+    labelled: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """A JSON value."""
+        return asdict(self)
+
+
+def open_folder(root: Path, out: Path) -> TpuGraphsFolder:
+    """Returns the data set in a folder, with its shards in `out/shards`.
+
+    Args:
+        root: a folder with `npz`, or one with `pb` whose files were converted to `out/npz` before.
+        out: folder of what is converted.
+
+    Raises:
+        DataError: if there is none.
+    """
+    raw_only = (root / _RAW).is_dir() and not (root / _NPZ).is_dir()
+    return TpuGraphsFolder(out / _NPZ if raw_only else root, out / _SHARDS)
+
+
+def import_folder(root: Path, out: Path, progress: Progress) -> list[Imported]:
+    """Converts all graphs of a folder that are not converted yet; returns what each split holds.
+
+    Args:
+        root: a folder with `npz`, or with `pb` (raw files), as the data set unpacks.
+        out: folder of the shards, and of `.npz` files made from raw ones.
+        progress: called with a line for every file or program.
+
+    Raises:
+        DataError: naming the file, at the first that is malformed.
+    """
+    if (root / _RAW).is_dir() and not (root / _NPZ).is_dir():
+        for collection, place in COLLECTIONS.items():
+            for split in SPLITS:
+                for raw in sorted((root / _RAW / place / split).glob(f"*.{_RAW}")):
+                    progress(f"{collection} {split} {raw.name}")
+                    _convert_raw(raw, collection, out / _NPZ / place / split)
+    folder = open_folder(root, out)
+    found = []
+    for collection in folder.collections():
+        for split in SPLITS:
+            count = Imported(collection, split)
+            made = _tile_counts if collection == TILE_COLLECTION else _layout_counts
+            for name in made(folder, count):
+                progress(f"{collection} {split} {name}")
+            found.append(count)
+    return [count for count in found if count.graphs]
+
+
+def _convert_raw(raw: Path, collection: str, folder: Path) -> None:
+    if collection != TILE_COLLECTION:
+        destination = folder / f"{raw.stem}.npz"
+
+        def convert() -> None:
+            tuning = read_layout_tuning(raw)
+            write_layout_npz(destination, layout_graph_of(tuning, raw.stem, collection))
+
+        convert_once(destination, [raw], convert)
+        return
+    # A raw file may hold many kernels: a list of them says that all were written.
+    listing = folder / f"{raw.stem}.kernels.txt"
+    convert_once(listing, [raw], partial(_convert_kernels, raw, listing))
+
+
+def _convert_kernels(raw: Path, listing: Path) -> None:
+    """Writes an `.npz` file for each kernel of a raw tile file, and a list of them and of those left out.
+
+    As in the data set, a kernel needs two runs that count and a default run among them.
+    """
+    kernels = read_tile_tuning(raw)
+    lines = []
+    for place, tuning in enumerate(kernels):
+        name = raw.stem if len(kernels) == 1 else f"{raw.stem}_{place:04d}"
+        if len(tuning.runtime_ns) < 2 or not tuning.is_default.any():
+            lines.append(f"{name} left out: {len(tuning.runtime_ns)} runs, {tuning.is_default.sum()} default")
+            continue
+        write_tile_npz(listing.with_name(f"{name}.npz"), tile_graph_of(tuning))
+        lines.append(name)
+    write_text(listing, "\n".join([*lines, ""]))
+
+
+def _tile_counts(folder: TpuGraphsFolder, count: Imported) -> Iterator[str]:
+    for path in folder.tile_shards(count.split):
+        shard = Shard.open(path)
+        count.programs += 1
+        count.graphs += shard.num_kernels
+        count.nodes += len(shard["node_row"])
+        count.edges += len(shard["edge_nodes"])
+        count.configs += shard.num_configs
+        count.labelled += sum(shard.metadata["labelled"])
+        yield path.stem
+
+
+def _layout_counts(folder: TpuGraphsFolder, count: Imported) -> Iterator[str]:
+    for path in folder.graphs(count.collection, count.split):
+        graph = folder.layout_graph(path)
+        count.programs += 1
+        count.graphs += 1
+        count.nodes += graph.num_nodes
+        count.edges += len(graph.edges)
+        count.configs += graph.num_configs
+        count.labelled += graph.is_labelled
+        yield path.stem
