@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.tiling.sizes import TileSizes
-from costbench.datasets.layout_graphs import LayoutGraph
+from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.datasets.tpugraphs.npz import TileGraph
 from costbench.datasets.tpugraphs.options import encode_options
 from costbench.datasets.tpugraphs.tuning import TuningKernel, TuningProgram, node_splits

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from costbench.datasets.layout_graphs import LayoutGraph
+from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.datasets.tpugraphs.npz import (
     TileGraph,
     holds_tiles,
@@ -23,7 +23,7 @@ from costbench.datasets.tpugraphs.npz import (
 )
 from costbench.datasets.tpugraphs.options import encode_options
 from costbench.errors import DataError
-from tests.datasets.test_layout_graphs import assert_equal
+from tests.datasets.layout.test_graphs import assert_equal
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, read_layout_npz, save, tile_arrays
 
 INTEGERS = [np.uint8, np.int16, np.int32, np.int64, np.uint64]

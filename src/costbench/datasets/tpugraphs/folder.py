@@ -2,7 +2,7 @@
 
 Graphs are converted to shards when they are first used, into a cache outside the folder; a converted graph is
 used again while its source has the same size and time, or the same digest. Layout graphs become layout graphs
-(`costbench.datasets.layout_graphs`), tile kernels feature shards, one per program (`tile_shards`).
+(`costbench.datasets.layout.graphs`), tile kernels feature shards, one per program (`tile_shards`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from costbench import artifacts
-from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, program_of
 from costbench.datasets.tpugraphs.tile_shards import write_tile_shard
 from costbench.errors import DataError

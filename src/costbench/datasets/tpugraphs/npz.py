@@ -4,7 +4,7 @@ One file is one graph. Both kinds share the node arrays; a tile file has configu
 a layout file configurations of single nodes. Published files differ from the documented types, so reading
 accepts any integer or float type, and raises one clear error for an array that is missing, of the wrong
 shape or impossible; writing uses the documented types. Tile files are read into memory. Layout files, which
-may be larger than memory, are converted to `costbench.datasets.layout_graphs` and written from them in
+may be larger than memory, are converted to `costbench.datasets.layout.graphs` and written from them in
 blocks. Source: tpugraphs2023, sections 3 and 4.1, and the formats that the data set documents.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench import artifacts
-from costbench.datasets.layout_graphs import LayoutGraph, write_layout_graph
+from costbench.datasets.layout.graphs import LayoutGraph, write_layout_graph
 from costbench.datasets.tpugraphs import checks
 from costbench.datasets.tpugraphs.archive import NpzArchive, open_npz
 from costbench.datasets.tpugraphs.checks import Key

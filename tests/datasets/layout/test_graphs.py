@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.datasets.layout_graphs import (
+from costbench.datasets.layout.graphs import (
     LayoutGraph,
     layout_graph_metadata,
     open_layout_graph,
