@@ -1,0 +1,127 @@
+"""Saves and loads layout models: a folder with `layout_model.json` and `weights.pt` (tensors only).
+
+Both are written atomically, the description last, with the digest of the weights, so a folder holds a
+complete model or fails to load. Equal models give equal bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json
+from costbench.errors import CostbenchError, DataError
+from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
+from costbench.models.layout.inputs import LayoutScaling
+from costbench.models.layout.model import LayoutModel
+from costbench.models.layout.net_spec import LayoutNetSpec
+from costbench.models.layout.network import LayoutNetwork
+from costbench.models.net_spec import Predicts
+from costbench.params import parse
+
+MODEL_FILE = "layout_model.json"
+WEIGHTS_FILE = "weights.pt"
+FORMAT = "costbench layout model 1"
+_KEYS = {"format", "net", "predicts", "scaling", "seed", "weights_sha256"}
+_PREDICTS: Mapping[object, Predicts] = {"score": "score", "log_runtime_ns": "log_runtime_ns"}
+
+
+def save_layout_model(
+    folder: str | PathLike[str], net: LayoutNetwork, scaling: LayoutScaling, predicts: Predicts, seed: int
+) -> None:
+    """Writes a model to `folder`, replacing an existing one.
+
+    Raises:
+        DataError: if a weight is NaN or infinite, or the folder cannot be written.
+    """
+    place = Path(folder)
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in net.state_dict().items()}
+    _require_finite(state, place / WEIGHTS_FILE)
+    buffer = io.BytesIO()
+    # Into memory first: written to a path, torch puts the path's name into the file.
+    torch.save(state, buffer)
+    write_bytes(place / WEIGHTS_FILE, buffer.getvalue())
+    content = {
+        "format": FORMAT,
+        "net": asdict(net.spec),
+        "predicts": predicts,
+        "scaling": scaling.to_dict(),
+        "seed": seed,
+        "weights_sha256": digest_bytes(buffer.getvalue()),
+    }
+    write_json(place / MODEL_FILE, content)
+
+
+def load_layout_model(folder: str | PathLike[str], execution: Execution = DEFAULT_EXECUTION) -> LayoutModel:
+    """Loads the model in `folder`.
+
+    Args:
+        folder: written by `save_layout_model`.
+        execution: how to run the network.
+
+    Raises:
+        DataError: naming the file and the field, if a file is missing, truncated, damaged, of another format,
+            or no layout model at all.
+    """
+    place = Path(folder) / MODEL_FILE
+    content = _read_model(place)
+    weights = read_bytes(place.with_name(WEIGHTS_FILE))
+    if digest_bytes(weights) != content["weights_sha256"]:
+        raise DataError(
+            f"not the weights that {MODEL_FILE} was written with",
+            where=place.with_name(WEIGHTS_FILE),
+            expected=f"SHA-256 {content['weights_sha256']}",
+        )
+    try:
+        scaling = LayoutScaling.from_dict(_mapping(content["scaling"]))
+        spec = parse(LayoutNetSpec, content["net"], where=place, field="net")
+        net = LayoutNetwork(spec, scaling.node.num_outputs, scaling.option.num_outputs)
+    except CostbenchError as error:
+        where, field = error.where or place, error.field
+        raise DataError(error.problem, where=where, field=field, expected=error.expected) from error
+    _load_weights(net, weights, place.with_name(WEIGHTS_FILE))
+    seed = content["seed"]
+    if not isinstance(seed, int):
+        raise DataError(f"{seed!r}", where=place, field="seed", expected="int")
+    return LayoutModel(net, scaling, _PREDICTS[content["predicts"]], execution, seed)
+
+
+def _read_model(path: Path) -> dict[str, object]:
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise DataError("is no layout model", where=path, field="format", expected=FORMAT)
+    if set(content) != _KEYS:
+        raise DataError(f"keys {sorted(content)}", where=path, expected=", ".join(sorted(_KEYS)))
+    if content["predicts"] not in _PREDICTS:
+        expected = "one of " + ", ".join(map(str, _PREDICTS))
+        raise DataError(f"{content['predicts']!r}", where=path, field="predicts", expected=expected)
+    return content
+
+
+def _mapping(content: object) -> Mapping[str, object]:
+    if not isinstance(content, dict):
+        raise DataError("is no scaling", field="scaling", expected="a mapping")
+    return content
+
+
+def _load_weights(net: LayoutNetwork, weights: bytes, path: Path) -> None:
+    try:
+        state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+        net.load_state_dict(state)
+    except Exception as error:
+        # torch raises whatever it meets first in damaged bytes: pickle, zip, key, type and runtime errors.
+        problem = str(error).strip().split("\n", 1)[0][:200]
+        raise DataError(f"no weights of this network: {problem}", where=path) from error
+    _require_finite(net.state_dict(), path)
+
+
+def _require_finite(state: Mapping[str, Tensor], path: Path) -> None:
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise DataError("NaN or infinite", where=path, field=name, expected="finite weights")

@@ -1,0 +1,127 @@
+"""Graph convolutions of layout networks, on states that vary with the config and states that do not.
+
+States that vary are [rows, configs, hidden], fixed ones [rows, hidden]. A convolution that is linear before
+its ReLU (GraphSAGE with the mean, GCN) is computed on both apart:
+
+x'_varying = relu(sum_k A_k[varying, varying] x_varying W_k + sum_k A_k[varying, fixed] x_fixed W_k + b)
+
+where the second sum has no config axis. The plain form of the same network is in `plain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from costbench.models.layout.plan import LayerPlan
+from costbench.models.layout.sparse import SparseMatrix
+
+
+class LinearConvolution(nn.Module):
+    """x' = x + relu(sum_k A_k x W_k + b), the residual being optional; A_k are `view.aggregations`.
+
+    Args:
+        num_matrices: K.
+        hidden: width of the states.
+        residual: whether x is added.
+    """
+
+    def __init__(self, num_matrices: int, hidden: int, *, residual: bool) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(hidden, hidden, bias=False) for _ in range(num_matrices))
+        self.bias = nn.Parameter(torch.zeros(hidden))
+        self.residual = residual
+
+    def weight(self) -> Tensor:
+        """Returns W_1 ... W_K, [K, hidden, hidden]; states are multiplied from the left."""
+        return torch.stack([part.weight.t() for part in self.parts])  # type: ignore[operator]
+
+    def of_fixed(self, matrix: SparseMatrix, states: Tensor) -> Tensor:
+        """Returns sum_k A_k x W_k + b of fixed states: [f, hidden] to [rows, hidden]."""
+        products = _Products.apply(states, self.weight())  # type: ignore[no-untyped-call]
+        return matrix.times(products.flatten(0, 1)) + self.bias
+
+    def of_aggregated(self, aggregated: Tensor) -> Tensor:
+        """Returns sum_k a_k W_k of aggregated states a_k = A_k x: [K, r, ..., h] to [r, ..., h]."""
+        flat = aggregated.reshape(len(aggregated), -1, aggregated.shape[-1])
+        sums: Tensor = _SumOfProducts.apply(flat, self.weight())  # type: ignore[no-untyped-call]
+        return sums.view(aggregated.shape[1:])
+
+    def fixed(self, plan: LayerPlan, states: Tensor) -> Tensor:
+        """Returns the fixed states of the next layer: [f, hidden] to [f', hidden]."""
+        after = torch.relu(self.of_fixed(plan.fixed, states))
+        return after + states[plan.fixed_kept] if self.residual else after
+
+    def varying(self, plan: LayerPlan, states: Tensor, from_fixed: Tensor, grown: Tensor) -> Tensor:
+        """Returns the varying states of the next layer: [v, c, hidden] to [v', c, hidden].
+
+        Args:
+            plan: of this layer.
+            states: varying states.
+            from_fixed: [v', hidden], `of_fixed(plan.into_varying, fixed states)`.
+            grown: [v' - kept, hidden], states before this layer of rows that were fixed then.
+        """
+        configs, hidden = states.shape[1:]
+        if plan.transform_first:
+            products = _Products.apply(states.flatten(0, 1), self.weight())  # type: ignore[no-untyped-call]
+            sums = plan.varying.times(products.view(-1, configs, hidden))
+        else:
+            aggregated = plan.varying.times(states)
+            sums = self.of_aggregated(aggregated.view(plan.num_matrices, -1, configs, hidden))
+        # In place: `sums` is new, and a ReLU needs its result alone for the gradient.
+        after = sums.add_(from_fixed[:, None]).relu_()
+        if not self.residual:
+            return after
+        before = states if plan.kept is None else states[plan.kept]
+        if len(grown):
+            before = torch.cat([before, grown[:, None].expand(-1, configs, -1)])
+        return after + before
+
+
+class _Products(torch.autograd.Function):
+    """Returns x W_k for every k: [r, h] and [K, h, h] to [K, r, h], without copies of x."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(states, weight)
+        out = states.new_empty(len(weight), *states.shape)
+        for matrix, place in zip(weight, out, strict=True):
+            torch.mm(states, matrix, out=place)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
+        states, weight = ctx.saved_tensors
+        (gradient,) = gradients
+        of_states = _sum_of_products(gradient, weight.transpose(1, 2)) if ctx.needs_input_grad[0] else None
+        return of_states, torch.stack([states.t() @ part for part in gradient])
+
+
+class _SumOfProducts(torch.autograd.Function):
+    """Returns sum_k x_k W_k: [K, r, h] and [K, h, h] to [r, h]."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(states, weight)
+        return _sum_of_products(states, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
+        states, weight = ctx.saved_tensors
+        (gradient,) = gradients
+        of_states = None
+        if ctx.needs_input_grad[0]:
+            of_states = torch.empty_like(states)
+            for matrix, place in zip(weight, of_states, strict=True):
+                torch.mm(gradient, matrix.t(), out=place)
+        return of_states, torch.stack([part.t() @ gradient for part in states])
+
+
+def _sum_of_products(states: Sequence[Tensor] | Tensor, weight: Tensor) -> Tensor:
+    total = states[0] @ weight[0]
+    for part, matrix in zip(states[1:], weight[1:], strict=True):
+        total.addmm_(part, matrix)
+    return total

@@ -1,0 +1,126 @@
+"""What a layout network reads of one graph: scaled features, options of its configurable nodes, its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.errors import DataError
+from costbench.features.normalizer import MinMaxNormalizer, Transform
+from costbench.hlo.opcode import NUM_OPCODE_CODES
+from costbench.models.layout.net_spec import LayoutNetSpec
+from costbench.models.layout.plan import Plan, plan_layers
+from costbench.models.layout.view import GraphView, aggregations, view_of
+
+NUM_PLACES = 18
+"""Axis numbers of an option: six of the output, of the input and of the kernel."""
+NUM_AXES = 8
+"""Codes of a place: absent (-1), axes 0 to 5, and any larger number."""
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LayoutScaling:
+    """Scalers of a model, fitted on training graphs only and kept with its weights.
+
+    Attributes:
+        node: of the node features.
+        option: of the layout features of options.
+    """
+
+    node: MinMaxNormalizer
+    option: MinMaxNormalizer
+
+    @staticmethod
+    def fit(graphs: Iterable[LayoutGraph], transform: Transform = "log1p") -> LayoutScaling:
+        """Fits scalers to all nodes and options of graphs, which are read once, one at a time.
+
+        Raises:
+            DataError: without graphs, or for graphs without any configurable node.
+        """
+        node, option = MinMaxNormalizer.partial(transform), MinMaxNormalizer.partial("none")
+        for graph in graphs:
+            node.update(graph.node_features)
+            option.update(graph.option_features)
+        return LayoutScaling(node.finish(), option.finish())
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns plain values for JSON, from which `from_dict` makes an equal scaling."""
+        return {"node": self.node.to_dict(), "option": self.option.to_dict()}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> LayoutScaling:
+        """Inverse of `to_dict`. Raises: DataError, for other keys and values that are no scaler."""
+        if set(values) != {"node", "option"} or not all(isinstance(v, Mapping) for v in values.values()):
+            raise DataError(f"scalers {sorted(values)}", field="scaling", expected="node, option")
+        return LayoutScaling(*(MinMaxNormalizer.from_dict(values[name]) for name in ("node", "option")))
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutInputs:
+    """One graph as tensors, without its configs, which stay in the file.
+
+    Attributes:
+        graph: the graph.
+        view: the part of it that the network sees, with n nodes, nc of them configurable.
+        plan: which of its node states vary, layer by layer.
+        opcodes: int64 [n].
+        node_features: float32 [n, k], scaled.
+        options: of all o options: int64 [o, 18], codes 8 place + axis + 1, or float32 [o, k'], scaled.
+        option_node: int64 [o], number of the configurable node of each option.
+    """
+
+    graph: LayoutGraph
+    view: GraphView
+    plan: Plan
+    opcodes: Tensor
+    node_features: Tensor
+    options: Tensor
+    option_node: Tensor
+
+    def option_rows(self, rows: IntArray) -> Tensor:
+        """Returns the options of some configs, int64 [c, nc], rows of `options`; reads only these configs."""
+        chosen = self.graph.config_options[rows].astype(np.int64)
+        return torch.from_numpy(chosen + self.graph.option_offsets[:-1])
+
+
+def layout_inputs(graph: LayoutGraph, scaling: LayoutScaling, spec: LayoutNetSpec) -> LayoutInputs:
+    """Returns a graph as the network of `spec` reads it.
+
+    Raises:
+        DataError: for a graph whose features are not finite or of another width than the scaling's.
+    """
+    view = view_of(graph, spec.prune_hops, spec.part_nodes)
+    linear = spec.encoder in ("graphsage", "gcn")
+    matrices = aggregations(view, spec.encoder if linear else "graphsage", spec.directed)
+    plan = plan_layers(
+        matrices, view.configurable, spec.hops if linear else 0, pools_all=spec.pools_all_nodes
+    )
+    opcodes = graph.opcodes[view.nodes].astype(np.int64)
+    # Codes that newer programs may have are unknown ones.
+    opcodes[(opcodes < 0) | (opcodes >= NUM_OPCODE_CODES)] = 0
+    counts = np.diff(graph.option_offsets)
+    return LayoutInputs(
+        graph=graph,
+        view=view,
+        plan=plan,
+        opcodes=torch.from_numpy(opcodes),
+        node_features=torch.from_numpy(scaling.node(graph.node_features[view.nodes])),
+        options=_options(graph.option_features, scaling, spec),
+        option_node=torch.from_numpy(np.repeat(np.arange(len(counts)), counts)),
+    )
+
+
+def _options(features: npt.NDArray[np.float32], scaling: LayoutScaling, spec: LayoutNetSpec) -> Tensor:
+    if spec.options == "scaled":
+        return torch.from_numpy(scaling.option(features))
+    codes = np.clip(np.rint(features).astype(np.int64) + 1, 0, NUM_AXES - 1)
+    return torch.from_numpy(codes + NUM_AXES * np.arange(NUM_PLACES))

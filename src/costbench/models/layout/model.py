@@ -1,0 +1,105 @@
+"""A trained layout network as a model of programs: features, scaling, scores of configs in chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.errors import DataError
+from costbench.models.execution import applied
+from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
+from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
+from costbench.models.layout.network import LayoutNetwork
+from costbench.models.net_spec import Predicts
+from costbench.rng import stream
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+CHUNK_VALUES = 1 << 21
+"""Node states (rows times configs times width) of a layer per chunk: 8 MB, which caches still help with."""
+MAX_CHUNK = 512
+
+
+class LayoutModel:
+    """A trained network, which scores layout configs of any program.
+
+    Scores of equal configs do not depend on which others are asked for, up to rounding (about 1e-6 of the
+    spread of scores), except for a network that attends across configs: it compares configs in sets of
+    `spec.set_size`, drawn by `seed` from those that are asked for.
+
+    Args:
+        net: the network.
+        scaling: scalers that it was trained with.
+        predicts: what its output means; a logarithm of runtime is as good a score.
+        execution: how to run it.
+        seed: of the sets of a network that attends across configs.
+    """
+
+    def __init__(
+        self,
+        net: LayoutNetwork,
+        scaling: LayoutScaling,
+        predicts: Predicts,
+        execution: Execution = DEFAULT_EXECUTION,
+        seed: int = 0,
+    ) -> None:
+        self.net = net.eval()
+        self.scaling = scaling
+        self.predicts = predicts
+        self.seed = seed
+        self._execution = execution
+
+    def predict(self, graph: LayoutGraph, rows: npt.ArrayLike | None = None) -> FloatArray:
+        """Returns the scores of a program's configs, float64 [c]; lower is faster.
+
+        Memory does not depend on the number of configs: they are read and scored in chunks.
+
+        Args:
+            graph: the program.
+            rows: indices of the configs to score; all of them if left out.
+
+        Raises:
+            DataError: if features or scores are not finite, or the features have another width than those of
+                the training.
+        """
+        return self.predict_inputs(layout_inputs(graph, self.scaling, self.net.spec), rows)
+
+    def predict_inputs(self, inputs: LayoutInputs, rows: npt.ArrayLike | None = None) -> FloatArray:
+        """The same for a graph whose inputs are at hand, to score several times."""
+        with applied(self._execution):
+            return config_scores(self.net, inputs, rows, self.seed)
+
+
+def config_scores(
+    net: LayoutNetwork, inputs: LayoutInputs, rows: npt.ArrayLike | None = None, seed: int = 0
+) -> FloatArray:
+    """Returns the scores of configs, float64 [c], in chunks; what no config touches is computed once.
+
+    Raises:
+        DataError: if a score is not finite.
+    """
+    wanted = np.arange(inputs.graph.num_configs) if rows is None else np.asarray(rows, np.int64)
+    order = np.arange(len(wanted))
+    step = chunk_configs(net, inputs)
+    if net.spec.across_configs != "none":
+        order, step = stream(seed, "sets of configs", len(wanted)).permutation(len(wanted)), net.spec.set_size
+    found = np.empty(len(wanted))
+    with torch.inference_mode():
+        fixed = net.fixed_part(inputs) if net.splits else None
+        for start in range(0, len(wanted), step):
+            places = order[start : start + step]
+            options = inputs.option_rows(wanted[places])
+            scores = net(inputs, options) if fixed is None else net.scores(inputs, fixed, options)
+            found[places] = scores.numpy()
+    if not np.isfinite(found).all():
+        raise DataError("the network's scores are not finite", field="scores", expected="finite numbers")
+    return found
+
+
+def chunk_configs(net: LayoutNetwork, inputs: LayoutInputs) -> int:
+    """Returns how many configs are scored at a time."""
+    rows = inputs.plan.largest if net.splits else inputs.view.num_nodes
+    return int(np.clip(CHUNK_VALUES // max(1, rows * net.spec.hidden), 1, MAX_CHUNK))

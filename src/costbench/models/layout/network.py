@@ -1,0 +1,198 @@
+"""The layout network: opcode embedding, node features and layouts per node, graph network, pooling, score.
+
+tpugraphs2023, section 4.2: node features and per-node configuration features (zero where a node is not
+configurable) are the inputs of a 3-layer GraphSAGE with residual connections, node states are pooled and a
+feed-forward network gives the score. Here a config's layouts enter through an embedding of each axis number,
+which is a linear layer over one-hot features.
+
+What no config touches is computed once per graph (`FixedPart`), and what a configurable node starts from,
+once per option: configs only gather it. `plain.plain_scores` is the same function written per config.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from costbench.hlo.opcode import NUM_OPCODE_CODES
+from costbench.models.layout.convolutions import LinearConvolution
+from costbench.models.layout.inputs import NUM_AXES, NUM_PLACES, LayoutInputs
+from costbench.models.layout.net_spec import LayoutNetSpec
+from costbench.models.layout.plain import PygConvolution, plain_scores
+from costbench.models.networks.layers import initialize
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPart:
+    """What of a graph does not depend on the config.
+
+    Attributes:
+        configurable: [nc, hidden], what the node's own features add to the inputs of configurable nodes.
+        into_varying: per layer, [v', hidden]: messages from fixed to varying rows, and the bias.
+        grown: per layer, states before it of the rows that vary from then on.
+        last: [f, hidden], fixed states after the last layer.
+    """
+
+    configurable: Tensor
+    into_varying: tuple[Tensor, ...]
+    grown: tuple[Tensor, ...]
+    last: Tensor
+
+
+class LayoutNetwork(nn.Module):
+    """score = level + head(pool(convolutions(inputs(opcode, node features, layout)))); lower is faster.
+
+    Args:
+        spec: hyper-parameters.
+        node_width: number of scaled node features.
+        option_width: number of scaled layout features; read only where `spec.options` is `scaled`.
+        seed: of the initial weights.
+
+    Raises:
+        ChoiceError, ParamsError: if `spec.encoder` is unknown or cannot be built.
+    """
+
+    def __init__(self, spec: LayoutNetSpec, node_width: int, option_width: int, seed: int = 0) -> None:
+        super().__init__()
+        self.spec = spec
+        self.node_width, self.option_width = node_width, option_width
+        hidden = spec.hidden
+        self.opcode_embedding = nn.Embedding(NUM_OPCODE_CODES, spec.opcode_embedding)
+        self.node_input = nn.Linear(spec.opcode_embedding + node_width, hidden)
+        one_hot = spec.options == "one-hot"
+        self.axis_embedding = nn.Embedding(NUM_PLACES * NUM_AXES, hidden) if one_hot else None
+        self.option_input = None if one_hot else nn.Linear(option_width, hidden, bias=False)
+        self.inputs = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(spec.input_layers - 1))
+        self.layers = nn.ModuleList(_convolution(spec) for _ in range(spec.hops))
+        width = hidden * len(spec.pooling) * (1 if spec.across_configs == "none" else 2)
+        widths = [width, *[hidden] * spec.head_layers]
+        self.head = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.narrow = nn.Linear(widths[-1], 1, bias=False)
+        self.log_sharpness = nn.Parameter(torch.zeros(1)) if spec.across_configs == "softmax" else None
+        self.level: Tensor
+        self.register_buffer("level", torch.zeros(1))
+        initialize(self, seed)
+        for layer in self.layers:
+            if isinstance(layer, PygConvolution):
+                layer.draw_weights(seed)
+
+    @property
+    def splits(self) -> bool:
+        """Whether fixed and varying rows can be computed apart: not with a convolution of PyG by name."""
+        return not any(isinstance(layer, PygConvolution) for layer in self.layers)
+
+    def forward(self, inputs: LayoutInputs, options: Tensor) -> Tensor:
+        """Returns the scores of c configs, [c].
+
+        Args:
+            inputs: the graph.
+            options: int64 [c, nc], rows of `inputs.options`.
+        """
+        if not self.splits:
+            return plain_scores(self, inputs, options)
+        return self.scores(inputs, self.fixed_part(inputs), options)
+
+    def node_terms(self, inputs: LayoutInputs) -> Tensor:
+        """Returns what opcode and features add to a node's inputs, [n, hidden]."""
+        embedded = self.opcode_embedding(inputs.opcodes)
+        terms: Tensor = self.node_input(torch.cat([embedded, inputs.node_features], dim=1))
+        return terms
+
+    def option_terms(self, options: Tensor) -> Tensor:
+        """Returns what layouts add: rows of `LayoutInputs.options`, [o, .], to [o, hidden]."""
+        if self.axis_embedding is not None:
+            return nn.functional.embedding_bag(options, self.axis_embedding.weight, mode="sum")
+        assert self.option_input is not None, "one of two encodings"
+        terms: Tensor = self.option_input(options)
+        return terms
+
+    def input_states(self, terms: Tensor) -> Tensor:
+        """Returns the states before any message, [..., hidden], of the sum of a node's terms."""
+        states = torch.relu(terms)
+        for layer in self.inputs:
+            states = torch.relu(layer(states))
+        return states
+
+    def fixed_part(self, inputs: LayoutInputs) -> FixedPart:
+        """Returns what of a graph does not depend on the config; it depends on the weights."""
+        plan = inputs.plan
+        terms = self.node_terms(inputs)
+        states = self.input_states(terms[plan.rows[0].fixed])
+        into, grown = [], []
+        for layer, step in zip(self.layers, plan.layers, strict=True):
+            assert isinstance(layer, LinearConvolution), "others are not split"
+            into.append(layer.of_fixed(step.into_varying, states))
+            grown.append(states[step.grown])
+            states = layer.fixed(step, states)
+        return FixedPart(terms[plan.rows[0].varying], tuple(into), tuple(grown), states)
+
+    def scores(self, inputs: LayoutInputs, fixed: FixedPart, options: Tensor) -> Tensor:
+        """Returns the scores [c] of configs, options int64 [c, nc], given the fixed part of their graph."""
+        states = self.configured(inputs, fixed.configurable, options)
+        steps = zip(self.layers, inputs.plan.layers, fixed.into_varying, fixed.grown, strict=True)
+        for layer, step, into, grown in steps:
+            assert isinstance(layer, LinearConvolution), "others are not split"
+            states = layer.varying(step, states, into, grown)
+        return self.score(self.pooled(states, fixed.last, states[: options.shape[1]]))
+
+    def configured(self, inputs: LayoutInputs, terms: Tensor, options: Tensor) -> Tensor:
+        """Returns the input states of configurable nodes, [nc, c, hidden]; each option is computed once."""
+        rows = options.t()
+        present, places = _distinct(rows, len(inputs.options))
+        own = terms[inputs.option_node[present]] + self.option_terms(inputs.options[present])
+        states: Tensor = nn.functional.embedding(places, self.input_states(own))
+        return states
+
+    def pooled(self, varying: Tensor, fixed: Tensor, configurable: Tensor) -> Tensor:
+        """Returns graph states, [c, columns].
+
+        Args:
+            varying: [v, c, hidden], node states that differ between configs.
+            fixed: [f, hidden], those of all other nodes.
+            configurable: [nc, c, hidden], those of the configurable nodes.
+        """
+        total = len(varying) + len(fixed)
+        parts = []
+        for name in self.spec.pooling:
+            if name == "configurable-mean":
+                parts.append(configurable.sum(dim=0) / max(1, len(configurable)))
+            elif name == "mean":
+                parts.append((varying.sum(dim=0) + fixed.sum(dim=0)) / total)
+            elif name == "configurable-max":
+                parts.append(_largest(configurable))
+            else:
+                parts.append(torch.maximum(_largest(varying), _largest(fixed)))
+        return torch.cat(parts, dim=1)
+
+    def score(self, states: Tensor) -> Tensor:
+        """Returns scores [c] of graph states [c, columns]."""
+        if self.log_sharpness is not None:
+            shares = torch.softmax(states * self.log_sharpness.exp(), dim=0)
+            states = torch.cat([states, states * shares * len(states)], dim=1)
+        for layer in self.head:
+            states = torch.relu(layer(states))
+        scores: Tensor = self.narrow(states).squeeze(1) + self.level
+        return scores
+
+
+def _convolution(spec: LayoutNetSpec) -> nn.Module:
+    if spec.encoder in ("graphsage", "gcn"):
+        matrices = 1 if spec.encoder == "gcn" else 2 + spec.directed
+        return LinearConvolution(matrices, spec.hidden, residual=spec.residual)
+    return PygConvolution(spec)
+
+
+def _distinct(rows: Tensor, num_options: int) -> tuple[Tensor, Tensor]:
+    """Returns the options that occur, ascending, and `rows` as places among them; all if they are few."""
+    if num_options <= rows.numel():
+        return torch.arange(num_options), rows
+    present, places = torch.unique(rows, return_inverse=True)
+    return present, places
+
+
+def _largest(states: Tensor) -> Tensor:
+    """Returns the largest state of each column over axis 0; zero without rows, as states are positive."""
+    return states.amax(dim=0) if len(states) else states.new_zeros(states.shape[1:])

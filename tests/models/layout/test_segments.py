@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from costbench.models.layout.net_spec import LayoutNetSpec
+from costbench.models.layout.segments import segment_of, segment_scores, segment_states
+from tests.models.layout.graphs import network_on, random_graph
+from tests.models.layout.test_network import scores_and_gradients
+
+SMALL = {"hidden": 16, "opcode_embedding": 8}
+SPECS = [
+    LayoutNetSpec(**SMALL),
+    LayoutNetSpec(**SMALL, pooling=("configurable-mean",)),
+    LayoutNetSpec(**SMALL, encoder="gcn", pooling=("mean", "max"), residual=False),
+    LayoutNetSpec(**SMALL, encoder="none"),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.encoder)
+def test_forward_is_the_whole_graph(spec: LayoutNetSpec) -> None:
+    net, inputs = network_on(random_graph(12, 90, 9, 6), spec)
+    options = inputs.option_rows(np.arange(6))
+    inside = np.arange(90) // 30 == 1
+    found = segment_scores(net, inputs, options, segment_of(inputs, inside))
+    torch.testing.assert_close(found, net(inputs, options), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.encoder)
+def test_a_segment_of_all_nodes_has_the_gradient_of_the_whole_graph(spec: LayoutNetSpec) -> None:
+    net, inputs = network_on(random_graph(13, 60, 9, 6), spec)
+    options = inputs.option_rows(np.arange(6))
+    segment = segment_of(inputs, np.ones(60, dtype=bool))
+    found = scores_and_gradients(net, segment_scores(net, inputs, options, segment))
+    wanted = scores_and_gradients(net, net(inputs, options))
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        scale = float(value.abs().max())
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-4 * max(scale, 1e-6), msg=name)
+
+
+def test_other_nodes_are_constants() -> None:
+    """By hand, layer by layer on dense matrices: states outside are detached after every layer."""
+    spec = LayoutNetSpec(**SMALL, pooling=("mean",), encoder_layers=2)
+    net, inputs = network_on(random_graph(14, 60, 9, 6), spec)
+    options = inputs.option_rows(np.arange(6))
+    inside = np.arange(60) >= 35
+    found = scores_and_gradients(net, segment_scores(net, inputs, options, segment_of(inputs, inside)))
+
+    mask = torch.from_numpy(inside)[:, None, None]
+
+    def cut(states: torch.Tensor) -> torch.Tensor:
+        return torch.where(mask, states, states.detach())
+
+    terms = net.node_terms(inputs)[:, None].expand(-1, 6, -1)
+    layouts = net.option_terms(inputs.options)[options.t()]
+    ids = torch.from_numpy(inputs.view.configurable)
+    states = cut(net.input_states(terms + torch.zeros_like(terms).index_copy(0, ids, layouts)))
+    for layer in net.layers:
+        sums = layer.bias
+        for part, matrix in zip(layer.parts, inputs.plan.matrices, strict=True):
+            dense = torch.from_numpy(matrix.toarray())
+            sums = sums + part(torch.einsum("ij,jch->ich", dense, states))
+        states = cut(states + torch.relu(sums))
+    wanted = scores_and_gradients(net, net.score(states.mean(dim=0)))
+    whole = scores_and_gradients(net, net(inputs, options))
+    for name, value in wanted.items():
+        scale = float(value.abs().max())
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-4 * max(scale, 1e-6), msg=name)
+    assert not torch.allclose(whole["layers.0.bias"], wanted["layers.0.bias"], rtol=1e-2)
+
+
+def test_parts_that_get_no_message_need_no_other_states() -> None:
+    spec = LayoutNetSpec(**SMALL, part_nodes=20)
+    net, inputs = network_on(random_graph(15, 60, 9, 6), spec)
+    options = inputs.option_rows(np.arange(6))
+    with torch.no_grad():
+        total = 0.0
+        part = np.searchsorted(inputs.view.starts, np.arange(60), side="right") - 1
+        for number in range(len(inputs.view.starts)):
+            inside = part == number
+            varying, fixed = segment_states(net, inputs, options, segment_of(inputs, inside))
+            total = total + varying.sum(dim=0) + fixed.sum(dim=0)
+        fixed_part = net.fixed_part(inputs)
+        states = net.configured(inputs, fixed_part.configurable, options)
+        steps = zip(net.layers, inputs.plan.layers, fixed_part.into_varying, fixed_part.grown, strict=True)
+        for layer, step, into, grown in steps:
+            states = layer.varying(step, states, into, grown)
+        torch.testing.assert_close(total, states.sum(dim=0) + fixed_part.last.sum(dim=0))
