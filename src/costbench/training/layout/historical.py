@@ -1,0 +1,126 @@
+"""Historical embeddings of the parts of a graph: pooled states as they were when a config was last drawn.
+
+A step computes one part of a graph with gradients; other parts enter the pooling as they were computed in an
+earlier step, with older weights, or are computed now if there is nothing yet. Each of those may be left out
+at random ("stale embedding dropout"), the trained part then counting p + (1 - p) J times, p the share that is
+kept and J the number of parts, which makes the pooled sum right in expectation. Source: Cao et al., "Learning
+large graph property prediction via graph segment training" (NeurIPS 2023), sections 3.3 and 3.4.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from costbench.models.layout.inputs import LayoutInputs
+from costbench.models.layout.network import LayoutNetwork
+from costbench.models.layout.segments import Segment, segment_of, segment_states
+from costbench.rng import stream
+from costbench.training.layout.source import LayoutBatch
+
+KEPT_CONFIGS = 8192
+"""Configs whose parts are kept, of all graphs together; the ones drawn longest ago are forgotten."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A part of a graph: its rows, and how many of its nodes are configurable."""
+
+    segment: Segment
+    num_configurable: int
+
+
+class HistoricalParts:
+    """Scores configs from one part with gradients and others from memory.
+
+    Args:
+        dropout: share of the others that is left out of a step.
+    """
+
+    def __init__(self, dropout: float) -> None:
+        self._dropout = dropout
+        self._parts: dict[int, tuple[LayoutInputs, list[_Part]]] = {}
+        self._known: OrderedDict[tuple[int, int], npt.NDArray[np.float32]] = OrderedDict()
+
+    def clear(self) -> None:
+        """Forgets all pooled states."""
+        self._known.clear()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def scores(self, net: LayoutNetwork, batch: LayoutBatch, key: int) -> Tensor:
+        """Returns the scores [c] of a batch; gradients go through the part that `batch.segment` names.
+
+        Args:
+            net: the network; its pooling has to consist of means.
+            batch: configs of one graph.
+            key: seed of the parts that are left out.
+        """
+        parts = self._parts_of(batch)
+        trained = int(batch.segment * len(parts))
+        known = self._recalled(batch, len(parts), net.spec.hidden * len(net.spec.pooling))
+        for place, part in enumerate(parts):
+            missing = torch.from_numpy(np.flatnonzero(np.isnan(known[:, place, 0].numpy())))
+            if place != trained and len(missing):
+                with torch.no_grad():
+                    known[missing, place] = pooled_part(net, batch.inputs, batch.options[missing], part)
+        own = pooled_part(net, batch.inputs, batch.options, parts[trained])
+        self._remember(batch, trained, own.detach().numpy(), known.numpy())
+        kept = stream(0, "dropped parts", key).random(len(parts)) >= self._dropout
+        kept[trained] = False
+        share = 1.0 - self._dropout
+        weight = share + (1.0 - share) * len(parts)
+        return net.score(weight * own + known[:, torch.from_numpy(np.flatnonzero(kept))].sum(dim=1))
+
+    def _parts_of(self, batch: LayoutBatch) -> list[_Part]:
+        kept = self._parts.get(batch.graph)
+        if kept is None or kept[0] is not batch.inputs:
+            view = batch.inputs.view
+            number = np.searchsorted(view.starts, np.arange(view.num_nodes), side="right") - 1
+            members = [number == place for place in range(len(view.starts))]
+            parts = [
+                _Part(segment_of(batch.inputs, inside), int(inside[view.configurable].sum()))
+                for inside in members
+            ]
+            kept = self._parts[batch.graph] = (batch.inputs, parts)
+        return kept[1]
+
+    def _recalled(self, batch: LayoutBatch, num_parts: int, width: int) -> Tensor:
+        """Returns pooled states [c, parts, width], NaN where there are none yet."""
+        empty = np.full((num_parts, width), np.nan, np.float32)
+        found = [self._known.get((batch.graph, row), empty) for row in batch.rows.tolist()]
+        return torch.from_numpy(np.stack(found))
+
+    def _remember(
+        self,
+        batch: LayoutBatch,
+        trained: int,
+        own: npt.NDArray[np.float32],
+        others: npt.NDArray[np.float32],
+    ) -> None:
+        for place, row in enumerate(batch.rows.tolist()):
+            kept = others[place].copy()
+            kept[trained] = own[place]
+            self._known[batch.graph, row] = kept
+            self._known.move_to_end((batch.graph, row))
+        while len(self._known) > KEPT_CONFIGS:
+            self._known.popitem(last=False)
+
+
+def pooled_part(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, part: _Part) -> Tensor:
+    """Returns what one part adds to the pooled means of the graph, [c, columns]."""
+    varying, fixed = segment_states(net, inputs, options, part.segment)
+    columns = []
+    for name in net.spec.pooling:
+        if name == "mean":
+            columns.append((varying.sum(dim=0) + fixed.sum(dim=0)) / inputs.view.num_nodes)
+        else:
+            own = varying[: part.num_configurable].sum(dim=0)
+            columns.append(own / max(1, len(inputs.view.configurable)))
+    return torch.cat(columns, dim=1)

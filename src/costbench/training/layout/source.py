@@ -1,0 +1,176 @@
+"""Reads graphs for training: a few are kept at hand as tensors, configs are read from the file by draw."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.errors import DataError
+from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
+from costbench.models.layout.net_spec import LayoutNetSpec
+from costbench.rng import stream
+from costbench.training.layout.configs import MeasuredConfigs, drawn, evenly_spaced
+from costbench.training.layout.spec import SamplingSpec
+
+IntArray = npt.NDArray[np.int64]
+
+KEPT_NODES = 400_000
+"""Nodes of the graphs that are kept as tensors between steps: about 400 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphDraw:
+    """Configs of one graph in one step.
+
+    Attributes:
+        graph: index of the graph.
+        places: int64 [c], among its measured configs.
+        segment: in [0, 1), says where the step's segment begins.
+    """
+
+    graph: int
+    places: IntArray
+    segment: float = 0.0
+
+
+StepPlan = tuple[GraphDraw, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutBatch:
+    """Configs of one graph.
+
+    Attributes:
+        inputs: the graph.
+        rows: int64 [c], the configs.
+        options: int64 [c, nc], rows of `inputs.options`.
+        runtime_ns: float64 [c].
+        graph: index of the graph.
+        segment: see `GraphDraw`.
+    """
+
+    inputs: LayoutInputs
+    rows: IntArray
+    options: Tensor
+    runtime_ns: Tensor
+    graph: int
+    segment: float
+
+
+class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
+    """Graphs with the configs that may be drawn from each; item `plan` is a step.
+
+    Args:
+        paths: of the graphs.
+        configs: of each graph, what may be drawn.
+        scaling: of features.
+        spec: of the network, which says what it sees of a graph.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        configs: Sequence[MeasuredConfigs],
+        scaling: LayoutScaling,
+        spec: LayoutNetSpec,
+    ) -> None:
+        self._paths = tuple(paths)
+        self.configs = tuple(configs)
+        self._scaling = scaling
+        self._spec = spec
+        self._kept: OrderedDict[int, LayoutInputs] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, plan: StepPlan) -> tuple[LayoutBatch, ...]:
+        return tuple(self.batch(one) for one in plan)
+
+    def batch(self, one: GraphDraw) -> LayoutBatch:
+        """Reads the configs of one draw."""
+        inputs, configs = self.inputs(one.graph), self.configs[one.graph]
+        rows = configs.rows[one.places].astype(np.int64)
+        # Ascending rows are read from the file in one sweep.
+        order = np.argsort(rows)
+        runtime = torch.from_numpy(configs.runtime_ns[one.places][order])
+        options = inputs.option_rows(rows[order])
+        return LayoutBatch(inputs, rows[order], options, runtime, one.graph, one.segment)
+
+    def inputs(self, index: int) -> LayoutInputs:
+        """Returns a graph, kept at hand while at most `KEPT_NODES` nodes are."""
+        if index not in self._kept:
+            self._kept[index] = layout_inputs(
+                open_layout_graph(self._paths[index]), self._scaling, self._spec
+            )
+        self._kept.move_to_end(index)
+        while len(self._kept) > 1 and sum(one.graph.num_nodes for one in self._kept.values()) > KEPT_NODES:
+            self._kept.popitem(last=False)
+        return self._kept[index]
+
+    def validation_plans(self, count: int) -> list[StepPlan]:
+        """Returns one step per graph: up to `count` configs, evenly spaced by runtime."""
+        plans: list[StepPlan] = []
+        for index, configs in enumerate(self.configs):
+            chosen = evenly_spaced(configs, count).rows
+            places = np.flatnonzero(np.isin(configs.rows, chosen))
+            plans.append((GraphDraw(index, places),))
+        return plans
+
+
+class StepSampler(Sampler[StepPlan]):
+    """Plans the steps of one epoch after another: graphs from a shuffled deck, then configs of each.
+
+    An epoch depends on the seed and its number only, so training can resume at any epoch.
+
+    Args:
+        source: graphs and configs.
+        spec: how configs are drawn.
+        steps: per epoch.
+        seed: of all draws.
+    """
+
+    def __init__(self, source: LayoutSource, spec: SamplingSpec, steps: int, seed: int) -> None:
+        self._counts = [len(configs) for configs in source.configs]
+        self._spec, self._steps, self._seed = spec, steps, seed
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that iteration draws. Lightning calls this before every epoch."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def __iter__(self) -> Iterator[StepPlan]:
+        draw = stream(self._seed, "layout steps", self._epoch)
+        deck = self._deck(draw)
+        for _ in range(self._steps):
+            yield tuple(self._drawn(draw, next(deck)) for _ in range(self._spec.graphs))
+
+    def _drawn(self, draw: np.random.Generator, graph: int) -> GraphDraw:
+        return GraphDraw(graph, drawn(draw, self._counts[graph], self._spec), float(draw.random()))
+
+    def _deck(self, draw: np.random.Generator) -> Iterator[int]:
+        while True:
+            yield from draw.permutation(len(self._counts)).tolist()
+
+
+def labelled(path: Path) -> LayoutGraph:
+    """Opens a graph that is to be trained or validated on.
+
+    Raises:
+        DataError: if its runtimes are withheld.
+    """
+    graph = open_layout_graph(path)
+    if not graph.is_labelled:
+        raise DataError("has no runtimes", where=path, field="config_runtime", expected="a labelled graph")
+    return graph
