@@ -3,38 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from costbench.execution.backend import BackendFlags
-    from costbench.experiments.stages.entry import Stage
-
-Params = Annotated[
-    Path,
-    typer.Option("--params", "-p", help="Parameter file of a profile, such as profiles/smoke/params.yaml."),
-]
-ExperimentName = Annotated[
-    str | None, typer.Option("--experiment", help="Entry of section `experiments`; all of them if left out.")
-]
-BackendName = Annotated[
-    str | None,
-    typer.Option(
-        "--backend", help="`loky`: processes of this machine; `dask`: a cluster. Or COSTBENCH_BACKEND."
-    ),
-]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler",
-        help="Dask's scheduler: tcp://HOST:PORT, or its scheduler file (.json). Or COSTBENCH_SCHEDULER.",
-    ),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", help="Processes of this machine, one thread each. Or COSTBENCH_JOBS."),
-]
+from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, run_stage
+from costbench.cli.train import evaluate, train
 
 
 def collect(
@@ -77,14 +51,14 @@ def generate(
     """
     from costbench.experiments.stages.generate import run
 
-    _stage(lambda path: run(path, _flags(backend, scheduler, jobs)), params)
+    run_stage(lambda path: run(path, backend_flags(backend, scheduler, jobs)), params)
 
 
 def split(params: Params = Path("params.yaml")) -> None:
     """Divide the programs into training, validation and test sets, and audit them for leaks."""
     from costbench.experiments.stages.split import run
 
-    _stage(run, params)
+    run_stage(run, params)
 
 
 def features(
@@ -99,7 +73,7 @@ def features(
     """
     from costbench.experiments.stages.features import run
 
-    _stage(lambda path: run(path, _flags(backend, scheduler, jobs)), params)
+    run_stage(lambda path: run(path, backend_flags(backend, scheduler, jobs)), params)
 
 
 def sweep(  # noqa: PLR0913 - each is an option
@@ -132,36 +106,7 @@ def sweep(  # noqa: PLR0913 - each is an option
     from costbench.experiments.stages.sweep import SweepFlags, run
 
     flags = SweepFlags(task, trials, workers, storage, study)
-    _stage(lambda path: run(path, flags, _flags(backend, scheduler, jobs)), params)
-
-
-def train(
-    params: Params = Path("params.yaml"),
-    experiment: ExperimentName = None,
-    backend: BackendName = None,
-    scheduler: Scheduler = None,
-    jobs: Jobs = None,
-) -> None:
-    """Train the learned cost models of experiments, one cell per split, chip, variant and seed.
-
-    Finished cells are kept: after a kill, the next run trains what is missing.
-    """
-    from costbench.experiments.stages.train import run
-
-    _stage(lambda path: run(path, experiment, _flags(backend, scheduler, jobs)), params)
-
-
-def evaluate(
-    params: Params = Path("params.yaml"),
-    experiment: ExperimentName = None,
-    backend: BackendName = None,
-    scheduler: Scheduler = None,
-    jobs: Jobs = None,
-) -> None:
-    """Let the cost models of experiments rank tile sizes or predict runtimes, on the test programs."""
-    from costbench.experiments.stages.evaluate import run
-
-    _stage(lambda path: run(path, experiment, _flags(backend, scheduler, jobs)), params)
+    run_stage(lambda path: run(path, flags, backend_flags(backend, scheduler, jobs)), params)
 
 
 def autotune(
@@ -176,7 +121,7 @@ def autotune(
     """
     from costbench.experiments.stages.autotune import run
 
-    _stage(lambda path: run(path, _flags(backend, scheduler, jobs)), params)
+    run_stage(lambda path: run(path, backend_flags(backend, scheduler, jobs)), params)
 
 
 def register(params: Params = Path("params.yaml")) -> None:
@@ -186,27 +131,14 @@ def register(params: Params = Path("params.yaml")) -> None:
     """
     from costbench.experiments.stages.register import run
 
-    _stage(run, params)
+    run_stage(run, params)
 
 
 def report(params: Params = Path("params.yaml")) -> None:
     """Render tables (Markdown, CSV, LaTeX), figures, `summary.json` and the page `index.html`."""
     from costbench.reports.stage import run
 
-    _stage(run, params)
-
-
-def _flags(backend: str | None, scheduler: str | None, jobs: int | None) -> BackendFlags:
-    from costbench.execution.backend import BackendFlags
-
-    return BackendFlags(backend, scheduler, jobs)
-
-
-def _stage(run: Stage, params: Path) -> None:
-    from costbench.execution.process import start_logging
-
-    start_logging()
-    run(params)
+    run_stage(run, params)
 
 
 STAGES = (collect, generate, split, features, sweep, train, evaluate, autotune, register, report)

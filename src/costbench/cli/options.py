@@ -1,0 +1,52 @@
+"""Options that several commands take, and what they are turned into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from costbench.execution.backend import BackendFlags
+    from costbench.experiments.stages.entry import Stage
+
+Params = Annotated[
+    Path,
+    typer.Option("--params", "-p", help="Parameter file of a profile, such as profiles/smoke/params.yaml."),
+]
+ExperimentName = Annotated[
+    str | None, typer.Option("--experiment", help="Entry of section `experiments`; all of them if left out.")
+]
+BackendName = Annotated[
+    str | None,
+    typer.Option(
+        "--backend", help="`loky`: processes of this machine; `dask`: a cluster. Or COSTBENCH_BACKEND."
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        help="Dask's scheduler: tcp://HOST:PORT, or its scheduler file (.json). Or COSTBENCH_SCHEDULER.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", help="Processes of this machine, one thread each. Or COSTBENCH_JOBS."),
+]
+
+
+def backend_flags(backend: str | None, scheduler: str | None, jobs: int | None) -> BackendFlags:
+    """Returns what the command line says about the backend."""
+    from costbench.execution.backend import BackendFlags
+
+    return BackendFlags(backend, scheduler, jobs)
+
+
+def run_stage(run: Stage, params: Path) -> None:
+    """Runs a stage on a parameter file, with its progress on stderr."""
+    from costbench.execution.process import start_logging
+
+    start_logging()
+    run(params)
