@@ -36,9 +36,9 @@ from costbench.hlo.module import HloComputation
 BoolArray = npt.NDArray[np.bool_]
 Edge = tuple[int, int]
 _LOOP = (Kind.ELEMENTWISE, Kind.PICKING)
-_LOOK_AHEAD = 8
-_ROUNDS = 2
-_REMAKING_ROUNDS = 3
+LOOK_AHEAD = 8
+ROUNDS = 2
+REMAKING_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def default_fusion(body: HloComputation) -> Fusion:
 def default_groups(body: HloComputation) -> KernelGroups:
     """Returns the groups of instructions that the heuristic ends with."""
     groups = _grouped(ReadGraph(body))
-    for _ in range(_REMAKING_ROUNDS):
+    for _ in range(REMAKING_ROUNDS):
         remade = _better_remade(groups)
         if not remade:
             break
@@ -73,10 +73,10 @@ def _grouped(graph: ReadGraph) -> KernelGroups:
             _grow_from(groups, position)
     state = groups.groups, groups.reads, groups.shaping
     loops = np.array([kind in _LOOP and graph.is_node(p) for p, kind in enumerate(graph.kinds)], dtype=bool)
-    for _ in range(_ROUNDS):
-        _fuse_into_only_reader(*state, loops)
-        _fuse_with_several_readers(*state, loops)
-    _join_siblings(*state, np.array([kind is Kind.REDUCE for kind in graph.kinds], dtype=bool))
+    for _ in range(ROUNDS):
+        fuse_into_only_reader(*state, loops)
+        fuse_with_several_readers(*state, loops)
+    join_siblings(*state, np.array([kind is Kind.REDUCE for kind in graph.kinds], dtype=bool))
     return groups
 
 
@@ -188,7 +188,7 @@ def _worth_making_early(groups: KernelGroups, value: int, user: int) -> bool:
     """
     graph = groups.graph
     size = graph.instruction(value).shape.num_bytes
-    for _ in range(_LOOK_AHEAD):
+    for _ in range(LOOK_AHEAD):
         inst = graph.instruction(user)
         readers = {read.user for read in graph.readers[user]}
         if not is_cheap(inst) or inst.shape.num_bytes < size or len(readers) != 1 or user in graph.results:
@@ -212,7 +212,8 @@ def _waits(graph: ReadGraph, user: int, value: int) -> bool:
 
 
 @compiled
-def _fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+def fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+    """Fuses every value that all its readers read in one other kernel into that kernel, from the last on."""
     for position in range(len(loops) - 1, -1, -1):
         group = g.group[position]
         if not loops[position] or shaping.anchor[group] >= 0 or reads.is_result[position]:
@@ -237,7 +238,7 @@ def _leaves_alone(g: Groups, reads: GroupReads, group: int, position: int) -> bo
 
 
 @compiled
-def _fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+def fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
     """Fuses a stored value with those of its readers whose loops run over the same extent (multi-output)."""
     for position in range(len(loops)):
         if not loops[position]:
@@ -251,7 +252,7 @@ def _fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, l
 
 
 @compiled
-def _join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolArray) -> None:
+def join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolArray) -> None:
     """Merges kernels that end in reductions of one value."""
     count = len(reduces)
     met = np.full(count, NOWHERE, dtype=np.int64)
