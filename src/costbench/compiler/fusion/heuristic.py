@@ -256,19 +256,28 @@ def join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolA
     """Merges kernels that end in reductions of one value."""
     count = len(reduces)
     met = np.full(count, NOWHERE, dtype=np.int64)
+    # Of each group whether only reductions leave it: 0 if not, 1 if so, and not known before it is asked for.
+    known = np.full(count, NOWHERE, dtype=np.int64)
     ending = np.empty(count, dtype=np.int64)
     for position in range(count):
-        number = 0
+        readers, number = 0, 0
         for i in range(reads.offsets[position], reads.offsets[position + 1]):
             group = g.group[reads.user[i]]
             if met[group] != position:
                 met[group] = position
-                if _reduces_only(g, reads, group, reduces):
-                    ending[number] = group
-                    number += 1
+                ending[readers] = group
+                readers += 1
+        for i in range(readers if readers > 1 else 0):
+            group = ending[i]
+            if known[group] == NOWHERE:
+                known[group] = 1 if _reduces_only(g, reads, group, reduces) else 0
+            if known[group]:
+                ending[number] = group
+                number += 1
         for i in range(number - 1):
             # Looked up again, since an earlier join may have renamed the groups.
-            join(g, reads, shaping, g.group[ending[i]], g.group[ending[i + 1]])
+            if join(g, reads, shaping, g.group[ending[i]], g.group[ending[i + 1]]):
+                known[g.group[ending[i]]] = NOWHERE
 
 
 @compiled

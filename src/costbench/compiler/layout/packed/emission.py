@@ -21,7 +21,7 @@ from costbench.compiler.layout.copies import REMADE
 from costbench.compiler.layout.packed.facts import ASSIGNED, NATURAL, NEEDS, FactTable, Placed
 from costbench.compiler.layout.packed.orders import NONE, OrderTables
 from costbench.compiler.layout.value_classes import ALIASES
-from costbench.execution.compiled import compiled
+from costbench.execution.compiled import compiled, compiled_step
 from costbench.hashing.splitmix64 import GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
@@ -188,7 +188,9 @@ class Emission:
         """Returns an instruction with the orders of its values, as `layout.copies` places it."""
         inst, tables = self._body[position], self._tables
         names, requirements = tables.names, tables.space.assigner.requirements
-        orders = {tables.roots[k]: names.names[order[k]] for k in self._depends_on(position)}
+        first, stop = self.body.classes_offsets[position : position + 2].tolist()
+        classes = self.body.classes[first:stop].tolist()
+        orders = {tables.roots[k]: names.names[order[k]] for k in classes}
         leaves = tables.space.assigner.classes.leaves(self.computation, position)
         shape = _ordered(inst.shape, iter([requirements.shape(leaf, orders) for leaf in leaves]))
         assigned = NONE if shape.is_tuple or shape.rank < 2 else names.number(shape.layout)
@@ -207,8 +209,8 @@ class Emission:
                 shape, natural = shape.with_layout(own), names.number(own)
         carried = inst.opcode is Opcode.GET_TUPLE_ELEMENT
         carried = carried and kind_of(self._body[inst.operands[0]]) is not Kind.CONTROL
-        first = operands[0] if operands else None
-        return Placed(replace(inst, shape=shape), first, carried, needs, natural, assigned)
+        read = operands[0] if operands else None
+        return Placed(inst.placed(shape, inst.operands, ()), read, carried, needs, natural, assigned)
 
     def _chosen(self, position: int, options: IntArray) -> NodeLayouts | None:
         number = self._numbers.get((self.computation, position))
@@ -223,7 +225,7 @@ class Emission:
         if self.body.remade[origin]:
             first = self._body[inst.operands[0]].shape if inst.operands else None
             needs = [NONE] * len(inst.operands)
-            return Placed(replace(inst, shape=shape), first, False, needs, order, order)
+            return Placed(inst.placed(shape, inst.operands, ()), first, False, needs, order, order)
         source = inst.shape.with_layout(names[int(found.source_order[place])])
         copy = Instruction(name="copy", opcode=Opcode.COPY, shape=shape, operands=(0,))
         return Placed(copy, source, False, [order], order, order)
@@ -265,54 +267,28 @@ class _Writing(NamedTuple):
         made: what is written.
         copies: [m, 2], of each value the latest copy, of each copy the one of the same value before it; -1.
         ends: [2], number of instructions and of operands.
+        one: [1], buffer for the operand of a copy.
     """
 
     made: Emitted
     copies: IntArray
     ends: IntArray
+    one: IntArray
 
 
-@compiled
-def _emit(b: BodyTables, rows: IntArray, facts: IntArray, needs: IntArray) -> Emitted:
-    count, reads = len(rows), len(b.operands)
-    size = 2 * count + reads
-    made = Emitted(
-        np.full(size, -1, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64),
-        np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.uint64),
-        np.zeros(size + 1, dtype=np.int64), np.empty(size + reads, dtype=np.int64), 0,
-    )  # fmt: skip
-    w = _Writing(made, np.full((size, 2), -1, dtype=np.int64), np.zeros(2, dtype=np.int64))
-    place = np.empty(count, dtype=np.int64)
-    taken = np.empty(reads, dtype=np.int64)
-    for p in range(count):
-        first, stop, row = b.operands_offsets[p], b.operands_offsets[p + 1], rows[p]
-        for i in range(first, stop):
-            need = needs[facts[row, NEEDS] + i - first]
-            taken[i] = _in_order(b, w, place[b.operands[i]], need)
-        own = _append(w, taken[first:stop], p, facts[row, NATURAL])
-        made.row[own] = row
-        place[p] = _in_order(b, w, own, facts[row, ASSIGNED])
-    m, ends = w.ends[0], w.ends[1]
-    return Emitted(
-        made.row[:m].copy(), made.origin[:m].copy(), made.order[:m].copy(), made.source_order[:m].copy(),
-        made.keys[:m].copy(), made.operands_offsets[: m + 1].copy(), made.operands[:ends].copy(),
-        place[b.root],
-    )  # fmt: skip
-
-
-@compiled
-def _append(w: _Writing, operands: IntArray, origin: int, order: int) -> int:
+@compiled_step
+def _append(w: _Writing, operands: IntArray, first: int, stop: int) -> int:
+    """Appends an instruction that reads `operands[first:stop]`; returns its position."""
     own, end = w.ends[0], w.ends[1]
-    for operand in operands:
-        w.made.operands[end] = operand
+    for i in range(first, stop):
+        w.made.operands[end] = operands[i]
         end += 1
-    w.made.origin[own], w.made.order[own] = origin, order
     w.made.operands_offsets[own + 1] = end
     w.ends[0], w.ends[1] = own + 1, end
     return int(own)
 
 
-@compiled
+@compiled_step
 def _in_order(b: BodyTables, w: _Writing, value: int, order: int) -> int:
     """Returns the value in a memory order: itself if it has it, else a repeated broadcast or a copy."""
     made = w.made
@@ -326,13 +302,44 @@ def _in_order(b: BodyTables, w: _Writing, value: int, order: int) -> int:
     origin = made.origin[value]
     if b.remade[origin]:
         first, stop = made.operands_offsets[value], made.operands_offsets[value + 1]
-        copy = _append(w, made.operands[first:stop], origin, order)
+        copy = _append(w, made.operands, first, stop)
         key = b.keys[origin] ^ _REMADE_KEY
     else:
-        copy = _append(w, np.full(1, value, dtype=np.int64), origin, order)
+        w.one[0] = value
+        copy = _append(w, w.one, 0, 1)
         key = mix(mix(np.uint64(b.array[origin]) ^ _COPIED) ^ np.uint64(made.order[value] + 1))
+    made.origin[copy], made.order[copy] = origin, order
     made.source_order[copy] = made.order[value]
     made.keys[copy] = mix(key ^ np.uint64(order + 1))
     w.copies[copy, 1] = w.copies[value, 0]
     w.copies[value, 0] = copy
-    return copy
+    return int(copy)
+
+
+@compiled
+def _emit(b: BodyTables, rows: IntArray, facts: IntArray, needs: IntArray) -> Emitted:
+    count, reads = len(rows), len(b.operands)
+    size = 2 * count + reads
+    made = Emitted(
+        np.full(size, -1, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64),
+        np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.uint64),
+        np.zeros(size + 1, dtype=np.int64), np.empty(size + reads, dtype=np.int64), 0,
+    )  # fmt: skip
+    ends, one = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    w = _Writing(made, np.full((size, 2), -1, dtype=np.int64), ends, one)
+    place = np.empty(count, dtype=np.int64)
+    taken = np.empty(reads, dtype=np.int64)
+    for p in range(count):
+        first, stop, row = b.operands_offsets[p], b.operands_offsets[p + 1], rows[p]
+        for i in range(first, stop):
+            need = needs[facts[row, NEEDS] + i - first]
+            taken[i] = _in_order(b, w, place[b.operands[i]], need)
+        own = _append(w, taken, first, stop)
+        made.row[own], made.origin[own], made.order[own] = row, p, facts[row, NATURAL]
+        place[p] = _in_order(b, w, own, facts[row, ASSIGNED])
+    m, stop = w.ends[0], w.ends[1]
+    return Emitted(
+        made.row[:m].copy(), made.origin[:m].copy(), made.order[:m].copy(), made.source_order[:m].copy(),
+        made.keys[:m].copy(), made.operands_offsets[: m + 1].copy(), made.operands[:stop].copy(),
+        place[b.root],
+    )  # fmt: skip

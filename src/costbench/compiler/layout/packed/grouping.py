@@ -36,7 +36,7 @@ from costbench.compiler.layout.packed.facts import (
     TUPLE,
 )
 from costbench.compiler.layout.packed.reads import CONTROL, ELEMENTWISE, Body, Graph, read_graph
-from costbench.execution.compiled import compiled
+from costbench.execution.compiled import compiled, compiled_step
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -139,6 +139,20 @@ def _group_reads(b: Body, graph: Graph) -> GroupReads:
     return GroupReads(offsets, user, repeated, takes, takes_repeated, side, graph.is_result, extent, anchor)
 
 
+@compiled_step
+def _insert(values: IntArray, first: int, stop: int, value: int) -> int:
+    """Inserts a value into `values[first:stop]`, ascending, unless it is there; returns where they end."""
+    place = stop
+    while place > first and values[place - 1] > value:
+        place -= 1
+    if place > first and values[place - 1] == value:
+        return stop
+    for i in range(stop, place, -1):
+        values[i] = values[i - 1]
+    values[place] = value
+    return stop + 1
+
+
 @compiled
 def _groups(graph: Graph) -> Groups:
     """Returns groups in which each position is a group of its own, as `new_groups` does."""
@@ -148,12 +162,11 @@ def _groups(graph: Graph) -> Groups:
     after_offsets = np.zeros(count + 1, dtype=np.int64)
     number = 0
     for position in range(count):
-        sources = np.sort(graph.source[graph.reads[position] : graph.reads[position + 1]])
-        for i in range(len(sources)):
-            if i == 0 or sources[i] != sources[i - 1]:
-                before[number] = sources[i]
-                after_offsets[sources[i] + 1] += 1
-                number += 1
+        first = number
+        for i in range(graph.reads[position], graph.reads[position + 1]):
+            number = _insert(before, first, number, graph.source[i])
+        for i in range(first, number):
+            after_offsets[before[i] + 1] += 1
         before_offsets[position + 1] = number
     for position in range(count):
         after_offsets[position + 1] += after_offsets[position]

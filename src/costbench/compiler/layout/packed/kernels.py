@@ -27,12 +27,10 @@ def body_arrays(b: Body, graph: Graph) -> BodyArrays:
         free[position] = flags & FREE != 0
         is_array[position] = flags & ARRAY != 0
         if graph.is_node[position]:
-            for clone in _clones(b, graph, position, visited):
-                if number == len(clones):
-                    clones = np.concatenate((clones, np.empty_like(clones)))
-                clones[number] = clone
-                number += 1
-                capacity[1] += b.operands_offsets[clone + 1] - b.operands_offsets[clone]
+            first = number
+            clones, number = _add_clones(b, graph, position, clones, number, visited)
+            for i in range(first, number):
+                capacity[1] += b.operands_offsets[clones[i] + 1] - b.operands_offsets[clones[i]]
             capacity[0] += 1
             capacity[1] += b.operands_offsets[position + 1] - b.operands_offsets[position]
         offsets[position + 1] = number
@@ -44,26 +42,34 @@ def body_arrays(b: Body, graph: Graph) -> BodyArrays:
 
 
 @compiled
-def _clones(b: Body, graph: Graph, position: int, visited: IntArray) -> list[int]:
-    """Returns duplicated instructions that a node's kernel computes for it."""
-    found = [position]
-    first = b.operands_offsets[position]
+def _add_clones(
+    b: Body, graph: Graph, position: int, clones: IntArray, number: int, visited: IntArray
+) -> tuple[IntArray, int]:
+    """Appends the duplicated instructions that a node's kernel computes for it to the first `number` of
+    `clones`; returns the list, which may have moved, and its new length.
+    """
+    first, place = b.operands_offsets[position], number
     for i in range(first, b.operands_offsets[position + 1]):
         operand = b.operands[i]
-        scalar = b.facts[operand, FLAGS] & CONSTANT != 0 and graph.duplicated[operand]
-        if b.clones[b.facts[position, PORT] + i - first] or scalar:
-            _add_clone(graph, found, operand, position, visited)
-    place = 1
-    while place < len(found):
-        clone = found[place]
-        for i in range(b.operands_offsets[clone], b.operands_offsets[clone + 1]):
-            _add_clone(graph, found, b.operands[i], position, visited)
+        scalar = b.facts[operand, FLAGS] & CONSTANT != 0
+        wanted = graph.duplicated[operand] and visited[operand] != position
+        if wanted and (scalar or b.clones[b.facts[position, PORT] + i - first]):
+            clones, number = _appended(clones, number, operand)
+            visited[operand] = position
+    while place < number:
+        clone = clones[place]
         place += 1
-    return found[1:]
+        for i in range(b.operands_offsets[clone], b.operands_offsets[clone + 1]):
+            operand = b.operands[i]
+            if graph.duplicated[operand] and visited[operand] != position:
+                clones, number = _appended(clones, number, operand)
+                visited[operand] = position
+    return clones, number
 
 
 @compiled
-def _add_clone(graph: Graph, found: list[int], operand: int, position: int, visited: IntArray) -> None:
-    if graph.duplicated[operand] and visited[operand] != position:
-        visited[operand] = position
-        found.append(operand)
+def _appended(values: IntArray, number: int, value: int) -> tuple[IntArray, int]:
+    if number == len(values):
+        values = np.concatenate((values, np.empty_like(values)))
+    values[number] = value
+    return values, number + 1

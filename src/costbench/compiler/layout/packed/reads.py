@@ -212,6 +212,12 @@ def _reads(
         for i in range(first, stop if is_node[user] else first):
             port = b.facts[user, PORT] + i - first
             through, source = b.clones[port], b.operands[i]
+            if number == len(found):
+                found = np.concatenate((found, np.empty_like(found)))
+            if not duplicated[source]:
+                found[number, 0], found[number, 1], found[number, 2] = source, port, 0
+                number += 1
+                continue
             visits.search[0] += 1
             # Entries are positions, doubled, plus one where a broadcast lies between.
             stack = [2 * source]
