@@ -7,7 +7,8 @@ uses, and stored as a row of numbers. A laid-out computation then is a list of r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 
 import numpy as np
@@ -125,13 +126,13 @@ class FactTable:
         inst = placed.inst
         # The rules look at no operand but the first.
         first = Instruction("", Opcode.PARAMETER, placed.first or inst.shape)
-        body = HloComputation("", (first, replace(inst, operands=(0,) * len(inst.operands))), 1)
-        alone = body.instructions[1]
+        alone = inst.placed(inst.shape, (0,) * len(inst.operands), ())
+        body = HloComputation("", (first, alone), 1)
         extent = own_extent(body, 1)
         return [
             int(inst.opcode),
             KINDS[kind_of(inst)],
-            _flags(body, alone, placed.carried),
+            _flags(body, alone) | (CARRIED if placed.carried else 0),
             self._extents.setdefault(extent, len(self._extents)),
             inst.shape.num_bytes,
             padded_bytes(inst.shape),
@@ -142,24 +143,31 @@ class FactTable:
         ]
 
 
-def _flags(body: HloComputation, inst: Instruction, carried: bool) -> int:
-    free = is_free(body, inst)
-    opcode, shape = inst.opcode, inst.shape
+def _flags(body: HloComputation, inst: Instruction) -> int:
+    free, shape = is_free(body, inst), inst.shape
+    array = any(leaf.num_elements > 1 for leaf in shape.leaves())
+    found = (
+        (FREE, free),
+        (DUPLICATED, is_duplicated(body, inst, free)),
+        (CONVERTS, inst.opcode is Opcode.CONVERT and shape.rank > 0),
+        (ARRAY, array),
+        (TUPLE, shape.is_tuple),
+        (SCALAR, shape.rank == 0),
+    )
+    return _opcode_flags(inst.opcode) | sum(flag for flag, holds in found if holds)
+
+
+@cache
+def _opcode_flags(opcode: Opcode) -> int:
+    """Returns the flags that follow from the opcode alone."""
     found = {
-        FREE: free,
-        DUPLICATED: is_duplicated(body, inst, free),
-        CONVERTS: opcode is Opcode.CONVERT and shape.rank > 0,
         CONSTANT: opcode is Opcode.CONSTANT,
         GENERATED: opcode in (Opcode.IOTA, Opcode.BROADCAST, Opcode.CONSTANT),
         BROADCAST: opcode is Opcode.BROADCAST,
-        CHEAP: is_cheap(inst),
-        ARRAY: any(leaf.num_elements > 1 for leaf in shape.leaves()),
-        TUPLE: shape.is_tuple,
-        SCALAR: shape.rank == 0,
+        CHEAP: is_cheap(Instruction("", opcode, Shape(ElementType.F32))),
         STAYS: opcode in STAYING,
         PASSES_ON: opcode in PASSING_ON,
         TAKES_OVER: opcode in TAKING_OVER,
-        CARRIED: carried,
     }
     return sum(flag for flag, holds in found.items() if holds)
 
