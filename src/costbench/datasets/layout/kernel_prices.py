@@ -8,6 +8,7 @@ one of which no tile fits the scratchpad.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from costbench.compiler.layout.packed.pool import KernelPool
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
 from costbench.compiler.tiling.kernel_batch import KernelBatch
 from costbench.compiler.tiling.space import TileSpace, nest_tile_space
-from costbench.errors import UnsupportedKernelError
+from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.hardware.batches import measure_batch
 from costbench.hardware.device import Device
 
@@ -67,7 +68,7 @@ class KernelPrices:
             attempts: tiles tried for each of the kernels that wait; None for no limit.
 
         Raises:
-            UnsupportedKernelError: without a limit, for a kernel that cannot be lowered or has no tile.
+            UnsupportedKernelError: without a limit, for a kernel that cannot be lowered.
         """
         if len(self._pool):
             self._runtime_ns = np.concatenate([self._runtime_ns, self._priced(self._pool, attempts)])
@@ -115,22 +116,45 @@ class KernelPrices:
 
 
 def measured_alone(nest: LoopNest, device: Device, model: AnalyticalModel, attempts: int | None) -> float:
-    """Returns the runtime in ns at the first tile that compiles; infinite if no attempt does."""
+    """Returns the runtime in ns at the first tile that compiles; infinite if no attempt does.
+
+    Without a limit of attempts a kernel that fits in no tile gets as much scratchpad as it needs.
+
+    Raises:
+        SpaceTooLargeError: without a limit, for a kernel with more tile sizes than can be numbered.
+    """
     try:
         space = nest_tile_space(nest, device.target.architecture)
         extents = model.choose(space)
-    except UnsupportedKernelError:
+    except SpaceTooLargeError:
         if attempts is None:
             raise
         return float("inf")
+    except UnsupportedKernelError:
+        return _measured_with_room(nest, device) if attempts is None else float("inf")
     tried = 0
     while attempts is None or tried < attempts:
         measured = device.measure_nest(space.nest, extents[None])
         if not measured.failed[0]:
             return float(measured.runtime_ns[0])
-        extents = _smaller(space, extents)
+        smaller = _smaller(space, extents)
+        if attempts is None and (smaller == extents).all():
+            return _measured_with_room(nest, device)
+        extents = smaller
         tried += 1
     return float("inf")
+
+
+def _measured_with_room(nest: LoopNest, device: Device) -> float:
+    """Returns the runtime in ns on the chip with twice the scratchpad, or as many times as are needed.
+
+    Raises:
+        SpaceTooLargeError: for a kernel with more tile sizes than can be numbered.
+    """
+    target = device.target
+    larger = replace(target.architecture, scratchpad_bytes=2 * target.architecture.scratchpad_bytes)
+    roomy = Device(replace(target, architecture=larger), device.seed)
+    return measured_alone(nest, roomy, AnalyticalModel(larger), None)
 
 
 def _smaller(space: TileSpace, extents: IntArray) -> IntArray:

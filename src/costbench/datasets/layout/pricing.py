@@ -2,7 +2,8 @@
 
 Each kernel is priced once, whatever config it occurs in (`kernel_prices`), and only what a config changes is
 compiled (`costbench.compiler.layout.packed`). A config fails if one of its kernels does, or if it needs more
-main memory than there is. The default config has as many attempts and as much memory as it needs.
+main memory than there is. The default config has as many attempts and as much memory of either kind as it
+needs.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class ProgramPricer:
         default: the program under the default config.
 
     Raises:
-        UnsupportedKernelError: if some kernel of the default program cannot be lowered or has no tile.
+        UnsupportedKernelError: if some kernel of the default program cannot be lowered.
     """
 
     def __init__(self, space: LayoutSpace, devices: Sequence[Device], memory_gib: float) -> None:
