@@ -166,11 +166,11 @@ def main(arguments: Sequence[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--programs", nargs="*", default=list(PROGRAMS), help="names of programs")
-    parser.add_argument("--configs", type=int, default=100, help="configs per program")
+    parser.add_argument("--configs", type=int, default=200, help="configs per program")
     parser.add_argument("--chip", default="tpu_v3", help="chip to measure on")
     parser.add_argument("--json", type=Path, help="file for the results")
     options = parser.parse_args(arguments)
-    timed("word2vec_b512_train_f32", 8, options.chip)  # compiles the compiled functions
+    timed("ncf_b8192_infer_bf16", 8, options.chip)  # compiles the compiled functions
     found = []
     print(f"{'program':44s} {'instructions':>12s} {'configs/s':>10s} {'full':>8s} {'ratio':>7s}")
     for name in options.programs:

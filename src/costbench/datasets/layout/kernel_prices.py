@@ -108,7 +108,9 @@ class KernelPrices:
         fits = np.flatnonzero(batch.smallest_fits(device.target.architecture.scratchpad_bytes))
         if len(fits):
             extents = model.choose_each(batch, fits)
-            measured = measure_batch(device, lowered, fits, extents, [names[place] for place in fits])
+            measured = measure_batch(
+                device, lowered, fits, extents, [names[place] for place in fits.tolist()]
+            )
             runtime_ns[fits] = measured.runtime_ns
         for place in np.flatnonzero(runtime_ns == 0.0).tolist():
             runtime_ns[place] = measured_alone(lowered.nest(place), device, model, attempts)

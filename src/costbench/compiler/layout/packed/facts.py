@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ from costbench.hlo.shape import ElementType, Shape
 
 IntArray = npt.NDArray[np.int64]
 HashArray = npt.NDArray[np.uint64]
-BoolArray = npt.NDArray[np.bool_]
+Number = TypeVar("Number", np.int64, np.uint64)
 
 OPCODE, KIND, FLAGS, EXTENT, BYTES, PADDED, PORT, NATURAL, ASSIGNED, NEEDS = range(10)
 """Columns of a row: opcode, number of its kind, flags, number of the extent of its loops, bytes without and
@@ -95,9 +96,9 @@ class FactTable:
         fingerprints = ModuleFingerprints(module)
         self._called: Memo[int, bytes] = Memo(fingerprints.called)
         self.ports = PortTable(module)
-        self.rows = np.zeros((_FEWEST_ROWS, NUM_COLUMNS), dtype=np.int64)
-        self.labels = np.zeros((_FEWEST_ROWS, 2), dtype=np.uint64)
-        self.needs = np.full(_FEWEST_ROWS, -1, dtype=np.int64)
+        self.rows: IntArray = np.zeros((_FEWEST_ROWS, NUM_COLUMNS), dtype=np.int64)
+        self.labels: HashArray = np.zeros((_FEWEST_ROWS, 2), dtype=np.uint64)
+        self.needs: IntArray = np.full(_FEWEST_ROWS, -1, dtype=np.int64)
         self._num_needs = 0
         self.instructions: list[Instruction] = []
         self.label_bytes: list[bytes] = []
@@ -215,7 +216,7 @@ def _digest(label: bytes) -> bytes:
     return blake2b(label, digest_size=16).digest()
 
 
-def _grown(array: npt.NDArray[np.generic], length: int) -> npt.NDArray[np.generic]:
+def _grown(array: npt.NDArray[Number], length: int) -> npt.NDArray[Number]:
     """Returns the array, or a copy of at least twice its length if `length` does not fit."""
     if length <= len(array):
         return array

@@ -115,7 +115,8 @@ class OrderTables:
         self._offsets = np.cumsum([0, *map(len, steps)], dtype=np.int64)
         count = len(self.roots)
         no_defaults = np.full(count, NONE, dtype=np.int64)
-        self._state = _State(*np.zeros((3, count), dtype=np.int64), np.zeros(4, dtype=np.int64))
+        order, pins, queue = np.zeros((3, count), dtype=np.int64)
+        self._state = _State(order, pins, queue, np.zeros(4, dtype=np.int64))
         first_option, options = self._options()
         self.arrays = OrderArrays(
             self._offsets,
