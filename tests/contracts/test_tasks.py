@@ -20,9 +20,13 @@ from costbench.serving.service import ANSWERS
 from costbench.tasks import AUDITED, LEARNED, TASKS, Task, labels_of
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "costbench"
-OF_ALL = {"records": RECORD_TYPES, "quantities of the card": QUANTITIES, "generation": WORK_ITEMS}
-OF_LEARNED = {
+OF_ALL = {
+    "records": RECORD_TYPES,
+    "quantities of the card": QUANTITIES,
+    "generation": WORK_ITEMS,
     "feature readers": READERS,
+}
+OF_LEARNED = {
     "evaluation": EVALUATE,
     "fitted baselines": BASELINES,
     "autotuning": AUTOTUNE,

@@ -6,7 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.layout.compile import LayoutCompiler, compile_with_layouts
+from costbench.compiler.layout.memory import peak_bytes
 from costbench.compiler.layout.space import layout_features, layout_space
+from costbench.compiler.lowering.loop_nest import loop_nest
+from costbench.compiler.tiling.space import nest_tile_space
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.layout.pricing import ProgramPricer
 from costbench.datasets.layout.programs import config_features, open_layout_shard, read_layout_program
@@ -23,12 +28,15 @@ from tests.compiler.small_layouts import space_of, two_convolutions
 TARGET = load_target("tpu_v3")
 
 
-def task(folder: Path, module: HloModule | None = None, **params: object) -> LayoutTask:
+def task(
+    folder: Path, module: HloModule | None = None, chips: tuple[str, ...] = ("tpu_v3",), **params: object
+) -> LayoutTask:
     return LayoutTask(
         name="small",
         application="tests",
+        family="xla",
         program=module_to_bytes(module or two_convolutions()),
-        target=TARGET,
+        targets=tuple(map(load_target, chips)),
         params=LayoutParams(**{"max_configs": 24, **params}),  # type: ignore[arg-type]
         folder=folder,
     )
@@ -41,11 +49,12 @@ def test_a_shard_is_complete_and_repeatable(tmp_path: Path, strategy: str) -> No
     first.make()
     second.make()
     assert first.is_done()
-    assert first.path.read_bytes() == second.path.read_bytes()
-    shard = verify_shard(first.path)
+    assert first.paths[0].read_bytes() == second.paths[0].read_bytes()
+    shard = verify_shard(first.paths[0])
     space = space_of(two_convolutions())
     configs = np.asarray(shard["config_options"])
-    assert len(configs) == 24 - int(shard.metadata["num_failed"])
+    runs = 47 if strategy == "both" else 24
+    assert len(configs) == runs - int(shard.metadata["num_failed"])
     assert space.legal(configs).all()
     assert (configs[0] == space.default).all()
     assert shard.metadata["default_runtime_ns"] == shard["config_runtime_ns"][0]
@@ -59,18 +68,19 @@ def test_a_shard_of_other_inputs_is_not_done(tmp_path: Path) -> None:
     made = task(tmp_path)
     made.make()
     assert not replace(made, params=replace(made.params, seed=1)).is_done()
-    assert not replace(made, target=load_target("tpu_v2")).is_done()
+    assert not replace(made, family="nlp").is_done()
+    assert not replace(made, targets=(load_target("tpu_v2"),)).is_done()
 
 
 def test_what_is_read_back_can_be_exported(tmp_path: Path) -> None:
     made = task(tmp_path)
     made.make()
-    shard = open_layout_shard(made.path)
+    shard = open_layout_shard(made.paths[0])
     space = layout_space(module_from_bytes(made.program, where="small"))
     configs = np.asarray(shard["config_options"])
     assert (config_features(shard) == layout_features(space, configs)).all()
     assert (config_features(shard, 2, 5) == layout_features(space, configs[2:5])).all()
-    program = read_layout_program(made.path)
+    program = read_layout_program(made.paths[0])
     body = program.module.entry_computation.instructions
     offset = program.module.offsets[program.module.entry]
     opcodes = [body[i - offset].opcode.xla_name for i in program.node_config_ids.tolist()]
@@ -86,28 +96,72 @@ def test_a_program_without_choices_has_its_default_alone(tmp_path: Path) -> None
     b.op("negate", b.parameter("f32[64,128]"))
     made = task(tmp_path, b.build())
     made.make()
-    shard = verify_shard(made.path)
+    shard = verify_shard(made.paths[0])
     assert shard["config_options"].shape == (1, 0)
     assert shard["option_layout"].shape == (0, 18)
 
 
+def test_chips_that_are_measured_together_have_the_shards_of_each_alone(tmp_path: Path) -> None:
+    together = task(tmp_path / "both", chips=("tpu_v2", "tpu_v3"))
+    together.make()
+    for chip, path in zip(("tpu_v2", "tpu_v3"), together.paths, strict=True):
+        alone = task(tmp_path / chip, chips=(chip,))
+        alone.make()
+        assert alone.paths[0].read_bytes() == path.read_bytes()
+    assert [summary.chip for summary in together.summaries()] == ["tpu_v2", "tpu_v3"]
+
+
+def test_searches_are_kept_apart_and_failures_counted(tmp_path: Path) -> None:
+    made = task(tmp_path, memory_gib=1e-6)
+    made.make()
+    shard = verify_shard(made.paths[0])
+    source = np.asarray(shard["config_source"])
+    assert source[0] == 0
+    failed = [int(str(shard.metadata[f"num_failed_{search}"])) for search in ("random", "genetic")]
+    # The default and 23 random runs, then 23 of the genetic search.
+    assert [np.count_nonzero(source == value) for value in (1, 2)] == [23 - failed[0], 23 - failed[1]]
+    assert int(str(shard.metadata["num_failed"])) == sum(failed) > 0
+
+
 def test_a_runtime_is_the_sum_over_kernels_but_for_the_noise_of_a_run() -> None:
     space = space_of(two_convolutions())
-    pricer = ProgramPricer(space, Device(TARGET), memory_gib=16.0)
+    pricer = ProgramPricer(space, [Device(TARGET)], memory_gib=16.0)
     configs = space.sample(np.random.default_rng(0), 30)
-    measured = pricer.measure(configs)
-    assert (measured == pricer.measure(configs)).all()
-    ratio = measured / np.array([pricer.priced(config).total_ns for config in configs])
-    assert 0.0 < np.abs(ratio - 1.0).max() < 6 * 0.0004
-    assert pricer.num_programs < 30
+    first, second = (pricer.measure(configs, np.full(30, run)) for run in (0, 1))
+    assert (first == pricer.measure(configs, np.zeros(30, np.int64))).all()
+    total = pricer.priced(configs).total_ns[:, 0]
+    for measured in (first, second):
+        assert 0.0 < np.abs(measured / total - 1.0).max() < 6 * 0.0004
+    assert (first != second).any()
+    assert pricer.num_programs() < 30
+
+
+def test_prices_are_those_of_kernels_measured_one_by_one() -> None:
+    space = space_of(two_convolutions())
+    pricer = ProgramPricer(space, [Device(TARGET)], memory_gib=16.0)
+    configs = space.sample(np.random.default_rng(1), 12)
+    found = pricer.priced(configs)
+    model = AnalyticalModel(TARGET.architecture)
+    for config, total, num_bytes in zip(configs, found.total_ns[:, 0], found.num_bytes, strict=True):
+        wanted = 0.0
+        program = compile_with_layouts(space, config, "p")
+        for kernel in program.kernels:
+            nest = loop_nest(kernel)
+            extents = model.choose(nest_tile_space(nest, TARGET.architecture))
+            measured = Device(TARGET).measure_nest(nest, extents[None])
+            assert not measured.failed[0]
+            wanted += kernel.trip_count * float(measured.runtime_ns[0])
+        assert total == wanted
+        (part,) = LayoutCompiler(space).compile(config)
+        assert num_bytes == peak_bytes(part)
 
 
 def test_a_config_that_needs_too_much_memory_fails_but_the_default_does_not() -> None:
     space = space_of(two_convolutions())
-    pricer = ProgramPricer(space, Device(TARGET), memory_gib=1e-6)
+    pricer = ProgramPricer(space, [Device(TARGET)], memory_gib=1e-6)
     configs = np.concatenate([space.default[None], space.sample(np.random.default_rng(0), 30)])
-    measured = pricer.measure(configs)
-    needed = np.array([pricer.priced(config).num_bytes for config in configs])
+    measured = pricer.measure(configs, np.zeros(31, np.int64))
+    needed = pricer.priced(configs).num_bytes
     assert np.isfinite(measured[0])
     assert (np.isfinite(measured) == (needed <= needed[0])).all()
     assert not np.isfinite(measured).all()
@@ -115,7 +169,12 @@ def test_a_config_that_needs_too_much_memory_fails_but_the_default_does_not() ->
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({"max_configs": 1}, "max_configs"), ({"strategy": "best"}, "strategy"), ({"memory_gib": 0}, "memory")],
+    [
+        ({"max_configs": 1}, "max_configs"),
+        ({"strategy": "best"}, "strategy"),
+        ({"max_runs": 0}, "max_runs"),
+        ({"memory_gib": 0}, "memory"),
+    ],
 )
 def test_impossible_parameters_are_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):

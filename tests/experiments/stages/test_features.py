@@ -1,4 +1,4 @@
-"""Stage `features`: what is made, kept, made again and removed, for tile and fusion samples."""
+"""Stage `features`: what is made, kept, made again and removed, for tile, fusion and layout samples."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
+from costbench.datasets.layout.programs import config_features, layout_shard_path, open_layout_shard
+from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.datasets.storage import list_shards
 from costbench.datasets.tile.kernels import CompiledPrograms
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.identity import read_identity
 from costbench.experiments.stages import features, generate
 from costbench.features.feature_shards import FeatureShard, feature_path
+from costbench.features.node import module_node_features
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.reader import module_from_bytes
 from costbench.params import load_yaml
 from costbench.target import load_target
 
@@ -115,5 +120,38 @@ def test_samples_that_are_not_there_are_named(made: Path, repository: Path) -> N
 def test_wrong_parameters_are_named(made: Path, repository: Path) -> None:
     with pytest.raises(ParamsError, match="tasks"):
         features.run(profile(made, repository, tasks=[]))
-    with pytest.raises(ParamsError, match="layout"):
-        features.run(profile(made, repository, tasks=["layout"]))
+    with pytest.raises(ParamsError, match="registers"):
+        features.run(profile(made, repository, tasks=["registers"]))
+
+
+def test_layouts_become_graphs_of_their_collections(tmp_path: Path, repository: Path) -> None:
+    names = [PROGRAMS[0], "small_bert_L2_H512_b128_infer_f32"]
+    params = profile(tmp_path, repository, tasks=["layout"])
+    sections = json.loads(params.read_text())
+    sections["generate"] |= {"tasks": ["layout"], "programs": names}
+    params.write_text(json.dumps(sections))
+    generate.run(params)
+    features.run(params)
+    folder = tmp_path / "out" / "features"
+    found = sorted(str(path.relative_to(folder / "layout")) for path in list_shards(folder))
+    assert found == [
+        f"tpu_v2/layout-{family}-{search}/{name}.arrow"
+        for family, name in (("nlp", names[1]), ("xla", names[0]))
+        for search in ("default", "random")
+    ]
+    data = tmp_path / "out" / "generate"
+    for place in found:
+        graph = open_layout_graph(folder / "layout" / place)
+        shard = open_layout_shard(layout_shard_path(data, "tpu_v2", graph.program))
+        module = module_from_bytes(shard["program"].tobytes(), where=graph.program)
+        assert graph.collection.replace(":", "-") == place.split("/")[1]
+        assert (graph.node_features == module_node_features(module)).all()
+        assert graph.num_nodes == module.num_instructions
+        rows = np.isin(shard["config_source"], [0, 2 if "default" in place else 1])
+        assert graph.runtime_ns.tolist() == shard["config_runtime_ns"][rows].tolist()
+        assert (graph.config_features(slice(None)) == config_features(shard)[rows]).all()
+        opcodes = set(graph.opcodes[graph.node_config_ids].tolist())
+        assert opcodes <= {int(Opcode.CONVOLUTION), int(Opcode.DOT), int(Opcode.RESHAPE)}
+    before = {path: path.stat().st_mtime_ns for path in list_shards(folder)}
+    features.run(params)
+    assert {path: path.stat().st_mtime_ns for path in list_shards(folder)} == before

@@ -16,7 +16,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 NOWHERE = -1
-_PLACES = 1 << 32
+PLACES = 1 << 32
 
 
 class GroupReads(NamedTuple):
@@ -75,7 +75,7 @@ def group_reads(graph: ReadGraph) -> tuple[GroupReads, tuple[Extent, ...]]:
 
 
 def _side(graph: ReadGraph, read: Read) -> int:
-    return read.user * _PLACES + read.place if graph.kinds[read.user] in ANCHORS else NOWHERE
+    return read.user * PLACES + read.place if graph.kinds[read.user] in ANCHORS else NOWHERE
 
 
 def _takes(graph: ReadGraph, read: Read) -> tuple[bool, bool]:

@@ -36,9 +36,9 @@ from costbench.hlo.module import HloComputation
 BoolArray = npt.NDArray[np.bool_]
 Edge = tuple[int, int]
 _LOOP = (Kind.ELEMENTWISE, Kind.PICKING)
-_LOOK_AHEAD = 8
-_ROUNDS = 2
-_REMAKING_ROUNDS = 3
+LOOK_AHEAD = 8
+ROUNDS = 2
+REMAKING_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def default_fusion(body: HloComputation) -> Fusion:
 def default_groups(body: HloComputation) -> KernelGroups:
     """Returns the groups of instructions that the heuristic ends with."""
     groups = _grouped(ReadGraph(body))
-    for _ in range(_REMAKING_ROUNDS):
+    for _ in range(REMAKING_ROUNDS):
         remade = _better_remade(groups)
         if not remade:
             break
@@ -73,10 +73,10 @@ def _grouped(graph: ReadGraph) -> KernelGroups:
             _grow_from(groups, position)
     state = groups.groups, groups.reads, groups.shaping
     loops = np.array([kind in _LOOP and graph.is_node(p) for p, kind in enumerate(graph.kinds)], dtype=bool)
-    for _ in range(_ROUNDS):
-        _fuse_into_only_reader(*state, loops)
-        _fuse_with_several_readers(*state, loops)
-    _join_siblings(*state, np.array([kind is Kind.REDUCE for kind in graph.kinds], dtype=bool))
+    for _ in range(ROUNDS):
+        fuse_into_only_reader(*state, loops)
+        fuse_with_several_readers(*state, loops)
+    join_siblings(*state, np.array([kind is Kind.REDUCE for kind in graph.kinds], dtype=bool))
     return groups
 
 
@@ -188,7 +188,7 @@ def _worth_making_early(groups: KernelGroups, value: int, user: int) -> bool:
     """
     graph = groups.graph
     size = graph.instruction(value).shape.num_bytes
-    for _ in range(_LOOK_AHEAD):
+    for _ in range(LOOK_AHEAD):
         inst = graph.instruction(user)
         readers = {read.user for read in graph.readers[user]}
         if not is_cheap(inst) or inst.shape.num_bytes < size or len(readers) != 1 or user in graph.results:
@@ -212,7 +212,8 @@ def _waits(graph: ReadGraph, user: int, value: int) -> bool:
 
 
 @compiled
-def _fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+def fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+    """Fuses every value that all its readers read in one other kernel into that kernel, from the last on."""
     for position in range(len(loops) - 1, -1, -1):
         group = g.group[position]
         if not loops[position] or shaping.anchor[group] >= 0 or reads.is_result[position]:
@@ -237,7 +238,7 @@ def _leaves_alone(g: Groups, reads: GroupReads, group: int, position: int) -> bo
 
 
 @compiled
-def _fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+def fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
     """Fuses a stored value with those of its readers whose loops run over the same extent (multi-output)."""
     for position in range(len(loops)):
         if not loops[position]:
@@ -251,23 +252,32 @@ def _fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, l
 
 
 @compiled
-def _join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolArray) -> None:
+def join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolArray) -> None:
     """Merges kernels that end in reductions of one value."""
     count = len(reduces)
     met = np.full(count, NOWHERE, dtype=np.int64)
+    # Of each group whether only reductions leave it: 0 if not, 1 if so, and not known before it is asked for.
+    known = np.full(count, NOWHERE, dtype=np.int64)
     ending = np.empty(count, dtype=np.int64)
     for position in range(count):
-        number = 0
+        readers, number = 0, 0
         for i in range(reads.offsets[position], reads.offsets[position + 1]):
             group = g.group[reads.user[i]]
             if met[group] != position:
                 met[group] = position
-                if _reduces_only(g, reads, group, reduces):
-                    ending[number] = group
-                    number += 1
+                ending[readers] = group
+                readers += 1
+        for i in range(readers if readers > 1 else 0):
+            group = ending[i]
+            if known[group] == NOWHERE:
+                known[group] = 1 if _reduces_only(g, reads, group, reduces) else 0
+            if known[group]:
+                ending[number] = group
+                number += 1
         for i in range(number - 1):
             # Looked up again, since an earlier join may have renamed the groups.
-            join(g, reads, shaping, g.group[ending[i]], g.group[ending[i + 1]])
+            if join(g, reads, shaping, g.group[ending[i]], g.group[ending[i + 1]]):
+                known[g.group[ending[i]]] = NOWHERE
 
 
 @compiled

@@ -49,7 +49,7 @@ from costbench.hlo.shape import Shape
 
 __all__ = ["LayoutAssigner", "assign_layouts", "is_bitcast", "native_tile", "padded_bytes", "padded_elements"]
 
-_SEEDS = (
+SEEDS = (
     (Opcode.CONVOLUTION,),
     (Opcode.DOT,),
     (Opcode.GATHER, Opcode.SCATTER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT),
@@ -97,7 +97,7 @@ class LayoutAssigner:
             for leaf in self.classes.leaves(module.entry, position)
             if self.classes.shapes[leaf].rank > 1
         }
-        self._stages = [(opcodes, list(self._seeds(opcodes))) for opcodes in _SEEDS]
+        self._stages = [(opcodes, list(self._seeds(opcodes))) for opcodes in SEEDS]
         self._left = [
             (leaf, compact_layout(shape)) for leaf, shape in enumerate(self.classes.shapes) if shape.rank > 1
         ]

@@ -18,7 +18,7 @@ from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
-_REMADE = frozenset({Opcode.CONSTANT, Opcode.IOTA, Opcode.BROADCAST})
+REMADE = frozenset({Opcode.CONSTANT, Opcode.IOTA, Opcode.BROADCAST})
 Needs = tuple[tuple[MinorToMajor, ...], MinorToMajor]
 """The order each operand must have, and the order in which the result then comes."""
 
@@ -147,7 +147,7 @@ class _Emitter:
         inst = self._flat[value]
         name = f"{inst.name}.copy{len(self._flat)}"
         origin = self._origins[value]
-        remade = inst.opcode in _REMADE and all(self._flat[o].shape.rank < 2 for o in inst.operands)
+        remade = inst.opcode in REMADE and all(self._flat[o].shape.rank < 2 for o in inst.operands)
         if remade:
             self._append(replace(inst, name=name, shape=shape), origin)
         else:

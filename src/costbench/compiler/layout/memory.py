@@ -17,9 +17,12 @@ from costbench.compiler.tiled_memory import padded_bytes
 from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
 
-_STAYS = frozenset({Opcode.PARAMETER, Opcode.CONSTANT})
-_PASSES_ON = frozenset({Opcode.GET_TUPLE_ELEMENT, Opcode.OPT_BARRIER})
-_TAKES_OVER = frozenset({Opcode.TUPLE, Opcode.WHILE, Opcode.CALL, Opcode.CONDITIONAL})
+STAYING = frozenset({Opcode.PARAMETER, Opcode.CONSTANT})
+"""Opcodes whose values are in memory all the time."""
+PASSING_ON = frozenset({Opcode.GET_TUPLE_ELEMENT, Opcode.OPT_BARRIER})
+"""Opcodes whose results are their operand's buffers."""
+TAKING_OVER = frozenset({Opcode.TUPLE, Opcode.WHILE, Opcode.CALL, Opcode.CONDITIONAL})
+"""Opcodes that keep the buffers of their operands until the computation ends."""
 
 
 def peak_bytes(part: LaidOutComputation) -> int:
@@ -43,7 +46,7 @@ def peak_bytes(part: LaidOutComputation) -> int:
         size = padded_bytes(body.instructions[position].shape)
         change[begin] += size
         change[last[position] + 1] -= size
-    staying = sum(padded_bytes(inst.shape) for inst in body.instructions if inst.opcode in _STAYS)
+    staying = sum(padded_bytes(inst.shape) for inst in body.instructions if inst.opcode in STAYING)
     return staying + int(change.cumsum().max())
 
 
@@ -51,7 +54,7 @@ def _source(body: HloComputation, position: int, made: dict[int, int]) -> int:
     """Returns the value whose buffer an instruction's result aliases."""
     while position not in made:
         inst = body.instructions[position]
-        if not inst.operands or not (inst.opcode in _PASSES_ON or is_free(body, inst)):
+        if not inst.operands or not (inst.opcode in PASSING_ON or is_free(body, inst)):
             break
         position = inst.operands[0]
     return position
@@ -60,5 +63,5 @@ def _source(body: HloComputation, position: int, made: dict[int, int]) -> int:
 def _handed_over(body: HloComputation) -> Iterator[int]:
     yield body.root
     for inst in body.instructions:
-        if inst.opcode in _TAKES_OVER:
+        if inst.opcode in TAKING_OVER:
             yield from inst.operands

@@ -138,10 +138,19 @@ class LayoutSpace:
         Raises:
             ValueError: if `config` is no config of this program.
         """
+        config = self.checked(config)
+        return tuple(node.options[option] for node, option in zip(self.nodes, config.tolist(), strict=True))
+
+    def checked(self, config: ChoiceArray) -> ChoiceArray:
+        """Returns the config as an array.
+
+        Raises:
+            ValueError: if it is no config of this program.
+        """
         config = np.asarray(config)
         if config.ndim != 1 or not self.legal(config[None]).all():
             raise ValueError(f"{config} is no layout config, expected [{len(self.nodes)}] numbers of options")
-        return tuple(node.options[option] for node, option in zip(self.nodes, config.tolist(), strict=True))
+        return config
 
     def choices(self, config: ChoiceArray) -> Choices:
         """Returns the config in the form that layout assignment takes.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from costbench.datasets.records import Column, RecordType
 
-LAYOUT_GENERATOR_VERSION = 1
+LAYOUT_GENERATOR_VERSION = 2
 """Version of the samples; raise it when the same inputs would give other samples."""
 DEFAULT, RANDOM, GENETIC = range(3)
-"""Values of `config_source`."""
+"""Values of `config_source`: the default config's first run, the random search, the genetic search."""
 
 # Letters: b bytes, n configurable nodes, o options of all nodes together, c configs.
 LAYOUT = RecordType(

@@ -1,12 +1,13 @@
 """Generates layout shards: compiles a program under many layout configs and measures it under each.
 
-A shard is one program on one chip. It depends only on the program, the chip and the parameters.
+A shard is one program on one chip. It depends only on the program, the chip and the parameters; the chips of
+a task share what is compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,9 +17,17 @@ import zstandard
 from costbench.artifacts import digest_bytes
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
 from costbench.datasets.generation import ShardSummary, SharedProgram, is_made, shard_key
-from costbench.datasets.layout.columns import LAYOUT, LAYOUT_GENERATOR_VERSION
+from costbench.datasets.layout.collections import Family
+from costbench.datasets.layout.columns import GENETIC, LAYOUT, LAYOUT_GENERATOR_VERSION, RANDOM
 from costbench.datasets.layout.pricing import ProgramPricer
-from costbench.datasets.layout.search import GeneticParams, Trials, search_genetically, search_randomly
+from costbench.datasets.layout.programs import layout_shard_path
+from costbench.datasets.layout.search import (
+    GeneticParams,
+    Measure,
+    Trials,
+    search_genetically,
+    search_randomly,
+)
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
 from costbench.hardware.device import NUM_RUNS, Device
@@ -36,8 +45,9 @@ class LayoutParams:
     """How many configs of a program are measured, and how they are found.
 
     Attributes:
-        max_configs: per program, including the default and failed ones.
-        strategy: `random`, `genetic`, or `both`, half each.
+        max_configs: runs of each search, including the default's and failed ones.
+        strategy: `random`, `genetic`, or `both`.
+        max_runs: most often that a search runs one config.
         genetic: the genetic search.
         max_instructions: larger programs are left out; 0 for no limit.
         memory_gib: main memory of a core; configs that need more fail, unless the default needs more, too.
@@ -46,6 +56,7 @@ class LayoutParams:
 
     max_configs: int = 1000
     strategy: Literal["random", "genetic", "both"] = "both"
+    max_runs: int = 3
     genetic: GeneticParams = field(default_factory=GeneticParams)
     max_instructions: int = 0
     memory_gib: float = 16.0
@@ -56,107 +67,114 @@ class LayoutParams:
             raise ValueError("max_configs: at least 2 are needed to compare")
         if self.strategy not in ("random", "genetic", "both"):
             raise ValueError(f"strategy is {self.strategy!r}, must be random, genetic or both")
+        if self.max_runs < 1:
+            raise ValueError("max_runs: at least 1")
         if self.max_instructions < 0:
             raise ValueError("max_instructions: at least 0")
         if self.memory_gib <= 0:
             raise ValueError("memory_gib: more than 0")
 
 
-def layout_shard_path(folder: Path, chip: str, program: str) -> Path:
-    """Returns the path of the layout shard of a program on a chip."""
-    return folder / "layout" / chip / f"{program}.arrow"
-
-
 @dataclass(frozen=True)
 class LayoutTask:
-    """One layout shard to make; a `Task` of `costbench.datasets.generation`.
+    """The layout shards of one program; a `Task` of `costbench.datasets.generation`.
 
     Attributes:
         name: of the program.
         application: that the program belongs to.
+        family: of collections that it belongs to.
         program: bytes of its HLO module, plain or zstd.
-        target: the chip.
+        targets: the chips, one shard each.
         params: of the layout task.
         folder: of the data set.
     """
 
     name: str
     application: str
+    family: Family
     program: bytes
-    target: Target
+    targets: tuple[Target, ...]
     params: LayoutParams
     folder: Path
 
     @property
-    def path(self) -> Path:
-        """Path of the shard."""
-        return layout_shard_path(self.folder, self.target.name, self.name)
-
-    @property
     def paths(self) -> tuple[Path, ...]:
-        """The one shard."""
-        return (self.path,)
+        """Paths of the shards, in the order of the chips."""
+        return tuple(layout_shard_path(self.folder, target.name, self.name) for target in self.targets)
 
     @property
     def group(self) -> str:
         """A group of its own: it compiles the program under its own layouts and shares nothing."""
-        return str(self.path)
+        return str(self.paths[0])
 
     @property
     def weight(self) -> int:
         """Work estimate, which grows with the size of the program."""
         return len(self.program)
 
-    @property
-    def key(self) -> str:
+    def key(self, target: Target) -> str:
         """Digest of all inputs; a shard with the same key is not made again."""
-        return shard_key(self.program, [self.target], self.params, LAYOUT_GENERATOR_VERSION)
+        made_from = shard_key(self.program, [target], self.params, LAYOUT_GENERATOR_VERSION)
+        return digest_bytes(f"{made_from}/{self.family}".encode())[: len(made_from)]
 
     def is_done(self) -> bool:
-        """Whether the shard exists, is complete and was made from the same inputs."""
-        return is_made(self.path, self.key)
+        """Whether the shards exist, are complete and were made from the same inputs."""
+        return all(map(self._is_made, self.targets))
+
+    def _is_made(self, target: Target) -> bool:
+        return is_made(layout_shard_path(self.folder, target.name, self.name), self.key(target))
 
     def make(self, shared: SharedProgram | None = None) -> None:
-        """Searches, measures and writes the shard; a program without choices gets one with only its default.
+        """Searches, measures and writes for every chip; a program without choices has only its default.
 
         Raises:
             HloError: if the program cannot be read.
             UnsupportedKernelError: for a kernel of the default program that cannot be lowered or priced.
-            DataError: if the file cannot be written.
+            DataError: if a file cannot be written.
         """
         space = layout_space(module_from_bytes(self.program, where=self.name))
-        pricer = ProgramPricer(space, Device(self.target, self.params.seed), self.params.memory_gib)
-        trials = _search(space, pricer, self.params, self.name)
-        columns = {**_space_columns(space), **trials.columns()}
-        write_shard(self.path, columns, _metadata(self, pricer, trials, columns), LAYOUT)
+        devices = [Device(target, self.params.seed) for target in self.targets]
+        pricer = ProgramPricer(space, devices, self.params.memory_gib)
+        for number, target in enumerate(self.targets):
+            if not self._is_made(target):
+                trials = _search(space, partial(pricer.measure, device=number), self.params, self.name)
+                columns = {**_space_columns(space), **trials.columns()}
+                path = layout_shard_path(self.folder, target.name, self.name)
+                met = {
+                    "num_kernels": pricer.num_kernels(number),
+                    "num_programs": pricer.num_programs(number),
+                }
+                facts = _metadata(self, target, trials, columns["config_runtime_ns"])
+                write_shard(path, columns, {**facts, **met}, LAYOUT)
 
     def summaries(self) -> tuple[ShardSummary, ...]:
-        """Returns a summary of the finished shard."""
-        shard = Shard.open(self.path)
-        return (
-            ShardSummary(
-                task="layout",
-                name=self.name,
-                chip=self.target.name,
-                num_kernels=int(str(shard.metadata["num_kernels"])),
-                num_samples=len(shard["config_runtime_ns"]),
-                num_failed=int(str(shard.metadata["num_failed"])),
-                device_seconds=float(str(shard.metadata["device_seconds"])),
-            ),
-        )
+        """Returns summaries of the finished shards."""
+        return tuple(_summary(Shard.open(path)) for path in self.paths)
 
 
-def _search(space: LayoutSpace, pricer: ProgramPricer, params: LayoutParams, name: str) -> Trials:
-    trials = Trials(space, pricer.measure)
+def _summary(shard: Shard) -> ShardSummary:
+    return ShardSummary(
+        task="layout",
+        name=str(shard.metadata["program"]),
+        chip=str(shard.metadata["chip"]),
+        num_kernels=int(str(shard.metadata["num_kernels"])),
+        num_samples=len(shard["config_runtime_ns"]),
+        num_failed=int(str(shard.metadata["num_failed"])),
+        device_seconds=float(str(shard.metadata["device_seconds"])),
+    )
+
+
+def _search(space: LayoutSpace, measure: Measure, params: LayoutParams, name: str) -> Trials:
+    trials = Trials(space, measure, params.max_runs)
     if not len(space.nodes):
         return trials
     # Random streams do not depend on the chip, so chips are compared on the same random configs.
     if params.strategy != "genetic":
-        share = params.max_configs // 2 if params.strategy == "both" else params.max_configs
-        search_randomly(space, trials, stream(params.seed, "layout random", name), share)
+        search_randomly(space, trials, stream(params.seed, "layout random", name), params.max_configs)
     if params.strategy != "random":
         rng = stream(params.seed, "layout genetic", name)
-        search_genetically(space, trials, rng, params.max_configs, params.genetic)
+        limit = len(trials) - 1 + params.max_configs
+        search_genetically(space, trials, rng, limit, params.genetic)
     return trials
 
 
@@ -178,22 +196,21 @@ def _compressed(module: HloModule) -> bytes:
     return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(module_to_bytes(module))
 
 
-def _metadata(
-    task: LayoutTask, pricer: ProgramPricer, trials: Trials, columns: Mapping[str, AnyArray]
-) -> dict[str, object]:
-    runtime = columns["config_runtime_ns"].astype(np.float64)
+def _metadata(task: LayoutTask, target: Target, trials: Trials, runtime_ns: AnyArray) -> dict[str, object]:
+    runtime = runtime_ns.astype(np.float64)
     return {
-        "key": task.key,
+        "key": task.key(target),
         "task": "layout",
         "program": task.name,
         "application": task.application,
+        "family": task.family,
         "program_sha256": digest_bytes(task.program),
-        "chip": task.target.name,
+        "chip": target.name,
         "generator_version": LAYOUT_GENERATOR_VERSION,
         "params": asdict(task.params),
         "default_runtime_ns": int(runtime[0]),
-        "num_failed": trials.num_failed,
-        "num_kernels": pricer.num_kernels,
-        "num_programs": pricer.num_programs,
+        "num_failed": trials.failed.total(),
+        "num_failed_random": trials.failed[RANDOM],
+        "num_failed_genetic": trials.failed[GENETIC],
         "device_seconds": round(NUM_RUNS * float(runtime.sum()) * 1e-9, 9),
     }

@@ -1,9 +1,9 @@
-"""Measures a program under layout configs: sums runtime x executions of its kernels at the default tile.
+"""Measures a program under layout configs on several chips: sums runtime x executions of its kernels.
 
-Each kernel is priced once, whatever config it occurs in, and so are configs that give the same program. Where
-the machine refuses a tile near the limit of the scratchpad, the compiler tries the next smaller one; after
-`ATTEMPTS` tiles the config fails. A config also fails if it needs more main memory than there is, or has a
-kernel of which no tile fits the scratchpad. For the default config there is no limit of attempts or memory.
+Each kernel is priced once, whatever config it occurs in (`kernel_prices`), and only what a config changes is
+compiled (`costbench.compiler.layout.packed`). A config fails if one of its kernels does, or if it needs more
+main memory than there is. The default config has as many attempts and as much memory of either kind as it
+needs.
 """
 
 from __future__ import annotations
@@ -14,40 +14,37 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.analytical.model import AnalyticalModel
-from costbench.compiler.kernel import Kernel
-from costbench.compiler.layout.compile import LaidOutComputation, LayoutCompiler
-from costbench.compiler.layout.memory import peak_bytes
+from costbench.compiler.layout.packed.compile import CompiledPart, PackedCompiler
 from costbench.compiler.layout.space import LayoutSpace
-from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.spaces import ChoiceArray
-from costbench.compiler.tiling.space import TileSpace, nest_tile_space
-from costbench.errors import UnsupportedKernelError
+from costbench.datasets.layout.kernel_prices import ATTEMPTS, KernelPrices
 from costbench.hardware.device import Device
 from costbench.rng import stream
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-ATTEMPTS = 3
-"""Tiles that the compiler tries for a kernel before the program fails to compile."""
 PROGRAM_NOISE_SD = 0.0004
 """Relative noise of a whole program's runtime, as repeated runs of the real machine show."""
 _GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class PricedProgram:
-    """Costs of a program under one config.
+@dataclass(frozen=True, eq=False)
+class PricedPrograms:
+    """Costs of a program under n configs on d chips.
 
     Attributes:
-        total_ns: sum over kernels of runtime times executions, without the program's noise; infinite where it
-            failed.
-        num_bytes: main memory needed.
+        total_ns: float64 [n, d], sum over kernels of runtime times executions, without the program's noise;
+            infinite where it failed.
+        num_bytes: int64 [n], main memory needed.
+        programs: n keys, equal for configs that give the same program.
+        kernels: numbers of the kernels of all programs, each once.
     """
 
-    total_ns: float
-    num_bytes: int
+    total_ns: FloatArray
+    num_bytes: IntArray
+    programs: tuple[tuple[int, ...], ...]
+    kernels: IntArray
 
 
 class ProgramPricer:
@@ -55,105 +52,82 @@ class ProgramPricer:
 
     Args:
         space: of the program.
-        device: to measure on; kernels run at the tile sizes that the compiler chooses for its chip.
-        memory_gib: main memory of the chip; the default config may need more.
+        devices: to measure on.
+        memory_gib: main memory of a chip; the default config may need more.
 
     Attributes:
         default: the program under the default config.
 
     Raises:
-        UnsupportedKernelError: if some kernel of the default program cannot be lowered or has no tile.
+        UnsupportedKernelError: if some kernel of the default program cannot be lowered.
     """
 
-    def __init__(self, space: LayoutSpace, device: Device, memory_gib: float) -> None:
-        self._compiler = LayoutCompiler(space)
-        self._device = device
-        self._model = AnalyticalModel(device.target.architecture)
-        self._kernel_ns: dict[int, float] = {}
-        self._programs: dict[int, PricedProgram] = {}
-        self.default = self.priced(space.default, attempts=None)
-        self._limit = max(int(memory_gib * _GIB), self.default.num_bytes)
+    def __init__(self, space: LayoutSpace, devices: Sequence[Device], memory_gib: float) -> None:
+        self._space, self._devices = space, tuple(devices)
+        self._compiler = PackedCompiler(space)
+        self._kernels = KernelPrices(self._compiler, self._devices)
+        self.default = self.priced(space.default[None], attempts=None)
+        self._programs: list[set[tuple[int, ...]]] = [set() for _ in devices]
+        self._met: list[set[int]] = [set() for _ in devices]
+        self._limit = max(int(memory_gib * _GIB), int(self.default.num_bytes[0]))
 
-    @property
-    def num_kernels(self) -> int:
-        """Number of different kernels priced so far."""
-        return len(self._kernel_ns)
+    def num_kernels(self, device: int = 0) -> int:
+        """Returns the number of different kernels in the programs measured on a device."""
+        return len(self._met[device])
 
-    @property
-    def num_programs(self) -> int:
-        """Number of different programs compiled so far."""
-        return len(self._programs)
+    def num_programs(self, device: int = 0) -> int:
+        """Returns the number of different programs measured on a device."""
+        return len(self._programs[device])
 
-    def measure(self, configs: ChoiceArray) -> FloatArray:
-        """Returns runtimes of configs [n, m] in whole nanoseconds, float64 [n]; infinite where one failed."""
-        priced = [self.priced(config) for config in configs]
-        total = np.array([p.total_ns if p.num_bytes <= self._limit else np.inf for p in priced])
-        noise = 1.0 + PROGRAM_NOISE_SD * np.array([self._deviation(config) for config in configs])
-        return np.where(np.isfinite(total), np.maximum(np.rint(total * noise), 1.0), np.inf)
+    def measure(self, configs: ChoiceArray, runs: IntArray, device: int = 0) -> FloatArray:
+        """Returns runtimes of configs [n, m] in whole nanoseconds, float64 [n]; infinite where one failed.
 
-    def _deviation(self, config: ChoiceArray) -> float:
-        """Draws the standard normal deviation of a config's run, independent of what was measured before."""
-        name, chip = self._compiler.space.module.name, self._device.target.name
+        Args:
+            configs: the configs.
+            runs: how often each has been measured before, [n]: every run has noise of its own.
+            device: number of the device.
+        """
+        priced = self.priced(configs)
+        self._programs[device].update(priced.programs)
+        self._met[device].update(priced.kernels.tolist())
+        total = np.where(priced.num_bytes <= self._limit, priced.total_ns[:, device], np.inf)
+        pairs = zip(configs, runs.tolist(), strict=True)
+        noise = np.array([self._deviation(config, run, device) for config, run in pairs])
+        return np.maximum(np.rint(total * (1.0 + PROGRAM_NOISE_SD * noise)), 1.0)
+
+    def _deviation(self, config: ChoiceArray, run: int, device: int) -> float:
+        """Draws the standard normal deviation of a run, independent of what was measured before."""
+        name, on = self._space.module.name, self._devices[device]
         choices = np.ascontiguousarray(config, dtype="<i2").tobytes().hex()
-        return float(stream(self._device.seed, "layout", name, chip, choices).standard_normal())
+        return float(stream(on.seed, "layout", name, on.target.name, choices, run).standard_normal())
 
-    def priced(self, config: ChoiceArray, attempts: int | None = ATTEMPTS) -> PricedProgram:
-        """Prices a config without noise, trying up to `attempts` tiles per kernel; None for no limit."""
-        orders, choices = self._compiler.assign(config)
-        key = hash(self._compiler.key(orders, choices))
-        known = self._programs.get(key)
-        if known is None:
-            parts = self._compiler.compile_key(orders, choices)
-            known = PricedProgram(self._total(parts, attempts), self._bytes(parts))
-            self._programs[key] = known
-        return known
+    def priced(self, configs: ChoiceArray, attempts: int | None = ATTEMPTS) -> PricedPrograms:
+        """Prices configs [n, m] without noise.
 
-    def _total(self, parts: Sequence[LaidOutComputation], attempts: int | None) -> float:
-        total = 0.0
-        for part in parts:
-            keys = part.hashes.tolist()
-            new: dict[int, int] = {}
-            for number, key in enumerate(keys):
-                if key not in self._kernel_ns:
-                    new.setdefault(key, number)
-            if new:
-                # One lowering per computation: its kernels share parts that are lowered once.
-                lowering = Lowering(part.program(self._compiler.space.module))
-                for key, number in new.items():
-                    kernel = part.kernel(number, lowering.module)
-                    self._kernel_ns[key] = self._kernel(lowering, kernel, attempts)
-            total += part.trip_count * sum(self._kernel_ns[key] for key in keys)
-        return total
+        Args:
+            configs: the configs.
+            attempts: tiles tried for each kernel that is new; None for no limit.
+        """
+        compiled = [self._compiled(config) for config in configs]
+        runtimes = self._kernels.runtimes(attempts)
+        total = np.zeros((len(configs), len(self._devices)))
+        num_bytes = np.zeros(len(configs), dtype=np.int64)
+        for row, (parts, numbers) in enumerate(compiled):
+            for part, own in zip(parts, numbers, strict=True):
+                total[row] += part.trip_count * runtimes[own].sum(axis=0)
+            num_bytes[row] = self._bytes(parts)
+        programs = tuple(tuple(part.key for part in parts) for parts, _ in compiled)
+        numbers = [own for _, several in compiled for own in several]
+        kernels = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *numbers]))
+        return PricedPrograms(total, num_bytes, programs, kernels)
 
-    def _bytes(self, parts: Sequence[LaidOutComputation]) -> int:
+    def _compiled(self, config: ChoiceArray) -> tuple[list[CompiledPart], list[IntArray]]:
+        """Returns the computations of a program under a config, and the numbers of each one's kernels."""
+        parts = self._compiler.compile(config)
+        return parts, [self._kernels.number(part) for part in parts]
+
+    def _bytes(self, parts: Sequence[CompiledPart]) -> int:
         """Returns the bytes of the entry computation plus those of the largest computation that it calls."""
-        entry = self._compiler.space.module.entry
-        callees = [peak_bytes(part) for part in parts if part.computation != entry]
-        return sum(peak_bytes(part) for part in parts if part.computation == entry) + max(callees, default=0)
-
-    def _kernel(self, lowering: Lowering, kernel: Kernel, attempts: int | None) -> float:
-        """Returns the measured runtime at the first tile that compiles; infinite if no attempt does."""
-        try:
-            space = nest_tile_space(lowering.loop_nest(kernel), self._device.target.architecture)
-            extents = self._model.choose(space)
-        except UnsupportedKernelError:
-            if attempts is None:
-                raise
-            return float("inf")
-        tried = 0
-        while attempts is None or tried < attempts:
-            measured = self._device.measure_nest(space.nest, extents[None])
-            if not measured.failed[0]:
-                return float(measured.runtime_ns[0])
-            extents = _smaller(space, extents)
-            tried += 1
-        return float("inf")
-
-
-def _smaller(space: TileSpace, extents: IntArray) -> IntArray:
-    """Returns the tile with the longest loop cut one step more; the smallest tile never fails."""
-    loop = int(np.argmax(extents))
-    shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]
-    result = extents.copy()
-    result[loop] = shorter[-1] if len(shorter) else extents[loop]
-    return result
+        entry = self._space.module.entry
+        callees = [part.peak_bytes for part in parts if part.computation != entry]
+        return sum(part.peak_bytes for part in parts if part.computation == entry) + max(callees, default=0)

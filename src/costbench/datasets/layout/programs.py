@@ -19,6 +19,11 @@ from costbench.errors import DataError
 from costbench.hlo.reader import module_from_bytes
 
 
+def layout_shard_path(folder: Path, chip: str, program: str) -> Path:
+    """Returns the path of the layout shard of a program on a chip."""
+    return folder / "layout" / chip / f"{program}.arrow"
+
+
 def open_layout_shard(path: Path) -> Shard:
     """Opens a layout shard. Raises: DataError, if it is not one, damaged or of another version."""
     shard = Shard.open(path)

@@ -1,11 +1,13 @@
 """Chooses the layout configs to measure: random ones, and those of a genetic search from the default.
 
 These correspond to TpuGraphs' two collections (tpugraphs2023, section 4.2): `random` configs differ much in
-runtime, those of the genetic search stay near the default. No config is measured twice.
+runtime, those of the genetic search stay near the default. As in its files, a config that a search meets
+again is measured again, up to a limit, and every run has noise of its own.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,11 +17,13 @@ import numpy.typing as npt
 from costbench.compiler.spaces import ChoiceArray, VectorSpace
 from costbench.datasets.layout.columns import DEFAULT, GENETIC, RANDOM
 from costbench.search.genetic import Genetic, Population
-from costbench.search.space import Seen, Vectors
+from costbench.search.space import Rows, Seen, Vectors, keys
 
 FloatArray = npt.NDArray[np.float64]
-Measure = Callable[[ChoiceArray], FloatArray]
-"""Returns the runtime in ns of configs [n, m] as float64 [n]; infinite where one failed."""
+IntArray = npt.NDArray[np.int64]
+Measure = Callable[[ChoiceArray, IntArray], FloatArray]
+"""Returns the runtime in ns of configs [n, m], measured so often before [n], as float64 [n]; infinite where
+one failed."""
 
 _TRIES = 8
 """Consecutive draws without a new config after which a space counts as exhausted; also attempts per child."""
@@ -56,40 +60,72 @@ class GeneticParams:
         return Genetic(self.population, self.crossover, self.mutations, tries=_TRIES)
 
 
+class Runs(Seen):
+    """Counts how often configs have been taken, each at most `limit` times.
+
+    Args:
+        limit: most often that a config is taken.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+        self._taken: Counter[bytes] = Counter()
+
+    def take_fresh(self, rows: Rows) -> Rows:
+        """Returns the rows, repeated ones included, that had not been taken `limit` times; takes them."""
+        kept = []
+        for place, key in enumerate(keys(rows)):
+            if self._taken[key] < self._limit:
+                self._taken[key] += 1
+                kept.append(place)
+        return rows[kept]
+
+
 class Trials:
-    """Configs measured so far, each once, the default first.
+    """Runs of configs so far, the default's first.
 
     Args:
         space: of the program.
         measure: runs configs.
+        max_runs: most often that a search runs one config.
 
     Attributes:
-        num_failed: configs that failed.
-        seen: configs that are measured or scheduled.
+        failed: number of runs that failed, by source.
     """
 
-    def __init__(self, space: VectorSpace, measure: Measure) -> None:
-        self._measure = measure
+    def __init__(self, space: VectorSpace, measure: Measure, max_runs: int = 1) -> None:
+        self._space, self._measure, self._max_runs = space, measure, max_runs
         self._configs: list[ChoiceArray] = []
         self._runtime: list[float] = []
         self._source: list[int] = []
-        self.num_failed = 0
-        self.seen = Seen(space.default[None])
+        self._runs: Counter[bytes] = Counter()
+        self.failed: Counter[int] = Counter()
         self.run(space.default[None], DEFAULT)
 
     def __len__(self) -> int:
-        return len(self._configs) + self.num_failed
+        return len(self._configs) + self.failed.total()
+
+    def runs(self) -> Runs:
+        """Returns what keeps one search from running a config too often; the default has run once."""
+        found = Runs(self._max_runs)
+        found.take_fresh(self._space.default[None])
+        return found
 
     def run(self, configs: ChoiceArray, source: int) -> FloatArray:
-        """Measures fresh configs [n, m]; returns their runtimes, infinite where one failed."""
-        runtime = self._measure(configs)
+        """Measures configs [n, m] once each; returns their runtimes, infinite where one failed."""
+        before = []
+        for key in keys(configs):
+            before.append(self._runs[key])
+            self._runs[key] += 1
+        runtime = self._measure(configs, np.array(before, dtype=np.int64))
         for config, ns in zip(configs, runtime.tolist(), strict=True):
             if np.isfinite(ns):
                 self._configs.append(config)
                 self._runtime.append(ns)
                 self._source.append(source)
             else:
-                self.num_failed += 1
+                self.failed[source] += 1
         return runtime
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
@@ -102,11 +138,11 @@ class Trials:
 
 
 def search_randomly(space: VectorSpace, trials: Trials, rng: np.random.Generator, limit: int) -> None:
-    """Draws random configs until `limit` are measured in all or the space counts as exhausted."""
-    idle = 0
+    """Draws random configs until there are `limit` runs in all or the space counts as exhausted."""
+    idle, runs = 0, trials.runs()
     while len(trials) < limit and idle < _TRIES:
         drawn = space.sample(rng, min(_BATCH, limit - len(trials)))
-        new = trials.seen.take_fresh(drawn)
+        new = runs.take_fresh(drawn).astype(np.int16)
         idle = 0 if len(new) else idle + 1
         if len(new):
             trials.run(new, RANDOM)
@@ -115,15 +151,15 @@ def search_randomly(space: VectorSpace, trials: Trials, rng: np.random.Generator
 def search_genetically(
     space: VectorSpace, trials: Trials, rng: np.random.Generator, limit: int, params: GeneticParams
 ) -> None:
-    """Evolves the default, keeping the best of parents and children, until `limit` configs are measured.
+    """Evolves the default, keeping the best of parents and children, until there are `limit` runs.
 
     The default counts as slower than any config that runs, so it is a parent of the first generation only.
     """
-    breeding, vectors = params.breeding(), Vectors(space)
+    breeding, vectors, runs = params.breeding(), Vectors(space), trials.runs()
     population = Population(space.default[None], np.full(1, np.inf))
     for _ in range(params.generations):
         wanted = min(params.population, limit - len(trials))
-        children = breeding.children(vectors, rng, population, wanted, trials.seen)
+        children = breeding.children(vectors, rng, population, wanted, runs)
         if not len(children):
             return
         runtime = trials.run(children.astype(np.int16), GENETIC)

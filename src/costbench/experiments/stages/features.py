@@ -1,15 +1,20 @@
-"""Stage `features`: computes the model inputs of all measured kernels once, for all training runs."""
+"""Stage `features`: computes the inputs of models of all measured kernels and layouts, once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from costbench.artifacts import digest_files
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.datasets.feature_columns import FEATURES_VERSION
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
+from costbench.datasets.layout.collections import collection_folder
+from costbench.datasets.layout.graph_columns import LAYOUT_GRAPH
+from costbench.datasets.layout.programs import layout_shard_path
+from costbench.datasets.layout_graphs import write_layout_graph
 from costbench.datasets.shard_summary import ShardSummary
 from costbench.datasets.storage import Shard
 from costbench.datasets.tile.kernels import (
@@ -27,9 +32,10 @@ from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatures, program_features
+from costbench.features.layout_shards import layout_graph, searches_of
 from costbench.params import load_section
 from costbench.target import Architecture, load_target
-from costbench.tasks import LearnedTask
+from costbench.tasks import TaskName
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class FeaturesParams:
         chips: names of chips, or YAML files, among those of the stage `generate`.
     """
 
-    tasks: tuple[LearnedTask, ...]
+    tasks: tuple[TaskName, ...]
     chips: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -57,15 +63,19 @@ class Wanted:
 
     Attributes:
         task: the compiler's decision.
+        chip: name of the chip.
         architecture: of the chip.
         sources: shards that it is made from.
         path: of the feature shard.
+        search: whose configs it holds; empty where a task has one feature shard per program and chip.
     """
 
-    task: LearnedTask
+    task: TaskName
+    chip: str
     architecture: Architecture
     sources: tuple[Path, ...]
     path: Path
+    search: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,8 +94,10 @@ class ProgramItem:
 
     def key(self, wanted: Wanted) -> str:
         """Return the digest of the data that a shard is made from, with the version of its features."""
-        files = digest_files([*wanted.sources, compiled_program_path(self.data, self.program)], self.data)
-        return f"{files[:32]}/{FEATURES_VERSION}"
+        reader = choose(READERS, wanted.task, "task")
+        compiled = [compiled_program_path(self.data, self.program)] if reader.reads_compiled else []
+        files = digest_files([*wanted.sources, *compiled], self.data)
+        return f"{files[:32]}/{reader.version}"
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
@@ -122,24 +134,12 @@ def make_features(item: ProgramItem) -> tuple[ShardSummary, ...]:
     Raises:
         DataError: for a damaged shard or a program that does not fit it.
     """
-    modules = CompiledPrograms(item.data, 1)
-    program: ProgramFeatures | None = None
-    summaries = []
+    program = _Program(item)
     for wanted in item.wanted:
         key = item.key(wanted)
         if not _is_made(wanted.path, key):
-            if program is None:
-                program = program_features(modules.module(item.program))
-            kernels, application = choose(READERS, wanted.task, "task").kernels(wanted, modules)
-            chip = wanted.path.parent.name
-            metadata: dict[str, object] = {
-                "task": wanted.task, "program": item.program, "application": application, "chip": chip,
-                "key": key,
-            }  # fmt: skip
-            analytical = AnalyticalModel(wanted.architecture)
-            write_features(wanted.path, kernels, program, analytical, metadata)
-        summaries.append(_summary(wanted))
-    return tuple(summaries)
+            choose(READERS, wanted.task, "task").write(wanted, program, key)
+    return tuple(map(_summary, item.wanted))
 
 
 def _is_made(path: Path, key: str) -> bool:
@@ -155,37 +155,90 @@ def _summary(wanted: Wanted) -> ShardSummary:
     return ShardSummary(wanted.task, name, chip, shard.num_kernels, shard.num_configs, 0, 0.0)
 
 
-def _tile_kernels(wanted: Wanted, modules: CompiledPrograms) -> tuple[list[MeasuredKernel], str]:
-    shard = TileShard(wanted.sources[0], modules, wanted.architecture)
-    return [shard.kernel(index) for index in range(len(shard))], shard.application
+class _Program:
+    """A compiled program, parsed when a task first needs it."""
+
+    def __init__(self, item: ProgramItem) -> None:
+        self.name = item.program
+        self.modules = CompiledPrograms(item.data, 1)
+
+    @cached_property
+    def features(self) -> ProgramFeatures:
+        return program_features(self.modules.module(self.name))
+
+    def metadata(self, wanted: Wanted, application: str, key: str) -> dict[str, object]:
+        """Return what a feature shard says it was made from."""
+        return {
+            "task": wanted.task, "program": self.name, "application": application, "chip": wanted.chip,
+            "key": key,
+        }  # fmt: skip
 
 
-def _fusion_kernels(wanted: Wanted, modules: CompiledPrograms) -> tuple[list[MeasuredKernel], str]:
+def _write_tiles(wanted: Wanted, program: _Program, key: str) -> None:
+    shard = TileShard(wanted.sources[0], program.modules, wanted.architecture)
+    kernels = [shard.kernel(index) for index in range(len(shard))]
+    _write_kernels(wanted, program, kernels, program.metadata(wanted, shard.application, key))
+
+
+def _write_fusions(wanted: Wanted, program: _Program, key: str) -> None:
     parts = tuple(Shard.open(path) for path in wanted.sources)
-    found = FusionKernels(parts, modules, wanted.architecture)
-    return [found.kernel(index) for index in range(len(found))], found.application
+    found = FusionKernels(parts, program.modules, wanted.architecture)
+    kernels = [found.kernel(index) for index in range(len(found))]
+    _write_kernels(wanted, program, kernels, program.metadata(wanted, found.application, key))
+
+
+def _write_kernels(
+    wanted: Wanted, program: _Program, kernels: list[MeasuredKernel], metadata: dict[str, object]
+) -> None:
+    analytical = AnalyticalModel(wanted.architecture)
+    write_features(wanted.path, kernels, program.features, analytical, metadata)
+
+
+def _write_layouts(wanted: Wanted, program: _Program, key: str) -> None:
+    (source,) = wanted.sources
+    application = str(Shard.open(source).metadata["application"])
+    metadata = program.metadata(wanted, application, key)
+    write_layout_graph(wanted.path, layout_graph(source, wanted.search), metadata)
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """How the samples of a task are read.
+    """How the samples of a task become features.
 
     Attributes:
         paths: returns the shards of a program, from folder, chip and name of the program.
-        kernels: returns the measured kernels in these shards, and the program's application.
+        write: makes a feature shard.
+        version: of the features.
+        reads_compiled: whether the features also depend on the compiled program.
+        searches: returns the searches that get feature shards of their own, with the folders of these,
+            from a shard; by default there is one feature shard.
     """
 
     paths: Callable[[Path, str, str], tuple[Path, ...]]
-    kernels: Callable[[Wanted, CompiledPrograms], tuple[list[MeasuredKernel], str]]
+    write: Callable[[Wanted, _Program, str], None]
+    version: int = FEATURES_VERSION
+    reads_compiled: bool = True
+    searches: Callable[[Path], Mapping[str, str]] = lambda _: {"": ""}
 
 
 def _fusion_paths(data: Path, chip: str, name: str) -> tuple[Path, ...]:
     return tuple(part.path for part in fusion_parts(data, chip, name))
 
 
+def _layout_folders(path: Path) -> dict[str, str]:
+    return {search: collection_folder(name) for search, name in searches_of(path).items()}
+
+
 READERS: Mapping[str, _Reader] = {
-    "tile": _Reader(lambda data, chip, name: (shard_path(data, chip, name),), _tile_kernels),
-    "fusion": _Reader(_fusion_paths, _fusion_kernels),
+    "tile": _Reader(lambda data, chip, name: (shard_path(data, chip, name),), _write_tiles),
+    "fusion": _Reader(_fusion_paths, _write_fusions),
+    "layout": _Reader(
+        lambda data, chip, name: (layout_shard_path(data, chip, name),),
+        _write_layouts,
+        version=LAYOUT_GRAPH.version,
+        reads_compiled=False,
+        searches=_layout_folders,
+    ),
 }
 
 
@@ -203,14 +256,19 @@ def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
 
 
 def _work_items(section: FeaturesParams, data: Path, folder: Path) -> dict[str, ProgramItem]:
-    """Return the work items by program, those with the largest compiled program first."""
+    """Return the work items by program, those with the largest shards first."""
     by_program: dict[str, list[Wanted]] = {}
     for task in section.tasks:
         for chip in section.chips:
             target = load_target(chip)
             for name, sources in _sources(data, task, target.name).items():
-                path = feature_path(folder, task, target.name, name)
-                by_program.setdefault(name, []).append(Wanted(task, target.architecture, sources, path))
-    sizes = {name: compiled_program_path(data, name).stat().st_size for name in by_program}
+                for search, below in READERS[task].searches(sources[0]).items():
+                    path = feature_path(folder, task, f"{target.name}/{below}", name)
+                    wanted = Wanted(task, target.name, target.architecture, sources, path, search)
+                    by_program.setdefault(name, []).append(wanted)
+    sizes = {
+        name: sum(path.stat().st_size for wanted in several for path in wanted.sources)
+        for name, several in by_program.items()
+    }
     ordered = sorted(by_program, key=lambda name: (-sizes[name], name))
     return {name: ProgramItem(data, name, tuple(by_program[name])) for name in ordered}

@@ -9,6 +9,7 @@ from pathlib import Path
 from costbench.artifacts import digest_files, write_json
 from costbench.datasets.fusion.generation import FusionParams, FusionTask
 from costbench.datasets.generation import Task, generate
+from costbench.datasets.layout.collections import family_of
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.datasets.tile.kernels import compiled_program_path
@@ -106,10 +107,8 @@ def _layout_tasks(p: _Program, section: GenerateParams) -> list[Task]:
     entry = p.entry
     if 0 < section.layout.max_instructions < entry.instructions:
         return []
-    return [
-        LayoutTask(entry.name, entry.application, p.data, target, section.layout, p.folder)
-        for target in p.targets
-    ]
+    family = family_of(entry.builder)
+    return [LayoutTask(entry.name, entry.application, family, p.data, p.targets, section.layout, p.folder)]
 
 
 WORK_ITEMS: dict[str, Callable[[_Program, GenerateParams], list[Task]]] = {

@@ -1,0 +1,124 @@
+"""Compiles one program under many layout configs: kernels by hash, and the main memory that they need.
+
+The results equal those of a full compile (`layout.compile`). What a config costs depends on what it changes:
+rules are applied to instructions only in orders that they have not been in before, and a computation that has
+been laid out in the same way before is not compiled again. The rest are passes over arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.fusion.views import cut_out
+from costbench.compiler.identity.hashes import HashArray, Labels, kernel_hashes
+from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.layout.packed.emission import ArrayNumbers, Emission, Emitted
+from costbench.compiler.layout.packed.facts import FactTable
+from costbench.compiler.layout.packed.grouping import default_groups
+from costbench.compiler.layout.packed.kernels import body_arrays
+from costbench.compiler.layout.packed.memory import peak_bytes
+from costbench.compiler.layout.packed.orders import OrderTables
+from costbench.compiler.layout.packed.reads import Body
+from costbench.compiler.layout.space import LayoutSpace
+from costbench.compiler.spaces import ChoiceArray
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledPart:
+    """One computation compiled under a config.
+
+    Attributes:
+        computation: its position in the program.
+        trip_count: how often it runs in one run of the program.
+        hashes: equal for kernels that cost the same, [k], in an order in which they can run.
+        peak_bytes: most bytes in memory at one time while it runs, callees not counted.
+        key: equal for equal layouts of the computation.
+    """
+
+    computation: int
+    trip_count: int
+    hashes: HashArray
+    peak_bytes: int
+    key: int
+
+
+@dataclass(frozen=True, eq=False)
+class NewPart(CompiledPart):
+    """A computation in a layout that has not been compiled before.
+
+    Attributes:
+        body: the computation with layouts and copies.
+        kernels: positions of its kernels' instructions, inputs and outputs.
+    """
+
+    body: Emitted
+    kernels: KernelArrays
+
+
+class PackedCompiler:
+    """Compiles one program under many configs.
+
+    Args:
+        space: layout space of the program.
+
+    Attributes:
+        space: the same.
+        facts: facts about the program's instructions in the orders met so far.
+    """
+
+    def __init__(self, space: LayoutSpace) -> None:
+        self.space = space
+        self.facts = FactTable(space.module)
+        self._orders = OrderTables(space)
+        arrays: ArrayNumbers = {}
+        self._emissions = [
+            Emission(self._orders, self.facts, c, arrays) for c, count in enumerate(space.counts) if count
+        ]
+        self._known: dict[tuple[int, int], CompiledPart] = {}
+
+    def compile(self, config: ChoiceArray) -> list[CompiledPart]:
+        """Returns every computation that runs, compiled under a config; a `NewPart` if it was not met before.
+
+        Args:
+            config: an option for every configurable node, [m].
+
+        Raises:
+            ValueError: if `config` is no config of this program.
+        """
+        options = self.space.checked(config).astype(np.int64)
+        order = self._orders.assign(options)
+        return [self._part(emission, order, options) for emission in self._emissions]
+
+    def _part(self, emission: Emission, order: IntArray, options: IntArray) -> CompiledPart:
+        key = emission.computation, emission.key(order, options)
+        known = self._known.get(key)
+        if known is None:
+            part = self._lay_out(emission, order, options)
+            self._known[key] = CompiledPart(*(getattr(part, field.name) for field in fields(CompiledPart)))
+            return part
+        return known
+
+    def _lay_out(self, emission: Emission, order: IntArray, options: IntArray) -> NewPart:
+        found = emission.emit(order, options)
+        facts, ports = self.facts, self.facts.ports
+        body = Body(
+            facts.rows[found.row],
+            found.operands_offsets,
+            found.operands,
+            found.root,
+            ports.takes,
+            ports.clones,
+        )
+        grouped = default_groups(body)
+        arrays = body_arrays(body, grouped.graph)
+        kernels = cut_out(grouped.groups, grouped.reads, arrays)
+        labels = facts.labels[found.row]
+        both = Labels(np.ascontiguousarray(labels[:, 0]), np.ascontiguousarray(labels[:, 1]))
+        hashes = kernel_hashes(kernels, arrays, both)
+        c, key = emission.computation, emission.key(order, options)
+        return NewPart(c, self.space.counts[c], hashes, peak_bytes(body, kernels), key, found, kernels)
