@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.layout.columns import LAYOUT
+from costbench.datasets.layout.graph_columns import LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH
 from costbench.datasets.records import Column, RecordType, offsets_column
 
 TILE_GENERATOR_VERSION = 2
@@ -163,4 +164,6 @@ FUSION = RecordType(
     runtime="kernel_runtime_ns",
 )
 
-RECORD_TYPES = {record.name: record for record in (TILE, FUSION, LAYOUT, FEATURES)}
+RECORD_TYPES = {
+    record.name: record for record in (TILE, FUSION, LAYOUT, FEATURES, LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH)
+}
