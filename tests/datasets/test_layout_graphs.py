@@ -111,7 +111,7 @@ def test_equal_graphs_are_equal_bytes(tmp_path: Path) -> None:
         ("edges", np.array([[5, 0]], np.int32), "edge_nodes"),
         ("edges", np.array([[1, 0]], np.int64), "edge_nodes"),
         ("node_splits", np.array([0, 6], np.int64), "node_splits"),
-        ("option_offsets", np.array([0, 2, 4], np.int64), "option_offsets"),
+        ("option_offsets", np.array([0, 2, 6], np.int64), "option_offsets"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, field: str, value: object, column: str) -> None:
