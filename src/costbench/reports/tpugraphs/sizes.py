@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from costbench.datasets.layout.collections import CollectionSize
+from costbench.datasets.layout.sizes import CollectionSize
 from costbench.reports.data.dataset_card import Card
 from costbench.reports.papers.tpugraphs2023 import printed_settings, printed_table
 from costbench.reports.table import Column, Table, Value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.datasets.layout.collections import CollectionSize, collection_sizes
+from costbench.datasets.layout.sizes import CollectionSize, collection_sizes
 from costbench.datasets.layout_graphs import write_layout_graph
 from tests.datasets.test_layout_graphs import small_graph
 
