@@ -58,7 +58,7 @@ def test_experiments_are_those_of_the_default_profile(repository: Path) -> None:
 
 
 COMPARED = (
-    ("main", "hybrid", "tuned", "rivals"),
+    ("main", "hybrid", "tuned", "rivals", "tpugraphs"),
     ("ablations", "loss"),
     ("folds",),
     ("differences",),

@@ -27,6 +27,7 @@ from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.reductions import REDUCTIONS
+from costbench.models.networks.residual import RESIDUAL_HOPS
 from costbench.target import load_target
 from costbench.training.losses import pairwise_hinge
 
@@ -35,9 +36,10 @@ SCALING = FeatureScaling.fit(SAMPLES)
 ANALYTICAL = AnalyticalModel(load_target("tpu_v3").architecture)
 CONVOLUTIONS = ("pyg.GCNConv", "pyg.GINConv", "pyg.GATv2Conv(heads=2)", "pyg.TransformerConv(heads=2)")
 """Any convolution of PyG is an encoder; these stand for all."""
+RESIDUAL = tuple(f"residual.{hop}" for hop in RESIDUAL_HOPS)
 CELLS = [
     *product(sorted(ENCODERS), sorted(REDUCTIONS)),
-    *((convolution, "column-wise") for convolution in CONVOLUTIONS),
+    *((encoder, "column-wise") for encoder in (*CONVOLUTIONS, *RESIDUAL)),
 ]
 SEQUENTIAL = {"lstm"}
 """Reductions that read nodes in topological order, of which a graph may have several."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import permutations
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from costbench.training.losses import (
     LOSSES,
     hinge_listnet,
     kernel_log_mse,
+    listmle,
     listnet,
     log_huber,
     log_mse,
@@ -117,6 +119,50 @@ def test_listnet_counts_kernels_alike_and_leaves_out_those_without_a_choice() ->
     assert costs.grad.flatten().tolist() == pytest.approx([-0.125, 0.125, 0, 0, 0, 0, 0, 0], abs=1e-7)
 
 
+def test_listmle_is_the_likelihood_of_the_measured_order_by_hand() -> None:
+    # Shares in proportion to exp(-cost): 1, 4, 2. Runtimes 30, 10, 20: drawn second, third, first.
+    costs = torch.tensor([[0.0, -math.log(4.0), -math.log(2.0)]])
+    expected = -math.log(4 / 7 * 2 / 3 * 1)
+    assert listmle(costs, RUNTIME, ALL).item() == pytest.approx(expected, rel=1e-6)
+    # No shift of all costs matters.
+    assert listmle(costs + 5.0, RUNTIME, ALL).item() == pytest.approx(expected, rel=1e-5)
+    # Every order of three is as likely without a preference: one in six.
+    assert listmle(torch.zeros(1, 3), RUNTIME, ALL).item() == pytest.approx(math.log(6.0))
+
+
+def test_listmle_is_least_for_the_measured_order_among_all() -> None:
+    runtime = torch.tensor([[3.0, 1.0, 4.0, 2.0]])
+    mask = torch.ones(1, 4, dtype=torch.bool)
+    found = {
+        order: listmle(torch.tensor([order]), runtime, mask).item()
+        for order in permutations((0.0, 1.0, 2.0, 3.0))
+    }
+    assert min(found, key=lambda order: found[order]) == (2.0, 0.0, 3.0, 1.0)
+    assert max(found, key=lambda order: found[order]) == (1.0, 3.0, 0.0, 2.0)
+
+
+def test_listmle_asks_for_no_order_of_equal_runtimes() -> None:
+    runtime = torch.tensor([[7.0, 7.0, 9.0]])
+    first, second = (
+        listmle(torch.tensor([costs]), runtime, ALL).item() for costs in ([0.0, 1.0, 2.0], [1.0, 0.0, 2.0])
+    )
+    assert first == pytest.approx(second)
+    shares = [math.exp(-cost) for cost in (0.0, 1.0, 2.0)]
+    assert first == pytest.approx(-math.log(shares[0] / sum(shares) * shares[1] / sum(shares[1:])), rel=1e-5)
+
+
+def test_listmle_counts_kernels_alike_and_its_gradient_is_finite() -> None:
+    runtime = torch.tensor([[30.0, 10.0], [5.0, 1.0], [1.0, 2.0]])
+    mask = torch.tensor([[True, True], [True, False], [True, True]])
+    costs = torch.tensor([[40.0, 0.0], [9.0, 0.0], [0.0, 0.0]], requires_grad=True)
+    loss = listmle(costs, runtime, mask)
+    # Nothing of the first, which is surely right; log 2 of the last; the second has no order.
+    assert loss.item() == pytest.approx(math.log(2.0) / 2)
+    loss.backward()
+    assert costs.grad is not None
+    assert costs.grad.flatten().tolist() == pytest.approx([0, 0, 0, 0, 0.25, -0.25], abs=1e-6)
+
+
 @pytest.mark.parametrize("pairwise", ["hinge", "logistic"])
 def test_either_pairwise_loss_can_be_added(pairwise: str) -> None:
     costs = torch.tensor([[0.0, 2.0, 1.0]])
@@ -139,7 +185,7 @@ def test_hinge_listnet_is_the_sum_of_both() -> None:
 
 
 @pytest.mark.parametrize(
-    "loss", [pairwise_hinge, pairwise_logistic, listnet, hinge_listnet, logistic_listnet]
+    "loss", [pairwise_hinge, pairwise_logistic, listmle, listnet, hinge_listnet, logistic_listnet]
 )
 def test_a_batch_without_pairs_has_no_loss_and_no_gradient(loss: object) -> None:
     costs = torch.tensor([[3.0]], requires_grad=True)
@@ -194,6 +240,7 @@ def test_table_says_what_a_network_predicts() -> None:
         "hinge-listnet": ("score", 2),
         "huber": ("log_runtime_ns", 1),
         "kernel-mse": ("log_runtime_ns", 1),
+        "listmle": ("score", 2),
         "listnet": ("score", 2),
         "logistic": ("score", 2),
         "logistic-listnet": ("score", 2),

@@ -29,6 +29,7 @@ def test_only_tau_is_better_when_larger() -> None:
     assert monitored("tau") == ("validation/tau", True)
     assert monitored("ape") == ("validation/ape", False)
     assert monitored("slowdown") == ("validation/slowdown", False)
+    assert monitored("opa") == ("validation/opa", True)
     assert monitored("mape") == ("validation/mape", False)
 
 

@@ -16,9 +16,19 @@ def test_ranks_of_decisions() -> None:
     scores.add(np.array([5.0]), np.array([1e9]))
     found = scores.metrics()
     assert found["validation/tau"] == pytest.approx((1.0 - 1.0) / 2)
+    # One pair of the first kernel and none of three of the second.
+    assert found["validation/opa"] == pytest.approx(1 / 4)
     assert found["validation/ape"] == pytest.approx(100 * 20 / 110)
     assert found["validation/slowdown"] == pytest.approx((0.0 + (30.0 / 10.0 - 1.0)) / 2)
     assert "validation/mape" not in found
+
+
+def test_equal_runtimes_are_no_pairs() -> None:
+    scores = ValidationScores("score")
+    scores.add(np.array([1.0, 2.0]), np.array([7.0, 7.0]))
+    assert scores.metrics()["validation/opa"] == 0.0
+    scores.add(np.array([2.0, 1.0, 3.0]), np.array([4.0, 8.0, 8.0]))
+    assert scores.metrics()["validation/opa"] == 1 / 2
 
 
 def test_absolute_runtimes() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from costbench.datasets.layout.collections import SEARCHES
+from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.datasets.layout.programs import open_layout_shard
-from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.datasets.tpugraphs.tuning import node_splits
 from costbench.errors import DataError
 from costbench.features.node import module_edges, module_node_features, tpugraphs_opcodes

@@ -35,8 +35,8 @@ class NetSpec:
     """Hyper-parameters of a `LearnedCostNet`.
 
     Attributes:
-        encoder: the graph network: key of `encoders.ENCODERS`, or `pyg.NAME(argument=value, ...)`, a
-            convolution of PyTorch Geometric.
+        encoder: the graph network: key of `encoders.ENCODERS`, `residual.graphsage` or `residual.gcn`, or
+            `pyg.NAME(argument=value, ...)`, a convolution of PyTorch Geometric.
         reduction: key of `reductions.REDUCTIONS`, node states to one prediction.
         hidden: width of every hidden layer.
         opcode_embedding: width of the opcode embedding.

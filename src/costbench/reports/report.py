@@ -8,7 +8,7 @@ from pathlib import Path
 
 from costbench.artifacts import write_json
 from costbench.reports.claims.data import load_claims
-from costbench.reports.claims.restated import restated
+from costbench.reports.claims.restated import on_folds, restated
 from costbench.reports.claims.rule import Finding, evaluate_claims
 from costbench.reports.claims.section import claims_section, write_claims
 from costbench.reports.data.budgets import Budget, budget_table, read_budgets, write_budgets
@@ -31,6 +31,9 @@ from costbench.reports.sections.results import Evidence, all_standings, analytic
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.tables.settings import Settings, settings_tables
 from costbench.reports.tables.trials import trials_table
+from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
+from costbench.reports.tpugraphs.section import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
+from costbench.reports.tpugraphs.variants import flat_collections
 from costbench.reports.undertrained import undertrained
 from costbench.tasks import LEARNED, labels_of
 
@@ -56,6 +59,7 @@ class ReportInputs:
         sweep: folder of the sweep; None where there is none.
         searches: rows of the stage `autotune`; None where it was not run.
         search_paths: its `search.json`, likewise.
+        tpugraphs: what is shown beside the rows in the section about tpugraphs2023.
     """
 
     rows: tuple[Path, ...]
@@ -71,11 +75,15 @@ class ReportInputs:
     sweep: Path | None = None
     searches: Path | None = None
     search_paths: Path | None = None
+    tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
 
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What was written: page, headline numbers (all; for `dvc metrics`), budgets, claims, tables, figures."""
+    """What was written: page, headline numbers (all; for `dvc metrics`), budgets, claims, tables, figures.
+
+    `findings` are those on claims, with the effects of wall times, which no file of the report has.
+    """
 
     page: Path
     summary: Path
@@ -85,6 +93,7 @@ class ReportFiles:
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     headline: Mapping[str, float]
+    findings: tuple[Finding, ...] = ()
 
 
 def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
@@ -103,7 +112,8 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     evidence = Evidence(audits, folder / "figures", seed)
     searches = load_searches(inputs.searches)
     budgets = read_budgets(inputs.trained)
-    findings = _findings(results, searches, budgets, seed)
+    decided = _findings(results, searches, budgets, inputs, seed)
+    findings = without_wall_times(decided)
     cells = [cell for cell in results.cells if cell.task in LEARNED]
     found = all_standings(results, seed)
     differences = differences_section(results, seed, budgets)
@@ -115,6 +125,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         cards=cards,
         budgets=budgets,
         differences=differences is not None,
+        tpugraphs=tpugraphs_pointer(results),
         figures=overview_figures(cells, found, searches, folder / "figures"),
     )
     sections = [
@@ -124,6 +135,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         _scatter_section(inputs, folder / "figures"),
         *search_sections(searches, read_paths(inputs.search_paths), findings, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
+        tpugraphs_section(results, inputs.tpugraphs, cards, findings, folder / "figures"),
         claims_section(findings),
         missing_section(results),
         analytical_section(results),
@@ -132,7 +144,8 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         _provenance_section(results, searches, inputs.provenance),
     ]
     shown = tuple(section for section in sections if section is not None)
-    headline = summarise(results, flat_leaks(audits) | flat_counts(cards) | flat_searches(searches))
+    extra = flat_leaks(audits) | flat_counts(cards) | flat_searches(searches) | flat_collections(results)
+    headline = summarise(results, extra)
     write_json(folder / "summary.json", headline)
     searched = {"autotune": search_headlines(searches)} if searches.places else {}
     write_json(folder / "metrics.json", {**headlines(results), **searched})
@@ -145,17 +158,18 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     title = _TITLE if all(LEARNED[cell.task].ranks_decisions for cell in cells) else _TITLE_OF_BOTH
     write_page(folder / "index.html", title, _lead(cells), shown)
     page, summary, metrics = (folder / n for n in ("index.html", "summary.json", "metrics.json"))
-    return ReportFiles(page, summary, metrics, folder / "budgets.json", claims, written, figures, headline)
+    budgets_file = folder / "budgets.json"
+    return ReportFiles(page, summary, metrics, budgets_file, claims, written, figures, headline, decided)
 
 
 def _findings(
-    results: Results, searches: Searches, budgets: Sequence[Budget], seed: int
+    results: Results, searches: Searches, budgets: Sequence[Budget], inputs: ReportInputs, seed: int
 ) -> tuple[Finding, ...]:
-    """On the papers' claims, then on those restated against the strongest baseline."""
+    """On the papers' claims, then on those restated against the strongest baseline or on folds."""
     printed = load_claims()
     return evaluate_claims(
-        (*printed, *restated(printed)),
-        (*results.rows, *searches.rows),
+        (*printed, *restated(printed), *on_folds(printed, results.scores)),
+        (*results.rows, *searches.rows, *overhead_rows(inputs.tpugraphs.overheads)),
         seed,
         undertrained=undertrained(results, budgets),
     )

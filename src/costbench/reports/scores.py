@@ -47,11 +47,11 @@ class Scores:
 
 
 def score_index(rows: Iterable[MetricRow]) -> ScoreIndex:
-    """Returns the values of rows over all kernels by what they are of, and those of all splits together."""
+    """Returns the values of rows over all kernels or a collection, and those of all splits together."""
     index: dict[tuple[str, str, Side], dict[tuple[str, int], float]] = {}
     for row in rows:
-        if row.kernels == "all":
-            side = Side(row.model, row.variant, row.split, row.chip)
+        if row.kernels == "all" or ":" in row.kernels:
+            side = Side(row.model, row.variant, row.split, row.chip, row.kernels)
             index.setdefault((row.task, row.metric, side), {})[(row.program, row.seed)] = row.value
             # A program may be in several splits, and has results with the models of each.
             pooled = (row.task, row.metric, replace(side, split=ANY))
@@ -60,8 +60,11 @@ def score_index(rows: Iterable[MetricRow]) -> ScoreIndex:
 
 
 def scores_of(index: ScoreIndex, task: str, metric: str, side: Side) -> Scores:
-    """Returns the values of a side as a matrix, without programs that lack a value for some seed."""
-    values = index.get((task, metric, side), {})
+    """Returns the values of a side as a matrix, without programs that lack a value for some seed.
+
+    Task and metric are the side's own, where it has them.
+    """
+    values = index.get((side.task or task, side.metric or metric, side.rows), {})
     seeds = tuple(sorted({seed for _, seed in values}))
     names = sorted({program for program, _ in values})
     programs = tuple(name for name in names if all((name, seed) in values for seed in seeds))
@@ -70,10 +73,10 @@ def scores_of(index: ScoreIndex, task: str, metric: str, side: Side) -> Scores:
 
 
 def matched(found: Mapping[Side, Scores]) -> dict[Side, Scores]:
-    """Restricts the scores to programs that all sides of a split share."""
+    """Restricts the scores to programs that all sides of a split (and source of programs) share."""
     scores = {}
-    for split in {side.split for side in found}:
-        own = [side for side in found if side.split == split]
+    for programs in {side.programs for side in found}:
+        own = [side for side in found if side.programs == programs]
         shared = reduce(set.intersection, (set(found[side].programs) for side in own))
         for side in own:
             scores[side] = found[side].over(tuple(sorted(shared)))
@@ -112,5 +115,7 @@ STATISTICS: Mapping[str, Callable[[Floats], Floats]] = {
     "best": lambda values: values.max(axis=1),
     # With n - 1: so the standard deviations of lpm2021's table 4 follow from the rows of its table 2.
     "standard_deviation": lambda values: values.std(axis=1, ddof=1),
+    # Of the means of training runs, [resamples, num_seeds].
+    "seed_deviation": lambda values: values.std(axis=1, ddof=1),
 }
 """Statistics over programs, [resamples, num_programs] -> [resamples]."""

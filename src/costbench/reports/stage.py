@@ -7,14 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from costbench.datasets.layout.sizes import collection_sizes
 from costbench.experiments.grid.spec import MAIN, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.metrics.overhead import read_overheads
 from costbench.params import load_section, load_yaml, merged
 from costbench.reports.data.budgets import write_wall_times
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
+from costbench.reports.results import PRIMARY_CHIP
 from costbench.reports.tables.settings import Settings
+from costbench.reports.tpugraphs.overhead import overhead_metrics, write_machine_overheads
+from costbench.reports.tpugraphs.section import TpuGraphsInputs
+from costbench.reports.tpugraphs.variants import is_of_paper
 from costbench.tasks import LEARNED
 
 _log = logging.getLogger(__name__)
@@ -76,12 +82,21 @@ def run(params: Path) -> None:
             "profile": workspace.name,
             "random stream of the intervals": f"seed {section.seed}",
         },
+        tpugraphs=TpuGraphsInputs(
+            settings=_variant_settings(params),
+            collections=collection_sizes(
+                sorted((workspace.stage("features") / "layout" / PRIMARY_CHIP).glob("*/*.arrow"))
+            ),
+            overheads=read_overheads(evaluated / name for name in names),
+        ),
     )
     written = write_report(inputs, workspace.reports, section.seed)
-    write_wall_times(inputs.trained, workspace.stage("machine") / "wall_times.json")
+    machine, overheads = workspace.stage("machine"), inputs.tpugraphs.overheads
+    write_wall_times(inputs.trained, machine / "wall_times.json")
+    times = write_machine_overheads(overheads, written.findings, machine)
     identity = identify(__name__, section, before[0].data_digest, *before)
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
-    _track(workspace, names, provenance, written)
+    _track(workspace, names, provenance, written, (overhead_metrics(overheads), times))
     _log.info("%s", written.page)
 
 
@@ -98,12 +113,37 @@ def _settings(params: Path, sweep: Path) -> Settings:
     return {"train": tasks, "tuned": tuned}
 
 
+def _variant_settings(params: Path) -> Settings:
+    """Task -> variant -> settings of the variants that tpugraphs2023 lists."""
+    sections = load_yaml(params)
+    train, experiments = (_mapping(sections.get(name)) for name in ("train", "experiments"))
+    found: dict[str, dict[str, object]] = {}
+    for entry in map(_mapping, experiments.values()):
+        task = str(entry.get("task"))
+        base = merged(_mapping(train.get(task)), _mapping(entry.get("settings")))
+        for name, changes in _mapping(entry.get("variants")).items():
+            if is_of_paper(name):
+                found.setdefault(task, {})[name] = merged(base, _mapping(changes))
+    return found
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
 def _track(
-    workspace: Workspace, names: tuple[str, ...], provenance: Provenance, written: ReportFiles
+    workspace: Workspace,
+    names: tuple[str, ...],
+    provenance: Provenance,
+    written: ReportFiles,
+    machine: tuple[Mapping[str, float], tuple[Path, ...]],
 ) -> None:
+    wall_times, files = machine
     tags = {"profile": workspace.name, "experiment": ",".join(names), KIND: "report"}
     with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance, tags) as tracked:
-        tracked.log_metrics(written.headline)
+        tracked.log_metrics({**written.headline, **wall_times})
         for name in ("tables", "figures"):
             tracked.log_folder(workspace.reports / name)
         tracked.log_files([written.page, written.summary, *written.claims], "report")
+        if files:
+            tracked.log_files(list(files), "machine")

@@ -2,6 +2,7 @@
 
 - `hinge`, `logistic`: pairwise rank losses (lpm2021, equation 1), for choosing among decisions.
 - `listnet`: a listwise rank loss (Cao et al. 2007), which looks at the fastest decisions alone.
+- `listmle`: a listwise rank loss that looks at the whole order (Xia et al. 2008), as in tpugraphs2023.
 - `hinge-listnet`, `logistic-listnet`: the sum of one of each, for the whole order and for the choice.
 - `mse`: squared error of log runtime (lpm2021, section 3.3), for absolute runtimes.
 - `huber`: absolute error of log runtime, smooth near 0; close to what MAPE measures.
@@ -76,6 +77,32 @@ def listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
     divergence = (p.exp() * (p - q) * mask).sum(dim=1)
     choices = mask.sum(dim=1) > 1
     return (divergence * choices).sum() / choices.sum().clamp(min=1)
+
+
+def listmle(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """Mean over kernels of -log P(the decisions in order of runtime), where
+
+    P = product over places i of exp(-y'_i) / sum_{j >= i} exp(-y'_j), decisions numbered fastest first.
+
+    y' are the costs of a kernel's decisions. P is the probability that drawing decisions without replacement,
+    each in proportion to exp(-cost), gives the measured order (Plackett and Luce). Decisions of equal runtime
+    stand in the order of their costs, the likeliest one, so that no order among them is asked for. Kernels
+    with fewer than two decisions have one order only and are left out of the mean; a batch of only those has
+    loss 0. Source: Xia, Liu, Wang, Zhang and Li, "Listwise approach to learning to rank: theory and
+    algorithm" (ICML 2008); tpugraphs2023, section 4.3.
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    # Sorted by cost, then stably by runtime; padding goes last, where it has no share.
+    by_cost = costs.detach().argsort(dim=1, stable=True)
+    runtimes = runtime_ns.masked_fill(~mask, torch.inf)
+    order = by_cost.gather(1, runtimes.gather(1, by_cost).argsort(dim=1, stable=True))
+    real = mask.gather(1, order)
+    scores = (-costs).gather(1, order).masked_fill(~real, torch.finfo(costs.dtype).min)
+    remaining = scores.flip(1).logcumsumexp(dim=1).flip(1)
+    terms = torch.where(real, remaining - scores, 0.0).sum(dim=1)
+    orders = mask.sum(dim=1) > 1
+    return (terms * orders).sum() / orders.sum().clamp(min=1)
 
 
 def _log_shares(scores: Tensor, mask: Tensor) -> Tensor:
@@ -164,6 +191,7 @@ _FUNCTIONS: Mapping[LossName, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "hinge-listnet": hinge_listnet,
     "huber": log_huber,
     "kernel-mse": kernel_log_mse,
+    "listmle": listmle,
     "listnet": listnet,
     "logistic": pairwise_logistic,
     "logistic-listnet": logistic_listnet,

@@ -17,29 +17,40 @@ from costbench.models.net_spec import NetSpec, Predicts
 from costbench.training.validation import (
     VALIDATION_APE,
     VALIDATION_MAPE,
+    VALIDATION_OPA,
     VALIDATION_SLOWDOWN,
     VALIDATION_TAU,
 )
 
 _FEATURES = (*NODE_FEATURES, *DECISION_FEATURES, *STATIC_FEATURES)
-Monitor = Literal["tau", "ape", "slowdown", "mape"]
+Monitor = Literal["tau", "ape", "slowdown", "mape", "opa"]
 """Metric of `validation.ValidationScores`."""
 _MONITORS: Mapping[Monitor, str] = {
     "tau": VALIDATION_TAU,
     "ape": VALIDATION_APE,
     "slowdown": VALIDATION_SLOWDOWN,
     "mape": VALIDATION_MAPE,
+    "opa": VALIDATION_OPA,
 }
 
 
 LossName = Literal[
-    "hinge", "hinge-listnet", "huber", "kernel-mse", "listnet", "logistic", "logistic-listnet", "mse"
+    "hinge",
+    "hinge-listnet",
+    "huber",
+    "kernel-mse",
+    "listmle",
+    "listnet",
+    "logistic",
+    "logistic-listnet",
+    "mse",
 ]
 PREDICTS: Mapping[LossName, Predicts] = {
     "hinge": "score",
     "hinge-listnet": "score",
     "huber": "log_runtime_ns",
     "kernel-mse": "log_runtime_ns",
+    "listmle": "score",
     "listnet": "score",
     "logistic": "score",
     "logistic-listnet": "score",
@@ -147,8 +158,8 @@ class TrainSpec:
         optimizer: Adam, its learning rate and clipping.
         epochs: largest number of epochs.
         patience: number of epochs without a better validation metric after which training stops.
-        monitor: `tau` (larger is better), `ape`, `slowdown` or `mape` (smaller is better; `mape` needs a loss
-            of runtimes).
+        monitor: `tau` or `opa` (larger is better), `ape`, `slowdown` or `mape` (smaller is better; `mape`
+            needs a loss of runtimes).
         start: what a network that predicts log runtimes starts at: the `mean` over the training data, a
             constant beside the weights, or `zero`, as in the papers. Rank losses ignore it.
         transform: of features before scaling.
@@ -187,4 +198,4 @@ class TrainSpec:
 
 def monitored(monitor: Monitor) -> tuple[str, bool]:
     """Returns the name of a monitored metric among those of an epoch, and whether larger is better."""
-    return _MONITORS[monitor], monitor == "tau"
+    return _MONITORS[monitor], monitor in ("tau", "opa")

@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.metrics.averages import mean_without_nan
-from costbench.metrics.ranking import count_pairs, tau_of
+from costbench.metrics.ranking import PairCounts, count_pairs, tau_of
 from costbench.metrics.selection import tile_size_ape
 from costbench.models.net_spec import Predicts
 
 VALIDATION_TAU = "validation/tau"
 VALIDATION_APE = "validation/ape"
 VALIDATION_SLOWDOWN = "validation/slowdown"
+VALIDATION_OPA = "validation/opa"
 VALIDATION_MAPE = "validation/mape"
 # Twenty orders of magnitude too much is as wrong as any more, and its exponential is finite.
 _LARGEST_LOG_RATIO = 46.0
@@ -31,7 +32,7 @@ class ValidationScores:
 
     def __init__(self, predicts: Predicts) -> None:
         self._predicts = predicts
-        self._taus: list[float] = []
+        self._pairs: list[PairCounts] = []
         self._chosen_ns: list[float] = []
         self._best_ns: list[float] = []
         self._log_ratios: list[FloatArray] = []
@@ -39,7 +40,7 @@ class ValidationScores:
     def add(self, costs: FloatArray, runtime_ns: FloatArray) -> None:
         """Add one kernel: costs and measured runtimes of its decisions, float64 [n] each."""
         if len(costs) > 1:
-            self._taus.append(tau_of(count_pairs(costs, runtime_ns)))
+            self._pairs.append(count_pairs(costs, runtime_ns))
             self._chosen_ns.append(float(runtime_ns[np.argmin(costs)]))
             self._best_ns.append(float(runtime_ns.min()))
         if self._predicts == "log_runtime_ns":
@@ -50,6 +51,9 @@ class ValidationScores:
 
         - `validation/tau`: Kendall's tau within a kernel, averaged over kernels that have two or more
           decisions (0 where no kernel ranks anything);
+        - `validation/opa`: share of their pairs with different runtimes that are in the right order, all
+          kernels
+          together (0 likewise), by which tpugraphs2023 chooses models (section 4.3);
         - `validation/ape`: Tile-Size APE over the same kernels, in percent;
         - `validation/slowdown`: the mean over them of runtime of the decision predicted fastest / that of the
           fastest - 1, a fraction (tpugraphs2023, equation 1, with k = 1): every kernel counts alike, so no
@@ -58,9 +62,11 @@ class ValidationScores:
           100 |predicted - measured| / measured.
         """
         values: dict[str, float] = {}
-        if self._taus:
-            tau = mean_without_nan(self._taus)
+        if self._pairs:
+            tau = mean_without_nan([tau_of(one) for one in self._pairs])
             values[VALIDATION_TAU] = 0.0 if math.isnan(tau) else tau
+            ordered = sum(one.total - one.tied_measured for one in self._pairs)
+            values[VALIDATION_OPA] = sum(one.concordant for one in self._pairs) / max(ordered, 1)
             values[VALIDATION_APE] = tile_size_ape(self._chosen_ns, self._best_ns)
             slowdowns = np.array(self._chosen_ns) / np.array(self._best_ns) - 1.0
             values[VALIDATION_SLOWDOWN] = float(slowdowns.mean())

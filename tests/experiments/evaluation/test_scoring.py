@@ -46,6 +46,10 @@ def test_two_kernels_by_hand() -> None:
     found = evaluate_program(kernels, MODELS, (1, 2), "program")["all"]
     assert found["truth"] == {
         "kendall_tau": 1.0,
+        "kernel_top_1": 0.0,
+        "kernel_top_5": 0.0,
+        "kernel_top_10": 0.0,
+        "opa": 1.0,
         "ordered_pair_accuracy": 1.0,
         "slowdown_at_1": 0.0,
         "slowdown_at_2": 0.0,
@@ -61,6 +65,8 @@ def test_two_kernels_by_hand() -> None:
     assert backwards["slowdown_at_1"] == pytest.approx((2 + 1) / 2)
     assert backwards["slowdown_at_2"] == pytest.approx((1 + 0) / 2)
     assert backwards["top_2_score"] == pytest.approx(25 / (2 * 20 + 5))
+    assert backwards["kernel_top_1"] == pytest.approx(100 * (2 + 1) / 2)
+    assert backwards["kernel_top_5"] == 0.0
     # A constant prediction takes the first tile of each kernel and ranks nothing.
     constant = found["constant"]
     assert constant["tile_size_ape"] == pytest.approx(100 * 40 / 25)
@@ -92,6 +98,19 @@ def test_kernels_with_equal_runtimes_do_not_count_for_tau() -> None:
     only = evaluate_program([_measured([7, 7])], MODELS, (1,), "program")["all"]
     assert "kendall_tau" not in only["truth"]
     assert only["truth"]["tile_size_ape"] == 0.0
+
+
+def test_opa_is_pooled_over_the_pairs_of_all_kernels_and_top_k_weighs_kernels_alike() -> None:
+    # Three pairs of the first kernel are right, one of two of the second (its last two runtimes are equal).
+    def partly(nest: LoopNest, tiles: TileSizes) -> npt.NDArray[np.float64]:
+        return np.array([1.0, 3.0, 2.0]) if tiles.output_bounds[0, 0] == 10 else np.array([2.0, 1.0, 3.0])
+
+    kernels = [_measured([10, 30, 20], runs=9), _measured([4, 8, 8])]
+    found = evaluate_program(kernels, {"partly": partly}, (1,), "program")["all"]["partly"]
+    assert found["opa"] == pytest.approx(4 / 5)
+    assert found["ordered_pair_accuracy"] == pytest.approx((1 + 1 / 2) / 2)
+    assert found["kernel_top_1"] == pytest.approx(100 * (0 + 1) / 2)
+    assert "slowdown_at_5" not in found
 
 
 @pytest.mark.parametrize("wrong", [np.array([1.0]), np.array([1.0, math.nan]), np.array([1.0, math.inf])])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
+from costbench.datasets.layout.graphs import open_layout_graph
 from costbench.datasets.layout.programs import config_features, layout_shard_path, open_layout_shard
-from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.datasets.storage import list_shards
 from costbench.datasets.tile.kernels import CompiledPrograms
 from costbench.errors import DataError, ParamsError

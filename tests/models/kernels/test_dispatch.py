@@ -19,8 +19,10 @@ from costbench.models.net_spec import NetSpec
 from costbench.models.networks.cost_network import CostNetwork
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.reductions import REDUCTIONS
+from costbench.models.networks.residual import RESIDUAL_HOPS
 
-CELLS = list(product(("gat", "graphsage", "none"), sorted(REDUCTIONS)))
+RESIDUAL = [(f"residual.{hop}", "column-wise") for hop in sorted(RESIDUAL_HOPS)]
+CELLS = [*product(("gat", "graphsage", "none"), sorted(REDUCTIONS)), *RESIDUAL]
 SAMPLES = [kernel_samples(seed, nodes, 100) for seed, nodes in enumerate((1, 2, 6, 19, 40))]
 SCALING = FeatureScaling.fit(SAMPLES)
 
@@ -85,7 +87,14 @@ def test_compiled_networks_equal_plain_ones(encoder: str, reduction: str, decisi
 )
 @pytest.mark.parametrize(
     ("encoder", "reduction"),
-    [("graphsage", "column-wise"), ("gat", "per-node"), ("none", "lstm"), ("graphsage", "transformer")],
+    [
+        ("graphsage", "column-wise"),
+        ("gat", "per-node"),
+        ("none", "lstm"),
+        ("graphsage", "transformer"),
+        ("residual.graphsage", "column-wise"),
+        ("residual.gcn", "column-wise"),
+    ],
 )
 def test_layers_between_kernels_equal_plain_ones(
     encoder: str, reduction: str, changes: dict[str, Any]
@@ -96,10 +105,10 @@ def test_layers_between_kernels_equal_plain_ones(
 @pytest.mark.parametrize(("encoder", "reduction"), CELLS)
 def test_costs_are_the_same_bits_where_nothing_is_kept_for_gradients(encoder: str, reduction: str) -> None:
     spec = NetSpec(encoder=encoder, reduction=reduction, hidden=16)
-    net, given = LearnedCostNet(spec, SCALING.sizes, seed=1), batch(7)
+    net = LearnedCostNet(spec, SCALING.sizes, seed=1)
     with torch.inference_mode():
-        predicted = net(given)
-    assert torch.equal(predicted, net(given).detach())
+        predicted = net(batch(7))
+    assert torch.equal(predicted, net(batch(7)).detach())
 
 
 @pytest.mark.parametrize(("encoder", "reduction"), [("graphsage", "column-wise"), ("gat", "lstm")])
@@ -144,7 +153,7 @@ def test_other_types_devices_and_settings_have_no_kernels() -> None:
 
 
 def test_every_encoder_and_reduction_is_covered() -> None:
-    assert {name for name, _ in CELLS} == set(ENCODERS)
+    assert {name for name, _ in CELLS} == {*ENCODERS, *(name for name, _ in RESIDUAL)}
     assert {name for _, name in CELLS} == set(REDUCTIONS)
 
 

@@ -118,7 +118,7 @@ def test_names_and_arguments_are_read(name: str, kind: type, arguments: dict[str
         ("pyg.GATvConv", ChoiceError, "unknown convolution 'GATvConv', did you mean .GATv2Conv."),
         ("pyg.Linear", ChoiceError, "unknown convolution 'Linear'"),
         ("pyg.MessagePassing", ChoiceError, "unknown convolution 'MessagePassing'"),
-        ("gnn", ChoiceError, "unknown encoder 'gnn' .expected one of gat, graphsage, none, pyg.NAME"),
+        ("gnn", ChoiceError, "unknown encoder 'gnn' .expected one of gat, graphsage, none, residual.gcn"),
         ("pyg.", ParamsError, "'pyg.' is no convolution .expected pyg.Name or pyg.Name.argument=value"),
         ("pyg.GCNConv(True)", ParamsError, "is no convolution"),
         ("pyg.GCNConv(bias=print(1))", ParamsError, "is no convolution"),

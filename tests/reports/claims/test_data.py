@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,9 @@ CLAIM = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "
 
 def test_claims_of_both_papers_are_there_and_name_what_they_compare() -> None:
     claims = {claim.id: claim for claim in load_claims()}
-    assert {claim.paper for claim in claims.values()} == {"lpm2021", "lpm2020"}
-    assert len(claims) == 57
+    papers = Counter(claim.paper for claim in claims.values())
+    assert papers["lpm2021"] + papers["lpm2020"] == 57
+    assert papers["tpugraphs2023"] == 23
     for claim in claims.values():
         assert claim.needs or claim.against or all(left != right for left, right in claim.pairs)
     loss = claims["lpm2021.rank_vs_mse_tile"]
@@ -31,8 +33,9 @@ def test_claims_of_both_papers_are_there_and_name_what_they_compare() -> None:
 
 
 def test_margins_are_the_largest_differences_called_none() -> None:
-    # Tile: 0.1, 0.0, -0.4, 0.9; speed-ups: 1 to 3. Fusion: 0.4, 0.8, -0.5.
+    # Tile: 0.1, 0.0, -0.4, 0.9; speed-ups: 1 to 3. Fusion: 0.4, 0.8, -0.5. GraphSAGE and GCN: 1.0.
     expected = {("tile", "points"): 0.9, ("fusion", "points"): 0.8, ("tile", "percent"): 3.0}
+    expected |= {("tile", "points of top-1"): 1.0}
     assert margins(load_claims()) == expected
 
 
@@ -51,6 +54,7 @@ def test_pairs_meet_all_or_one_by_one() -> None:
         ({"needs": "something"}, "say what is needed"),
         ({"pairing": "each", "right": (Side(), Side(model="analytical"))}, "one by one"),
         ({"direction": "magnitude"}, "worst program"),
+        ({"scale": "factor", "statistic": "mean"}, "geometric_mean"),
         ({"direction": "magnitude", "statistic": "worst", "paper_effect": None}, "paper_effect"),
         ({"id": "other.x"}, "start with the paper"),
         ({"against": 1.0}, "give both sides"),
@@ -77,6 +81,23 @@ def test_more_is_better_for_correlations_and_speedups_only() -> None:
     assert replace(CLAIM, metric="kendall_tau_ge5us").sign == 1.0
     assert replace(CLAIM, metric="mape_ge5us").sign == -1.0
     assert replace(CLAIM, metric="speedup").sign == 1.0
+    assert replace(CLAIM, metric="kernel_top_1").sign == -1.0
+
+
+def test_a_magnitude_has_one_side_or_two() -> None:
+    alone = replace(CLAIM, direction="magnitude", statistic="mean", right=())
+    assert (alone.sides, alone.pairs) == ((Side(),), ())
+    assert replace(alone, statistic="worst", right=(Side("analytical"),)).sides == (
+        Side(),
+        Side("analytical"),
+    )
+
+
+def test_rows_of_a_side_are_found_without_its_metric_and_task() -> None:
+    side = Side(variant="gst-listmle", kernels="xla:random", metric="top_1", task="layout")
+    assert side.rows == Side(variant="gst-listmle", kernels="xla:random")
+    assert side.programs == replace(side, kernels="xla:default").programs
+    assert side.programs != replace(side, kernels="nlp:random").programs
 
 
 def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> None:
@@ -88,8 +109,10 @@ def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> No
             there.add((cell.task, Side(*listed_as(cell, cell.chip), cell.split, cell.chip)))
             if experiment.grid.baselines:
                 there.add((cell.task, Side("analytical", "main", cell.split, cell.chip)))
-    claims = [claim for claim in load_claims() if claim.metric != "speedup"]
-    assert [(one.id, side) for one in claims for side in one.sides if (one.task, side) not in there] == []
+    claims = [one for one in load_claims() if one.metric not in ("speedup", "hardware_seconds", "seconds")]
+    wanted = [(one.id, side.task or one.task, side.rows) for one in claims for side in one.sides]
+    run = {task for task, _ in there}
+    assert [(name, side) for name, task, side in wanted if task in run and (task, side) not in there] == []
     assert [one.id for one in load_claims() if one.needs] == []
 
 
@@ -106,6 +129,9 @@ def test_the_default_profile_searches_for_every_claim(repository: Path) -> None:
         if claim.metric == "speedup":
             assert {side.variant for side in claim.sides} <= budgets[claim.task]
             assert {side.split for side in claim.sides} <= splits[claim.task]
+        if claim.metric == "hardware_seconds":
+            assert {side.variant for side in claim.sides} <= {*budgets[claim.task], "all"}
+            assert {side.chip for side in claim.sides} <= set(section.tile.programs.chips)
 
 
 def test_claims_about_searches_name_budgets() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.data import Side, load_claims
-from costbench.reports.claims.restated import restated
+from costbench.reports.claims.restated import on_folds, restated
 from costbench.reports.claims.rule import (
     DOES_NOT_HOLD,
     HOLDS,
@@ -14,6 +14,7 @@ from costbench.reports.claims.rule import (
     Finding,
     evaluate_claims,
 )
+from costbench.reports.scores import score_index
 from tests.reports.conftest import make_row
 
 CLAIMS = load_claims()
@@ -76,3 +77,25 @@ def test_without_rows_nothing_is_decided() -> None:
     )
     # With no other baseline the analytical model is the strongest.
     assert found[f"{ID}@strongest"].claim.right == (Side("analytical"),)
+
+
+def test_claims_of_tpugraphs_are_repeated_on_folds_that_there_are() -> None:
+    assert on_folds(CLAIMS, score_index(_rows("learned", 1.0))) == ()
+    where = {"variant": "early-sage-listmle", "split": "folds", "chip": "tpu_v3", "metric": "kernel_top_1"}
+    rows = [make_row(**where, program=f"p{i}", application=f"a{i}", value=1.0) for i in range(6)]
+    made = on_folds(CLAIMS, score_index(rows))
+    # Those that compare the early GraphSAGE, and nothing about layouts, searches or times.
+    assert {claim.restates for claim in made} == {
+        f"tpugraphs2023.{name}"
+        for name in (
+            "early_vs_late_sage_listmle",
+            "listmle_vs_mse_early_sage",
+            "sage_vs_gcn",
+            "gnn_vs_mlp",
+            "tile_error_falls_with_k",
+            "tile_matches_lpm2021",
+            "tile_training_unstable",
+        )
+    }
+    assert {side.split for claim in made for side in claim.sides} == {"folds"}
+    assert all(claim.id == f"{claim.restates}@folds" for claim in made)

@@ -2,76 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.data import Claim, Side
 from costbench.reports.claims.rule import (
     CANNOT_TELL,
     DOES_NOT_HOLD,
     HOLDS,
     NOT_EVALUATED,
-    Finding,
     evaluate_claims,
 )
+from tests.reports.claims.toy_claims import ANALYTICAL, EQUAL, HARD, LEARNED, MEAN, decide, rows_of_side
 from tests.reports.conftest import make_row
-
-MEAN = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
-MEAN = replace(MEAN, right=(Side(model="analytical"),), statistic="mean")
-EQUAL = replace(MEAN, id="lpm2021.equal", direction="no_difference", paper_effect=0.5)
-
-
-def _rows(
-    side: Side, values: Mapping[int, Sequence[float]], metric: str = "tile_size_ape"
-) -> list[MetricRow]:
-    """Seed -> one value a program."""
-    where = {"model": side.model, "variant": side.variant, "split": side.split, "chip": side.chip}
-    return [
-        make_row(**where, seed=seed, program=f"{side.split}{i}", metric=metric, value=value)
-        for seed, several in values.items()
-        for i, value in enumerate(several)
-    ]
-
-
-def _decide(claim: Claim, *rows: list[MetricRow], others: tuple[Claim, ...] = ()) -> Finding:
-    return evaluate_claims((claim, *others), [row for several in rows for row in several], seed=0)[0]
-
-
-LEARNED, ANALYTICAL = Side(), Side(model="analytical")
-HARD = [1.0, 20.0, 3.0, 40.0, 5.0, 60.0]
 
 
 def test_a_constant_lead_has_no_width() -> None:
-    ahead = _decide(MEAN, _rows(LEARNED, {0: HARD}), _rows(ANALYTICAL, {0: [v + 2.0 for v in HARD]}))
+    ahead = decide(
+        MEAN, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: [v + 2.0 for v in HARD]})
+    )
     # Programs differ widely, but both sides are drawn together: 2 points in every resample.
     assert (ahead.effect, ahead.low, ahead.high) == pytest.approx((2.0, 2.0, 2.0))
     assert (ahead.verdict, ahead.n, ahead.seeds) == (HOLDS, 6, 1)
-    behind = _decide(MEAN, _rows(LEARNED, {0: HARD}), _rows(ANALYTICAL, {0: [v - 0.5 for v in HARD]}))
+    behind = decide(
+        MEAN, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: [v - 0.5 for v in HARD]})
+    )
     assert behind.effect == pytest.approx(-0.5)
     assert behind.verdict == DOES_NOT_HOLD
 
 
 def test_signs_follow_the_metric_and_the_direction() -> None:
-    rows = [*_rows(LEARNED, {0: HARD}), *_rows(ANALYTICAL, {0: [v + 2.0 for v in HARD]})]
-    right = _decide(replace(MEAN, direction="right_better"), rows)
+    rows = [*rows_of_side(LEARNED, {0: HARD}), *rows_of_side(ANALYTICAL, {0: [v + 2.0 for v in HARD]})]
+    right = decide(replace(MEAN, direction="right_better"), rows)
     assert (right.effect, right.verdict) == (pytest.approx(-2.0), DOES_NOT_HOLD)
     tau = replace(MEAN, metric="kendall_tau")
     better = [
-        *_rows(LEARNED, {0: [0.9] * 6}, "kendall_tau"),
-        *_rows(ANALYTICAL, {0: [0.6] * 6}, "kendall_tau"),
+        *rows_of_side(LEARNED, {0: [0.9] * 6}, "kendall_tau"),
+        *rows_of_side(ANALYTICAL, {0: [0.6] * 6}, "kendall_tau"),
     ]
-    assert _decide(tau, better).effect == pytest.approx(0.3)
-    assert _decide(tau, better).verdict == HOLDS
+    assert decide(tau, better).effect == pytest.approx(0.3)
+    assert decide(tau, better).verdict == HOLDS
 
 
 def test_mixed_programs_cannot_tell_and_the_interval_is_that_of_the_binomial() -> None:
     # Leads +1 and -1 on four programs each: the mean is 2 B / 8 - 1, B binomial (8, 1/2). P(B <= 0) = 0.4%,
     # P(B <= 1) = 3.5%: the 2.5% point is B = 1, the 97.5% point B = 7.
-    found = _decide(MEAN, _rows(LEARNED, {0: [1.0] * 8}), _rows(ANALYTICAL, {0: [2.0, 0.0] * 4}))
+    found = decide(MEAN, rows_of_side(LEARNED, {0: [1.0] * 8}), rows_of_side(ANALYTICAL, {0: [2.0, 0.0] * 4}))
     assert (found.effect, found.low, found.high) == pytest.approx((0.0, -0.75, 0.75))
     assert found.verdict == CANNOT_TELL
 
@@ -79,7 +57,9 @@ def test_mixed_programs_cannot_tell_and_the_interval_is_that_of_the_binomial() -
 def test_seeds_are_drawn_too() -> None:
     # Every program alike; seeds are 1 apart from the analytical model on either side: with two seeds the
     # mean of the drawn ones is -1, 0 or +1 with probabilities 1/4, 1/2, 1/4.
-    found = _decide(MEAN, _rows(LEARNED, {0: [1.0] * 6, 1: [3.0] * 6}), _rows(ANALYTICAL, {0: [2.0] * 6}))
+    found = decide(
+        MEAN, rows_of_side(LEARNED, {0: [1.0] * 6, 1: [3.0] * 6}), rows_of_side(ANALYTICAL, {0: [2.0] * 6})
+    )
     assert (found.effect, found.low, found.high) == pytest.approx((0.0, -1.0, 1.0))
     assert (found.verdict, found.seeds) == (CANNOT_TELL, 2)
 
@@ -89,12 +69,12 @@ def test_equal_seeds_are_drawn_together() -> None:
     other = Side(variant="mse")
     claim = replace(MEAN, right=(other,))
     left = {0: [1.0] * 6, 1: [9.0] * 6}
-    found = _decide(claim, _rows(LEARNED, left), _rows(other, {0: [2.0] * 6, 1: [10.0] * 6}))
+    found = decide(claim, rows_of_side(LEARNED, left), rows_of_side(other, {0: [2.0] * 6, 1: [10.0] * 6}))
     assert (found.low, found.high) == pytest.approx((1.0, 1.0))
 
 
 def test_few_programs_cannot_tell() -> None:
-    found = _decide(MEAN, _rows(LEARNED, {0: HARD[:5]}), _rows(ANALYTICAL, {0: [99.0] * 5}))
+    found = decide(MEAN, rows_of_side(LEARNED, {0: HARD[:5]}), rows_of_side(ANALYTICAL, {0: [99.0] * 5}))
     assert found.low is not None
     assert found.low > 0.0
     assert (found.verdict, found.n) == (CANNOT_TELL, 5)
@@ -105,31 +85,35 @@ def test_few_programs_cannot_tell() -> None:
 )
 def test_no_difference_means_within_the_margin(right: float, verdict: str) -> None:
     # The margin is 0.5, the only difference that the claims call none.
-    found = _decide(EQUAL, _rows(LEARNED, {0: [1.0] * 6}), _rows(ANALYTICAL, {0: [right] * 6}))
+    found = decide(EQUAL, rows_of_side(LEARNED, {0: [1.0] * 6}), rows_of_side(ANALYTICAL, {0: [right] * 6}))
     assert found.verdict == verdict
 
 
 def test_a_margin_is_taken_from_the_claim_that_allows_most() -> None:
     wider = replace(EQUAL, id="lpm2021.wider", paper_effect=-0.7)
-    rows = [*_rows(LEARNED, {0: [1.0] * 6}), *_rows(ANALYTICAL, {0: [1.6] * 6})]
-    assert _decide(EQUAL, rows, others=(wider,)).verdict == HOLDS
+    rows = [*rows_of_side(LEARNED, {0: [1.0] * 6}), *rows_of_side(ANALYTICAL, {0: [1.6] * 6})]
+    assert decide(EQUAL, rows, others=(wider,)).verdict == HOLDS
     fusion = replace(wider, task="fusion")
-    assert _decide(EQUAL, rows, others=(fusion,)).verdict == DOES_NOT_HOLD
+    assert decide(EQUAL, rows, others=(fusion,)).verdict == DOES_NOT_HOLD
 
 
 def test_of_several_pairs_the_least_lead_counts() -> None:
     a, b, c = (Side(variant=name) for name in "abc")
     claim = replace(MEAN, left=(a, b), right=(c,))
-    rows = [*_rows(a, {0: [1.0] * 6}), *_rows(b, {0: [3.0] * 6}), *_rows(c, {0: [4.0] * 6})]
-    assert _decide(claim, rows).effect == pytest.approx(1.0)
-    assert _decide(claim, rows).verdict == HOLDS
-    lost = _decide(replace(claim, left=(a, c), right=(b, b), pairing="each"), rows)
+    rows = [
+        *rows_of_side(a, {0: [1.0] * 6}),
+        *rows_of_side(b, {0: [3.0] * 6}),
+        *rows_of_side(c, {0: [4.0] * 6}),
+    ]
+    assert decide(claim, rows).effect == pytest.approx(1.0)
+    assert decide(claim, rows).verdict == HOLDS
+    lost = decide(replace(claim, left=(a, c), right=(b, b), pairing="each"), rows)
     assert (lost.effect, lost.verdict) == (pytest.approx(-1.0), DOES_NOT_HOLD)
 
 
 def test_statistics_by_hand() -> None:
     left, right = [1.0, 1.0, 1.0, 1.0, 1.0, 64.0], [2.0] * 6
-    rows = [*_rows(LEARNED, {0: left}), *_rows(ANALYTICAL, {0: right})]
+    rows = [*rows_of_side(LEARNED, {0: left}), *rows_of_side(ANALYTICAL, {0: right})]
     # 64^(1/6) = 2. Median 1. Mean 69/6. Sample deviation 63 sqrt((25/36 + 5/36) / 5) = 63 / sqrt(6).
     expected = {
         "geometric_mean": 0.0,
@@ -138,29 +122,29 @@ def test_statistics_by_hand() -> None:
         "standard_deviation": -63.0 / np.sqrt(6.0),
         "share_of_programs": 5 / 6,
     }
-    found = {name: _decide(replace(MEAN, statistic=name), rows).effect for name in expected}  # type: ignore[arg-type]
+    found = {name: decide(replace(MEAN, statistic=name), rows).effect for name in expected}  # type: ignore[arg-type]
     assert found == pytest.approx(expected)
 
 
 def test_errors_of_nothing_are_raised_to_the_floor() -> None:
-    rows = [*_rows(LEARNED, {0: [0.0] * 6}), *_rows(ANALYTICAL, {0: [1.0] * 6})]
-    assert _decide(replace(MEAN, statistic="geometric_mean"), rows).effect == pytest.approx(0.95)
+    rows = [*rows_of_side(LEARNED, {0: [0.0] * 6}), *rows_of_side(ANALYTICAL, {0: [1.0] * 6})]
+    assert decide(replace(MEAN, statistic="geometric_mean"), rows).effect == pytest.approx(0.95)
 
 
 def test_a_share_counts_ties_half_and_from_one_half() -> None:
     claim = replace(MEAN, statistic="share_of_programs")
-    tie = _decide(claim, _rows(LEARNED, {0: HARD}), _rows(ANALYTICAL, {0: HARD}))
+    tie = decide(claim, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: HARD}))
     assert (tie.effect, tie.verdict) == (0.5, CANNOT_TELL)
-    won = _decide(claim, _rows(LEARNED, {0: HARD}), _rows(ANALYTICAL, {0: [99.0] * 6}))
+    won = decide(claim, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: [99.0] * 6}))
     assert (won.effect, won.verdict) == (1.0, HOLDS)
 
 
 def test_a_magnitude_is_that_of_the_better_models_worst_program() -> None:
     claim = replace(MEAN, direction="magnitude", statistic="worst", paper_effect=(40.0, 300.0))
-    rows = [*_rows(LEARNED, {0: [50.0] * 6}), *_rows(ANALYTICAL, {0: [90.0] * 6})]
-    assert (_decide(claim, rows).effect, _decide(claim, rows).verdict) == (50.0, HOLDS)
-    rows = [*_rows(LEARNED, {0: [30.0] * 6}), *_rows(ANALYTICAL, {0: [90.0] * 6})]
-    assert _decide(claim, rows).verdict == DOES_NOT_HOLD
+    rows = [*rows_of_side(LEARNED, {0: [50.0] * 6}), *rows_of_side(ANALYTICAL, {0: [90.0] * 6})]
+    assert (decide(claim, rows).effect, decide(claim, rows).verdict) == (50.0, HOLDS)
+    rows = [*rows_of_side(LEARNED, {0: [30.0] * 6}), *rows_of_side(ANALYTICAL, {0: [90.0] * 6})]
+    assert decide(claim, rows).verdict == DOES_NOT_HOLD
 
 
 SPEEDUP = Claim("lpm2021.s", "Figure 9", "A is faster.", "tile", "speedup", "left_better", 1.0)
@@ -169,41 +153,44 @@ SPEEDUP = replace(SPEEDUP, right=(Side(model="analytical"),), scale="ratio", uni
 
 def test_speedups_are_compared_by_their_ratio_in_each_program() -> None:
     rows = [
-        *_rows(LEARNED, {0: [1.1 * v for v in HARD]}, "speedup"),
-        *_rows(ANALYTICAL, {0: HARD}, "speedup"),
+        *rows_of_side(LEARNED, {0: [1.1 * v for v in HARD]}, "speedup"),
+        *rows_of_side(ANALYTICAL, {0: HARD}, "speedup"),
     ]
-    found = _decide(SPEEDUP, rows)
+    found = decide(SPEEDUP, rows)
     assert (found.effect, found.low, found.high) == pytest.approx((10.0, 10.0, 10.0))
     assert found.verdict == HOLDS
-    behind = _decide(replace(SPEEDUP, direction="right_better"), rows)
+    behind = decide(replace(SPEEDUP, direction="right_better"), rows)
     assert behind.effect == pytest.approx(100.0 * (1.0 / 1.1 - 1.0))
     assert behind.verdict == DOES_NOT_HOLD
 
 
 def test_the_best_program_is_that_of_the_largest_ratio() -> None:
     rows = [
-        *_rows(LEARNED, {0: [2.0, 1.0, 1.0, 1.0, 1.0, 3.0]}, "speedup"),
-        *_rows(ANALYTICAL, {0: [1.0, 1.0, 1.0, 1.0, 1.0, 2.0]}, "speedup"),
+        *rows_of_side(LEARNED, {0: [2.0, 1.0, 1.0, 1.0, 1.0, 3.0]}, "speedup"),
+        *rows_of_side(ANALYTICAL, {0: [1.0, 1.0, 1.0, 1.0, 1.0, 2.0]}, "speedup"),
     ]
-    found = _decide(replace(SPEEDUP, statistic="best"), rows)
+    found = decide(replace(SPEEDUP, statistic="best"), rows)
     # 2 / 1 is more than 3 / 2; neither of them is drawn in (4/6)^6 = 9% of resamples.
     assert (found.effect, found.low, found.verdict) == (pytest.approx(100.0), 0.0, CANNOT_TELL)
-    alone = _decide(replace(SPEEDUP, statistic="best", right=(), against=1.0), rows)
+    alone = decide(replace(SPEEDUP, statistic="best", right=(), against=1.0), rows)
     assert alone.effect == pytest.approx(200.0)
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, HOLDS), (1.01, HOLDS), (0.99, DOES_NOT_HOLD)])
 def test_not_worse_is_as_good_or_better(factor: float, verdict: str) -> None:
     rows = [
-        *_rows(LEARNED, {0: [factor] * 6}, "speedup"),
-        *_rows(ANALYTICAL, {0: [1.0] * 6}, "speedup"),
+        *rows_of_side(LEARNED, {0: [factor] * 6}, "speedup"),
+        *rows_of_side(ANALYTICAL, {0: [1.0] * 6}, "speedup"),
     ]
-    assert _decide(replace(SPEEDUP, direction="not_worse", paper_effect=None), rows).verdict == verdict
+    assert decide(replace(SPEEDUP, direction="not_worse", paper_effect=None), rows).verdict == verdict
 
 
 def test_not_worse_cannot_be_told_around_zero() -> None:
-    rows = [*_rows(LEARNED, {0: [1.1, 0.9] * 4}, "speedup"), *_rows(ANALYTICAL, {0: [1.0] * 8}, "speedup")]
-    assert _decide(replace(SPEEDUP, direction="not_worse"), rows).verdict == CANNOT_TELL
+    rows = [
+        *rows_of_side(LEARNED, {0: [1.1, 0.9] * 4}, "speedup"),
+        *rows_of_side(ANALYTICAL, {0: [1.0] * 8}, "speedup"),
+    ]
+    assert decide(replace(SPEEDUP, direction="not_worse"), rows).verdict == CANNOT_TELL
 
 
 @pytest.mark.parametrize(
@@ -213,10 +200,10 @@ def test_not_worse_cannot_be_told_around_zero() -> None:
 def test_a_lead_of_at_most_what_is_printed(gaps: list[float], verdict: str) -> None:
     # How much the right side is ahead of the left one; 1.5% is printed.
     rows = [
-        *_rows(LEARNED, {0: [2.0] * 6}, "speedup"),
-        *_rows(ANALYTICAL, {0: [2.0 * g for g in gaps]}, "speedup"),
+        *rows_of_side(LEARNED, {0: [2.0] * 6}, "speedup"),
+        *rows_of_side(ANALYTICAL, {0: [2.0 * g for g in gaps]}, "speedup"),
     ]
-    found = _decide(replace(SPEEDUP, direction="at_most", paper_effect=1.5), rows)
+    found = decide(replace(SPEEDUP, direction="at_most", paper_effect=1.5), rows)
     assert found.verdict == verdict
     assert found.effect == pytest.approx(100.0 * (np.exp(np.mean(np.log(gaps))) - 1.0))
 
@@ -230,13 +217,13 @@ def test_a_spread_is_the_range_over_settings() -> None:
         right=tuple(sides[n] for n in ("b1", "b2", "b3")),
     )
     means = {"a1": 4.0, "a2": 5.0, "a3": 4.5, "b1": 4.0, "b2": 14.0, "b3": 5.0}
-    rows = [row for name, mean in means.items() for row in _rows(sides[name], {0: [mean] * 6})]
-    found = _decide(claim, rows)
+    rows = [row for name, mean in means.items() for row in rows_of_side(sides[name], {0: [mean] * 6})]
+    found = decide(claim, rows)
     # 10 points over the settings of b, 1 over those of a.
     assert (found.effect, found.verdict) == (pytest.approx(9.0), HOLDS)
-    other = _decide(replace(claim, direction="right_better"), rows)
+    other = decide(replace(claim, direction="right_better"), rows)
     assert (other.effect, other.verdict) == (pytest.approx(-9.0), DOES_NOT_HOLD)
-    lacking = _decide(claim, [row for row in rows if row.variant != "b2"])
+    lacking = decide(claim, [row for row in rows if row.variant != "b2"])
     assert lacking.missing == ("tile/random/tpu_v2/learned/b2/tile_size_ape",)
 
 
@@ -244,16 +231,16 @@ def test_any_chip_is_the_first_that_has_all_sides() -> None:
     left, right = Side(chip="any"), Side(model="analytical", chip="any")
     claim = replace(SPEEDUP, left=(left,), right=(right,))
     rows = [
-        *_rows(Side(), {0: [9.0] * 6}, "speedup"),
-        *_rows(Side(chip="tpu_v3"), {0: [1.1] * 6}, "speedup"),
-        *_rows(Side(model="analytical", chip="tpu_v3"), {0: [1.0] * 6}, "speedup"),
+        *rows_of_side(Side(), {0: [9.0] * 6}, "speedup"),
+        *rows_of_side(Side(chip="tpu_v3"), {0: [1.1] * 6}, "speedup"),
+        *rows_of_side(Side(model="analytical", chip="tpu_v3"), {0: [1.0] * 6}, "speedup"),
     ]
-    found = _decide(claim, rows)
+    found = decide(claim, rows)
     assert (found.effect, found.verdict) == (pytest.approx(10.0), HOLDS)
     assert found.claim.tested_on == "random split, tpu_v3"
-    assert _decide(claim, rows[:6]).missing == ("tile/random/tpu_v2/analytical/main/speedup",)
+    assert decide(claim, rows[:6]).missing == ("tile/random/tpu_v2/analytical/main/speedup",)
     nowhere = ("tile/random/any/learned/main/speedup", "tile/random/any/analytical/main/speedup")
-    assert _decide(claim, _rows(Side(), {0: HARD})).missing == nowhere
+    assert decide(claim, rows_of_side(Side(), {0: HARD})).missing == nowhere
 
 
 def test_any_split_takes_the_programs_of_all() -> None:
@@ -262,56 +249,59 @@ def test_any_split_takes_the_programs_of_all() -> None:
         row
         for split, factor in (("random", 1.21), ("gains", 1.0))
         for model, value in (("learned", factor), ("analytical", 1.0))
-        for row in _rows(Side(model=model, split=split), {0: [value] * 3}, "speedup")
+        for row in rows_of_side(Side(model=model, split=split), {0: [value] * 3}, "speedup")
     ]
-    found = _decide(claim, rows)
+    found = decide(claim, rows)
     assert (found.effect, found.n) == (pytest.approx(10.0), 6)
     # The same program in two splits counts for each.
     same = [replace(row, program=row.program[-1]) for row in rows]
-    assert _decide(claim, same).n == 6
+    assert decide(claim, same).n == 6
 
 
 def test_splits_have_programs_of_their_own() -> None:
     manual = Side(split="manual")
     claim = replace(MEAN, right=(manual,))
-    rows = [*_rows(LEARNED, {0: [1.0] * 8}), *_rows(manual, {0: [2.0, 4.0] * 3})]
-    found = _decide(claim, rows)
+    rows = [*rows_of_side(LEARNED, {0: [1.0] * 8}), *rows_of_side(manual, {0: [2.0, 4.0] * 3})]
+    found = decide(claim, rows)
     assert (found.effect, found.n) == (pytest.approx(2.0), 6)
     assert found.verdict == HOLDS
 
 
 def test_programs_without_a_value_count_for_neither_side() -> None:
-    left, right = _rows(LEARNED, {0: [1.0] * 7, 1: [1.0] * 7}), _rows(ANALYTICAL, {0: [2.0] * 6 + [500.0]})
-    found = _decide(MEAN, [row for row in left if (row.seed, row.program) != (1, "random6")], right)
+    left, right = (
+        rows_of_side(LEARNED, {0: [1.0] * 7, 1: [1.0] * 7}),
+        rows_of_side(ANALYTICAL, {0: [2.0] * 6 + [500.0]}),
+    )
+    found = decide(MEAN, [row for row in left if (row.seed, row.program) != (1, "random6")], right)
     assert (found.effect, found.n) == (pytest.approx(1.0), 6)
 
 
 def test_what_was_not_run_is_named_and_has_no_verdict() -> None:
     other = Side(variant="mse", chip="tpu_v3")
-    found = _decide(replace(MEAN, right=(other,)), _rows(LEARNED, {0: HARD}))
+    found = decide(replace(MEAN, right=(other,)), rows_of_side(LEARNED, {0: HARD}))
     assert found.verdict == NOT_EVALUATED
     assert found.missing == ("tile/random/tpu_v3/learned/mse/tile_size_ape",)
     assert (found.effect, found.low, found.high, found.n) == (None, None, None, 0)
-    apart = _decide(MEAN, _rows(LEARNED, {0: HARD}), [make_row(model="analytical", program="another")])
+    apart = decide(MEAN, rows_of_side(LEARNED, {0: HARD}), [make_row(model="analytical", program="another")])
     assert apart.missing == ("programs that all sides were tested on",)
-    rows = [*_rows(LEARNED, {0: HARD}), *_rows(ANALYTICAL, {0: HARD})]
-    unknown = _decide(replace(EQUAL, paper_effect=None), rows)
+    rows = [*rows_of_side(LEARNED, {0: HARD}), *rows_of_side(ANALYTICAL, {0: HARD})]
+    unknown = decide(replace(EQUAL, paper_effect=None), rows)
     assert unknown.missing == ("a difference that the papers call none",)
     needy = replace(MEAN, left=(), right=(), needs="a sweep")
-    assert _decide(needy, rows).missing == ("a sweep",)
+    assert decide(needy, rows).missing == ("a sweep",)
 
 
 def test_other_groups_of_kernels_are_not_looked_at() -> None:
-    rows = [*_rows(LEARNED, {0: HARD}), *_rows(ANALYTICAL, {0: HARD})]
+    rows = [*rows_of_side(LEARNED, {0: HARD}), *rows_of_side(ANALYTICAL, {0: HARD})]
     unseen = [replace(row, kernels="unseen", value=0.1) for row in rows if row.model == "learned"]
-    assert _decide(MEAN, rows, unseen) == _decide(MEAN, rows)
+    assert decide(MEAN, rows, unseen) == decide(MEAN, rows)
 
 
 def test_the_seed_decides_the_draws_and_other_claims_do_not() -> None:
     generator = np.random.default_rng(5)
     rows = [
-        *_rows(LEARNED, {0: list(generator.random(8))}),
-        *_rows(ANALYTICAL, {0: list(generator.random(8))}),
+        *rows_of_side(LEARNED, {0: list(generator.random(8))}),
+        *rows_of_side(ANALYTICAL, {0: list(generator.random(8))}),
     ]
     alone, again = (evaluate_claims((MEAN,), rows, 0) for _ in range(2))
     assert alone == again

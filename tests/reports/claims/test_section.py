@@ -98,3 +98,29 @@ def test_why_nothing_can_be_told_is_said() -> None:
 def test_a_verdict_is_shown_as_found() -> None:
     table = claims_section([replace(FINDINGS[0], verdict=CANNOT_TELL)]).tables[0]
     assert table.rows[0][2] == "cannot tell"
+
+
+def test_claims_of_tpugraphs_are_counted_by_themselves_and_on_folds_have_a_table() -> None:
+    claim = CLAIMS["tpugraphs2023.sage_vs_gcn"]
+    folds = replace(claim, id=f"{claim.id}@folds", restates=claim.id)
+    findings = (
+        *FINDINGS,
+        Finding(claim, HOLDS, 0.5, -0.5, 0.9, 8, 1),
+        Finding(folds, CANNOT_TELL, 1.0, -2.0, 3.0, 9, 1),
+    )
+    section = claims_section(findings)
+    assert section.paragraphs[0].startswith("Of 3 claims of lpm2021 and lpm2020")
+    assert section.paragraphs[1] == (
+        "Of 1 claims of tpugraphs2023, 1 hold, 0 do not hold, 0 cannot be told either way, and 0 were not "
+        "evaluated."
+    )
+    tables = {table.name: table for table in section.tables}
+    assert [row[0] for row in tables["claims_folds"].rows] == ["tpugraphs2023.sage_vs_gcn"]
+    assert len(tables["claims"].rows) == 3
+    assert "claims_strongest" not in tables
+
+
+def test_a_wall_time_has_a_verdict_and_no_number() -> None:
+    claim = CLAIMS["tpugraphs2023.batching_cheaper"]
+    (row,) = claims_section([Finding(claim, HOLDS, n=7, seeds=1)]).tables[0].rows
+    assert (row[2], row[4], *row[5:8]) == ("holds", "1.1 to 20", None, None, None)

@@ -17,8 +17,9 @@ from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import DataError
 from costbench.metrics.averages import mean_without_nan
-from costbench.metrics.ranking import count_pairs, ordered_pair_accuracy_of, tau_of
+from costbench.metrics.ranking import PairCounts, count_pairs, ordered_pair_accuracy_of, tau_of
 from costbench.metrics.selection import tile_size_ape, top_k_score
+from costbench.metrics.tpugraphs import TILE_TOP_K, OrderedPairs, mean_slowdown, pooled_accuracy
 
 Predict = Callable[[LoopNest, TileSizes], npt.NDArray[np.float64]]
 
@@ -53,8 +54,7 @@ class EvaluatedKernel:
 class _Tally:
     """Collects one number per kernel of one model."""
 
-    tau: list[float] = field(default_factory=list)
-    accuracy: list[float] = field(default_factory=list)
+    pairs: list[PairCounts] = field(default_factory=list)
     best_of_k: dict[int, list[float]] = field(default_factory=dict)
 
 
@@ -70,6 +70,9 @@ def evaluate_program(
     - `tile_size_ape` (percent) of the tile predicted fastest, kernels weighted by executions;
     - `kendall_tau` and `ordered_pair_accuracy`, means over kernels that have different runtimes;
     - `slowdown_at_<k>`, mean over kernels of (best of the k predicted fastest / best of all - 1);
+    - `kernel_top_<k>` for 1, 5 and 10, the same in percent over kernels with two or more tile sizes, and
+      `opa`, the share of the pairs of all kernels with different runtimes that are in the right order, as
+      tpugraphs2023 defines both (section 5.1);
     - `top_<k>_score`, best runtime of the program / its runtime with the best of the k predicted fastest;
     - under the model `best`: `kernels`, their number, and `runtime_ns`, the program's runtime with the best
       tile sizes, each kernel weighted by its executions.
@@ -101,24 +104,28 @@ def evaluate_program(
             members.setdefault(group, []).append(index)
         predicted = {name: predict(item.nest, item.tile_sizes) for name, predict in models.items()}
         for name, cost in (predicted | dict(item.costs)).items():
-            tally = tallies.setdefault(name, _Tally(best_of_k={k: [] for k in {1, *top_k}}))
+            tally = tallies.setdefault(name, _Tally(best_of_k={k: [] for k in {*TILE_TOP_K, *top_k}}))
             _add(tally, _costs(cost, len(runtime), f"{place}, model {name}"), runtime)
     if not best:
         raise DataError("no kernels to evaluate", where=where, expected="kernels with two or more tile sizes")
     return {
-        group: _by_model(tallies, np.array(best), np.array(runs), np.array(indices))
+        group: _by_model(tallies, top_k, np.array(best), np.array(runs), np.array(indices))
         for group, indices in sorted(members.items())
     }
 
 
 def _by_model(
     tallies: Mapping[str, _Tally],
+    top_k: Sequence[int],
     best: npt.NDArray[np.float64],
     runs: npt.NDArray[np.float64],
     indices: npt.NDArray[np.int64],
 ) -> ByModel:
     best, runs = best[indices], runs[indices]
-    found = {name: _metrics(tally, best, runs, indices) for name, tally in tallies.items()}
+    found = {
+        name: _without_nan(_metrics(tally, top_k, best, runs, indices) | _published(tally, best, indices))
+        for name, tally in tallies.items()
+    }
     return found | {BEST: {"kernels": float(len(indices)), "runtime_ns": float(best @ runs)}}
 
 
@@ -136,9 +143,7 @@ def _costs(cost: npt.NDArray[np.float64], count: int, where: str) -> npt.NDArray
 
 
 def _add(tally: _Tally, cost: npt.NDArray[np.float64], runtime: npt.NDArray[np.float64]) -> None:
-    pairs = count_pairs(cost, runtime)
-    tally.tau.append(tau_of(pairs))
-    tally.accuracy.append(ordered_pair_accuracy_of(pairs))
+    tally.pairs.append(count_pairs(cost, runtime))
     order = np.argsort(cost, kind="stable")
     for k, found in tally.best_of_k.items():
         found.append(float(runtime[order[:k]].min()))
@@ -146,17 +151,38 @@ def _add(tally: _Tally, cost: npt.NDArray[np.float64], runtime: npt.NDArray[np.f
 
 def _metrics(
     tally: _Tally,
+    top_k: Sequence[int],
     best: npt.NDArray[np.float64],
     runs: npt.NDArray[np.float64],
     indices: npt.NDArray[np.int64],
 ) -> dict[str, float]:
-    chosen = {k: np.array(found)[indices] for k, found in tally.best_of_k.items()}
+    chosen = {k: np.array(tally.best_of_k[k])[indices] for k in {1, *top_k}}
+    pairs = [tally.pairs[index] for index in indices]
     values = {
         "tile_size_ape": tile_size_ape(chosen[1], best, runs),
-        "kendall_tau": mean_without_nan(np.array(tally.tau)[indices]),
-        "ordered_pair_accuracy": mean_without_nan(np.array(tally.accuracy)[indices]),
+        "kendall_tau": mean_without_nan([tau_of(one) for one in pairs]),
+        "ordered_pair_accuracy": mean_without_nan([ordered_pair_accuracy_of(one) for one in pairs]),
     }
     for k, found in chosen.items():
         values[f"slowdown_at_{k}"] = float(np.mean(found / best - 1.0))
         values[f"top_{k}_score"] = top_k_score(found, best, runs)
+    return values
+
+
+def _published(
+    tally: _Tally, best: npt.NDArray[np.float64], indices: npt.NDArray[np.int64]
+) -> dict[str, float]:
+    """Returns the metrics as tpugraphs2023 defines them; NaN where no kernel has a choice."""
+    pairs = [tally.pairs[index] for index in indices]
+    ordered = (OrderedPairs(one.concordant, one.total - one.tied_measured) for one in pairs)
+    values = {"opa": pooled_accuracy(ordered)}
+    choice = np.array([one.total > 0 for one in pairs])
+    for k in TILE_TOP_K:
+        found = np.array(tally.best_of_k[k])[indices]
+        slowdowns = np.where(choice, found / best - 1.0, math.nan)
+        values[f"kernel_top_{k}"] = 100.0 * mean_slowdown(slowdowns.tolist())
+    return values
+
+
+def _without_nan(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in sorted(values.items()) if not math.isnan(value)}

@@ -13,8 +13,8 @@ from costbench.datasets.feature_columns import FEATURES_VERSION
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
 from costbench.datasets.layout.collections import collection_folder
 from costbench.datasets.layout.graph_columns import LAYOUT_GRAPH
+from costbench.datasets.layout.graphs import write_layout_graph
 from costbench.datasets.layout.programs import layout_shard_path
-from costbench.datasets.layout_graphs import write_layout_graph
 from costbench.datasets.shard_summary import ShardSummary
 from costbench.datasets.storage import Shard
 from costbench.datasets.tile.kernels import (

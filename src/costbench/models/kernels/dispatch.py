@@ -21,6 +21,7 @@ from costbench.models.kernels.gat.hop_kernel import gat_steps
 from costbench.models.kernels.layer_kernels import head_steps, join_steps, stack_steps
 from costbench.models.kernels.lstm.last_state import lstm_steps
 from costbench.models.kernels.register_tiles import NARROW
+from costbench.models.kernels.residual import residual_steps
 from costbench.models.kernels.sage.hop_kernel import sage_steps
 from costbench.models.kernels.statistics import segment_statistics
 from costbench.models.kernels.steps import Step, run_steps
@@ -35,6 +36,8 @@ from costbench.models.networks.reductions import (
     PerNode,
     gather_sum,
 )
+from costbench.models.networks.residual import PREFIX as RESIDUAL
+from costbench.models.networks.residual import ResidualHops
 
 WIDEST = 256
 """Largest width of states with compiled kernels; matrix libraries are made for wider products."""
@@ -64,7 +67,7 @@ def _has_kernels(spec: NetSpec) -> bool:
     return (
         _is_width(spec.hidden)
         and not spec.biases
-        and (spec.encoder != "graphsage" or spec.aggregation != "max")
+        and (spec.encoder.removeprefix(RESIDUAL) != "graphsage" or spec.aggregation != "max")
         and (spec.reduction != "lstm" or lstm)
     )
 
@@ -91,6 +94,8 @@ def _is_fused(network: CostNetwork) -> bool:
     """Whether fused kernels run all products over decisions, so that torch multiplies one row per node."""
     spec = network.spec
     drops = network.training and spec.dropout > 0.0
+    if spec.encoder == f"{RESIDUAL}gcn":
+        return False
     return not spec.module_layers and not drops and spec.reduction != "transformer" and spec.lstm_layers == 1
 
 
@@ -100,6 +105,10 @@ def _sage(network: CostNetwork, batch: GraphBatch, configs: int) -> list[Step]:
 
 def _gat(network: CostNetwork, batch: GraphBatch, configs: int) -> list[Step]:
     return gat_steps(cast(GraphAttention, network.encoder).gat, batch.edges, configs)
+
+
+def _residual(network: CostNetwork, batch: GraphBatch, configs: int) -> list[Step]:
+    return residual_steps(cast(ResidualHops, network.encoder), batch.edges)
 
 
 def _no_graph(network: CostNetwork, batch: GraphBatch, configs: int) -> list[Step]:
@@ -132,7 +141,12 @@ def _attention_sum(network: CostNetwork, batch: GraphBatch, configs: int) -> lis
 
 
 _Steps = Callable[[CostNetwork, GraphBatch, int], list[Step]]
-_ENCODERS: dict[type, _Steps] = {GraphAttention: _gat, GraphSage: _sage, NoGraph: _no_graph}
+_ENCODERS: dict[type, _Steps] = {
+    GraphAttention: _gat,
+    GraphSage: _sage,
+    NoGraph: _no_graph,
+    ResidualHops: _residual,
+}
 _REDUCTIONS: dict[type, _Steps] = {
     AttentionSum: _attention_sum,
     ColumnWise: _column_wise,

@@ -3,6 +3,7 @@
 - `none`: no graph network, so that a node's state depends on the node alone.
 - `graphsage`: GraphSAGE with directed messages (lpm2021, section 3.2).
 - `gat`: graph attention with several heads (lpm2021, section 5.3 and table 4).
+- `residual.graphsage`, `residual.gcn`: hops whose output is added to their input; see `residual`.
 - `pyg.NAME(...)`: any convolution of PyTorch Geometric; see `pyg_convolutions`.
 
 An encoder is built from a `NetSpec` and maps states [N, 1 or C, hidden] to states of the same shape, given
@@ -21,6 +22,8 @@ from costbench.models.net_spec import NetSpec
 from costbench.models.networks.gat import Gat
 from costbench.models.networks.graphsage import GraphSage
 from costbench.models.networks.pyg_convolutions import PREFIX, PygConvolutions
+from costbench.models.networks.residual import PREFIX as RESIDUAL
+from costbench.models.networks.residual import RESIDUAL_HOPS, ResidualHops
 
 
 class NoGraph(nn.Module):
@@ -62,7 +65,12 @@ def build_encoder(spec: NetSpec) -> nn.Module:
     """
     if spec.encoder.startswith(PREFIX):
         return PygConvolutions(spec)
+    if spec.encoder.startswith(RESIDUAL):
+        return ResidualHops(spec)
     if spec.encoder not in ENCODERS:
-        names = ", ".join((*sorted(ENCODERS), f"{PREFIX}NAME (a convolution of torch_geometric.nn)"))
+        residual = (f"{RESIDUAL}{name}" for name in RESIDUAL_HOPS)
+        names = ", ".join(
+            (*sorted(ENCODERS), *residual, f"{PREFIX}NAME (a convolution of torch_geometric.nn)")
+        )
         raise ChoiceError(f"unknown encoder {spec.encoder!r}", expected=f"one of {names}")
     return ENCODERS[spec.encoder](spec)

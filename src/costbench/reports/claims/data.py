@@ -8,13 +8,28 @@ from typing import Literal
 
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
-from costbench.tasks import LearnedTask
+from costbench.tasks import TaskName
 
-_FILE = Path(__file__).parents[1] / "papers" / "claims.yaml"
+_PAPERS = Path(__file__).parents[1] / "papers"
+_SECTIONS = (
+    ("claims.yaml", "accuracy"),
+    ("claims.yaml", "searches"),
+    ("tpugraphs2023_claims.yaml", "claims"),
+)
+TPUGRAPHS = "tpugraphs2023"
+"""Short id of the paper whose claims are counted and repeated on folds by themselves."""
 
 Direction = Literal["left_better", "right_better", "no_difference", "not_worse", "at_most", "magnitude"]
 Statistic = Literal[
-    "geometric_mean", "mean", "median", "standard_deviation", "share_of_programs", "worst", "best"
+    "geometric_mean",
+    "mean",
+    "median",
+    "standard_deviation",
+    "share_of_programs",
+    "worst",
+    "best",
+    "kernel_mean",
+    "seed_deviation",
 ]
 ANY = "any"
 """In place of a split: programs of all splits together, each with the models of its split. In place of a
@@ -23,12 +38,35 @@ chip: the first chip, by name, that has results for the most sides."""
 
 @dataclass(frozen=True)
 class Side:
-    """Selects result rows: a model, its variant, and the split and chip it was tested on."""
+    """Selects result rows: a model, its variant, and the split and chip it was tested on.
+
+    Attributes:
+        model: of the rows.
+        variant: of the rows.
+        split: of the rows.
+        chip: of the rows.
+        kernels: of the rows: `all`, or a collection of the layout task, such as `xla:random`.
+        metric: in place of the claim's.
+        task: in place of the claim's.
+    """
 
     model: str = "learned"
     variant: str = MAIN
     split: str = "random"
     chip: str = "tpu_v2"
+    kernels: str = "all"
+    metric: str = ""
+    task: TaskName | None = None
+
+    @property
+    def rows(self) -> Side:
+        """Returns what the rows are listed under: the side without metric and task."""
+        return replace(self, metric="", task=None)
+
+    @property
+    def programs(self) -> tuple[str, str, str]:
+        """Returns what sides have in common that are tested on the same programs."""
+        return (self.split, self.task or "", self.kernels.partition(":")[0])
 
 
 @dataclass(frozen=True)
@@ -39,30 +77,32 @@ class Claim:
         id: `<paper>.<name>`.
         where: table or section.
         statement: in our words.
-        task: `tile` or `fusion`.
+        task: `tile`, `fusion` or `layout`.
         metric: of the rows.
         direction: which side the paper sees ahead; `not_worse`: the left one is not behind; `at_most`: the
-            right one leads by no more than `paper_effect`; `magnitude`: how large both sides are.
+            right one leads by no more than `paper_effect`; `magnitude`: how large all sides are.
         paper_effect: the claimed side's lead as printed (the left one's for `no_difference`), a range where
             several pairs meet, None without a number.
         left: one or more sides, or none where rows cannot decide.
         right: what they are compared with.
         pairing: `all`: each left side is compared with each right side; `each`: first with first, and so on;
             `spread`: what is compared is the range of all of the left with that of all of the right.
-        statistic: over test programs, before the difference is taken.
+        statistic: over test programs, before the difference is taken; `kernel_mean` weighs a program by its
+            kernels, `seed_deviation` is the standard deviation over training runs of their means.
         scale: `difference` of statistics, or `ratio`: the statistic of the two sides' ratios, program by
-            program, less one, in percent.
+            program, less one, in percent; `factor`: the statistic of the ratios as it is.
         against: a number in place of the right side, for ratios.
         unit: of the effect.
         needs: what is missing to decide it, if that is something other than rows.
         restates: id of the claim that this one holds against another baseline or split; empty for claims as
             the papers make them.
+        wall_time: whether the metric is a wall time of this machine, whose numbers reports do not print.
     """
 
     id: str
     where: str
     statement: str
-    task: LearnedTask
+    task: TaskName
     metric: str
     direction: Direction
     paper_effect: float | tuple[float, float] | None
@@ -70,31 +110,34 @@ class Claim:
     right: tuple[Side, ...] = (Side(),)
     pairing: Literal["all", "each", "spread"] = "all"
     statistic: Statistic = "geometric_mean"
-    scale: Literal["difference", "ratio"] = "difference"
+    scale: Literal["difference", "ratio", "factor"] = "difference"
     against: float | None = None
     unit: str = "points"
     needs: str = ""
     restates: str = ""
+    wall_time: bool = False
 
     def __post_init__(self) -> None:
-        other = bool(self.right) if self.against is None else not self.right
+        alone = self.direction == "magnitude"
+        other = bool(self.right) or alone if self.against is None else not self.right
         if bool(self.needs) == bool(self.left and other):
             raise ValueError(f"{self.id}: give both sides, or say what is needed")
-        if self.against is not None and (self.scale != "ratio" or self.against <= 0.0):
+        ratios = self.scale != "difference"
+        if self.against is not None and (not ratios or self.against <= 0.0):
             raise ValueError(f"{self.id}: only ratios are against a number, and one above zero")
-        if self.scale == "ratio" and (self.statistic not in _OF_RATIOS or self.pairing == "spread"):
+        if ratios and (self.statistic not in _OF_RATIOS or self.pairing == "spread"):
             raise ValueError(f"{self.id}: of ratios there is one of {', '.join(_OF_RATIOS)}")
-        if self.scale == "difference" and self.statistic == "best":
+        if not ratios and self.statistic == "best":
             raise ValueError(f"{self.id}: the best program is that of the largest ratio")
         if self.direction == "at_most" and not isinstance(self.paper_effect, float):
             raise ValueError(f"{self.id}: a lead of at most something needs a paper_effect")
         if self.pairing == "each" and len(self.left) != len(self.right):
             raise ValueError(f"{self.id}: {len(self.left)} sides cannot meet {len(self.right)} one by one")
-        if self.direction == "magnitude" and self.statistic != "worst":
-            raise ValueError(f"{self.id}: a magnitude is that of the worst program")
-        if self.direction == "magnitude" and self.paper_effect is None:
+        if alone and self.statistic not in _OF_MAGNITUDES:
+            raise ValueError(f"{self.id}: a magnitude is that of the worst program, or a mean or deviation")
+        if alone and self.paper_effect is None:
             raise ValueError(f"{self.id}: a magnitude needs a paper_effect")
-        if not self.id.startswith(("lpm2020.", "lpm2021.")):
+        if not self.id.startswith(("lpm2020.", "lpm2021.", f"{TPUGRAPHS}.")):
             raise ValueError(f"{self.id}: must start with the paper")
 
     @property
@@ -132,11 +175,12 @@ class Claim:
     @property
     def sign(self) -> float:
         """+1 where more of the metric is better, -1 where less is."""
-        return 1.0 if self.metric.startswith(("kendall_tau", "speedup")) else -1.0
+        return 1.0 if self.metric.startswith(("kendall_tau", "speedup", "opa")) else -1.0
 
 
 _SPLITS = {ANY: "all programs", "gains": "programs that gain most", "folds": "folds over applications"}
 _OF_RATIOS = ("geometric_mean", "median", "best")
+_OF_MAGNITUDES = ("worst", "mean", "standard_deviation")
 
 
 @dataclass(frozen=True)
@@ -153,13 +197,13 @@ class Claims:
 
 
 def load_claims() -> tuple[Claim, ...]:
-    """Returns the claims of lpm2021 and lpm2020 about accuracy, followed by those about searches.
+    """Returns the claims of lpm2021 and lpm2020 about accuracy and searches, then those of tpugraphs2023.
 
     Raises:
-        ParamsError: if the data file of the package is broken.
+        ParamsError: if a data file of the package is broken.
     """
     return tuple(
-        claim for section in ("accuracy", "searches") for claim in load_section(_FILE, section, Claims).claims
+        claim for file, section in _SECTIONS for claim in load_section(_PAPERS / file, section, Claims).claims
     )
 
 

@@ -5,6 +5,9 @@ have no unit. Ours predicts nanoseconds and loses by that scaling, so that a lea
 the scaling. A claim that a network is better (or worse) than the analytical model is therefore decided three
 times: as the paper states it, on the same split against the strongest baseline (`<id>@strongest`), and on
 folds over applications against the strongest baseline (`<id>@folds`), where every program is tested once.
+
+Claims of tpugraphs2023 that compare trained networks are decided a second time on folds (`<id>@folds`), where
+there are any.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from costbench.metrics.rows import MAIN
-from costbench.reports.claims.data import Claim, Side
+from costbench.reports.claims.data import TPUGRAPHS, Claim, Side
 from costbench.reports.results import FOLDS, PRIMARY_CHIP
+from costbench.reports.scores import ScoreIndex, scores_of
 from costbench.reports.strongest import STRONGEST
 
 _ANALYTICAL = "analytical"
@@ -63,3 +67,24 @@ def _restate(claim: Claim, basis: str, where: Side | None) -> Claim:
         paper_effect=None,
         restates=claim.id,
     )
+
+
+def on_folds(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
+    """Returns the claims of tpugraphs2023 that compare models of one split, on folds over applications.
+
+    Claims for which no side was tested on folds are left out.
+    """
+    moved = (_on_folds(claim) for claim in claims if claim.paper == TPUGRAPHS and not claim.wall_time)
+    return tuple(
+        claim
+        for claim in moved
+        if any(scores_of(index, claim.task, claim.metric, side).programs for side in claim.sides)
+    )
+
+
+def _on_folds(claim: Claim) -> Claim:
+    left, right = (
+        tuple(replace(side, split=FOLDS, chip=PRIMARY_CHIP) for side in sides)
+        for sides in (claim.left, claim.right)
+    )
+    return replace(claim, id=f"{claim.id}@folds", left=left, right=right, restates=claim.id)

@@ -2,14 +2,17 @@
 
 **Effect.** A statistic over test programs (seeds averaged first; an error below 0.05% counts as 0.05% in
 geometric means) is taken of both sides; the effect is the lead of the side that the paper sees ahead,
-positive if our results agree (`no_difference`: the left side's lead). Where a claim is about several pairs,
-all of which must agree, the effect is the least lead. The share of programs won counts from one half.
-Speed-ups are compared by their ratio in each program: 100 (statistic of ratios - 1) percent. Where a claim is
-about how much settings matter, the effect is the right side's range over its settings less the left one's.
+positive if our results agree (`no_difference`: the left side's lead). tpugraphs2023 averages errors over the
+kernels of all programs, so there a program weighs as many kernels as it has. Where a claim is about several
+pairs, all of which must agree, the effect is the least lead. The share of programs won counts from one half.
+Speed-ups are compared by their ratio in each program: 100 (statistic of ratios - 1) percent. Where a claim
+is about how much settings matter, the effect is the right side's range over its settings less the left
+one's.
 
 **Interval.** 10,000 resamples of test programs and training seeds together
 (`metrics.intervals.CrossedDraws`), the same draws on both sides; the interval is between the 2.5% and 97.5%
-percentiles of the effect. Programs of different splits are drawn independently.
+percentiles of the effect. Programs of different splits (or of the xla and nlp collections of layouts) are
+drawn independently.
 
 **Verdict.** For a claim that one side leads:
 
@@ -38,8 +41,9 @@ import numpy as np
 from costbench.errors import choose
 from costbench.metrics.checks import Floats
 from costbench.metrics.intervals import CrossedDraws
-from costbench.metrics.rows import MetricRow
+from costbench.metrics.rows import MAIN, MetricRow
 from costbench.reports.claims.data import Claim, Side, margins
+from costbench.reports.results import ALL, BEST
 from costbench.reports.scores import (
     MIN_PROGRAMS,
     STATISTICS,
@@ -133,7 +137,8 @@ def _resolved(claim: Claim, index: ScoreIndex) -> Claim:
 def _judged(finding: Finding, undertrained: Undertrained) -> Finding:
     """Returns the finding without a verdict where a side's network was not trained enough."""
     task = finding.claim.task
-    short = {side.variant: ratio for side in finding.claim.sides if (ratio := undertrained.get((task, side)))}
+    trained = {side: (side.task or task, replace(side.rows, kernels=ALL)) for side in finding.claim.sides}
+    short = {side.variant: ratio for side, key in trained.items() if (ratio := undertrained.get(key))}
     if finding.verdict == NOT_EVALUATED or not short:
         return finding
     named = ", ".join(f"{variant} ({ratio:.1f} times the main error)" for variant, ratio in short.items())
@@ -159,8 +164,12 @@ def _evaluate(
     margin = allowed.get((claim.task, claim.unit))
     if claim.direction == "no_difference" and margin is None:
         return Finding(claim, NOT_EVALUATED, missing=("a difference that the papers call none",))
-    found = {side: scores_of(index, claim.task, claim.metric, side) for side in claim.sides}
-    missing = tuple(_named(claim, side) for side in claim.sides if not found[side].programs)
+    weights = {_weights_of(side) for side in claim.sides} if claim.statistic == "kernel_mean" else set()
+    sides = (*claim.sides, *sorted(weights, key=lambda side: (side.split, side.chip, side.kernels)))
+    found = {side: scores_of(index, claim.task, claim.metric, side) for side in sides}
+    missing = tuple(_named(claim, side) for side in sides if not found[side].programs)
+    if claim.statistic == "seed_deviation":
+        missing = (*missing, *(_named(claim, one) + ", two or more seeds" for one in _alone(found)))
     if missing:
         return Finding(claim, NOT_EVALUATED, missing=missing)
     scores = matched(found)
@@ -175,22 +184,36 @@ def _evaluate(
     return Finding(claim, verdict, effect, low, high, n, max(len(own.seeds) for own in scores.values()))
 
 
+def _weights_of(side: Side) -> Side:
+    """Returns the side whose values are the numbers of kernels of the programs of another one."""
+    return replace(side, model=BEST, variant=MAIN, metric="kernels")
+
+
+def _alone(found: Mapping[Side, Scores]) -> list[Side]:
+    """Returns the sides that have results, but those of one training run only."""
+    return [side for side, own in found.items() if len(own.seeds) == 1]
+
+
 def _named(claim: Claim, side: Side) -> str:
-    return "/".join((claim.task, side.split, side.chip, side.model, side.variant, claim.metric))
+    collection = () if side.kernels == ALL else (side.kernels,)
+    parts = (side.split, side.chip, side.model, side.variant, *collection)
+    return "/".join((side.task or claim.task, *parts, side.metric or claim.metric))
 
 
 def _effect(claim: Claim, scores: Mapping[Side, Scores], resample: _Resample) -> Floats:
     """Returns the effect in each resample, [resamples]."""
-    values = {side: resample(own) for side, own in scores.items()}
-    if claim.scale == "ratio":
+    if claim.statistic == "seed_deviation":
+        values = {side: _means_of_seeds(own, resample) for side, own in scores.items()}
+    else:
+        values = {side: resample(own) for side, own in scores.items()}
+    if claim.scale != "difference":
         leads = _ratio_leads(claim, values)
     elif claim.statistic == "share_of_programs":
         leads = [_share_won(claim, values[left], values[right]) for left, right in claim.pairs]
     elif claim.direction == "magnitude":
-        leads = [own.max(axis=1) for own in values.values()]
+        leads = [_largest(claim, values[side]) for side in claim.sides]
     else:
-        statistic = choose(STATISTICS, claim.statistic, "statistic")
-        summed = {side: claim.sign * statistic(own) for side, own in values.items()}
+        summed = {side: claim.sign * _summed(claim, side, values) for side in claim.sides}
         if claim.pairing == "spread":
             left, right = (np.ptp([summed[one] for one in own], axis=0) for own in (claim.left, claim.right))
             leads = [right - left]
@@ -201,11 +224,36 @@ def _effect(claim: Claim, scores: Mapping[Side, Scores], resample: _Resample) ->
     return np.min(np.stack(leads), axis=0)  # type: ignore[no-any-return]
 
 
+def _means_of_seeds(own: Scores, resample: _Resample) -> Floats:
+    """Returns the means over (drawn) programs of each training run, [resamples, num_seeds]."""
+    runs = [
+        resample(Scores(own.programs, (seed,), own.values[:, place : place + 1])).mean(axis=1)
+        for place, seed in enumerate(own.seeds)
+    ]
+    return np.stack(runs, axis=1)
+
+
+def _summed(claim: Claim, side: Side, values: Mapping[Side, Floats]) -> Floats:
+    """Returns the claim's statistic of a side, [resamples]."""
+    if claim.statistic == "kernel_mean":
+        weights = values[_weights_of(side)]
+        mean: Floats = (values[side] * weights).sum(axis=1) / weights.sum(axis=1)
+        return mean
+    return choose(STATISTICS, claim.statistic, "statistic")(values[side])
+
+
+def _largest(claim: Claim, values: Floats) -> Floats:
+    if claim.statistic == "worst":
+        worst: Floats = values.max(axis=1)
+        return worst
+    return choose(STATISTICS, claim.statistic, "statistic")(values)
+
+
 _RIGHT_AHEAD = ("right_better", "at_most")
 
 
 def _ratio_leads(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
-    """Returns the lead of the side that the paper sees ahead, in percent, for each pair."""
+    """Returns the lead of the side that the paper sees ahead, in percent or as a factor, for each pair."""
     if claim.against is not None:
         ratios = [values[left] / claim.against for left in claim.left]
     else:
@@ -214,7 +262,8 @@ def _ratio_leads(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
     if (claim.direction in _RIGHT_AHEAD) == (claim.sign > 0.0):
         ratios = [1.0 / ratio for ratio in ratios]
     statistic = choose(STATISTICS, claim.statistic, "statistic")
-    return [100.0 * (statistic(ratio) - 1.0) for ratio in ratios]
+    factors = [statistic(ratio) for ratio in ratios]
+    return factors if claim.scale == "factor" else [100.0 * (factor - 1.0) for factor in factors]
 
 
 def _share_won(claim: Claim, left: Floats, right: Floats) -> Floats:
@@ -234,7 +283,7 @@ def verdict_of(claim: Claim, interval: tuple[float, float], margin: float) -> st
     if claim.direction == "at_most":
         most = claim.paper_effect if isinstance(claim.paper_effect, float) else 0.0
         return HOLDS if high <= most else DOES_NOT_HOLD if low > most else CANNOT_TELL
-    threshold = 0.5 if claim.statistic == "share_of_programs" else 0.0
+    threshold = 0.5 if claim.statistic == "share_of_programs" else float(claim.scale == "factor")
     if claim.direction == "magnitude":
         printed = claim.paper_effect
         threshold = min(printed) if isinstance(printed, tuple) else float(printed or 0.0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from costbench.artifacts import write_json, write_text
-from costbench.reports.claims.data import margins
+from costbench.reports.claims.data import TPUGRAPHS, margins
 from costbench.reports.claims.rule import (
     CANNOT_TELL,
     DOES_NOT_HOLD,
@@ -30,6 +30,8 @@ _STATISTICS = {
     "share_of_programs": "share of programs",
     "worst": "worst program",
     "best": "best program",
+    "kernel_mean": "mean over kernels",
+    "seed_deviation": "std. dev. over seeds",
 }
 _DIRECTIONS = {
     "left_better": "better",
@@ -57,6 +59,12 @@ _COLUMNS = (
     *_EFFECT,
     Column("where", "Printed in"),
 )
+_ON_FOLDS = (
+    Column("id", "Claim"),
+    Column("statement", "In words"),
+    Column("verdict", "Verdict"),
+    *_EFFECT,
+)
 _AGAINST_STRONGEST = (
     Column("id", "Claim"),
     Column("statement", "In words, of the analytical model"),
@@ -73,22 +81,39 @@ def claims_section(findings: Sequence[Finding]) -> Section:
     Claims restated against the strongest baseline come first, in a table and a sentence of their own.
     """
     printed = papers_own(findings)
-    counts = {verdict: sum(one.verdict == verdict for one in printed) for verdict in _VERDICTS}
-    summary = (
-        f"Of {len(printed)} claims of lpm2021 and lpm2020 about accuracy and searches, "
-        f"{counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold, {counts[CANNOT_TELL]} "
-        f"cannot be told either way, and {counts[NOT_EVALUATED]} were not evaluated."
+    tables = (
+        _strongest_table(findings),
+        _folds_table(findings),
+        _evaluated_table(printed),
+        _missing_table(findings),
     )
-    tables = (_strongest_table(findings), _evaluated_table(printed), _missing_table(findings))
     shown = tuple(table for table in tables if table.rows)
     return Section(
         anchor="claims",
         title="Do the papers' claims hold here?",
         label="Claims",
-        paragraphs=(*_against_strongest(findings), summary, *_rule(findings)),
+        paragraphs=(*_against_strongest(findings), *_counted(printed), *_rule(findings)),
         tables=shown,
         folded=tuple(table.name for table in shown if table.name != STRONGEST_TABLE),
     )
+
+
+def _counted(printed: Sequence[Finding]) -> tuple[str, ...]:
+    """Returns how many claims hold: those about accuracy and searches, then those of tpugraphs2023."""
+    sentences = []
+    for papers, of_tpugraphs in (
+        ("lpm2021 and lpm2020 about accuracy and searches", False),
+        (TPUGRAPHS, True),
+    ):
+        own = [one for one in printed if (one.claim.paper == TPUGRAPHS) == of_tpugraphs]
+        counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in _VERDICTS}
+        if own:
+            sentences.append(
+                f"Of {len(own)} claims of {papers}, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not "
+                f"hold, {counts[CANNOT_TELL]} cannot be told either way, and {counts[NOT_EVALUATED]} were "
+                "not evaluated."
+            )
+    return tuple(sentences)
 
 
 def papers_own(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -103,7 +128,7 @@ def _against_strongest(findings: Sequence[Finding]) -> tuple[str, ...]:
         own = [
             one
             for one in findings
-            if one.claim.restates
+            if _is_against_strongest(one)
             and one.verdict != NOT_EVALUATED
             and (one.claim.sides[0].split == FOLDS) == folds
         ]
@@ -124,6 +149,11 @@ def _against_strongest(findings: Sequence[Finding]) -> tuple[str, ...]:
     )
 
 
+def _is_against_strongest(one: Finding) -> bool:
+    """Whether a claim about the analytical model was decided against the strongest baseline."""
+    return bool(one.claim.restates) and one.claim.paper != TPUGRAPHS
+
+
 STRONGEST_TABLE = "claims_strongest"
 _VERDICTS = (HOLDS, DOES_NOT_HOLD, CANNOT_TELL, NOT_EVALUATED)
 
@@ -135,7 +165,8 @@ def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
         "The effect is the lead of the side that the paper sees ahead (the first-named one's, where it "
         "sees none), positive if our results agree; of a claim about several pairs, the least lead. "
         "Speed-ups are compared by their ratio in each program; of a claim about settings, the ranges over "
-        "them are. The interval is that of 10,000 resamples of test programs and training seeds "
+        "them are. Claims about wall times have a verdict here and no number, which is another one on every "
+        "machine. The interval is that of 10,000 resamples of test programs and training seeds "
         "(repeats, of searches) together, the same for both sides.",
         "A claim holds if the whole interval lies above zero (a share of programs: above one half), does not "
         "hold if it lies below, and else cannot be told. A claim of no difference holds if the interval lies "
@@ -154,7 +185,7 @@ def _strongest_table(findings: Sequence[Finding]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for one in findings:
         claim = one.claim
-        if not claim.restates or one.verdict == NOT_EVALUATED:
+        if not _is_against_strongest(one) or one.verdict == NOT_EVALUATED:
             continue
         against = " and ".join(title_of(side.model) for side in claim.right)
         named = (claim.restates, claim.statement, claim.tested_on, against, _verdict(one))
@@ -162,6 +193,26 @@ def _strongest_table(findings: Sequence[Finding]) -> Table:
         rows.append((*named, *shown))
     title = "Claims about the analytical model, decided against the strongest baseline"
     return Table(STRONGEST_TABLE, title, _AGAINST_STRONGEST, tuple(rows))
+
+
+def _folds_table(findings: Sequence[Finding]) -> Table:
+    """Returns the claims of tpugraphs2023 on folds over applications."""
+    rows: list[tuple[Value, ...]] = []
+    for one in findings:
+        claim = one.claim
+        if claim.restates and not _is_against_strongest(one) and one.verdict != NOT_EVALUATED:
+            shown = (
+                one.effect,
+                one.low,
+                one.high,
+                claim.unit,
+                _STATISTICS[claim.statistic],
+                one.n,
+                one.seeds,
+            )
+            rows.append((claim.restates, claim.statement, _verdict(one), *shown))
+    title = f"Claims of {TPUGRAPHS}, decided on folds over applications"
+    return Table("claims_folds", title, _ON_FOLDS, tuple(rows))
 
 
 def _verdict(one: Finding) -> str:

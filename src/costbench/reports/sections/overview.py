@@ -34,6 +34,7 @@ class Overview:
         budgets: of the training runs.
         differences: whether the differences to lpm2021's model were measured.
         figures: of the hybrid and of what tuning gains.
+        tpugraphs: how the models of tpugraphs2023 do, if any was tested.
     """
 
     cells: Sequence[Cell]
@@ -44,6 +45,7 @@ class Overview:
     budgets: Sequence[Budget] = ()
     differences: bool = False
     figures: tuple[PageFigure, ...] = ()
+    tpugraphs: Pointer | None = None
 
 
 def overview_section(overview: Overview) -> Section:
@@ -72,7 +74,10 @@ def overview_section(overview: Overview) -> Section:
         label="At a glance",
         paragraphs=(_simulated(chips), *_differs(overview.cells)),
         figures=overview.figures,
-        pointers=conclusions(overview.cells, overview.found),
+        pointers=(
+            *conclusions(overview.cells, overview.found),
+            *(() if overview.tpugraphs is None else (overview.tpugraphs,)),
+        ),
         more=tuple(one for one in asked if one is not None),
     )
 

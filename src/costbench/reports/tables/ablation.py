@@ -13,6 +13,7 @@ from costbench.reports.papers.numbers import PaperAblation, VariantScores, ablat
 from costbench.reports.results import SPLIT_NAMES, Cell, Results, split_order
 from costbench.reports.table import Column, Table, Value
 from costbench.reports.tables.differences import is_difference
+from costbench.reports.tpugraphs.variants import is_of_paper
 from costbench.reports.undertrained import MAX_RATIO, undertrained
 from costbench.tasks import LEARNED
 
@@ -152,6 +153,7 @@ def _others(results: Results, place: Place, known: set[str]) -> list[_Row]:
         if Place(cell.split, cell.chip) == place
         and cell.variant not in known
         and not is_difference(cell.variant)
+        and not is_of_paper(cell.variant)
     }
     if not there:
         return []

@@ -60,7 +60,8 @@ def setting(values: object, path: str) -> object:
     return values
 
 
-def _shown(value: object) -> str:
+def shown_setting(value: object) -> str:
+    """Returns a value of a parameter file as tables show it: `yes`, `0.001`, `mean, max`; a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -84,7 +85,7 @@ def _fixed_table(trained: Mapping[str, Settings]) -> Table:
             row.parameter,
             row.applies_to,
             row.setting,
-            *(_shown(setting(settings, row.setting)) for settings in trained.values()),
+            *(shown_setting(setting(settings, row.setting)) for settings in trained.values()),
             row.value,
         )
         for row in paper.rows
@@ -128,11 +129,11 @@ def _name(name: str, values: object) -> str:
 
 
 def _of_paper(row: TunedSetting) -> tuple[str, ...]:
-    return tuple(_shown(getattr(row, key, None)) for key in _TUNED)
+    return tuple(shown_setting(getattr(row, key, None)) for key in _TUNED)
 
 
 def _of_ours(values: object) -> tuple[str, ...]:
-    shown = {path: _shown(setting(values, path)) for _, path in _TUNED.values()}
+    shown = {path: shown_setting(setting(values, path)) for _, path in _TUNED.values()}
     if setting(values, _SCHEDULE) == "cosine":
         shown[_DECAY] = f"cosine to {shown[_DECAY]}"
     return tuple(shown.values())

@@ -80,12 +80,15 @@ def sage_steps(sage: GraphSage, edges: Edges) -> list[Step]:
         return [SageKernel([HopWeights.of(hop) for hop in hops], matrix)]
     steps: list[Step] = []
     for hop in hops:
-        steps.append(
-            SageKernel([HopWeights.of(hop)], matrix) if _has_kernel(hop) else _HopBySparseProduct(hop, matrix)
-        )
+        steps.append(hop_step(hop, matrix))
         if spec.l2_normalize:
             steps.append(lambda states: nn.functional.normalize(states, dim=-1))
     return steps
+
+
+def hop_step(hop: SageHop, matrix: MessageMatrix) -> Step:
+    """Returns the step of one hop over states [N, C, H], without what follows it."""
+    return SageKernel([HopWeights.of(hop)], matrix) if _has_kernel(hop) else _HopBySparseProduct(hop, matrix)
 
 
 def _has_kernel(hop: SageHop) -> bool:

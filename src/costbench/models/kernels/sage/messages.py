@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from costbench.models.batch.edges import Edges
 from costbench.models.kernels.sage.neighbours import Entries, MessageGraph, message_graph
+
+
+class SparseMatrix(Protocol):
+    """A sparse matrix A that aggregates rows of a table of states."""
+
+    def times(self, table: Tensor) -> Tensor:
+        """Returns A x for x [M, W], [N, W], without gradient."""
+        ...
+
+    def transposed_times(self, states: Tensor) -> Tensor:
+        """Returns A^T x for x [N, W], [M, W], without gradient."""
+        ...
 
 
 class MessageMatrix:
@@ -47,17 +59,17 @@ class MessageMatrix:
         return self._graphs[configs]
 
     @cached_property
-    def _both(self) -> tuple[_TorchCsr, _TorchCsr]:
+    def _both(self) -> tuple[TorchCsr, TorchCsr]:
         edges, weights = self.edges, self._weights
         num_messages = edges.num_nodes + len(edges.with_producers)
         order = torch.argsort(edges.message, stable=True)
         return (
-            _TorchCsr(edges.receiver, edges.message, weights, edges.num_nodes),
-            _TorchCsr(edges.message[order], edges.receiver[order], weights[order], num_messages),
+            TorchCsr(edges.receiver, edges.message, weights, edges.num_nodes),
+            TorchCsr(edges.message[order], edges.receiver[order], weights[order], num_messages),
         )
 
 
-class _TorchCsr:
+class TorchCsr:
     """A CSR matrix that torch multiplies; its entries are given in order of `rows`."""
 
     def __init__(self, rows: Tensor, columns: Tensor, weights: Tensor, num_rows: int) -> None:
@@ -66,6 +78,7 @@ class _TorchCsr:
         self._starts = torch.searchsorted(rows, torch.arange(num_rows, device=rows.device))
 
     def times(self, table: Tensor) -> Tensor:
+        """Returns the product with a table [M, W], without gradient."""
         # Of torch's sparse products this one is fast on wide rows and writes its result only once.
         return nn.functional.embedding_bag(
             self._columns, table, self._starts, mode="sum", per_sample_weights=self._weights
@@ -74,18 +87,18 @@ class _TorchCsr:
 
 class _Times(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, table: Tensor, matrix: MessageMatrix) -> Tensor:
+    def forward(ctx: Any, table: Tensor, matrix: SparseMatrix) -> Tensor:
         ctx.matrix = matrix
         return matrix.times(table)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        matrix: MessageMatrix = ctx.matrix
+        matrix: SparseMatrix = ctx.matrix
         return matrix.transposed_times(gradient.contiguous()), None
 
 
-def aggregate(messages: Tensor, matrix: MessageMatrix) -> Tensor:
-    """Returns the sum or mean of the messages each node receives, A m: [N + S, C, H] to [N, C, H]."""
+def aggregate(messages: Tensor, matrix: SparseMatrix) -> Tensor:
+    """Returns what each node receives of the messages, A m: [M, C, H] to [N, C, H]."""
     aggregated = cast(Tensor, _Times.apply(messages.flatten(1), matrix))  # type: ignore[no-untyped-call]
     return aggregated.view(-1, *messages.shape[1:])
 

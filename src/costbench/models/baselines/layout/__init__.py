@@ -1,0 +1,1 @@
+"""Baselines of the layout task, which read whole programs and not kernels."""

@@ -1,0 +1,1 @@
+"""Tables, figure and section of the page about tpugraphs2023, ours beside the paper's."""

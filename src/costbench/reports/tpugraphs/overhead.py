@@ -1,0 +1,141 @@
+"""tpugraphs2023's table 10: what evaluating a layout config takes, charged, measured and printed.
+
+Compiling and running are charged as searches are (`autotuning.charging`) and follow from programs and chips.
+Feature extraction and inference are wall times of the machine at hand: they differ from call to call, so they
+stay in the machine's folder of the profile and in the tracked run, and the tables that git keeps have none
+of them (decision 0032). Claims about them have a verdict there, and no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+from costbench.artifacts import write_json, write_text
+from costbench.metrics.overhead import BATCH, OVERHEAD_FILE, Overhead
+from costbench.metrics.rows import MAIN, MetricRow
+from costbench.reports.claims.rule import Finding
+from costbench.reports.papers.tpugraphs2023 import printed_table
+from costbench.reports.rendering import to_markdown
+from costbench.reports.table import Column, Table, Value
+
+_CHARGED = (
+    Column("compile_s", "compilation", "Charged (s)", 1),
+    Column("run_s", "execution", "Charged (s)", 4),
+)
+_MEASURED = (
+    Column("extraction_s", "feature extraction", "Measured (s)", 4),
+    Column("batch_s", "inference, batch of 100", "Measured (s)", 6),
+    Column("single_s", "inference, one", "Measured (s)", 6),
+)
+
+
+def overhead_rows(overheads: Sequence[Overhead]) -> tuple[MetricRow, ...]:
+    """Returns the times as result rows, for claims: metric `seconds` of the task `layout`.
+
+    `inference` is one forward pass (`single`, or `batch` for each of a hundred), `prediction` the same with
+    feature extraction, as the paper counts it, and `compile and run` what is charged.
+    """
+    rows = []
+    for one in overheads:
+        times = {
+            ("inference", "single"): one.single_s,
+            ("inference", "batch"): one.batch_s,
+            ("prediction", "single"): one.extraction_s + one.single_s,
+            ("prediction", "batch"): one.extraction_s / BATCH + one.batch_s,
+            ("compile and run", MAIN): one.compile_s + one.run_s,
+        }
+        for (model, variant), seconds in times.items():
+            rows.append(_row(one, model, variant, seconds))
+    return tuple(rows)
+
+
+def _row(one: Overhead, model: str, variant: str, seconds: float) -> MetricRow:
+    return MetricRow(
+        task="layout",
+        split=one.split,
+        chip=one.chip,
+        model=model,
+        variant=variant,
+        seed=0,
+        application=one.application,
+        program=one.program,
+        kernels="all",
+        metric="seconds",
+        value=seconds,
+        params_digest="",
+        data_digest="",
+        git_revision="",
+    )
+
+
+def without_wall_times(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Returns the findings without the effects of claims about wall times; verdicts stay."""
+    return tuple(
+        replace(one, effect=None, low=None, high=None) if one.claim.wall_time else one for one in findings
+    )
+
+
+def overhead_table(overheads: Sequence[Overhead], *, measured: bool) -> Table:
+    """Returns Table 10: our test programs above, the paper's validation programs below.
+
+    Args:
+        overheads: of our programs; none leaves the paper's rows.
+        measured: whether wall times of ours are shown; without them the table is the same on every machine.
+    """
+    paper = printed_table("overhead")
+    columns = (Column("whose", "Whose"), Column("program", "Program"), *_CHARGED, *_MEASURED)
+    shown = [column.key for column in (*_CHARGED, *(_MEASURED if measured else ()))]
+    rows: list[tuple[Value, ...]] = []
+    for one in overheads:
+        times = asdict(one)
+        rows.append(("ours", one.program, *(times[key] if key in shown else None for key in paper.columns)))
+    rows += [("paper", row.label, *row.values) for row in paper.rows]
+    notes = [
+        "Charged, ours: 13 ms of compilation for each instruction, and a run on the simulated chip; the "
+        "paper measured both. Feature extraction is done once for all configs of a program."
+    ]
+    if overheads and not measured:
+        notes.append(
+            "Wall times of ours differ from machine to machine and are in machine/overhead.md of the "
+            "profile's output folder and in the tracked run."
+        )
+    if not overheads:
+        notes.append("Ours were not measured: no layout model was evaluated.")
+    title = f"Time to evaluate a layout config, beside {paper.table} of {paper.paper}"
+    return Table(f"{paper.paper}_table10", title, columns, tuple(rows), 0, tuple(notes))
+
+
+def write_machine_overheads(
+    overheads: Sequence[Overhead], findings: Sequence[Finding], folder: Path
+) -> tuple[Path, ...]:
+    """Writes wall times and the effects of claims about them: `overhead.json` and `overhead.md` in a folder.
+
+    Returns:
+        the paths; none where nothing was measured.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    if not overheads:
+        return ()
+    ratios = {
+        one.claim.id: {"verdict": one.verdict, "effect": one.effect, "ci_low": one.low, "ci_high": one.high}
+        for one in findings
+        if one.claim.wall_time
+    }
+    write_json(folder / OVERHEAD_FILE, {"programs": [asdict(one) for one in overheads], "claims": ratios})
+    text = to_markdown(overhead_table(overheads, measured=True))
+    write_text(folder / "overhead.md", f"# Time to evaluate a layout config on this machine\n\n{text}")
+    return (folder / OVERHEAD_FILE, folder / "overhead.md")
+
+
+def overhead_metrics(overheads: Sequence[Overhead]) -> dict[str, float]:
+    """Returns medians over programs of each wall time, by name, for the tracked run."""
+    keys = [column.key for column in _MEASURED]
+    if not overheads:
+        return {}
+    return {f"overhead/{key}": float(np.median([getattr(one, key) for one in overheads])) for key in keys}

@@ -1,0 +1,229 @@
+"""The part of the page about tpugraphs2023: its tables and figure, ours beside them, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from costbench.datasets.layout.sizes import CollectionSize
+from costbench.metrics.overhead import Overhead
+from costbench.reports.claims.data import TPUGRAPHS
+from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, NOT_EVALUATED, Finding
+from costbench.reports.claims.section import papers_own
+from costbench.reports.data.dataset_card import Card
+from costbench.reports.page import PageFigure, Pointer, Section
+from costbench.reports.papers.tpugraphs2023 import printed_table
+from costbench.reports.results import PRIMARY_CHIP, Results
+from costbench.reports.table import Table
+from costbench.reports.tpugraphs import layouts, tiles
+from costbench.reports.tpugraphs.figures import write_layout_figure, write_tile_figure
+from costbench.reports.tpugraphs.overhead import overhead_table
+from costbench.reports.tpugraphs.sizes import sizes_table, tuned_table
+from costbench.reports.tpugraphs.variants import (
+    COLLECTIONS,
+    LAYOUT_BEST,
+    LAYOUT_VARIANTS,
+    TAU,
+    TILE,
+    TILE_BEST,
+    TOP_K,
+    Place,
+    kernel_mean,
+    layout_mean,
+    layout_places,
+    tile_cell,
+    tile_places,
+)
+
+ANCHOR = "tpugraphs"
+
+
+@dataclass(frozen=True)
+class TpuGraphsInputs:
+    """What the section shows beside result rows.
+
+    Attributes:
+        settings: task -> variant -> its parameters of training.
+        collections: sizes of the collections of layout graphs.
+        overheads: what evaluating a layout config takes.
+    """
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+    collections: tuple[CollectionSize, ...] = ()
+    overheads: tuple[Overhead, ...] = ()
+
+
+def tpugraphs_section(
+    results: Results,
+    inputs: TpuGraphsInputs,
+    cards: Sequence[Card],
+    findings: Sequence[Finding],
+    figures: Path,
+) -> Section | None:
+    """Returns the section; None where neither a tile variant of the paper nor a layout model was tested.
+
+    Args:
+        results: of all variants.
+        inputs: what is shown beside them.
+        cards: of the data sets.
+        findings: on all claims, for a sentence on the paper's.
+        figures: folder that figures go to.
+
+    Raises:
+        DataError: if a figure cannot be written.
+        ParamsError: if the package's data of the paper are broken.
+    """
+    of_tiles, of_layouts = tile_places(results), layout_places(results)
+    if not of_tiles and not of_layouts:
+        return None
+    tables = [
+        sizes_table(inputs.collections, cards, PRIMARY_CHIP),
+        layouts.best_table(results, next(iter(of_tiles), None), next(iter(of_layouts), None)),
+        tuned_table(inputs.settings),
+        *(table for place in of_layouts for table in _layout_tables(results, place)),
+        *(tiles.variants_table(results, place) for place in of_tiles),
+        *(tiles.programs_table(results, place) for place in of_tiles),
+        overhead_table(inputs.overheads, measured=False),
+    ]
+    text = (_said(findings), *_summary(results, of_tiles, of_layouts), *_missing(results, inputs))
+    shown_first = {f"{TPUGRAPHS}_table2", *(f"{TPUGRAPHS}_table8_{place.name}" for place in of_tiles)}
+    return Section(
+        anchor=ANCHOR,
+        title="TpuGraphs: tile and layout models beside tpugraphs2023",
+        label="TpuGraphs",
+        paragraphs=tuple(sentence for sentence in text if sentence),
+        figures=(
+            *(_tile_figure(results, place, figures) for place in of_tiles),
+            *(_layout_figure(results, place, figures) for place in of_layouts),
+        ),
+        tables=tuple(tables),
+        folded=tuple(table.name for table in tables if table.name not in shown_first),
+    )
+
+
+def _layout_tables(results: Results, place: Place) -> tuple[Table, ...]:
+    return (
+        layouts.variants_table(results, place),
+        layouts.programs_table(results, place),
+        layouts.collection_table(results, place),
+    )
+
+
+def _tile_figure(results: Results, place: Place, folder: Path) -> PageFigure:
+    svg, _ = write_tile_figure(results, place, folder)
+    alt = f"Bar chart of top-1, top-5 and top-10 errors of tile models by network and loss, {place.title}."
+    caption = (
+        f"Top-K errors of tile models, {place.title}, beside Figure 5 of {TPUGRAPHS} (hatched: its "
+        "validation programs; ours are test programs). Logarithmic axis."
+    )
+    return PageFigure(svg, alt, caption)
+
+
+def _layout_figure(results: Results, place: Place, folder: Path) -> PageFigure:
+    svg, _ = write_layout_figure(results, place, folder)
+    alt = f"Bar chart of Kendall's tau of layout models on each collection, {place.title}."
+    caption = (
+        f"Kendall's τ of layout models on each collection, mean over test programs, {place.title}. "
+        "Dashed: the paper's Table 2."
+    )
+    return PageFigure(svg, alt, caption)
+
+
+def _said(findings: Sequence[Finding]) -> str:
+    """Returns how the paper's claims were decided."""
+    own = [one for one in papers_own(findings) if one.claim.paper == TPUGRAPHS]
+    if not own:
+        return ""
+    verdicts = (HOLDS, DOES_NOT_HOLD, CANNOT_TELL, NOT_EVALUATED)
+    counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in verdicts}
+    return (
+        f"Of {len(own)} claims of {TPUGRAPHS}, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold, "
+        f"{counts[CANNOT_TELL]} cannot be told either way, and {counts[NOT_EVALUATED]} were not "
+        "evaluated; the section on claims has each of them."
+    )
+
+
+def _summary(results: Results, of_tiles: Sequence[Place], of_layouts: Sequence[Place]) -> list[str]:
+    """Returns a sentence each on tiles and on layouts, with the numbers of their best-known models."""
+    found = []
+    for place in of_tiles:
+        sentence = tile_sentence(results, place)
+        if sentence:
+            found.append(f"Tiles, {place.title}: {sentence}")
+    for place in of_layouts:
+        sentence = layout_sentence(results, place)
+        if sentence:
+            found.append(f"Layouts, {place.title}: {sentence}")
+    return found
+
+
+def tile_sentence(results: Results, place: Place) -> str:
+    """Returns the top-1 errors of the paper's best tile model and of what it is compared with; or nothing."""
+    names = {
+        TILE_BEST: "GraphSAGE with the tile size at every node",
+        "late-sage-listmle": "joined after the network",
+        "early-gcn-listmle": "GCN in its place",
+        "mlp-listmle": "no graph network",
+        "early-sage-mse": "squared error in place of ListMLE",
+    }
+    metric = TOP_K[TILE][0]
+    means = {name: kernel_mean(results, place, label, metric) for label, name in names.items()}
+    parts = [f"{name} {mean:.1f}%" for name, mean in means.items() if mean is not None]
+    return f"top-1 error {', '.join(parts)}." if len(parts) > 1 else ""
+
+
+def layout_sentence(results: Results, place: Place) -> str:
+    """Returns tau of the paper's layout model on each collection that it was tested on; or nothing."""
+    means = {name: layout_mean(results, place, LAYOUT_BEST, name, TAU) for name in COLLECTIONS}
+    parts = [f"{name} {mean:.2f}" for name, mean in means.items() if mean is not None]
+    return f"Kendall's τ of {LAYOUT_BEST}: {', '.join(parts)}." if parts else ""
+
+
+def _missing(results: Results, inputs: TpuGraphsInputs) -> list[str]:
+    """Returns what of the paper's tables has no numbers of ours, and why."""
+    lines = []
+    of_tiles, of_layouts = tile_places(results), layout_places(results)
+    labels = printed_table("tile_variants").labels
+    for place in of_tiles:
+        absent = [label for label in labels if tile_cell(results, place, label) is None]
+        if absent:
+            lines.append(f"Tables 8 and 9, {place.title}: not run are {', '.join(absent)}.")
+    if not of_tiles:
+        lines.append("Tables 8 and 9 and Figure 5: no tile variant was run.")
+    if not of_layouts:
+        lines.append("Tables 2 (layouts), 6 and 7: no layout model was run.")
+    for place in of_layouts:
+        absent = [
+            f"{variant} on {name}"
+            for name in ("xla:random",)
+            for variant in LAYOUT_VARIANTS.values()
+            if layout_mean(results, place, variant, name, TAU) is None
+        ]
+        absent += [
+            f"{LAYOUT_BEST} on {name}"
+            for name in COLLECTIONS[1:]
+            if layout_mean(results, place, LAYOUT_BEST, name, TAU) is None
+        ]
+        if absent:
+            lines.append(f"Layouts, {place.title}: without results are {', '.join(absent)}.")
+    if not inputs.collections:
+        lines.append("Table 1 (layouts): there are no layout graphs.")
+    if not inputs.overheads:
+        lines.append("Table 10: wall times were not measured.")
+    return lines
+
+
+def tpugraphs_pointer(results: Results) -> Pointer | None:
+    """Returns the answer of the first screen; None without results."""
+    parts = []
+    for place in tile_places(results)[:1]:
+        parts.append(("Tiles", tile_sentence(results, place), place))
+    for place in layout_places(results)[:1]:
+        parts.append(("Layouts", layout_sentence(results, place), place))
+    said = [
+        f"{name}: {sentence.removesuffix('.')}; {place.title}." for name, sentence, place in parts if sentence
+    ]
+    if not said:
+        return None
+    return Pointer("How do the models of TpuGraphs do here?", " ".join(said), ANCHOR)

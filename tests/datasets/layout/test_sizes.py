@@ -1,0 +1,28 @@
+"""Sizes of collections, counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from tests.datasets.test_layout_graphs import small_graph
+
+from costbench.datasets.layout.graphs import write_layout_graph
+from costbench.datasets.layout.sizes import CollectionSize, collection_sizes
+
+
+def test_repeated_configs_are_one_pair_and_two_samples(tmp_path: Path) -> None:
+    # Four different configs, then the first two again.
+    graphs = [small_graph(6), replace(small_graph(3), name="other"), small_graph(2)]
+    graphs[2] = replace(graphs[2], collection="layout:nlp:random", config_options=np.zeros((2, 2), np.int16))
+    for place, graph in enumerate(graphs):
+        write_layout_graph(tmp_path / f"{place}.arrow", graph)
+    assert collection_sizes(sorted(tmp_path.glob("*.arrow"))) == (
+        CollectionSize("layout:nlp:random", 1, 5.0, 5, 5, 1.0, 1, 1, 1, 2),
+        CollectionSize("layout:xla:random", 2, 5.0, 5, 5, 3.5, 3, 4, 7, 9),
+    )
+
+
+def test_no_graphs_are_no_collections() -> None:
+    assert collection_sizes([]) == ()

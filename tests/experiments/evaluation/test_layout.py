@@ -1,0 +1,95 @@
+"""Metrics of layout models, by hand and against plain loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+from tests.datasets.test_layout_graphs import small_graph
+
+from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.errors import DataError
+from costbench.experiments.evaluation.layout import (
+    baseline_scores,
+    collection_of,
+    evaluated_rows,
+    layout_rows,
+    over_collections,
+)
+
+
+def timed(runtime: list[int]) -> LayoutGraph:
+    return replace(small_graph(len(runtime)), runtime_ns=np.array(runtime, np.int64))
+
+
+def test_metrics_by_hand() -> None:
+    found = layout_rows(timed([30, 10, 20, 20]), np.array([1.0, 3.0, 2.0, 4.0]))
+    # Chooses 30 first. Of five pairs with different runtimes one is in order, the last 20 against 10.
+    assert found["top_1"] == pytest.approx(200.0)
+    assert found["top_10"] == found["top_100"] == 0.0
+    assert found["opa"] == pytest.approx(1 / 5)
+    assert found["kendall_tau"] == pytest.approx(kendalltau([1, 3, 2, 4], [30, 10, 20, 20]).statistic)
+
+
+def test_metrics_of_many_against_loops() -> None:
+    draw = np.random.Generator(np.random.PCG64(0))
+    runtime, scores = draw.integers(100, 160, 300), draw.integers(0, 40, 300).astype(float)
+    found = layout_rows(timed(runtime.tolist()), scores)
+    pairs = [(i, j) for i in range(300) for j in range(300) if runtime[i] > runtime[j]]
+    assert found["opa"] == pytest.approx(np.mean([scores[i] > scores[j] for i, j in pairs]))
+    assert found["kendall_tau"] == pytest.approx(kendalltau(scores, runtime).statistic)
+    for k in (1, 10, 100):
+        order = sorted(range(300), key=lambda place: (scores[place], place))[:k]
+        assert found[f"top_{k}"] == pytest.approx(100.0 * (runtime[order].min() / runtime.min() - 1.0))
+
+
+def test_a_constant_prediction_ranks_nothing_and_equal_runtimes_are_not_ranked() -> None:
+    assert layout_rows(timed([30, 10]), np.zeros(2)) == {
+        "kendall_tau": 0.0, "opa": 0.0, "top_1": 200.0, "top_10": 0.0, "top_100": 0.0,
+    }  # fmt: skip
+    assert set(layout_rows(timed([7, 7]), np.array([1.0, 2.0]))) == {"top_1", "top_10", "top_100"}
+    assert layout_rows(timed([7]), np.array([1.0])) == {}
+
+
+def test_a_thousand_configs_evenly_spaced_by_runtime_count() -> None:
+    # Runtimes fall, so that the order by runtime is the reverse one.
+    graph = timed(list(range(4996, 0, -1)))
+    rows = evaluated_rows(graph)
+    assert len(rows) == 1000
+    assert (rows[0], rows[-1]) == (0, 4995)
+    steps = np.diff(rows)
+    assert set(steps.tolist()) == {5}
+    assert (np.diff(evaluated_rows(timed([5] * 2500))) > 0).all()
+    assert evaluated_rows(timed([3, 1, 2])).tolist() == [0, 1, 2]
+    found = layout_rows(graph, graph.runtime_ns[rows].astype(float))
+    assert (found["kendall_tau"], found["top_1"]) == (1.0, 0.0)
+
+
+def test_what_does_not_fit_is_an_error() -> None:
+    with pytest.raises(DataError, match="2 finite numbers"):
+        layout_rows(timed([3, 1]), np.zeros(3))
+    with pytest.raises(DataError, match="finite"):
+        layout_rows(timed([3, 1]), np.array([0.0, np.nan]))
+    with pytest.raises(DataError, match="withheld"):
+        layout_rows(replace(small_graph(2), runtime_ns=np.zeros(0, np.int64)), np.zeros(2))
+
+
+def test_baselines_by_name() -> None:
+    found = baseline_scores(small_graph(4), ("learned", "random", "default_first"), (0, 1), {})
+    assert sorted(found) == [("default_first", "main", 0), ("random", "main", 0), ("random", "main", 1)]
+    assert found["default_first", "main", 0].tolist() == [1.0, 1.0, 1.0, 2.0]
+
+
+def test_a_program_is_the_mean_of_its_collections() -> None:
+    learned, chance = ("learned", "main", 0), ("random", "main", 0)
+    found = over_collections(
+        {
+            "xla:random": {learned: {"top_1": 2.0, "opa": 0.5}, chance: {"top_1": 8.0}},
+            "xla:default": {learned: {"top_1": 4.0}},
+        }
+    )
+    assert found["all"] == {learned: {"top_1": 3.0}, chance: {"top_1": 8.0}}
+    assert found["xla:default"] == {learned: {"top_1": 4.0}}
+    assert collection_of(small_graph()) == "xla:random"
