@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.tpugraphs import npz
 from costbench.datasets.tpugraphs.npz import (
     TileGraph,
+    convert_layout_npz,
     holds_tiles,
     program_of,
     read_tile_npz,
@@ -127,6 +131,28 @@ def test_kinds_of_files(tmp_path: Path) -> None:
     assert not holds_tiles(save(tmp_path / "l.npz", layout_arrays()))
     with pytest.raises(DataError, match="of neither kind"):
         holds_tiles(save(tmp_path / "n.npz", {"node_feat": np.zeros(3)}))
+
+
+def test_memory_does_not_grow_with_the_number_of_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty times the configurations, of 1.4 and 29 MB, in blocks of 256 KiB."""
+    monkeypatch.setattr(npz, "_BLOCK_BYTES", 1 << 18)
+    vectors = np.random.default_rng(0).integers(-1, 5, (8, 18)).astype(np.float32)
+    peaks = []
+    for count in (10_000, 200_000):
+        choices = np.arange(2 * count).reshape(count, 2) % 8
+        arrays = {"node_config_feat": vectors[choices], "config_runtime": np.arange(1, count + 1)}
+        path = save(tmp_path / f"{count}.npz", layout_arrays(**arrays))
+        del arrays
+        before = pa.total_allocated_bytes()
+        tracemalloc.start()
+        convert_layout_npz(path, tmp_path / "l.arrow", name="l", collection="layout:xla:random")
+        # The runtimes themselves, 8 bytes each, are held and copied.
+        peaks.append(tracemalloc.get_traced_memory()[1] - 8 * 8 * count)
+        tracemalloc.stop()
+        assert pa.total_allocated_bytes() - before < 1 << 20
+    assert peaks[1] < 1.5 * max(peaks[0], 1 << 21)
 
 
 def test_documented_types_are_written(tmp_path: Path) -> None:
