@@ -41,8 +41,9 @@ PROGRAMS = (
     "alexnet_b128_train_f32",
     "mobilenet_b32_infer_f32",
     "resnet_v1_18_cifar_b128_train_f32",
-    "small_bert_L2_H128_b64_train_bf16",
     "resnet_v2_34_b128_infer_bf16",
+    "resnet_parallel_50_b1024_train_bf16",
+    "small_bert_L6_H512_b64_train_bf16",
 )
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "programs"
 
