@@ -167,7 +167,7 @@ def main(arguments: Sequence[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--programs", nargs="*", default=list(PROGRAMS), help="names of programs")
-    parser.add_argument("--configs", type=int, default=200, help="configs per program")
+    parser.add_argument("--configs", type=int, default=240, help="configs per program")
     parser.add_argument("--chip", default="tpu_v3", help="chip to measure on")
     parser.add_argument("--json", type=Path, help="file for the results")
     options = parser.parse_args(arguments)
