@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from costbench.models.layout.inputs import parts_of
 from costbench.models.layout.net_spec import LayoutNetSpec
-from costbench.models.layout.segments import segment_of, segment_scores, segment_states
+from costbench.models.layout.segments import segment_of, segment_scores
 from tests.models.layout.graphs import network_on, random_graph
 from tests.models.layout.test_network import scores_and_gradients
 
@@ -53,7 +54,7 @@ def test_other_nodes_are_constants() -> None:
     def cut(states: torch.Tensor) -> torch.Tensor:
         return torch.where(mask, states, states.detach())
 
-    terms = net.node_terms(inputs)[:, None].expand(-1, 6, -1)
+    terms = net.node_terms(inputs, np.arange(60))[:, None].expand(-1, 6, -1)
     layouts = net.option_terms(inputs.options)[options.t()]
     ids = torch.from_numpy(inputs.view.configurable)
     states = cut(net.input_states(terms + torch.zeros_like(terms).index_copy(0, ids, layouts)))
@@ -71,20 +72,18 @@ def test_other_nodes_are_constants() -> None:
     assert not torch.allclose(whole["layers.0.bias"], wanted["layers.0.bias"], rtol=1e-2)
 
 
-def test_parts_that_get_no_message_need_no_other_states() -> None:
+def test_a_part_is_a_graph_of_its_own() -> None:
     spec = LayoutNetSpec(**SMALL, part_nodes=20)
     net, inputs = network_on(random_graph(15, 60, 9, 6), spec)
     options = inputs.option_rows(np.arange(6))
+    parts = parts_of(inputs, spec)
+    assert len(parts) == 5
     with torch.no_grad():
-        total = 0.0
-        part = np.searchsorted(inputs.view.starts, np.arange(60), side="right") - 1
-        for number in range(len(inputs.view.starts)):
-            inside = part == number
-            varying, fixed = segment_states(net, inputs, options, segment_of(inputs, inside))
-            total = total + varying.sum(dim=0) + fixed.sum(dim=0)
-        fixed_part = net.fixed_part(inputs)
-        states = net.configured(inputs, fixed_part.configurable, options)
-        steps = zip(net.layers, inputs.plan.layers, fixed_part.into_varying, fixed_part.grown, strict=True)
-        for layer, step, into, grown in steps:
-            states = layer.varying(step, states, into, grown)
-        torch.testing.assert_close(total, states.sum(dim=0) + fixed_part.last.sum(dim=0))
+        total = torch.zeros(6, 16)
+        for part in parts:
+            fixed = net.fixed_part(part.inputs)
+            states = net.varying_states(part.inputs, fixed, part.options(options))
+            total += states.sum(dim=0) + fixed.last.sum(dim=0)
+        whole = net.fixed_part(inputs)
+        wanted = net.varying_states(inputs, whole, options).sum(dim=0) + whole.last.sum(dim=0)
+    torch.testing.assert_close(total, wanted)

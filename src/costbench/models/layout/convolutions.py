@@ -10,7 +10,6 @@ where the second sum has no config axis. The plain form of the same network is i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -44,12 +43,6 @@ class LinearConvolution(nn.Module):
         products = _Products.apply(states, self.weight())  # type: ignore[no-untyped-call]
         return matrix.times(products.flatten(0, 1)) + self.bias
 
-    def of_aggregated(self, aggregated: Tensor) -> Tensor:
-        """Returns sum_k a_k W_k of aggregated states a_k = A_k x: [K, r, ..., h] to [r, ..., h]."""
-        flat = aggregated.reshape(len(aggregated), -1, aggregated.shape[-1])
-        sums: Tensor = _SumOfProducts.apply(flat, self.weight())  # type: ignore[no-untyped-call]
-        return sums.view(aggregated.shape[1:])
-
     def fixed(self, plan: LayerPlan, states: Tensor) -> Tensor:
         """Returns the fixed states of the next layer: [f, hidden] to [f', hidden]."""
         after = torch.relu(self.of_fixed(plan.fixed, states))
@@ -64,20 +57,28 @@ class LinearConvolution(nn.Module):
             from_fixed: [v', hidden], `of_fixed(plan.into_varying, fixed states)`.
             grown: [v' - kept, hidden], states before this layer of rows that were fixed then.
         """
+        after = self.activated(plan, states, from_fixed)
+        return self.with_residual(plan, after, states, grown) if self.residual else after
+
+    def activated(self, plan: LayerPlan, states: Tensor, from_fixed: Tensor) -> Tensor:
+        """Returns what the ReLU gives in varying rows, [v', c, hidden], without residuals."""
         configs, hidden = states.shape[1:]
         if plan.transform_first:
             products = _Products.apply(states.flatten(0, 1), self.weight())  # type: ignore[no-untyped-call]
             sums = plan.varying.times(products.view(-1, configs, hidden))
         else:
-            aggregated = plan.varying.times(states)
-            sums = self.of_aggregated(aggregated.view(plan.num_matrices, -1, configs, hidden))
+            aggregated = plan.varying.times(states).view(plan.num_matrices, -1, hidden)
+            sums = _SumOfProducts.apply(aggregated, self.weight())  # type: ignore[no-untyped-call]
+            sums = sums.view(-1, configs, hidden)
         # In place: `sums` is new, and a ReLU needs its result alone for the gradient.
-        after = sums.add_(from_fixed[:, None]).relu_()
-        if not self.residual:
-            return after
+        activated: Tensor = sums.add_(from_fixed[:, None]).relu_()
+        return activated
+
+    def with_residual(self, plan: LayerPlan, after: Tensor, states: Tensor, grown: Tensor) -> Tensor:
+        """Returns `after` plus the states before the layer; arguments as of `varying`."""
         before = states if plan.kept is None else states[plan.kept]
         if len(grown):
-            before = torch.cat([before, grown[:, None].expand(-1, configs, -1)])
+            before = torch.cat([before, grown[:, None].expand(-1, states.shape[1], -1)])
         return after + before
 
 
@@ -96,7 +97,7 @@ class _Products(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
         states, weight = ctx.saved_tensors
         (gradient,) = gradients
-        of_states = _sum_of_products(gradient, weight.transpose(1, 2)) if ctx.needs_input_grad[0] else None
+        of_states = sum_of_products(gradient, weight.transpose(1, 2)) if ctx.needs_input_grad[0] else None
         return of_states, torch.stack([states.t() @ part for part in gradient])
 
 
@@ -106,7 +107,7 @@ class _SumOfProducts(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(states, weight)
-        return _sum_of_products(states, weight)
+        return sum_of_products(states, weight)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
@@ -120,7 +121,8 @@ class _SumOfProducts(torch.autograd.Function):
         return of_states, torch.stack([part.t() @ gradient for part in states])
 
 
-def _sum_of_products(states: Sequence[Tensor] | Tensor, weight: Tensor) -> Tensor:
+def sum_of_products(states: Tensor, weight: Tensor) -> Tensor:
+    """Returns sum_k x_k W_k, [r, h], of x [K, r, h] and W [K, h, h], without a gradient."""
     total = states[0] @ weight[0]
     for part, matrix in zip(states[1:], weight[1:], strict=True):
         total.addmm_(part, matrix)

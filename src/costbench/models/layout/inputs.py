@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from costbench.datasets.layout.graphs import LayoutGraph
@@ -117,6 +119,59 @@ def layout_inputs(graph: LayoutGraph, scaling: LayoutScaling, spec: LayoutNetSpe
         options=_options(graph.option_features, scaling, spec),
         option_node=torch.from_numpy(np.repeat(np.arange(len(counts)), counts)),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class PartInputs:
+    """One part of a graph that was cut into parts, as a graph of its own.
+
+    Attributes:
+        inputs: the part; `view.configurable` are its m configurable nodes.
+        columns: columns of a config that are theirs.
+        first_option: row of the whole graph's options that is the part's first.
+    """
+
+    inputs: LayoutInputs
+    columns: slice
+    first_option: int
+
+    def options(self, options: Tensor) -> Tensor:
+        """Returns the part's options [c, m] of configs of the whole graph, [c, nc]."""
+        return options[:, self.columns] - self.first_option
+
+
+def parts_of(inputs: LayoutInputs, spec: LayoutNetSpec) -> list[PartInputs]:
+    """Returns the parts of a graph that `spec.part_nodes` has cut into parts."""
+    view = inputs.view
+    bounds = [*view.starts.tolist(), view.num_nodes]
+    return [_part(inputs, spec, start, stop) for start, stop in pairwise(bounds)]
+
+
+def _part(inputs: LayoutInputs, spec: LayoutNetSpec, start: int, stop: int) -> PartInputs:
+    view, offsets = inputs.view, inputs.graph.option_offsets
+    first, last = np.searchsorted(view.configurable, [start, stop]).tolist()
+    rows = slice(int(offsets[first]), int(offsets[last]))
+    within = (view.consumers >= start) & (view.consumers < stop)
+    part = GraphView(
+        nodes=view.nodes[start:stop],
+        consumers=view.consumers[within] - start,
+        producers=view.producers[within] - start,
+        configurable=view.configurable[first:last] - start,
+        starts=np.zeros(1, np.int64),
+    )
+    matrices = [csr_array(matrix[start:stop][:, start:stop]) for matrix in inputs.plan.matrices]
+    layers = len(inputs.plan.layers)
+    plan = plan_layers(matrices, part.configurable, layers, pools_all=spec.pools_all_nodes)
+    own = LayoutInputs(
+        graph=inputs.graph,
+        view=part,
+        plan=plan,
+        opcodes=inputs.opcodes[start:stop],
+        node_features=inputs.node_features[start:stop],
+        options=inputs.options[rows],
+        option_node=inputs.option_node[rows] - first,
+    )
+    return PartInputs(own, slice(first, last), rows.start)
 
 
 def _options(features: npt.NDArray[np.float32], scaling: LayoutScaling, spec: LayoutNetSpec) -> Tensor:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +25,8 @@ from costbench.models.layout.inputs import NUM_AXES, NUM_PLACES, LayoutInputs
 from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.models.layout.plain import PygConvolution, plain_scores
 from costbench.models.networks.layers import initialize
+
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +99,11 @@ class LayoutNetwork(nn.Module):
             return plain_scores(self, inputs, options)
         return self.scores(inputs, self.fixed_part(inputs), options)
 
-    def node_terms(self, inputs: LayoutInputs) -> Tensor:
-        """Returns what opcode and features add to a node's inputs, [n, hidden]."""
-        embedded = self.opcode_embedding(inputs.opcodes)
-        terms: Tensor = self.node_input(torch.cat([embedded, inputs.node_features], dim=1))
+    def node_terms(self, inputs: LayoutInputs, nodes: IntArray) -> Tensor:
+        """Returns what opcode and features add to the inputs of some nodes, [len(nodes), hidden]."""
+        rows = torch.from_numpy(nodes)
+        embedded = self.opcode_embedding(inputs.opcodes[rows])
+        terms: Tensor = self.node_input(torch.cat([embedded, inputs.node_features[rows]], dim=1))
         return terms
 
     def option_terms(self, options: Tensor) -> Tensor:
@@ -119,24 +124,29 @@ class LayoutNetwork(nn.Module):
     def fixed_part(self, inputs: LayoutInputs) -> FixedPart:
         """Returns what of a graph does not depend on the config; it depends on the weights."""
         plan = inputs.plan
-        terms = self.node_terms(inputs)
-        states = self.input_states(terms[plan.rows[0].fixed])
+        configurable = self.node_terms(inputs, plan.rows[0].varying)
+        states = self.input_states(self.node_terms(inputs, plan.rows[0].fixed))
         into, grown = [], []
         for layer, step in zip(self.layers, plan.layers, strict=True):
             assert isinstance(layer, LinearConvolution), "others are not split"
             into.append(layer.of_fixed(step.into_varying, states))
             grown.append(states[step.grown])
             states = layer.fixed(step, states)
-        return FixedPart(terms[plan.rows[0].varying], tuple(into), tuple(grown), states)
+        return FixedPart(configurable, tuple(into), tuple(grown), states)
 
     def scores(self, inputs: LayoutInputs, fixed: FixedPart, options: Tensor) -> Tensor:
         """Returns the scores [c] of configs, options int64 [c, nc], given the fixed part of their graph."""
+        states = self.varying_states(inputs, fixed, options)
+        return self.score(self.pooled(states, fixed.last, states[: options.shape[1]]))
+
+    def varying_states(self, inputs: LayoutInputs, fixed: FixedPart, options: Tensor) -> Tensor:
+        """Returns the varying states after the last layer, [v, c, hidden]."""
         states = self.configured(inputs, fixed.configurable, options)
         steps = zip(self.layers, inputs.plan.layers, fixed.into_varying, fixed.grown, strict=True)
         for layer, step, into, grown in steps:
             assert isinstance(layer, LinearConvolution), "others are not split"
             states = layer.varying(step, states, into, grown)
-        return self.score(self.pooled(states, fixed.last, states[: options.shape[1]]))
+        return states
 
     def configured(self, inputs: LayoutInputs, terms: Tensor, options: Tensor) -> Tensor:
         """Returns the input states of configurable nodes, [nc, c, hidden]; each option is computed once."""

@@ -34,7 +34,7 @@ def plain_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor) -> T
 def plain_states(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor) -> Tensor:
     """Returns the node states after the last layer, [n, c, hidden]."""
     count = len(options)
-    terms = net.node_terms(inputs)[:, None].expand(-1, count, -1)
+    terms = net.node_terms(inputs, np.arange(inputs.view.num_nodes))[:, None].expand(-1, count, -1)
     layouts = net.option_terms(inputs.options)[options.t()]
     # Zero where a node is not configurable.
     configurable = torch.from_numpy(inputs.view.configurable)

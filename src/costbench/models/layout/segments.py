@@ -3,21 +3,23 @@
 Source: tpugraphs2023, appendix B ("we randomly pick a segment - covering nodes in [i, i + segment length) -
 for backward propagation; all nodes and edges are used in a forward pass"), after Cao et al., "Learning large
 graph property prediction via graph segment training" (NeurIPS 2023). States of other nodes are constants, in
-pooling and as senders of messages, so scores are those of the whole graph and activations are kept for the
-segment only.
+pooling and as senders of messages, so scores are those of the whole graph. The segment's own states are not
+computed twice: its layers take their values from the pass over the whole graph, and keep for the gradient
+only the segment's rows and those that send to them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, hstack
 from torch import Tensor
 
-from costbench.models.layout.convolutions import LinearConvolution
+from costbench.models.layout.convolutions import LinearConvolution, sum_of_products
 from costbench.models.layout.inputs import LayoutInputs
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.layout.sparse import SparseMatrix
@@ -28,17 +30,17 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class _Senders:
-    """Matrices [K r, .] to r rows of a segment from the rows of one kind, varying or fixed.
+    """Rows of one kind, varying or fixed, that send messages to r rows of a segment.
 
     Attributes:
-        inside: from those in the segment.
-        outside: from those of `outside_rows`.
-        outside_rows: int64, places of senders outside the segment.
+        rows: int64 [s], places of the senders; first those inside the segment, all of them.
+        num_inside: how many are inside.
+        matrix: [r, K s], A_1 ... A_K side by side.
     """
 
-    inside: SparseMatrix
-    outside: SparseMatrix
-    outside_rows: IntArray
+    rows: IntArray
+    num_inside: int
+    matrix: SparseMatrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +48,14 @@ class _SegmentLayer:
     """From the states of one layer to those of the next; rows of the segment only.
 
     Attributes:
-        varying, into_varying, fixed: senders to varying rows from varying and fixed ones, and to fixed rows.
+        varying: senders among varying rows, to varying rows.
+        fixed: senders among fixed rows, to varying rows and then to fixed ones.
         kept: places among the segment's varying rows of the residuals of varying rows that varied before.
         grown: places among its fixed rows of the residuals of the other varying rows.
         fixed_kept: the same of fixed rows.
     """
 
     varying: _Senders
-    into_varying: _Senders
     fixed: _Senders
     kept: IntArray
     grown: IntArray
@@ -75,14 +77,6 @@ class Segment:
     layers: tuple[_SegmentLayer, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _States:
-    """Per layer 0 to L: varying states [v, c, hidden] and fixed ones [f, hidden]."""
-
-    varying: list[Tensor]
-    fixed: list[Tensor]
-
-
 def segment_of(inputs: LayoutInputs, inside: BoolArray) -> Segment:
     """Returns a segment of a graph.
 
@@ -97,38 +91,62 @@ def segment_of(inputs: LayoutInputs, inside: BoolArray) -> Segment:
     for depth in range(len(plan.layers)):
         before, after = plan.rows[depth], plan.rows[depth + 1]
         to_varying, to_fixed = after.varying[varying[depth + 1]], after.fixed[fixed[depth + 1]]
-        in_varying = _numbers(before.varying[varying[depth]], len(inside))
+        own = _numbers(before.varying[varying[depth]], len(inside))[to_varying]
         in_fixed = _numbers(before.fixed[fixed[depth]], len(inside))
-        own, grown = in_varying[to_varying], in_fixed[to_varying]
+        to_all = np.concatenate([to_varying, to_fixed])
         layers.append(
             _SegmentLayer(
                 varying=_senders(plan.matrices, to_varying, before.varying, varying[depth]),
-                into_varying=_senders(plan.matrices, to_varying, before.fixed, fixed[depth]),
-                fixed=_senders(plan.matrices, to_fixed, before.fixed, fixed[depth]),
+                fixed=_senders(plan.matrices, to_all, before.fixed, fixed[depth]),
                 kept=own[own >= 0],
-                grown=grown[own < 0],
+                grown=in_fixed[to_varying][own < 0],
                 fixed_kept=in_fixed[to_fixed],
             )
         )
     return Segment(varying, fixed, tuple(layers))
 
 
-def _senders(matrices: tuple[csr_array, ...], rows: IntArray, nodes: IntArray, inside: IntArray) -> _Senders:
-    stacked = csr_array(vstack([matrix[rows] for matrix in matrices], format="csr")[:, nodes])
-    is_outside = np.ones(len(nodes), dtype=bool)
-    is_outside[inside] = False
-    read = np.zeros(len(nodes), dtype=bool)
-    read[stacked.indices] = True
-    outside = np.flatnonzero(read & is_outside)
-    return _Senders(
-        SparseMatrix(csr_array(stacked[:, inside])), SparseMatrix(csr_array(stacked[:, outside])), outside
-    )
+def _senders(matrices: tuple[csr_array, ...], to: IntArray, nodes: IntArray, inside: IntArray) -> _Senders:
+    """Returns the senders to nodes `to` among the rows `nodes`, of which `inside` are the segment's."""
+    blocks = [csr_array(matrix[to][:, nodes]) for matrix in matrices]
+    outside = np.zeros(len(nodes), dtype=bool)
+    for block in blocks:
+        outside[block.indices] = True
+    outside[inside] = False
+    rows = np.concatenate([inside, np.flatnonzero(outside)])
+    matrix = SparseMatrix(hstack([block[:, rows] for block in blocks], format="csr"))
+    return _Senders(rows, len(inside), matrix)
 
 
 def _numbers(nodes: IntArray, num_nodes: int) -> IntArray:
     numbers = np.full(num_nodes, -1, np.int64)
     numbers[nodes] = np.arange(len(nodes))
     return numbers
+
+
+@dataclass(frozen=True, eq=False)
+class _KnownStep:
+    """Values of one layer, from the pass over the whole graph.
+
+    Attributes:
+        step: rows and matrices.
+        residual: whether the layer adds its input.
+        senders: [s, c, hidden], states before the layer of `step.varying`.
+        fixed_senders: [s', hidden], of `step.fixed`.
+        active: bool [r, c, hidden], which units of the segment's varying rows are active.
+        fixed_active: bool [r', hidden], the same of its fixed rows.
+        varying: [r, c, hidden], states after the layer.
+        fixed: [r', hidden].
+    """
+
+    step: _SegmentLayer
+    residual: bool
+    senders: Tensor
+    fixed_senders: Tensor
+    active: Tensor
+    fixed_active: Tensor
+    varying: Tensor
+    fixed: Tensor
 
 
 def segment_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, segment: Segment) -> Tensor:
@@ -141,74 +159,87 @@ def segment_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, se
         segment: of this graph.
     """
     with torch.no_grad():
-        whole = _whole(net, inputs, options)
-    varying, fixed = segment_states(net, inputs, options, segment, whole)
-    all_varying = whole.varying[-1].index_copy(0, torch.from_numpy(segment.varying[-1]), varying)
-    all_fixed = whole.fixed[-1].index_copy(0, torch.from_numpy(segment.fixed[-1]), fixed)
+        steps, last_varying, last_fixed = _whole(net, inputs, options, segment)
+    rows = inputs.plan.rows[0]
+    fixed = net.input_states(net.node_terms(inputs, rows.fixed[segment.fixed[0]]))
+    chosen = torch.from_numpy(segment.varying[0])
+    varying = net.configured(inputs, net.node_terms(inputs, rows.varying), options[:, chosen])
+    for layer, known in zip(net.layers, steps, strict=True):
+        assert isinstance(layer, LinearConvolution), "others are not split"
+        varying, fixed = _SegmentStep.apply(  # type: ignore[no-untyped-call]
+            varying, fixed, layer.weight(), layer.bias, known
+        )
+    all_varying = last_varying.index_copy(0, torch.from_numpy(segment.varying[-1]), varying)
+    all_fixed = last_fixed.index_copy(0, torch.from_numpy(segment.fixed[-1]), fixed)
     return net.score(net.pooled(all_varying, all_fixed, all_varying[: options.shape[1]]))
 
 
-def _whole(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor) -> _States:
-    """Returns the states of the whole graph after every layer."""
+def _whole(
+    net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, segment: Segment
+) -> tuple[list[_KnownStep], Tensor, Tensor]:
+    """Returns what a segment needs of the whole graph, and the varying and fixed states at its end."""
     plan = inputs.plan
-    terms = net.node_terms(inputs)
-    fixed = [net.input_states(terms[plan.rows[0].fixed])]
-    varying = [net.configured(inputs, terms[plan.rows[0].varying], options)]
-    for layer, step in zip(net.layers, plan.layers, strict=True):
+    fixed = net.input_states(net.node_terms(inputs, plan.rows[0].fixed))
+    varying = net.configured(inputs, net.node_terms(inputs, plan.rows[0].varying), options)
+    known = []
+    for depth, layer in enumerate(net.layers):
         assert isinstance(layer, LinearConvolution), "others are not split"
-        into = layer.of_fixed(step.into_varying, fixed[-1])
-        varying.append(layer.varying(step, varying[-1], into, fixed[-1][step.grown]))
-        fixed.append(layer.fixed(step, fixed[-1]))
-    return _States(varying, fixed)
-
-
-def segment_states(
-    net: LayoutNetwork,
-    inputs: LayoutInputs,
-    options: Tensor,
-    segment: Segment,
-    whole: _States | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Returns the states after the last layer of a segment's varying rows, [p, c, h], and fixed ones, [q, h].
-
-    Args:
-        net: a network that is split into fixed and varying rows.
-        inputs: the graph.
-        options: int64 [c, nc].
-        segment: of this graph.
-        whole: states of nodes outside; None for a segment that gets no message from outside, such as a part
-            of a graph that was cut into parts.
-    """
-    rows = inputs.plan.rows[0]
-    terms = net.node_terms(inputs)
-    fixed = net.input_states(terms[rows.fixed[segment.fixed[0]]])
-    chosen = torch.from_numpy(segment.varying[0])
-    varying = net.configured(inputs, terms[rows.varying], options[:, chosen])
-    for depth, (layer, step) in enumerate(zip(net.layers, segment.layers, strict=True)):
-        assert isinstance(layer, LinearConvolution), "others are not split"
-        matrices = len(layer.parts)
-        from_varying = _aggregated(step.varying, varying, None if whole is None else whole.varying[depth])
-        outside = None if whole is None else whole.fixed[depth]
-        into = layer.of_aggregated(_split(_aggregated(step.into_varying, fixed, outside), matrices))
-        to_fixed = layer.of_aggregated(_split(_aggregated(step.fixed, fixed, outside), matrices))
-        sums = layer.of_aggregated(_split(from_varying, matrices)) + (into + layer.bias)[:, None]
-        next_varying, next_fixed = torch.relu(sums), torch.relu(to_fixed + layer.bias)
+        step, part = plan.layers[depth], segment.layers[depth]
+        rows, fixed_rows = segment.varying[depth + 1], segment.fixed[depth + 1]
+        after = layer.activated(step, varying, layer.of_fixed(step.into_varying, fixed))
+        fixed_after = torch.relu(layer.of_fixed(step.fixed, fixed))
+        active, fixed_active = after[rows] > 0, fixed_after[fixed_rows] > 0
+        senders, fixed_senders = varying[part.varying.rows], fixed[part.fixed.rows]
         if layer.residual:
-            grown = fixed[step.grown][:, None].expand(-1, len(options), -1)
-            next_varying = next_varying + torch.cat([varying[step.kept], grown])
-            next_fixed = next_fixed + fixed[step.fixed_kept]
-        varying, fixed = next_varying, next_fixed
-    return varying, fixed
+            after = layer.with_residual(step, after, varying, fixed[step.grown])
+            fixed_after = fixed_after + fixed[step.fixed_kept]
+        varying, fixed = after, fixed_after
+        states = varying[rows], fixed[fixed_rows]
+        known.append(_KnownStep(part, layer.residual, senders, fixed_senders, active, fixed_active, *states))
+    return known, varying, fixed
 
 
-def _aggregated(senders: _Senders, inside: Tensor, outside: Tensor | None) -> Tensor:
-    """Returns A_k x of all senders, [K r, ...]."""
-    sums = senders.inside.times(inside)
-    if outside is None or not len(senders.outside_rows):
-        return sums
-    return sums + senders.outside.times(outside[senders.outside_rows])
+class _SegmentStep(torch.autograd.Function):
+    """One layer on a segment's rows. With r the gradient before the ReLU, and G_k = A_k^T r at the senders:
+
+    dL/dW_k = x^T G_k over all senders x, and dL/dx = sum_k G_k W_k^T at those inside, plus the residual's.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, _varying: Tensor, _fixed: Tensor, weight: Tensor, _bias: Tensor, known: _KnownStep
+    ) -> tuple[Tensor, Tensor]:
+        ctx.known = known
+        ctx.save_for_backward(weight)
+        return known.varying, known.fixed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+        known, (weight,) = ctx.known, ctx.saved_tensors
+        step: _SegmentLayer = known.step
+        of_varying, of_fixed = gradients
+        before = of_varying * known.active
+        # A message from a fixed row goes to all configs alike.
+        to_all = torch.cat([before.sum(dim=1), of_fixed * known.fixed_active])
+        at_senders = _at_senders(step.varying, before, len(weight))
+        at_fixed = _at_senders(step.fixed, to_all[:, None], len(weight))
+        senders = known.senders.flatten(0, 1)
+        of_weight = torch.stack(
+            [senders.t() @ a + known.fixed_senders.t() @ b for a, b in zip(at_senders, at_fixed, strict=True)]
+        )
+        inside = step.varying.num_inside * of_varying.shape[1]
+        own = sum_of_products(at_senders[:, :inside], weight.transpose(1, 2))
+        own = own.view(step.varying.num_inside, *of_varying.shape[1:])
+        own_fixed = sum_of_products(at_fixed[:, : step.fixed.num_inside], weight.transpose(1, 2))
+        if known.residual:
+            stayed = len(step.kept)
+            own.index_add_(0, torch.from_numpy(step.kept), of_varying[:stayed])
+            own_fixed.index_add_(0, torch.from_numpy(step.grown), of_varying[stayed:].sum(dim=1))
+            own_fixed.index_add_(0, torch.from_numpy(step.fixed_kept), of_fixed)
+        return own, own_fixed, of_weight, to_all.sum(dim=0), None
 
 
-def _split(stacked: Tensor, parts: int) -> Tensor:
-    """Returns [K r, ...] as [K, r, ...]."""
-    return stacked.view(parts, -1, *stacked.shape[1:])
+def _at_senders(senders: _Senders, gradient: Tensor, parts: int) -> Tensor:
+    """Returns A_k^T of gradients [r, c, hidden] for every k: [K, s c, hidden]."""
+    moved = senders.matrix.multiply(gradient.flatten(1), transposed=True)
+    return moved.view(parts, -1, gradient.shape[2])

@@ -10,29 +10,19 @@ large graph property prediction via graph segment training" (NeurIPS 2023), sect
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from costbench.models.layout.inputs import LayoutInputs
+from costbench.models.layout.inputs import LayoutInputs, PartInputs, parts_of
 from costbench.models.layout.network import LayoutNetwork
-from costbench.models.layout.segments import Segment, segment_of, segment_states
 from costbench.rng import stream
 from costbench.training.layout.source import LayoutBatch
 
 KEPT_CONFIGS = 8192
 """Configs whose parts are kept, of all graphs together; the ones drawn longest ago are forgotten."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """A part of a graph: its rows, and how many of its nodes are configurable."""
-
-    segment: Segment
-    num_configurable: int
 
 
 class HistoricalParts:
@@ -44,7 +34,7 @@ class HistoricalParts:
 
     def __init__(self, dropout: float) -> None:
         self._dropout = dropout
-        self._parts: dict[int, tuple[LayoutInputs, list[_Part]]] = {}
+        self._parts: dict[int, tuple[LayoutInputs, list[PartInputs]]] = {}
         self._known: OrderedDict[tuple[int, int], npt.NDArray[np.float32]] = OrderedDict()
 
     def clear(self) -> None:
@@ -62,7 +52,7 @@ class HistoricalParts:
             batch: configs of one graph.
             key: seed of the parts that are left out.
         """
-        parts = self._parts_of(batch)
+        parts = self._parts_of(net, batch)
         trained = int(batch.segment * len(parts))
         known = self._recalled(batch, len(parts), net.spec.hidden * len(net.spec.pooling))
         for place, part in enumerate(parts):
@@ -78,17 +68,10 @@ class HistoricalParts:
         weight = share + (1.0 - share) * len(parts)
         return net.score(weight * own + known[:, torch.from_numpy(np.flatnonzero(kept))].sum(dim=1))
 
-    def _parts_of(self, batch: LayoutBatch) -> list[_Part]:
+    def _parts_of(self, net: LayoutNetwork, batch: LayoutBatch) -> list[PartInputs]:
         kept = self._parts.get(batch.graph)
         if kept is None or kept[0] is not batch.inputs:
-            view = batch.inputs.view
-            number = np.searchsorted(view.starts, np.arange(view.num_nodes), side="right") - 1
-            members = [number == place for place in range(len(view.starts))]
-            parts = [
-                _Part(segment_of(batch.inputs, inside), int(inside[view.configurable].sum()))
-                for inside in members
-            ]
-            kept = self._parts[batch.graph] = (batch.inputs, parts)
+            kept = self._parts[batch.graph] = (batch.inputs, parts_of(batch.inputs, net.spec))
         return kept[1]
 
     def _recalled(self, batch: LayoutBatch, num_parts: int, width: int) -> Tensor:
@@ -113,14 +96,16 @@ class HistoricalParts:
             self._known.popitem(last=False)
 
 
-def pooled_part(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, part: _Part) -> Tensor:
-    """Returns what one part adds to the pooled means of the graph, [c, columns]."""
-    varying, fixed = segment_states(net, inputs, options, part.segment)
+def pooled_part(net: LayoutNetwork, whole: LayoutInputs, options: Tensor, part: PartInputs) -> Tensor:
+    """Returns what one part adds to the pooled means of the graph, [c, columns]; options int64 [c, nc]."""
+    own = part.options(options)
+    fixed = net.fixed_part(part.inputs)
+    varying = net.varying_states(part.inputs, fixed, own)
     columns = []
     for name in net.spec.pooling:
         if name == "mean":
-            columns.append((varying.sum(dim=0) + fixed.sum(dim=0)) / inputs.view.num_nodes)
+            columns.append((varying.sum(dim=0) + fixed.last.sum(dim=0)) / whole.view.num_nodes)
         else:
-            own = varying[: part.num_configurable].sum(dim=0)
-            columns.append(own / max(1, len(inputs.view.configurable)))
+            configured = varying[: own.shape[1]].sum(dim=0)
+            columns.append(configured / max(1, len(whole.view.configurable)))
     return torch.cat(columns, dim=1)
