@@ -69,7 +69,7 @@ def test_the_schema_says_what_the_shard_is_of(path: Path) -> None:
     assert set(facts["sha256"]) == {column.key for column in TILE.columns}
 
 
-def test_layout_shards_are_one_row(tmp_path: Path) -> None:
+def test_program_graphs_are_one_row(tmp_path: Path) -> None:
     columns = layout_columns()
     write_shard(tmp_path / "x.arrow", columns, metadata(), LAYOUT)
     shard = verify_shard(tmp_path / "x.arrow")
@@ -83,7 +83,7 @@ def test_layout_shards_are_one_row(tmp_path: Path) -> None:
     assert row["option_layout"][1] == [list(range(54, 72))]
 
 
-def test_layout_shards_without_nodes(tmp_path: Path) -> None:
+def test_program_graphs_without_nodes(tmp_path: Path) -> None:
     columns = layout_columns()
     columns |= {key: columns[key][:0] for key in ("node_computation", "node_position", "node_opcode")}
     columns |= {"option_offsets": np.zeros(1, np.int64), "option_layout": np.zeros((0, 18), np.int8)}
