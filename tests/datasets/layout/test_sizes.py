@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from tests.datasets.test_layout_graphs import small_graph
 
 from costbench.datasets.layout.graphs import write_layout_graph
 from costbench.datasets.layout.sizes import CollectionSize, collection_sizes
+from tests.datasets.layout.test_graphs import small_graph
 
 
 def test_repeated_configs_are_one_pair_and_two_samples(tmp_path: Path) -> None:

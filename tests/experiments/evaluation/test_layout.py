@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
-from tests.datasets.test_layout_graphs import small_graph
 
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.errors import DataError
@@ -18,6 +17,7 @@ from costbench.experiments.evaluation.layout import (
     layout_rows,
     over_collections,
 )
+from tests.datasets.layout.test_graphs import small_graph
 
 
 def timed(runtime: list[int]) -> LayoutGraph:

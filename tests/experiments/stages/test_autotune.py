@@ -34,6 +34,7 @@ def profile(folder: Path, repository: Path, **changes: object) -> Path:
     sections: Any = load_yaml(repository / "profiles" / "smoke" / "params.yaml")
     sections["run"] |= {"root": str(repository), "out": str(folder / "out"), "jobs": 1}
     sections["generate"] |= {"tasks": ["tile", "fusion"], "programs": [TEST, OTHER]}
+    sections["features"]["tasks"] = ["tile", "fusion"]
     sections["generate"]["tile"] |= {"max_tiles_per_kernel": 6, "max_kernels_per_program": 4}
     sections["autotune"] = merged(merged(sections["autotune"], SEARCH), changes)
     path = folder / "params.yaml"
