@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.synthetic_kernels import kernel_samples
 from benchmarks.synthetic_layouts import random_graph, write_random_graph
 from costbench.cli.app import app
 from costbench.datasets.layout.graphs import open_layout_graph
@@ -99,6 +100,36 @@ def test_an_npz_of_a_single_graph_is_converted_once(tmp_path: Path, layout_folde
     found = open_layout_graph(path)
     rows = np.arange(60)
     assert np.array_equal(found.config_features(rows), wanted.config_features(rows))
+
+
+def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None:
+    from costbench.datasets.tpugraphs.npz import TileGraph, write_tile_npz
+
+    for place, (split, name) in enumerate([("train", "net_a"), ("train", "net_b"), ("valid", "other_a")]):
+        sample = kernel_samples(place, 12, 40)
+        folder = tmp_path / "npz" / "tile" / "xla" / split
+        folder.mkdir(parents=True, exist_ok=True)
+        graph = TileGraph(
+            node_feat=sample.graph.node_features,
+            node_opcode=sample.graph.opcodes,
+            edge_index=sample.graph.edges.T[:, ::-1],
+            config_feat=sample.config_features[:, :24],
+            config_runtime=sample.runtime_ns.astype(np.int64),
+            config_runtime_normalizers=np.full(40, 7, np.int64),
+        )
+        write_tile_npz(folder / f"{name}.npz", graph)
+    settings = tmp_path / "tiles.yaml"
+    settings.write_text(
+        "{net: {hidden: 8, opcode_embedding: 8}, batch: {kernels: 2, configs: 20, per_epoch: 20}, epochs: 2}"
+    )
+    data = GivenData(f"tpugraphs:{tmp_path}", None, tmp_path / "cache")
+    fit = train_on(data, settings, tmp_path / "model", seed=0, threads=1)
+    assert (fit.monitor, fit.steps) == ("tau", 40)
+    (scored,) = evaluate_on(data, "valid", tmp_path / "model", threads=1)
+    assert (scored.graph, scored.num_configs, scored.which) == ("other", 40, "all")
+    assert set(scored.metrics) == {"opa", "kendall_tau", "top_1", "top_5", "top_10"}
+    tau = scored.metrics["kendall_tau"]
+    assert tau == pytest.approx(fit.best_metric, abs=1e-6)
 
 
 def test_what_cannot_be_used_is_named(tmp_path: Path, settings: Path, layout_folder: Path) -> None:

@@ -29,7 +29,7 @@ Data = Annotated[
 Collection = Annotated[
     str | None,
     typer.Option(
-        help="Of `tpugraphs:DIR`, such as `layout:xla:random`; may be left out if there is one only.",
+        help="Of `tpugraphs:DIR`, such as `layout:xla:random`, `tile:xla`; may be left out if there is one.",
         rich_help_panel="A data set of your own",
     ),
 ]
@@ -42,7 +42,7 @@ Threads = Annotated[
     typer.Option(min=1, help="Threads; all cores if left out.", rich_help_panel="A data set of your own"),
 ]
 _CACHE = Path("out/cache")
-_MODEL = Path("out/layout-model")
+_MODEL = Path("out/model")
 
 
 def train(  # noqa: PLR0913 (a command has its options)
@@ -56,7 +56,8 @@ def train(  # noqa: PLR0913 (a command has its options)
     settings: Annotated[
         Path | None,
         typer.Option(
-            help="YAML file of hyper-parameters, the fields of `LayoutTrainSpec` (docs/layout_models.md).",
+            help="YAML file of hyper-parameters: fields of `LayoutTrainSpec`, for tiles `TrainSpec`"
+            " (docs/layout_models.md).",
             rich_help_panel="A data set of your own",
         ),
     ] = None,
@@ -76,7 +77,7 @@ def train(  # noqa: PLR0913 (a command has its options)
 
     Finished cells are kept: after a kill, the next run trains what is missing.
 
-    **On data of your own**, a layout network is trained and written to `--out`. TpuGraphs' folder has its own
+    **On data of your own**, one network is trained and written to `--out`. TpuGraphs' folder has its own
     splits; of a single graph, some configs are held out (a fifth to score, a tenth to choose the epoch):
 
     `costbench train --data unet_3d.4x4.bf16.npz --out out/unet`
@@ -121,8 +122,8 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
 ) -> None:
     """Let the cost models of experiments rank tile sizes or predict runtimes, on the test programs.
 
-    **On data of your own**: OPA, Kendall's tau and top-K slowdowns of a layout model, graph by graph. Of a
-    graph that the model was trained on, only configs count that were held out.
+    **On data of your own**: OPA, Kendall's tau and top-K slowdowns, layouts graph by graph, tiles program
+    by program. Of a layout graph that the model was trained on, only configs count that were held out.
     """
     if data is None:
         from costbench.experiments.stages.evaluate import run

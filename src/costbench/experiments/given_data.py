@@ -1,4 +1,4 @@
-"""Trains and evaluates layout models on a data set given on the command line, outside the pipeline."""
+"""Trains and evaluates models on a data set that is given on the command line, outside the pipeline."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
-from costbench.datasets.tpugraphs.folder import TpuGraphsFolder, convert_once
+from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder, convert_once
 from costbench.datasets.tpugraphs.npz import convert_layout_npz
 from costbench.errors import DataError
+from costbench.experiments.given_tiles import score_tiles, train_tiles
 from costbench.metrics.tpugraphs import LAYOUT_TOP_K, graph_metrics
 from costbench.models.execution_spec import Execution
 from costbench.models.layout.checkpoint import load_layout_model
@@ -54,20 +55,37 @@ class GivenData:
         """
         if not self.is_folder:
             return [_converted(Path(self.name), self.cache)]
-        root = Path(self.name.removeprefix(_FOLDER))
-        folder = TpuGraphsFolder(root, self.cache / digest_bytes(str(root.resolve()).encode())[:16])
-        layouts = [name for name in folder.collections() if name.startswith("layout:")]
-        if self.collection is None and len(layouts) != 1:
-            raise DataError(
-                f"holds {len(layouts)} layout collections",
-                where=root,
-                field="collection",
-                expected=f"--collection, one of {', '.join(layouts)}" if layouts else "npz/layout",
-            )
-        graphs = folder.graphs(self.collection or layouts[0], split)
+        folder = self.folder()
+        graphs = folder.graphs(self.chosen(folder), split)
         if not graphs:
-            raise DataError(f"holds no graph of split {split}", where=root, expected="train, valid or test")
+            problem = f"holds no graph of split {split}"
+            raise DataError(problem, where=folder.root, expected="train, valid or test")
         return [folder.layout_path(path) for path in graphs]
+
+    def folder(self) -> TpuGraphsFolder:
+        """Returns the folder; its converted graphs have a place of their own in the cache."""
+        root = Path(self.name.removeprefix(_FOLDER))
+        return TpuGraphsFolder(root, self.cache / digest_bytes(str(root.resolve()).encode())[:16])
+
+    def chosen(self, folder: TpuGraphsFolder) -> str:
+        """Returns the collection that is named, or the only one.
+
+        Raises:
+            DataError: if there are several and none is named.
+        """
+        collections = folder.collections()
+        if self.collection is None and len(collections) > 1:
+            expected = f"--collection, one of {', '.join(collections)}"
+            problem = f"holds {len(collections)} collections"
+            raise DataError(problem, where=folder.root, field="collection", expected=expected)
+        return self.collection or collections[0]
+
+    def tiles(self) -> TpuGraphsFolder | None:
+        """Returns the folder if its tile collection is meant, else None."""
+        if not self.is_folder:
+            return None
+        folder = self.folder()
+        return folder if self.chosen(folder) == TILE_COLLECTION else None
 
 
 def _converted(path: Path, cache: Path) -> Path:
@@ -105,11 +123,11 @@ class GivenFit:
 
 
 def train_on(data: GivenData, settings: Path | None, out: Path, seed: int, threads: int | None) -> GivenFit:
-    """Trains a layout network: on a folder's `train` graphs, or on most configs of one graph.
+    """Trains a network: on a folder's `train` graphs, or on most configs of one layout graph.
 
     Args:
         data: what to train on; a folder's split `valid` chooses the epoch.
-        settings: YAML file of a `LayoutTrainSpec`; its defaults if None.
+        settings: YAML file of a `LayoutTrainSpec`, of a `TrainSpec` for tiles; the defaults if None.
         out: folder of the model, which also records what it was trained on (`training.json`).
         seed: of the training.
         threads: None for as many as there are cores.
@@ -117,6 +135,12 @@ def train_on(data: GivenData, settings: Path | None, out: Path, seed: int, threa
     Raises:
         DataError, ParamsError: naming file and field, for data or settings that cannot be used.
     """
+    tiles = data.tiles()
+    if tiles is not None:
+        used, made = train_tiles(tiles, settings, out, seed, threads or _cores())
+        return GivenFit(
+            made.checkpoint, used.monitor, made.best_metric, made.best_epoch, made.steps, made.seconds
+        )
     spec = LayoutTrainSpec()
     if settings is not None:
         spec = parse(LayoutTrainSpec, load_yaml(settings), where=settings)
@@ -139,7 +163,7 @@ class ScoredGraph:
     """How well a model ranks one graph.
 
     Attributes:
-        graph: its name.
+        graph: its name, for tiles that of the program.
         num_configs: configs that count.
         which: `held-out`, or `all`.
         metrics: `opa`, `kendall_tau` and `top_K`, fractions; None where not defined.
@@ -166,11 +190,17 @@ class ScoredGraph:
 
 
 def evaluate_on(data: GivenData, split: str, model: Path, threads: int | None) -> list[ScoredGraph]:
-    """Scores a layout model, graph by graph; of graphs that it was trained on, on held-out configs only.
+    """Scores a model, layouts graph by graph and tiles program by program.
+
+    Of a layout graph that the model was trained on, only held-out configs count.
 
     Raises:
         DataError: naming the file, for data or a model that cannot be used; if a graph has no runtimes.
     """
+    tiles = data.tiles()
+    if tiles is not None:
+        scored = score_tiles(tiles, split, model, threads or _cores())
+        return [ScoredGraph(name, count, "all", metrics) for name, (count, metrics) in scored.items()]
     loaded = load_layout_model(model, Execution(threads=threads or _cores()))
     trained = _training(model)
     found = []

@@ -98,18 +98,19 @@ def test_a_config_changes_nothing_where_nothing_is_configurable() -> None:
     assert np.ptp(scores) == 0.0
 
 
-def overfit(net: LayoutNetwork, inputs: LayoutInputs, steps: int) -> float:
-    """Share of pairs in the right order after some steps on 8 configs."""
+def overfit(net: LayoutNetwork, inputs: LayoutInputs, steps: int) -> bool:
+    """Whether 8 configs come to be in the right order, by a margin of a half, within some steps."""
     options = inputs.option_rows(np.arange(8))
-    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
     for _ in range(steps):
         optimizer.zero_grad()
         scores = net(inputs, options)
-        apart = scores[1:, None] - scores[None, :-1]
-        (torch.relu(1.0 - apart) * torch.ones_like(apart).tril()).sum().backward()
+        apart = scores[1:] - scores[:-1]
+        if bool((apart > 0.5).all()):
+            return True
+        torch.relu(1.0 - apart).sum().backward()
         optimizer.step()
-    order = net(inputs, options).detach()
-    return float((order[1:] > order[:-1]).float().mean())
+    return False
 
 
 @pytest.mark.parametrize(
@@ -120,4 +121,4 @@ def overfit(net: LayoutNetwork, inputs: LayoutInputs, steps: int) -> float:
 def test_every_network_overfits_one_graph(spec: LayoutNetSpec) -> None:
     # The 8 configs of 3 nodes with 2 options, to be ranked in their order.
     net, inputs = network_on(chain(12, [1, 5, 9], num_configs=8), spec)
-    assert overfit(net, inputs, 150) == 1.0
+    assert overfit(net, inputs, 250)

@@ -59,7 +59,7 @@ def test_left_out_parts_are_made_up_for() -> None:
     net, _ = network_on(random_graph(30, 60, 9, 40), SPEC)
     net.score = score  # type: ignore[method-assign]
     draw = np.random.default_rng(0)
-    for key in range(600):
+    for key in range(400):
         parts.scores(net, batch([0, 3], float(draw.random())), key=key)
     mean = torch.stack(seen).mean(dim=0)
     HistoricalParts(dropout=0.0).scores(net, batch([0, 3], 0.0), key=0)
