@@ -28,7 +28,7 @@ def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
     assert section is not None
     assert section.paragraphs[0].startswith("Of 2 claims of tpugraphs2023, 1 hold, 0 do not hold")
     assert section.paragraphs[1] == (
-        "Tiles, random split, tpu_v3: top-1 error GraphSAGE with the tile size at every node 8.0%, joined "
+        "Tiles, random split, tpu_v3: top-1 error: GraphSAGE with the tile size at every node 8.0%, joined "
         "after the network 80.0%."
     )
     text = " ".join(section.paragraphs)
@@ -47,7 +47,7 @@ def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
     pointer = tpugraphs_pointer(results)
     assert pointer is not None
     assert pointer.anchor == section.anchor
-    assert pointer.answer.startswith("Tiles: top-1 error GraphSAGE with the tile size at every node 8.0%")
+    assert pointer.answer.startswith("Tiles: top-1 error: GraphSAGE with the tile size at every node 8.0%")
 
 
 def test_layouts_have_tables_and_a_figure(tmp_path: Path) -> None:

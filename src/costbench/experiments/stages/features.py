@@ -32,7 +32,7 @@ from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatures, program_features
-from costbench.features.program_graphs import layout_graph, searches_of
+from costbench.features.layouts import layout_graph, searches_of
 from costbench.params import load_section
 from costbench.target import Architecture, load_target
 from costbench.tasks import TaskName

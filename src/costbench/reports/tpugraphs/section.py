@@ -170,7 +170,7 @@ def tile_sentence(results: Results, place: Place) -> str:
     metric = TOP_K[TILE][0]
     means = {name: kernel_mean(results, place, label, metric) for label, name in names.items()}
     parts = [f"{name} {mean:.1f}%" for name, mean in means.items() if mean is not None]
-    return f"top-1 error {', '.join(parts)}." if len(parts) > 1 else ""
+    return f"top-1 error: {', '.join(parts)}." if len(parts) > 1 else ""
 
 
 def layout_sentence(results: Results, place: Place) -> str:

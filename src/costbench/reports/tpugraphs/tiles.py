@@ -22,9 +22,8 @@ _KEYS = {"k1": "top-1", "k2": "top-5", "k3": "top-10"}
 _OURS, _THEIRS = "Top-K error (%), ours", "Top-K error (%), paper"
 _DEFINITION = (
     "Top-K error: how much slower the fastest of the K tile sizes predicted fastest is than the fastest "
-    "of all, mean over the kernels of all test programs, each counting alike. Ours are of test programs; "
-    "the paper's test labels are withheld, so that what it says of models are numbers of validation "
-    "programs."
+    "of all, mean over the kernels of all programs, each counting alike. Ours are of test programs; what "
+    "the paper says of models it says of its validation programs."
 )
 
 
