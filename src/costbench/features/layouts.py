@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from costbench.datasets.layout.collections import SEARCHES
 from costbench.datasets.layout.graphs import LayoutGraph
@@ -49,21 +52,45 @@ def layout_graph(path: Path, search: str) -> LayoutGraph:
         HloError: if its program cannot be read.
     """
     shard = open_layout_shard(path)
-    module = module_from_bytes(shard["program"].tobytes(), where=str(path))
+    nodes = _program_nodes(shard["program"].tobytes(), str(path))
     rows = np.flatnonzero(np.isin(shard["config_source"], SEARCHES[search]))
     name = str(shard.metadata["program"])
-    ids = np.array(module.offsets)[shard["node_computation"]] + shard["node_position"]
+    ids = nodes.offsets[shard["node_computation"]] + shard["node_position"]
     return LayoutGraph(
         name=name,
         program=name,
         collection=searches_of(path)[search],
-        node_features=module_node_features(module),
-        opcodes=tpugraphs_opcodes(module).astype(np.int32),
-        edges=module_edges(module).astype(np.int32),
+        node_features=nodes.features,
+        opcodes=nodes.opcodes,
+        edges=nodes.edges,
         node_config_ids=ids.astype(np.int32),
         option_offsets=np.asarray(shard["option_offsets"]),
         option_features=shard["option_layout"].astype(np.float32),
         config_options=shard["config_options"][rows],
         runtime_ns=shard["config_runtime_ns"][rows],
-        node_splits=node_splits(module),
+        node_splits=nodes.splits,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _ProgramNodes:
+    """The nodes of a program: index of each computation's first one, features, opcodes, edges, parts."""
+
+    offsets: npt.NDArray[np.int64]
+    features: npt.NDArray[np.float32]
+    opcodes: npt.NDArray[np.int32]
+    edges: npt.NDArray[np.int32]
+    splits: npt.NDArray[np.int64]
+
+
+@lru_cache(maxsize=1)
+def _program_nodes(program: bytes, where: str) -> _ProgramNodes:
+    """Returns the nodes of a compressed program; the graphs of its searches follow one another."""
+    module = module_from_bytes(program, where=where)
+    return _ProgramNodes(
+        np.array(module.offsets, dtype=np.int64),
+        module_node_features(module),
+        tpugraphs_opcodes(module).astype(np.int32),
+        module_edges(module).astype(np.int32),
+        node_splits(module),
     )

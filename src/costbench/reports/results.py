@@ -18,7 +18,7 @@ TRAINED = ("learned", "tuned", "hybrid", "lpm2021")
 """Networks, with a seed for each training run."""
 BASELINES = (
     *("analytical", "analytical_unscaled", "analytical_constant", "analytical_launch", "analytical_linear"),
-    *("linear", "trees", "trees_analytical", "iterations", "random"),
+    *("linear", "trees", "trees_analytical", "iterations", "default_first", "random"),
 )
 """Models without a network, fitted to training programs or not at all."""
 MODELS = (*TRAINED, *BASELINES)
@@ -33,6 +33,7 @@ TITLES: Mapping[str, str] = {
     "linear": "linear ranker",
     "trees": "boosted trees",
     "trees_analytical": "boosted trees, analytical",
+    "default_first": "default first",
 }
 """Names of models in tables and figures, where they differ from those in rows."""
 BEST = "best"

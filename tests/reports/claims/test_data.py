@@ -106,11 +106,18 @@ def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> No
     for name in experiment_names(params):
         experiment = load_experiment(params, name)
         for cell in experiment.cells:
-            there.add((cell.task, Side(*listed_as(cell, cell.chip), cell.split, cell.chip)))
+            sides = [Side(*listed_as(cell, cell.chip), cell.split, cell.chip)]
             if experiment.grid.baselines:
-                there.add((cell.task, Side("analytical", "main", cell.split, cell.chip)))
+                sides += [Side(model, "main", cell.split, cell.chip) for model in ("analytical", "random")]
+            there |= {
+                (cell.task, replace(side, split=split)) for side in sides for split in (side.split, "any")
+            }
     claims = [one for one in load_claims() if one.metric not in ("speedup", "hardware_seconds", "seconds")]
-    wanted = [(one.id, side.task or one.task, side.rows) for one in claims for side in one.sides]
+    wanted = [
+        (one.id, side.task or one.task, replace(side.rows, kernels="all"))
+        for one in claims
+        for side in one.sides
+    ]
     run = {task for task, _ in there}
     assert [(name, side) for name, task, side in wanted if task in run and (task, side) not in there] == []
     assert [one.id for one in load_claims() if one.needs] == []

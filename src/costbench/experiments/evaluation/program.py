@@ -20,6 +20,7 @@ ModelName = Literal[
     "analytical_launch",
     "analytical_linear",
     "iterations",
+    "default_first",
     "random",
     "linear",
     "trees",

@@ -14,7 +14,7 @@ import numpy as np
 
 from costbench.metrics.rows import MAIN
 from costbench.reports.papers.tpugraphs2023 import printed_table
-from costbench.reports.results import BEST, SPLIT_NAMES, Cell, Results, split_order
+from costbench.reports.results import BEST, FOLDS, SPLIT_NAMES, Cell, Results, split_order
 
 MODEL = "learned"
 TILE, LAYOUT = "tile", "layout"
@@ -71,7 +71,7 @@ class Place:
 
 
 def tile_places(results: Results) -> tuple[Place, ...]:
-    """Returns where tile variants of the paper were tested, the random split first."""
+    """Returns where tile variants of the paper were tested, folds first, which test the most programs."""
     labels = set(printed_table("tile_variants").labels)
     found = {
         Place(cell.split, cell.chip)
@@ -82,13 +82,16 @@ def tile_places(results: Results) -> tuple[Place, ...]:
 
 
 def layout_places(results: Results) -> tuple[Place, ...]:
-    """Returns where layout models were tested on some collection, the random split first."""
+    """Returns where layout models were tested on some collection, folds first."""
     rows = (row for row in results.rows if row.task == LAYOUT and row.kernels in COLLECTIONS)
     return _ordered({Place(row.split, row.chip) for row in rows})
 
 
 def _ordered(places: set[Place]) -> tuple[Place, ...]:
-    return tuple(sorted(places, key=lambda place: (split_order(place.split), place)))
+    def rank(place: Place) -> tuple[bool, int, Place]:
+        return (place.split != FOLDS, split_order(place.split), place)
+
+    return tuple(sorted(places, key=rank))
 
 
 def kernel_mean(results: Results, place: Place, variant: str, metric: str) -> float | None:

@@ -124,6 +124,17 @@ def test_a_layout_met_before_is_not_compiled_again() -> None:
     assert first.hashes is again.hashes
 
 
+def test_the_oldest_layouts_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("costbench.compiler.layout.packed.compile.KEPT_KERNELS", 4)
+    space = space_of(two_convolutions())
+    compiler = PackedCompiler(space)
+    configs = drawn(space, 6)
+    found = [compiler.compile(config)[0].hashes.tolist() for config in configs]
+    assert isinstance(compiler.compile(space.default)[0], NewPart)
+    again = [compiler.compile(config)[0].hashes.tolist() for config in configs]
+    assert found == again
+
+
 def test_a_config_of_another_program_is_refused() -> None:
     with pytest.raises(ValueError, match="no layout config"):
         PackedCompiler(space_of(dot_and_add())).compile(np.zeros(2, np.int16))

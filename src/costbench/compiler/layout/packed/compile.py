@@ -7,6 +7,7 @@ been laid out in the same way before is not compiled again. The rest are passes 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -26,6 +27,9 @@ from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.spaces import ChoiceArray
 
 IntArray = npt.NDArray[np.int64]
+
+KEPT_KERNELS = 1 << 22
+"""Kernels of compiled computations that are kept, 32 MiB of hashes; the oldest computations are dropped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,7 @@ class CompiledPart:
 
 @dataclass(frozen=True, eq=False)
 class NewPart(CompiledPart):
-    """A computation in a layout that has not been compiled before.
+    """A computation in a layout that has not been compiled before, or is no longer kept.
 
     Attributes:
         body: the computation with layouts and copies.
@@ -79,10 +83,11 @@ class PackedCompiler:
         self._emissions = [
             Emission(self._orders, self.facts, c, arrays) for c, count in enumerate(space.counts) if count
         ]
-        self._known: dict[tuple[int, int], CompiledPart] = {}
+        self._known: OrderedDict[tuple[int, int], CompiledPart] = OrderedDict()
+        self._num_kept = 0
 
     def compile(self, config: ChoiceArray) -> list[CompiledPart]:
-        """Returns every computation that runs, compiled under a config; a `NewPart` if it was not met before.
+        """Returns every computation that runs, compiled under a config; a `NewPart` if it is not kept.
 
         Args:
             config: an option for every configurable node, [m].
@@ -99,9 +104,16 @@ class PackedCompiler:
         known = self._known.get(key)
         if known is None:
             part = self._lay_out(emission, order, options)
-            self._known[key] = CompiledPart(*(getattr(part, field.name) for field in fields(CompiledPart)))
+            self._keep(key, CompiledPart(*(getattr(part, field.name) for field in fields(CompiledPart))))
             return part
         return known
+
+    def _keep(self, key: tuple[int, int], part: CompiledPart) -> None:
+        self._known[key] = part
+        self._num_kept += len(part.hashes)
+        while self._num_kept > KEPT_KERNELS and len(self._known) > 1:
+            _, dropped = self._known.popitem(last=False)
+            self._num_kept -= len(dropped.hashes)
 
     def _lay_out(self, emission: Emission, order: IntArray, options: IntArray) -> NewPart:
         found = emission.emit(order, options)
