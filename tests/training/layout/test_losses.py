@@ -6,7 +6,7 @@ from itertools import permutations
 import pytest
 import torch
 
-from costbench.training.layout.losses import layout_loss, listmle, margin_hinge
+from costbench.training.layout.losses import layout_loss, listmle_per_config, margin_hinge
 from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.losses import pairwise_hinge
 
@@ -27,15 +27,17 @@ def test_listmle_is_the_likelihood_of_the_measured_order() -> None:
 
     # Plackett-Luce: the likelihoods of all orders sum to 1.
     assert sum(likelihood(order) for order in permutations(range(3))) == pytest.approx(1.0)
-    assert float(listmle(costs, RUNTIMES, MASK)) == pytest.approx(-math.log(likelihood((1, 2, 0))) / 3)
+    assert float(listmle_per_config(costs, RUNTIMES, MASK)) == pytest.approx(
+        -math.log(likelihood((1, 2, 0))) / 3
+    )
 
 
 def test_listmle_leaves_out_padding_and_graphs_of_one_config() -> None:
     costs = torch.tensor([[0.3, -0.5, 1.0, 9.0], [1.0, 2.0, 3.0, 4.0]])
     runtimes = torch.tensor([[30.0, 10.0, 20.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
     mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
-    assert listmle(costs, runtimes, mask) == listmle(costs[:1, :3], RUNTIMES, MASK)
-    assert float(listmle(costs[1:], runtimes[1:], mask[1:])) == 0.0
+    assert listmle_per_config(costs, runtimes, mask) == listmle_per_config(costs[:1, :3], RUNTIMES, MASK)
+    assert float(listmle_per_config(costs[1:], runtimes[1:], mask[1:])) == 0.0
 
 
 def test_a_margin_of_one_is_the_pairwise_hinge_loss() -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from costbench.training.layout.spec import LAYOUT_PREDICTS, LayoutTrainSpec
-from costbench.training.losses import Loss, log_mse, pairwise_logistic, pairwise_loss
+from costbench.training.losses import Loss, listmle, log_mse, pairwise_logistic, pairwise_loss
 
 
 def layout_loss(spec: LayoutTrainSpec) -> Loss:
@@ -16,7 +16,7 @@ def layout_loss(spec: LayoutTrainSpec) -> Loss:
         "hinge": lambda costs, runtime_ns, mask: margin_hinge(
             costs, runtime_ns, mask, spec.margin, grows=spec.margin_grows
         ),
-        "listmle": listmle,
+        "listmle": listmle_per_config,
         "logistic": pairwise_logistic,
         "mse": log_mse,
     }
@@ -43,21 +43,16 @@ def margin_hinge(
     return pairwise_loss(costs, runtime_ns, mask, lambda apart: functional.relu(wanted - apart))
 
 
-def listmle(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Mean over graphs of 1/n sum_i (log sum_{j >= i} exp(-y'_(j)) + y'_(i)), (i) the i-th fastest config.
+def listmle_per_config(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """Mean over graphs of `training.losses.listmle` over the graph's number of configs.
 
-    It is the negative log likelihood of the measured order under the Plackett-Luce model whose strengths are
-    exp(-y'), per config. Equal runtimes are taken in the order given. Graphs with fewer than two configs are
-    left out. Source: Xia, Liu, Wang, Zhang and Li, "Listwise approach to learning to rank" (ICML 2008).
+    Graphs with fewer than two configs are left out; where all are, the loss is 0.
 
     Shape: costs, runtime_ns and mask [K, C].
     """
-    total, ranked = costs.new_zeros(()), 0
-    for cost, runtime, real in zip(costs, runtime_ns, mask, strict=True):
-        if int(real.sum()) < 2:
-            continue
-        strength = -cost[real][torch.argsort(runtime[real], stable=True)]
-        remaining = torch.logcumsumexp(strength.flip(0), dim=0).flip(0)
-        total = total + (remaining - strength).mean()
-        ranked += 1
-    return total / max(1, ranked)
+    counts = mask.sum(dim=1)
+    losses = [
+        listmle(costs[None, row], runtime_ns[None, row], mask[None, row]) / counts[row]
+        for row in torch.nonzero(counts > 1).squeeze(1).tolist()
+    ]
+    return torch.stack(losses).mean() if losses else costs.new_zeros(())
