@@ -84,10 +84,10 @@ def main() -> None:
     network = Network()
     train(network, LayoutDataset([args.file], count=16, rows=[parts.train]), args.steps)
     with torch.no_grad():
-        chunks = torch.from_numpy(parts.test).split(64)
+        chunks = torch.from_numpy(parts.unseen).split(64)
         scores = torch.cat([network(layout_data(graph, chunk.numpy())) for chunk in chunks])
-    tau = kendall_tau(scores.numpy(), graph.runtime_ns[parts.test])
-    print(f"Kendall's tau on {len(parts.test)} unseen configs: {tau:.3f}")
+    tau = kendall_tau(scores.numpy(), graph.runtime_ns[parts.unseen])
+    print(f"Kendall's tau on {len(parts.unseen)} unseen configs: {tau:.3f}")
 
 
 if __name__ == "__main__":

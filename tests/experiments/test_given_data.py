@@ -55,7 +55,7 @@ def test_a_single_graph_is_scored_on_configs_that_were_held_out(tmp_path: Path, 
     assert (fit.monitor, fit.steps) == ("opa", 80)
     (scored,) = evaluate_on(data, "valid", tmp_path / "model", threads=1)
     graph = open_layout_graph(path)
-    test = held_out(graph, HoldOutSpec(), 5).test
+    test = held_out(graph, HoldOutSpec(), 5).unseen
     scores = load_layout_model(tmp_path / "model").predict(graph, test)
     assert (scored.which, scored.num_configs) == ("held-out", len(test))
     assert scored.metrics["kendall_tau"] == pytest.approx(kendall_tau(scores, graph.runtime_ns[test]))

@@ -220,8 +220,8 @@ def _counting(
 ) -> tuple[np.ndarray, str]:
     if graph.name not in trained or division is None:
         return np.arange(graph.num_configs), "all"
-    spec = HoldOutSpec(division["validation"], division["test"])
-    return held_out(graph, spec, int(division["seed"])).test, "held-out"
+    spec = HoldOutSpec(division["validation"], division["unseen"])
+    return held_out(graph, spec, int(division["seed"])).unseen, "held-out"
 
 
 def _training(model: Path) -> tuple[list[str], dict[str, float] | None]:

@@ -24,16 +24,16 @@ def test_equal_configs_have_equal_keys_and_others_do_not() -> None:
 def test_held_out_configs_were_never_trained_on() -> None:
     graph = random_graph(0, 60, 8, 300)
     parts = held_out(graph, HoldOutSpec(0.1, 0.3), seed=1)
-    together = np.concatenate([parts.train, parts.validation, parts.test])
+    together = np.concatenate([parts.train, parts.validation, parts.unseen])
     assert np.array_equal(np.sort(together), np.arange(300))
     keys = config_keys(graph)
-    for left, right in ((parts.train, parts.test), (parts.train, parts.validation)):
+    for left, right in ((parts.train, parts.unseen), (parts.train, parts.validation)):
         assert not set(keys[left].tolist()) & set(keys[right].tolist())
     distinct = len(np.unique(keys))
-    assert len(np.unique(keys[parts.test])) == round(0.3 * distinct)
+    assert len(np.unique(keys[parts.unseen])) == round(0.3 * distinct)
     again = held_out(graph, HoldOutSpec(0.1, 0.3), seed=1)
-    assert np.array_equal(again.test, parts.test)
-    assert not np.array_equal(held_out(graph, HoldOutSpec(0.1, 0.3), seed=2).test, parts.test)
+    assert np.array_equal(again.unseen, parts.unseen)
+    assert not np.array_equal(held_out(graph, HoldOutSpec(0.1, 0.3), seed=2).unseen, parts.unseen)
 
 
 def test_repeated_configs_count_once_at_their_mean() -> None:

@@ -43,7 +43,7 @@ def test_unseen_configs_of_one_graph_are_ranked(graph_file: Path, tmp_path: Path
     spec = replace(QUICK, steps_per_epoch=50, epochs=4, hold_out=HoldOutSpec(0.1, 0.2), monitor="tau")
     fit = fit_layout(spec, [graph_file], [], tmp_path, seed=2)
     graph = open_layout_graph(graph_file)
-    test = held_out(graph, spec.hold_out, 2).test
+    test = held_out(graph, spec.hold_out, 2).unseen
     scores = load_layout_model(tmp_path).predict(graph, test)
     assert kendall_tau(scores, graph.runtime_ns[test]) > 0.6
     assert fit.best_metric > 0.6

@@ -17,7 +17,7 @@ from costbench.training.layout.spec import HoldOutSpec, LayoutTrainSpec, Samplin
         (SamplingSpec, {"pool": 1}, "pool"),
         (SegmentSpec, {"nodes": -1}, "nodes"),
         (SegmentSpec, {"dropout": 0.5}, "historical"),
-        (HoldOutSpec, {"validation": 0.5, "test": 0.5}, "shares"),
+        (HoldOutSpec, {"validation": 0.5, "unseen": 0.5}, "shares"),
         (LayoutTrainSpec, {"epochs": 0}, "epochs"),
         (LayoutTrainSpec, {"margin": 0.0}, "margin"),
         (LayoutTrainSpec, {"validation_configs": 1}, "validation_configs"),

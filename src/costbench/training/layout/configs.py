@@ -40,7 +40,7 @@ class ConfigParts:
 
     train: IntArray
     validation: IntArray
-    test: IntArray
+    unseen: IntArray
 
 
 def held_out(graph: LayoutGraph, spec: HoldOutSpec, seed: int) -> ConfigParts:
@@ -54,11 +54,11 @@ def held_out(graph: LayoutGraph, spec: HoldOutSpec, seed: int) -> ConfigParts:
     group = np.unique(config_keys(graph), return_inverse=True)[1].reshape(-1)
     num_groups = int(group.max(initial=-1)) + 1
     order = stream(seed, "held-out configs", graph.name).permutation(num_groups)
-    first, second = (round(share * num_groups) for share in (spec.test, spec.test + spec.validation))
+    first, second = (round(share * num_groups) for share in (spec.unseen, spec.unseen + spec.validation))
     part = np.zeros(num_groups, np.int8)
     part[order[:first]], part[order[first:second]] = 2, 1
-    train, validation, test = (np.flatnonzero(part[group] == number) for number in range(3))
-    return ConfigParts(train, validation, test)
+    train, validation, unseen = (np.flatnonzero(part[group] == number) for number in range(3))
+    return ConfigParts(train, validation, unseen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,15 +86,17 @@ class HoldOutSpec:
 
     Attributes:
         validation: configs that choose the best model.
-        test: configs that the training never sees, for the caller to score (`configs.held_out`).
+        unseen: configs that the training never sees, for the caller to score (`configs.held_out`).
     """
 
     validation: float = 0.1
-    test: float = 0.2
+    unseen: float = 0.2
 
     def __post_init__(self) -> None:
-        if min(self.validation, self.test) < 0.0 or self.validation + self.test >= 1.0:
-            raise ValueError(f"shares {self.validation} and {self.test} must be 0 or more and below 1 in sum")
+        if min(self.validation, self.unseen) < 0.0 or self.validation + self.unseen >= 1.0:
+            raise ValueError(
+                f"shares {self.validation} and {self.unseen} must be 0 or more and below 1 in sum"
+            )
 
 
 @dataclass(frozen=True)
