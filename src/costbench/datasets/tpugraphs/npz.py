@@ -48,7 +48,7 @@ _LAYOUT_KEYS = (
     # Some files store it as (s,), others as (1, s).
     Key("node_splits", None, "integer", np.int64, optional=True),
 )
-# Configurations are read and written in blocks of so many bytes.
+# Configurations are read and written in blocks of this many bytes.
 _BLOCK_BYTES = 1 << 24
 
 
