@@ -7,17 +7,14 @@ Equal models give equal bytes.
 
 from __future__ import annotations
 
-import io
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json
+from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
 from costbench.errors import CostbenchError, DataError
 from costbench.features import schema
 from costbench.models.batch.graph_batch import FeatureScaling
@@ -25,6 +22,7 @@ from costbench.models.cost_model import CostModel
 from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec, Predicts
+from costbench.models.weights import load_weights, save_weights
 from costbench.params import parse
 
 MODEL_FILE = "model.json"
@@ -54,19 +52,14 @@ def save_checkpoint(
         DataError: if a weight is NaN or infinite, or the folder cannot be written.
     """
     place = Path(folder)
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in net.state_dict().items()}
-    _require_finite(state, place / WEIGHTS_FILE)
-    buffer = io.BytesIO()
-    # Into memory first: written to a path, torch puts the path's name into the file.
-    torch.save(state, buffer)
-    write_bytes(place / WEIGHTS_FILE, buffer.getvalue())
+    digest = save_weights(net, place / WEIGHTS_FILE)
     content = {
         "format": FORMAT,
         "features": features_digest(),
         "net": asdict(net.spec),
         "predicts": predicts,
         "scaling": scaling.to_dict(),
-        "weights_sha256": digest_bytes(buffer.getvalue()),
+        "weights_sha256": digest,
     }
     write_json(place / MODEL_FILE, content)
 
@@ -106,7 +99,7 @@ def load_checkpoint(
         raise DataError(
             error.problem, where=error.where, field=error.field, expected=error.expected
         ) from error
-    _load_weights(net, weights, place / WEIGHTS_FILE)
+    load_weights(net, weights, place / WEIGHTS_FILE)
     return LearnedCostModel(net, scaling, _PREDICTS[str(content["predicts"])], execution, analytical, device)
 
 
@@ -133,25 +126,3 @@ def _scaling(content: object, path: Path) -> FeatureScaling:
         return FeatureScaling.from_dict(content)
     except CostbenchError as error:
         raise DataError(error.problem, where=path, field="scaling", expected=error.expected) from error
-
-
-def _load_weights(net: LearnedCostNet, weights: bytes, path: Path) -> None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
-        net.load_state_dict(state)
-    except Exception as error:
-        # torch raises whatever it meets first in damaged bytes: pickle, zip, key, type and runtime errors.
-        raise DataError(f"no weights of this network: {_first_line(error)}", where=path) from error
-    _require_finite(net.state_dict(), path)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0][:200]
-
-
-def _require_finite(state: Mapping[str, Tensor], path: Path) -> None:
-    for name, tensor in state.items():
-        if not torch.isfinite(tensor).all():
-            raise DataError("NaN or infinite", where=path, field=name, expected="finite weights")

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -17,7 +13,7 @@ import torch
 from pytorch_lightning.callbacks import TQDMProgressBar
 
 from costbench import params
-from costbench.artifacts import digest_bytes, remove_stale_temporaries
+from costbench.artifacts import remove_stale_temporaries
 from costbench.errors import DataError, choose
 from costbench.models.batch.graph_batch import Collator, FeatureScaling
 from costbench.models.checkpoint import save_checkpoint
@@ -36,17 +32,11 @@ from costbench.training.callbacks import (
 )
 from costbench.training.data_module import KernelDataModule, validation_plans
 from costbench.training.lightning_module import CostModelModule
+from costbench.training.lightning_run import quiet, resume_file
 from costbench.training.losses import LOSSES
 from costbench.training.spec import TrainSpec, monitored
 
-RESUME_FILE = "resume.ckpt"
 _LEVEL_KERNELS = 1000
-_NOTES = (
-    ".*does not have many workers.*",
-    ".*GPU available but not used.*",
-    # Lightning 2.6 calls what torch 2.13 deprecates.
-    ".*isinstance.treespec, LeafSpec.*",
-)
 
 
 @dataclass(frozen=True)
@@ -103,7 +93,7 @@ def fit(
     started = time.perf_counter()
     device = device_of(spec.accelerator)
     remove_stale_temporaries(folder)
-    with _quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
+    with quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
         scaling = FeatureScaling.of_extremes(train_source.extremes(), spec.transform).without(
             spec.drop_features
         )
@@ -206,25 +196,5 @@ def _reports(logger: MetricLogger | None) -> list[pl.Callback]:
 
 
 def _resume_file(folder: Path, spec: TrainSpec, scaling: FeatureScaling) -> Path:
-    """Returns the file of this run's resume point; files of other runs in `folder` are removed."""
     identity = f"{params.digest(spec)} {scaling.to_dict()} {torch.__version__}"
-    path = folder / f"{digest_bytes(identity.encode())[:16]}.{RESUME_FILE}"
-    for other in sorted(folder.glob(f"*.{RESUME_FILE}")):
-        if other != path:
-            other.unlink()
-    return path
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
-    notes = logging.getLogger("pytorch_lightning")
-    level = notes.level
-    notes.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            for message in _NOTES:
-                warnings.filterwarnings("ignore", message=message)
-            yield
-    finally:
-        notes.setLevel(level)
+    return resume_file(folder, identity)

@@ -144,24 +144,11 @@ class RankingTrees(Trees):
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
         """Return the trees with the highest mean of Kendall's tau over the kernels of `validation`."""
-        settings = {
-            "objective": "lambdarank",
-            "label_gain": list(range(_LEVELS + 1)),
-            "lambdarank_truncation_level": int(train.counts.max()),
-        }
-        ends = np.cumsum(validation.counts)[:-1]
-        measured = np.split(validation.runtime_ns, ends)
-
-        def tau(scores: FloatArray) -> float:
-            costs = np.split(-scores, ends)
-            found = [tau_of(count_pairs(*pair)) for pair in zip(costs, measured, strict=True)]
-            return float(np.average(np.nan_to_num(found), weights=validation.kernel_weights))
-
         first, held_out = (
             Samples(table, cls.features(table), -cls._start(table), table.counts)
             for table in (train, validation)
         )
-        return cls(Boosting(spec.trees, seed, settings, tau).fit(first, held_out, relevances(train)))
+        return cls(ranked(first, held_out, spec, seed))
 
     def predict(self, table: KernelTable) -> FloatArray:
         """Return costs, float64 [D]; lower is faster."""
@@ -178,6 +165,27 @@ class CorrectedRankingTrees(RankingTrees):
     """The same on top of the analytical model: trees correct 5 log(estimate), which is a feature as well."""
 
     reads_estimate: ClassVar[bool] = True
+
+
+def ranked(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -> str:
+    """Returns LambdaRank trees, in LightGBM's text format, that rank the rows of each group.
+
+    Kept is the round with the highest mean of Kendall's tau over the groups of `validation`.
+    """
+    settings = {
+        "objective": "lambdarank",
+        "label_gain": list(range(_LEVELS + 1)),
+        "lambdarank_truncation_level": int(train.table.counts.max()),
+    }
+    ends = np.cumsum(validation.table.counts)[:-1]
+    measured = np.split(validation.table.runtime_ns, ends)
+
+    def tau(scores: FloatArray) -> float:
+        costs = np.split(-scores, ends)
+        found = [tau_of(count_pairs(*pair)) for pair in zip(costs, measured, strict=True)]
+        return float(np.average(np.nan_to_num(found), weights=validation.table.kernel_weights))
+
+    return Boosting(spec.trees, seed, settings, tau).fit(train, validation, relevances(train.table))
 
 
 def relevances(table: KernelTable) -> FloatArray:

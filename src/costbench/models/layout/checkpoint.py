@@ -6,16 +6,12 @@ complete model or fails to load. Equal models give equal bytes.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json
+from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
 from costbench.errors import CostbenchError, DataError
 from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
 from costbench.models.layout.inputs import LayoutScaling
@@ -23,6 +19,7 @@ from costbench.models.layout.model import LayoutModel
 from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.net_spec import Predicts
+from costbench.models.weights import load_weights, save_weights
 from costbench.params import parse
 
 MODEL_FILE = "layout_model.json"
@@ -41,19 +38,14 @@ def save_layout_model(
         DataError: if a weight is NaN or infinite, or the folder cannot be written.
     """
     place = Path(folder)
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in net.state_dict().items()}
-    _require_finite(state, place / WEIGHTS_FILE)
-    buffer = io.BytesIO()
-    # Into memory first: written to a path, torch puts the path's name into the file.
-    torch.save(state, buffer)
-    write_bytes(place / WEIGHTS_FILE, buffer.getvalue())
+    digest = save_weights(net, place / WEIGHTS_FILE)
     content = {
         "format": FORMAT,
         "net": asdict(net.spec),
         "predicts": predicts,
         "scaling": scaling.to_dict(),
         "seed": seed,
-        "weights_sha256": digest_bytes(buffer.getvalue()),
+        "weights_sha256": digest,
     }
     write_json(place / MODEL_FILE, content)
 
@@ -85,7 +77,7 @@ def load_layout_model(folder: str | PathLike[str], execution: Execution = DEFAUL
     except CostbenchError as error:
         where, field = error.where or place, error.field
         raise DataError(error.problem, where=where, field=field, expected=error.expected) from error
-    _load_weights(net, weights, place.with_name(WEIGHTS_FILE))
+    load_weights(net, weights, place.with_name(WEIGHTS_FILE))
     seed = content["seed"]
     if not isinstance(seed, int):
         raise DataError(f"{seed!r}", where=place, field="seed", expected="int")
@@ -108,20 +100,3 @@ def _mapping(content: object) -> Mapping[str, object]:
     if not isinstance(content, dict):
         raise DataError("is no scaling", field="scaling", expected="a mapping")
     return content
-
-
-def _load_weights(net: LayoutNetwork, weights: bytes, path: Path) -> None:
-    try:
-        state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
-        net.load_state_dict(state)
-    except Exception as error:
-        # torch raises whatever it meets first in damaged bytes: pickle, zip, key, type and runtime errors.
-        problem = str(error).strip().split("\n", 1)[0][:200]
-        raise DataError(f"no weights of this network: {problem}", where=path) from error
-    _require_finite(net.state_dict(), path)
-
-
-def _require_finite(state: Mapping[str, Tensor], path: Path) -> None:
-    for name, tensor in state.items():
-        if not torch.isfinite(tensor).all():
-            raise DataError("NaN or infinite", where=path, field=name, expected="finite weights")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -18,7 +15,7 @@ from pytorch_lightning.callbacks import TQDMProgressBar
 from torch.utils.data import DataLoader
 
 from costbench import params
-from costbench.artifacts import digest_bytes, remove_stale_temporaries
+from costbench.artifacts import remove_stale_temporaries
 from costbench.errors import DataError
 from costbench.models.execution import applied
 from costbench.models.layout.checkpoint import save_layout_model
@@ -38,15 +35,9 @@ from costbench.training.layout.configs import MeasuredConfigs, held_out, measure
 from costbench.training.layout.module import VALIDATION_OPA, VALIDATION_TAU, LayoutModule
 from costbench.training.layout.source import LayoutSource, StepSampler, labelled
 from costbench.training.layout.spec import LAYOUT_PREDICTS, LayoutTrainSpec, SamplingSpec
+from costbench.training.lightning_run import quiet, resume_file
 
-RESUME_FILE = "resume.ckpt"
 _ALL = SamplingSpec(deduplicate=False)
-_NOTES = (
-    ".*does not have many workers.*",
-    ".*GPU available but not used.*",
-    # Lightning 2.6 calls what torch 2.13 deprecates.
-    ".*isinstance.treespec, LeafSpec.*",
-)
 
 
 @dataclass(frozen=True)
@@ -100,7 +91,7 @@ def fit_layout(  # noqa: PLR0913 (what every training takes, and who watches it)
     """
     started = time.perf_counter()
     remove_stale_temporaries(out)
-    with _quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
+    with quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
         scaling = LayoutScaling.fit((labelled(path) for path in train), spec.transform)
         sources = _sources(spec, scaling, train, validation, seed)
         widths = scaling.node.num_outputs, scaling.option.num_outputs
@@ -199,26 +190,6 @@ def _resume_file(
     sources: tuple[LayoutSource, LayoutSource],
     scaling: LayoutScaling,
 ) -> Path:
-    """Returns the file of this run's resume point; files of other runs in `folder` are removed."""
     data = [[float(one.runtime_ns.sum()) for one in source.configs] for source in sources]
     identity = f"{params.digest(spec)} {seed} {data} {scaling.to_dict()} {torch.__version__}"
-    path = folder / f"{digest_bytes(identity.encode())[:16]}.{RESUME_FILE}"
-    for other in sorted(folder.glob(f"*.{RESUME_FILE}")):
-        if other != path:
-            other.unlink()
-    return path
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
-    notes = logging.getLogger("pytorch_lightning")
-    level = notes.level
-    notes.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            for message in _NOTES:
-                warnings.filterwarnings("ignore", message=message)
-            yield
-    finally:
-        notes.setLevel(level)
+    return resume_file(folder, identity)

@@ -14,19 +14,17 @@ import numpy.typing as npt
 from costbench import rng
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
 from costbench.errors import DataError
-from costbench.metrics.ranking import count_pairs, tau_of
-from costbench.models.baselines.boosting import Boosting, Samples
+from costbench.models.baselines.boosting import Samples
 from costbench.models.baselines.layout.features import CONFIG_FEATURES, config_rows
 from costbench.models.baselines.spec import BaselineSpec
 from costbench.models.baselines.table import KernelTable
-from costbench.models.baselines.trees import relevances
+from costbench.models.baselines.trees import ranked
 
 if TYPE_CHECKING:
     import lightgbm
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-_LEVELS = 31
 
 
 @dataclass(frozen=True)
@@ -84,21 +82,8 @@ def fit_layout_trees(
     """
     known = _table(train, spec.training.kernels, spec.training.configs, seed)
     held_out = _table(validation, spec.validation.kernels, spec.validation.configs, seed)
-    settings = {
-        "objective": "lambdarank",
-        "label_gain": list(range(_LEVELS + 1)),
-        "lambdarank_truncation_level": int(known.counts.max()),
-    }
-    ends = np.cumsum(held_out.counts)[:-1]
-    measured = np.split(held_out.runtime_ns, ends)
-
-    def tau(scores: FloatArray) -> float:
-        costs = np.split(-scores, ends)
-        found = [tau_of(count_pairs(*pair)) for pair in zip(costs, measured, strict=True)]
-        return float(np.average(np.nan_to_num(found), weights=held_out.kernel_weights))
-
     first, second = (Samples(one, one.features, np.zeros(len(one)), one.counts) for one in (known, held_out))
-    return LayoutTrees(Boosting(spec.trees, seed, settings, tau).fit(first, second, relevances(known)))
+    return LayoutTrees(ranked(first, second, spec, seed))
 
 
 def _table(graphs: Mapping[str, Sequence[Path]], programs: int, configs: int, seed: int) -> KernelTable:

@@ -1,0 +1,48 @@
+"""What every training with Lightning shares: its notes silenced, and the file of its resume point."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from costbench.artifacts import digest_bytes
+
+RESUME_FILE = "resume.ckpt"
+_NOTES = (
+    ".*does not have many workers.*",
+    ".*GPU available but not used.*",
+    # Lightning 2.6 calls what torch 2.13 deprecates.
+    ".*isinstance.treespec, LeafSpec.*",
+)
+
+
+def resume_file(folder: Path, identity: str) -> Path:
+    """Returns the file of a run's resume point; files of other runs in `folder` are removed.
+
+    Args:
+        folder: of the run.
+        identity: everything that the run depends on.
+    """
+    path = folder / f"{digest_bytes(identity.encode())[:16]}.{RESUME_FILE}"
+    for other in sorted(folder.glob(f"*.{RESUME_FILE}")):
+        if other != path:
+            other.unlink()
+    return path
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
+    notes = logging.getLogger("pytorch_lightning")
+    level = notes.level
+    notes.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            for message in _NOTES:
+                warnings.filterwarnings("ignore", message=message)
+            yield
+    finally:
+        notes.setLevel(level)
