@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,9 @@ from costbench.experiments.grid.spec import experiment_names
 from costbench.experiments.stages.sweep import load_sweep
 from costbench.experiments.sweeps.space import resolve
 from costbench.params import load_yaml
+from costbench.tasks import LEARNED
+from costbench.training.spec import TrainSpec
+from costbench.training.specs import AnyTrainSpec
 
 PROFILES = ("smoke", "paper")
 
@@ -66,6 +68,10 @@ COMPARED = (
 """Experiments whose rows stand in one table or claim, by the first word of their names."""
 
 
+def validated_on(spec: AnyTrainSpec) -> object:
+    return spec.validation if isinstance(spec, TrainSpec) else spec.validation_configs
+
+
 @pytest.mark.parametrize("name", ["", "profiles/smoke", "profiles/paper"])
 def test_what_is_compared_has_seen_as_many_samples(repository: Path, name: str) -> None:
     """Kernels and decisions of a step, steps, and the validations that choose among them, task by task."""
@@ -74,7 +80,7 @@ def test_what_is_compared_has_seen_as_many_samples(repository: Path, name: str) 
     for experiment in [load_experiment(params, one) for one in experiment_names(params)]:
         (group,) = (own[0] for own in COMPARED if experiment.name.split("-")[0] in own)
         for spec in (variant.spec for variant in experiment.variants.values()):
-            budget = spec.epochs, spec.patience, replace(spec.batch, balanced=True), spec.validation
+            budget = spec.epochs, spec.patience, spec.steps_per_epoch, spec.per_step, validated_on(spec)
             budgets.setdefault((group, experiment.grid.task), set()).add(budget)
     assert {key: len(found) for key, found in budgets.items()} == dict.fromkeys(budgets, 1)
 
@@ -89,10 +95,10 @@ def test_profiles_share_no_output_folder(repository: Path) -> None:
         assert len({run[key] for run in runs}) == len(runs)
 
 
-@pytest.mark.parametrize("task", ["tile", "fusion"])
+@pytest.mark.parametrize("task", LEARNED)
 @pytest.mark.parametrize("name", ["", "profiles/smoke", "profiles/paper"])
 def test_the_settings_of_train_are_a_point_of_the_space(repository: Path, name: str, task: str) -> None:
     """So they are the first trial: the best is at least as good, and a tuned model no blind bet."""
     sweep = load_sweep(repository / name / "params.yaml")
-    first = resolve(sweep.space[task], sweep.model[task], name, "sweep.space").of_the_model()
-    assert {"net.encoder", "net.reduction", "net.hidden", "optimizer.learning_rate"} <= set(first)
+    first = resolve(sweep.space[task], sweep.model.given[task], name, "sweep.space").of_the_model()
+    assert {"net.encoder", "net.hidden", "optimizer.learning_rate"} <= set(first)

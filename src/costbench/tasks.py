@@ -14,7 +14,7 @@ from typing import Literal
 from costbench.metrics.measures import APE, TAU, Measure, error_measure, tau_measure
 
 TaskName = Literal["tile", "fusion", "layout"]
-LearnedTask = Literal["tile", "fusion"]
+LearnedTask = Literal["tile", "fusion", "layout"]
 """Tasks that cost models are trained on; parameter files are checked against these two types."""
 
 
@@ -153,7 +153,32 @@ _FUSION = Task(
     ),
 )
 
-_LAYOUT = Task(name="layout", samples="program", measures_programs=True)
+_LAYOUT = Task(
+    name="layout",
+    samples="program",
+    measures_programs=True,
+    answers="cost",
+    monitor="opa",
+    measures=(
+        error_measure("top_1", "top1", "Top-1 slowdown (%)"),
+        tau_measure(TAU, "tau", "Kendall's τ"),
+    ),
+    labels=Labels(
+        title="Layouts",
+        heading="Layout task",
+        searches="Layout searches",
+        question="Which model chooses layouts best?",
+        goal="rank the layouts of whole programs",
+        error="Top-1 slowdown",
+        short_error="Top-1 slowdown",
+        definition="Top-1 slowdown: how much slower the program is with the layouts that a model ranks first "
+        "than with the fastest of those measured (tpugraphs2023, section 5.1). Kendall's τ: tau-b between "
+        "predicted and measured runtimes of a program's layouts. Both are means over the random and the "
+        "default search's collections that hold the program.",
+        decisions="layouts",
+        prefix="layout, ",
+    ),
+)
 
 TASKS: Mapping[str, Task] = {task.name: task for task in (_TILE, _FUSION, _LAYOUT)}
 """Every task by name, in the order in which reports show them."""
@@ -163,6 +188,9 @@ AUDITED: tuple[str, ...] = tuple(name for name, task in TASKS.items() if task.sa
 
 LEARNED: Mapping[str, Task] = {name: task for name, task in TASKS.items() if task.learned}
 """Tasks that cost models are trained and evaluated on."""
+
+KERNEL_TASKS: Mapping[str, Task] = {name: task for name, task in LEARNED.items() if task.samples == "kernel"}
+"""Those whose models price single kernels: autotuners ask them, and the registry serves their champions."""
 
 
 def labels_of(task: str) -> Labels:

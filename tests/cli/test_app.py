@@ -163,7 +163,7 @@ def test_a_profile_is_set_and_taken_back(repository: Path, tmp_path: Path) -> No
     assert [line.split()[1] for line in listed.stdout.splitlines()[3:-1]] == ["laptop", "paper", "smoke"]
     done = costbench(["profile", "paper"], tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "512 to 1,024" in done.stdout
+    assert "32 to 1,024" in done.stdout
     assert "3,000,000" in done.stdout
     assert done.stdout.endswith("Back: costbench profile laptop\n")
     assert one_error(costbench(["profile", "papier"], tmp_path)).endswith("(expected laptop, paper, smoke)")

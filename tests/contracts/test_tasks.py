@@ -11,13 +11,15 @@ from costbench.datasets.card import QUANTITIES
 from costbench.datasets.record_types import RECORD_TYPES
 from costbench.datasets.validation import UNTUNED
 from costbench.experiments.autotuning.programs import AUTOTUNE
+from costbench.experiments.grid.trainings import TRAININGS
 from costbench.experiments.stages.evaluate import EVALUATE
 from costbench.experiments.stages.features import READERS
 from costbench.experiments.stages.generate import WORK_ITEMS
 from costbench.experiments.tuning.model import TUNE
 from costbench.models.baselines.fitting import BASELINES
 from costbench.serving.service import ANSWERS
-from costbench.tasks import AUDITED, LEARNED, TASKS, Task, labels_of
+from costbench.tasks import AUDITED, KERNEL_TASKS, LEARNED, TASKS, Task, labels_of
+from costbench.training.specs import SPECS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "costbench"
 OF_ALL = {
@@ -29,6 +31,10 @@ OF_ALL = {
 OF_LEARNED = {
     "evaluation": EVALUATE,
     "fitted baselines": BASELINES,
+    "trainings": TRAININGS,
+    "settings of trainings": SPECS,
+}
+OF_KERNELS = {
     "autotuning": AUTOTUNE,
     "tuning": TUNE,
     "answers of the service": ANSWERS,
@@ -41,8 +47,13 @@ def test_every_task_is_generated_and_described(table: str) -> None:
 
 
 @pytest.mark.parametrize("table", OF_LEARNED)
-def test_learned_tasks_and_no_others_are_trained_on_evaluated_and_served(table: str) -> None:
+def test_learned_tasks_and_no_others_are_trained_on_and_evaluated(table: str) -> None:
     assert set(OF_LEARNED[table]) == set(LEARNED)
+
+
+@pytest.mark.parametrize("table", OF_KERNELS)
+def test_tasks_whose_models_price_kernels_and_no_others_are_searched_and_served(table: str) -> None:
+    assert set(OF_KERNELS[table]) == set(KERNEL_TASKS)
 
 
 def test_tasks_whose_samples_are_kernels_are_audited_for_leaks() -> None:

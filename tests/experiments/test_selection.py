@@ -12,6 +12,7 @@ from costbench.datasets.splits import read_training_programs
 from costbench.execution.backend import Backend
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking, train_cell
+from costbench.experiments.grid.trainings import TRAININGS
 from costbench.experiments.stages.train import with_samples
 from costbench.experiments.sweeps.best import best_path
 from costbench.experiments.sweeps.sweep import sweep
@@ -72,6 +73,7 @@ def cell_of(data: Path, folder: Path, variant: str = "main") -> CellTask:
     programs = read_training_programs(data / "split" / "random.json")
     return CellTask(
         cell=Cell("tile", "random", "tpu_v3", variant, 0),
+        training=TRAININGS["tile"],
         features=data / "features",
         split=with_samples(programs, data / "features", "tile", "tpu_v3"),
         spec=SPEC,

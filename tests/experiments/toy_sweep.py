@@ -13,6 +13,7 @@ from pathlib import Path
 from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellResult, CellTask, OnEpoch, Tracking
+from costbench.experiments.grid.trainings import TRAININGS
 from costbench.experiments.sweeps.space import Range, resolve
 from costbench.experiments.sweeps.storage import StorageSpec
 from costbench.experiments.sweeps.study import PrunerSpec, StudySpec
@@ -45,6 +46,7 @@ def toy_task(url: str, folder: Path, trials: int = 6, *, keep_percent: float = 1
     )
     cell = CellTask(
         cell=Cell("tile", "random", "tpu_v2", "sweep", 7),
+        training=TRAININGS["tile"],
         features=folder,
         split=TrainingPrograms(("a",), ("b",)),
         spec=model,

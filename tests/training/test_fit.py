@@ -20,8 +20,8 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint
 from costbench.models.net_spec import NetSpec
-from costbench.training.fit import FitResult, fit
-from costbench.training.lightning_run import RESUME_FILE
+from costbench.training.fit import fit
+from costbench.training.lightning_run import RESUME_FILE, FitResult
 from costbench.training.spec import BatchSpec, OptimizerSpec, TrainSpec
 from tests.training.kernel_list import KernelList, small_kernels
 

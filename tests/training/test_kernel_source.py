@@ -23,8 +23,9 @@ from costbench.models.batch.graph_batch import Collator, FeatureScaling, GraphBa
 from costbench.models.net_spec import NetSpec
 from costbench.target import load_target
 from costbench.training.batch_sampler import SampleSource
-from costbench.training.fit import FitResult, fit
+from costbench.training.fit import fit
 from costbench.training.kernel_source import KernelSource, MergedSource
+from costbench.training.lightning_run import FitResult
 from costbench.training.spec import BatchSpec, TrainSpec
 
 PROGRAMS = ("wavernn_3_b1_infer_bf16", "rnn_char_b64_infer_f32")

@@ -29,6 +29,8 @@ TABLE_10_COMPILE_S: Mapping[str, float] = {
 }
 """Seconds that compiling takes (tpugraphs2023, table 10; the seventh program's row is not legible)."""
 COMPILE_S = statistics.median(TABLE_10_COMPILE_S.values())
+COMPILE_S_PER_INSTRUCTION = 0.013
+"""Seconds for each of our instructions, from the two programs of that table that are in the corpus."""
 LPM2021_CONFIG_S = 4 * 3600 * 50 / 50_000
 
 

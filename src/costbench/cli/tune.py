@@ -77,11 +77,11 @@ def tune(  # noqa: PLR0913 (a command has its options)
     from costbench.errors import choose
     from costbench.experiments.tuning.program import Session, TuneOptions, write_results
     from costbench.target import load_target
-    from costbench.tasks import LEARNED
+    from costbench.tasks import KERNEL_TASKS
 
     options = TuneOptions(
         file=file,
-        task=choose(LEARNED, task, "task").name,
+        task=choose(KERNEL_TASKS, task, "task").name,
         model=model,
         minutes=budget,
         model_minutes=model_budget,
@@ -222,13 +222,13 @@ def _found(step: Step, progress: Progress) -> str:
 def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path) -> None:
     from rich.table import Table
 
-    from costbench.tasks import LEARNED
+    from costbench.tasks import KERNEL_TASKS
 
     gained = sorted((gain for gain in tuned.gains if gain.saved_ns > 0), key=lambda gain: -gain.saved_ns)
     if gained:
         table = Table(title=f"{tuned.program}, {options.task}: what was gained")
         # A trained model of tile sizes predicts scores without unit.
-        in_ns = not LEARNED[options.task].ranks_decisions or options.model == "analytical"
+        in_ns = not KERNEL_TASKS[options.task].ranks_decisions or options.model == "analytical"
         predicted = ["predicted (µs)" if in_ns else "predicted score"] if tuned.num_predicted else []
         for name in ("what", "runs", "default (µs)", "now (µs)", "saved (µs)", *predicted):
             table.add_column(name, justify="left" if name == "what" else "right")

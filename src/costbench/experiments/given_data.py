@@ -103,7 +103,7 @@ def _converted(path: Path, cache: Path) -> Path:
 
 @dataclass(frozen=True)
 class GivenFit:
-    """A model trained on a given data set; see `training.layout.fit.LayoutFit`.
+    """A model trained on a given data set; see `training.lightning_run.FitResult`.
 
     Attributes:
         checkpoint: folder of the model.
@@ -144,10 +144,10 @@ def train_on(data: GivenData, settings: Path | None, out: Path, seed: int, threa
     spec = LayoutTrainSpec()
     if settings is not None:
         spec = parse(LayoutTrainSpec, load_yaml(settings), where=settings)
-    spec = replace(spec, execution=replace(spec.execution, threads=threads or _cores()))
+    spec = replace(spec, seed=seed, execution=replace(spec.execution, threads=threads or _cores()))
     train = data.graphs("train")
     validation = data.graphs("valid") if data.is_folder else []
-    fit = fit_layout(spec, train, validation, out, seed)
+    fit = fit_layout(spec, train, validation, out)
     division = None if validation else {**asdict(spec.hold_out), "seed": seed}
     names = sorted(open_layout_graph(path).name for path in train)
     write_json(out / TRAINING_FILE, {"graphs": names, "held_out": division, "monitor": spec.monitor})

@@ -17,8 +17,9 @@ from costbench.models.checkpoint import load_checkpoint
 from costbench.models.execution_spec import Execution
 from costbench.models.learned import LearnedCostModel
 from costbench.params import load_yaml, parse
-from costbench.training.fit import FitResult, fit
+from costbench.training.fit import fit
 from costbench.training.kernel_source import KernelSource
+from costbench.training.lightning_run import FitResult
 from costbench.training.spec import TrainSpec
 
 

@@ -88,7 +88,11 @@ def _cells(entry: Mapping[str, Any], sections: Mapping[str, Any]) -> list[tuple[
     folds = sections["split"]["folds"]["k"] if FOLDS in entry["splits"] else 0
     runs = len(expanded(entry["splits"], folds)) * len(entry["chips"]) * len(entry["seeds"])
     specs = (merged(base, change) for change in entry["variants"].values())
-    return [(runs, spec["epochs"] * spec["batch"]["per_epoch"]) for spec in specs]
+    return [(runs, spec["epochs"] * _steps_per_epoch(spec)) for spec in specs]
+
+
+def _steps_per_epoch(spec: Mapping[str, Any]) -> int:
+    return int(spec["steps_per_epoch"] if "steps_per_epoch" in spec else spec["batch"]["per_epoch"])
 
 
 def table_of(found: Iterable[ProfileSizes]) -> Table:

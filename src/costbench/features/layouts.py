@@ -73,7 +73,7 @@ def layout_graph(path: Path, search: str) -> LayoutGraph:
 
 
 @dataclass(frozen=True, eq=False)
-class _ProgramNodes:
+class ProgramNodes:
     """The nodes of a program: index of each computation's first one, features, opcodes, edges, parts."""
 
     offsets: npt.NDArray[np.int64]
@@ -83,11 +83,25 @@ class _ProgramNodes:
     splits: npt.NDArray[np.int64]
 
 
+def extract_nodes(path: Path) -> ProgramNodes:
+    """Returns the nodes of a layout shard's program: what a model of layouts computes once for a program.
+
+    Raises:
+        DataError: if the file is not a layout shard or damaged.
+        HloError: if its program cannot be read.
+    """
+    return _extracted(open_layout_shard(path)["program"].tobytes(), str(path))
+
+
 @lru_cache(maxsize=1)
-def _program_nodes(program: bytes, where: str) -> _ProgramNodes:
+def _program_nodes(program: bytes, where: str) -> ProgramNodes:
     """Returns the nodes of a compressed program; the graphs of its searches follow one another."""
+    return _extracted(program, where)
+
+
+def _extracted(program: bytes, where: str) -> ProgramNodes:
     module = module_from_bytes(program, where=where)
-    return _ProgramNodes(
+    return ProgramNodes(
         np.array(module.offsets, dtype=np.int64),
         module_node_features(module),
         tpugraphs_opcodes(module).astype(np.int32),

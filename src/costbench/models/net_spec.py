@@ -94,6 +94,11 @@ class NetSpec:
     transformer_heads: int = 4
     transformer_width: int | None = None
 
+    @property
+    def tags(self) -> dict[str, str]:
+        """What tracked runs are found by."""
+        return {"encoder": self.encoder, "reduction": self.reduction}
+
     def __post_init__(self) -> None:
         for name in _COUNTS:
             value = getattr(self, name)

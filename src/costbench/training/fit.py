@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -32,34 +31,11 @@ from costbench.training.callbacks import (
 )
 from costbench.training.data_module import KernelDataModule, validation_plans
 from costbench.training.lightning_module import CostModelModule
-from costbench.training.lightning_run import quiet, resume_file
+from costbench.training.lightning_run import FitResult, quiet, resume_file
 from costbench.training.losses import LOSSES
 from costbench.training.spec import TrainSpec, monitored
 
 _LEVEL_KERNELS = 1000
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """A finished training.
-
-    Attributes:
-        checkpoint: folder of the best model, for `models.checkpoint.load_checkpoint`.
-        best_metric: the monitored validation metric of that model.
-        best_epoch: the epoch of that model, from 0.
-        steps: number of training steps.
-        seconds: wall time of this call; not part of any result.
-        execution: GPU, or matrix library and threads; see `execution.described`.
-        computed_by: what computed the network, `compiled` kernels or the `plain` network.
-    """
-
-    checkpoint: Path
-    best_metric: float
-    best_epoch: int
-    steps: int
-    seconds: float
-    execution: str
-    computed_by: str
 
 
 def fit(

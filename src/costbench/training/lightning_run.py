@@ -1,4 +1,4 @@
-"""What every training with Lightning shares: its notes silenced, and the file of its resume point."""
+"""What every training with Lightning shares: its result, its resume point, and Lightning's notes silenced."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_bytes
@@ -17,6 +18,31 @@ _NOTES = (
     # Lightning 2.6 calls what torch 2.13 deprecates.
     ".*isinstance.treespec, LeafSpec.*",
 )
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A finished training.
+
+    Attributes:
+        checkpoint: folder of the best model, for `models.checkpoint.load_checkpoint`; of a layout network for
+            `models.layout.checkpoint.load_layout_model`.
+        best_metric: the monitored validation metric of that model.
+        best_epoch: the epoch of that model, from 0.
+        steps: number of training steps.
+        seconds: wall time of this call; not part of any result.
+        execution: GPU, or matrix library and threads; see `execution.described`.
+        computed_by: what computed the network, `compiled` kernels or the `plain` network; empty where there
+            is one implementation only.
+    """
+
+    checkpoint: Path
+    best_metric: float
+    best_epoch: int
+    steps: int
+    seconds: float
+    execution: str
+    computed_by: str
 
 
 def resume_file(folder: Path, identity: str) -> Path:

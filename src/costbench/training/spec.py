@@ -195,6 +195,16 @@ class TrainSpec:
             if not any(feature.name.endswith(ending) for feature in _FEATURES):
                 raise ValueError(f"drop_features: no feature's name ends with {ending!r}")
 
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps between two validations."""
+        return self.batch.per_epoch
+
+    @property
+    def per_step(self) -> tuple[int, int]:
+        """Kernels per step, and decisions of each at most."""
+        return self.batch.kernels, self.batch.configs
+
 
 def monitored(monitor: Monitor) -> tuple[str, bool]:
     """Returns the name of a monitored metric among those of an epoch, and whether larger is better."""

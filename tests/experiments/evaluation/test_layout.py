@@ -77,9 +77,12 @@ def test_what_does_not_fit_is_an_error() -> None:
 
 
 def test_baselines_by_name() -> None:
-    found = baseline_scores(small_graph(4), ("learned", "random", "default_first"), (0, 1), {})
+    rows = np.arange(4)
+    found = baseline_scores(small_graph(4), rows, ("learned", "random", "default_first"), (0, 1), {})
     assert sorted(found) == [("default_first", "main", 0), ("random", "main", 0), ("random", "main", 1)]
     assert found["default_first", "main", 0].tolist() == [1.0, 1.0, 1.0, 2.0]
+    fewer = baseline_scores(small_graph(4), rows[1:3], ("random",), (0,), {})
+    assert fewer["random", "main", 0].tolist() == found["random", "main", 0][1:3].tolist()
 
 
 def test_a_program_is_the_mean_of_its_collections() -> None:

@@ -111,7 +111,7 @@ def test_without_variants_there_is_the_main_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": "layout"}, "experiments.one.task"),
+        ({"task": "schedule"}, "experiments.one.task"),
         ({"splits": []}, "splits are"),
         ({"follows": "train"}, "experiments.one.follows"),
         ({"settings": 3}, "experiments.one.settings: is no mapping"),

@@ -11,6 +11,7 @@ from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.experiment import Experiment, Grid, Variant
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking
+from costbench.experiments.grid.trainings import TRAININGS
 from costbench.experiments.tracking.record import OFF, client_of
 from costbench.experiments.tracking.runs import FOLDER, KEY, KIND, PARENT, Provenance, tracked_run
 from costbench.training.spec import TrainSpec
@@ -34,7 +35,9 @@ def _train(uri: str, folder: Path, provenance: Provenance = PROVENANCE, trained:
             place = finish_cell(folder / cell.name, "tile", f"key-{cell.name}", METRICS[cell.name])
             where = cell_tracking(of_cells, cell.name, str(place), "here")
             split = TrainingPrograms(("a",), ("b",))
-            tasks[cell.name] = CellTask(cell, folder, split, TrainSpec(), place, "code", 1, provenance, where)
+            tasks[cell.name] = CellTask(
+                cell, TRAININGS[cell.task], folder, split, TrainSpec(), place, "code", 1, provenance, where
+            )
             results[cell.name] = result_of(f"key-{cell.name}", METRICS[cell.name])
             if cell.name in trained:
                 tags = {**where.tags, KEY: results[cell.name].key, FOLDER: str(place)}

@@ -22,10 +22,11 @@ from costbench.experiments.grid.training_run import (
     finished,
     train_cell,
 )
+from costbench.experiments.grid.trainings import TRAININGS
 from costbench.experiments.tracking.record import OFF
 from costbench.experiments.tracking.runs import Provenance
 from costbench.features.feature_shards import feature_path
-from costbench.training.fit import FitResult
+from costbench.training.lightning_run import FitResult
 from costbench.training.spec import BatchSpec, TrainSpec
 
 RESULT = CellResult(key="k", best_metric=0.5, best_epoch=3, steps=40, execution="fp32")
@@ -65,14 +66,16 @@ def task(tmp_path: Path) -> CellTask:
     programs = TrainingPrograms(("a", "b"), ("v",))
     nowhere = Provenance("", "", ""), Tracking(OFF, "", "")
     place = cells / "mine" / cell.name
-    return CellTask(cell, features, programs, SPEC, place, "code", 1, *nowhere, cells=cells)
+    return CellTask(
+        cell, TRAININGS[cell.task], features, programs, SPEC, place, "code", 1, *nowhere, cells=cells
+    )
 
 
 def test_a_finished_cell_that_no_longer_fits_starts_empty(task: CellTask) -> None:
     _start(task.folder, task.key())
     done = _finish(task, FitResult(task.folder, 0.5, 3, 40, 1.25, "fp32", "compiled"))
     assert (done.kernels, done.configs, done.validations) == (4, 8, 4)
-    assert (done.computed_by, done.key, done.training) == ("compiled", task.key(), task.training())
+    assert (done.computed_by, done.key, done.training) == ("compiled", task.key(), task.trained_from())
     assert finished(task.folder) == done
     # No wall time: equal runs leave equal bytes.
     assert "seconds" not in json.loads((task.folder / "done.json").read_text())
@@ -88,7 +91,7 @@ def renamed(task: CellTask, variant: str, experiment: str) -> CellTask:
 
 def test_names_are_no_part_of_a_training_and_all_else_is(task: CellTask) -> None:
     other = renamed(task, "scale-100", "data-tile")
-    assert (other.training(), other.key() == task.key()) == (task.training(), False)
+    assert (other.trained_from(), other.key() == task.key()) == (task.trained_from(), False)
     different = [
         replace(task, cell=replace(task.cell, seed=1)),
         replace(task, spec=replace(SPEC, epochs=SPEC.epochs + 1)),
@@ -96,9 +99,9 @@ def test_names_are_no_part_of_a_training_and_all_else_is(task: CellTask) -> None
         replace(task, split=TrainingPrograms(("a", "b"), ("b",))),
         replace(task, code="other code"),
     ]
-    assert len({task.training(), *(one.training() for one in different)}) == 1 + len(different)
+    assert len({task.trained_from(), *(one.trained_from() for one in different)}) == 1 + len(different)
     feature_path(task.features, "tile", "tpu_v2", "a").write_text("another shard")
-    assert replace(task).training() != task.training()
+    assert replace(task).trained_from() != task.trained_from()
 
 
 def finish(task: CellTask) -> CellResult:

@@ -34,7 +34,7 @@ def _profile(repository: Path, folder: Path, **changes: Any) -> Path:
         ({"trials": 0}, NONE, "sweep: trials is 0, must be at least 1"),
         ({"max_retries": -1}, NONE, "max_retries is -1"),
         ({"tasks": []}, NONE, "tasks are []"),
-        ({"tasks": ["layout"]}, NONE, "sweep.tasks[0]: 'layout' (str) is not accepted"),
+        ({"tasks": ["schedule"]}, NONE, "sweep.tasks[0]: 'schedule' (str) is not accepted"),
         ({"model": {"tile": {"seed": 3}}}, NONE, "model.tile.seed follows from seed"),
         ({"pruner": {"keep_percent": 0.0}}, NONE, "sweep.pruner: keep_percent is 0.0"),
         ({"space": {"tiles": {}}}, NONE, "space is of the task 'tiles', must be of tile or fusion"),
@@ -49,7 +49,11 @@ def _profile(repository: Path, folder: Path, **changes: Any) -> Path:
             NONE,
             "sweep.space.tile.net.hidden: low is 9, must be at most high, 8",
         ),
-        ({}, SweepFlags(task="layout"), "command line: unknown task 'layout' (expected one of tile, fusion)"),
+        (
+            {},
+            SweepFlags(task="schedule"),
+            "command line: unknown task 'schedule' (expected one of tile, fusion, layout)",
+        ),
         ({}, SweepFlags(trials=0), "command line: trials is 0"),
         ({}, SweepFlags(workers=0), "command line: workers is 0"),
         ({}, NONE, "expected the finished stage 'split'"),
@@ -78,7 +82,7 @@ def test_the_model_is_that_of_train_with_changes(repository: Path, tmp_path: Pat
     sections: Any = load_yaml(path)
     sections["train"]["tile"]["net"]["encoder_layers"] = 2
     path.write_text(json.dumps(sections))
-    model = load_sweep(path).model["tile"]
+    model = load_sweep(path).model.given["tile"]
     assert (model.epochs, model.net.hidden, model.net.encoder_layers) == (1, 16, 2)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
+from costbench.experiments.grid.trainings import TRAININGS
 from costbench.experiments.stages.train import longest_first, repetitions, share_of, with_samples
 from costbench.experiments.tracking.runs import Provenance
 from costbench.features.feature_shards import feature_path
@@ -43,7 +44,7 @@ def cell(variant: str, spec: TrainSpec, folder: Path) -> CellTask:
     """A cell of that variant."""
     named = Cell("tile", "random", "tpu_v2", variant, 0)
     nowhere = Provenance("", "", ""), Tracking("", "", "")
-    return CellTask(named, folder, SPLIT, spec, folder, "", 1, *nowhere)
+    return CellTask(named, TRAININGS[named.task], folder, SPLIT, spec, folder, "", 1, *nowhere)
 
 
 def test_long_cells_come_first(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_equal_trials_leave_equal_bytes(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("task: tile\n", "model: missing (expected a result of the stage `sweep`)"),
-        ("model: {net: {hiden: 8}}\n", "model.net.hiden: unknown key, did you mean 'hidden'?"),
-        ("model: {net: {hidden: 0}}\n", "hidden is 0, must be at least 1"),
+        ("task: tile\nmodel: {net: {hiden: 8}}\n", "model.net.hiden: unknown key, did you mean 'hidden'?"),
+        ("task: layout\nmodel: {net: {hidden: 0}}\n", "hidden is 0, must be at least 1"),
     ],
 )
 def test_files_that_are_no_best_trial(tmp_path: Path, text: str, message: str) -> None:

@@ -141,10 +141,21 @@ def test_convolutions_of_pyg_are_choices_of_encoders() -> None:
 @pytest.mark.parametrize("task", ["tile", "fusion"])
 def test_spaces_of_the_profiles(repository: Path, profile: str, task: str) -> None:
     section = load_sweep(repository / profile)
-    space = resolve(section.space[task], section.model[task], profile, "sweep.space")
+    space = resolve(section.space[task], section.model.given[task], profile, "sweep.space")
     assert set(space.ranges["net.encoder"].choices or ()) <= set(ENCODERS)
     assert set(space.ranges["net.reduction"].choices or ()) <= set(REDUCTIONS)
     assert "optimizer.learning_rate" in space.ranges
+
+
+def test_layouts_have_encoders_and_settings_of_their_own(repository: Path) -> None:
+    section = load_sweep(repository / "params.yaml")
+    ranges, model = section.space["layout"], section.model.given["layout"]
+    space = resolve(ranges, model, "params.yaml", "sweep.space")
+    assert space.of_the_model()["net.encoder"] == "graphsage"
+    with pytest.raises(ParamsError, match="unknown choice 'gta'"):
+        resolve({"net.encoder": Range(choices=("gta",))}, model, "params.yaml", "sweep.space")
+    with pytest.raises(ParamsError, match="no hyper-parameter"):
+        resolve({"net.residual_of": Range(choices=(1,))}, model, "params.yaml", "sweep.space")
 
 
 RANGES: dict[str, Any] = {

@@ -14,8 +14,9 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.models.layout.checkpoint import load_layout_model
 from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.training.layout.configs import held_out
-from costbench.training.layout.fit import LayoutFit, fit_layout
+from costbench.training.layout.fit import fit_layout
 from costbench.training.layout.spec import HoldOutSpec, LayoutTrainSpec, SamplingSpec, SegmentSpec
+from costbench.training.lightning_run import FitResult
 
 NET = LayoutNetSpec(hidden=16, opcode_embedding=8, encoder_layers=2)
 QUICK = LayoutTrainSpec(net=NET, steps_per_epoch=3, epochs=2, sampling=SamplingSpec(configs=8))
@@ -35,13 +36,13 @@ def other_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def model_bytes(fit: LayoutFit) -> dict[str, bytes]:
+def model_bytes(fit: FitResult) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(fit.checkpoint.iterdir())}
 
 
 def test_unseen_configs_of_one_graph_are_ranked(graph_file: Path, tmp_path: Path) -> None:
-    spec = replace(QUICK, steps_per_epoch=50, epochs=4, hold_out=HoldOutSpec(0.1, 0.2), monitor="tau")
-    fit = fit_layout(spec, [graph_file], [], tmp_path, seed=2)
+    spec = replace(QUICK, seed=2, steps_per_epoch=50, epochs=4, hold_out=HoldOutSpec(0.1, 0.2), monitor="tau")
+    fit = fit_layout(spec, [graph_file], [], tmp_path)
     graph = open_layout_graph(graph_file)
     test = held_out(graph, spec.hold_out, 2).unseen
     scores = load_layout_model(tmp_path).predict(graph, test)

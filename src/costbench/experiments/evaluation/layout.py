@@ -3,25 +3,78 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.autotuning.charging import COMPILE_S_PER_INSTRUCTION, Charging
+from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout.programs import layout_shard_path
+from costbench.datasets.storage import Shard
 from costbench.errors import DataError
-from costbench.experiments.evaluation.program import ModelKey
+from costbench.experiments.evaluation.overhead import MeasuredProgram, measure_overhead
+from costbench.experiments.evaluation.program import Checkpoint, ModelKey, ProgramResult, ProgramTask
 from costbench.experiments.grid.spec import MAIN
+from costbench.features.layouts import extract_nodes
+from costbench.features.sample_paths import paths_of_programs
+from costbench.metrics.overhead import Overhead
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.tpugraphs import LAYOUT_TOP_K, ordered_pair_accuracy, top_k_slowdown
+from costbench.models.baselines.fitting import BASELINES, Baseline
 from costbench.models.baselines.layout.orders import default_first, random_order
-from costbench.models.baselines.layout.trees import LayoutTrees
+from costbench.models.baselines.layout.trees import program_table
+from costbench.models.baselines.storage import load_baselines
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 EVALUATED_CONFIGS = 1000
 """Configs of a program that count (tpugraphs2023, section 3.3)."""
+_TASK = "layout"
 _PREFIX = "layout:"
+
+
+def evaluate_layouts(program: ProgramTask) -> ProgramResult:
+    """Returns how well all models order the layouts of a program, in each collection that holds it.
+
+    Groups of the metrics are the collections, as `collection_of` names them, and `all`, their mean.
+
+    Raises:
+        DataError: for a damaged graph or model, or scores that are not finite.
+    """
+    paths = paths_of_programs(program.features, _TASK, program.chip, (program.program,))
+    graphs = [open_layout_graph(path) for path in paths]
+    names = [name for name in program.models if name in BASELINES[_TASK]]
+    fitted = load_baselines(program.fitted, _TASK, names) if program.fitted is not None else {}
+    networks = _networks(program.checkpoints)
+    found: dict[str, dict[ModelKey, dict[str, float]]] = {}
+    for graph in graphs:
+        rows = evaluated_rows(graph)
+        scores = baseline_scores(graph, rows, program.models, program.params.random_seeds, fitted)
+        scores |= {key: network(graph, rows) for key, network in networks.items()}
+        found[collection_of(graph)] = {key: layout_rows(graph, own, rows) for key, own in scores.items()}
+    application = str(Shard.open(paths[0]).metadata["application"])
+    first = next(iter(networks.values()), None)
+    overheads = () if first is None else (_overhead(program, application, graphs[0], first),)
+    return ProgramResult(application, over_collections(found), overheads=overheads)
+
+
+_Network = Callable[[LayoutGraph, IntArray], FloatArray]
+
+
+def _networks(checkpoints: Sequence[Checkpoint]) -> dict[ModelKey, _Network]:
+    """Returns the trained networks, which score configs of a graph."""
+    # torch takes a second to import.
+    from costbench.models.layout.checkpoint import load_layout_model
+
+    return {(one.model, one.variant, one.seed): load_layout_model(one.folder).predict for one in checkpoints}
+
+
+def _overhead(program: ProgramTask, application: str, graph: LayoutGraph, network: _Network) -> Overhead:
+    source = layout_shard_path(program.data, program.chip, program.program)
+    measured = MeasuredProgram(program.split, program.chip, application, graph)
+    charging = Charging(compile_s=0.0, compile_s_per_instruction=COMPILE_S_PER_INSTRUCTION)
+    return measure_overhead(measured, lambda: extract_nodes(source), network, charging)
 
 
 def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> IntArray:
@@ -82,12 +135,17 @@ def layout_rows(graph: LayoutGraph, scores: FloatArray, rows: IntArray | None = 
 
 
 def baseline_scores(
-    graph: LayoutGraph, names: Sequence[str], seeds: Sequence[int], fitted: Mapping[str, LayoutTrees]
+    graph: LayoutGraph,
+    rows: IntArray,
+    names: Sequence[str],
+    seeds: Sequence[int],
+    fitted: Mapping[str, Baseline],
 ) -> dict[ModelKey, FloatArray]:
-    """Returns the scores of the models that are not networks for all configs of a program.
+    """Returns the scores of the models that are not networks for some configs of a program.
 
     Args:
         graph: the program.
+        rows: the configs.
         names: models to ask: `random`, `default_first`, or one of `fitted`; others are passed over.
         seeds: of random orders.
         fitted: by name.
@@ -95,11 +153,11 @@ def baseline_scores(
     found: dict[ModelKey, FloatArray] = {}
     for name in names:
         if name == "random":
-            found |= {(name, MAIN, seed): random_order(graph, seed) for seed in seeds}
+            found |= {(name, MAIN, seed): random_order(graph, seed)[rows] for seed in seeds}
         elif name == "default_first":
-            found[name, MAIN, 0] = default_first(graph)
+            found[name, MAIN, 0] = default_first(graph)[rows]
         elif name in fitted:
-            found[name, MAIN, 0] = fitted[name].predict(graph)
+            found[name, MAIN, 0] = fitted[name].predict(program_table(graph, rows))
     return found
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from costbench.metrics.overhead import Overhead
 from costbench.models.execution_spec import Accelerator
 
 UNSEEN = "unseen"
@@ -80,6 +81,7 @@ class ProgramTask:
         seen: fingerprints of test kernels that also occur in training programs.
         known_structures: fingerprints of test kernels whose structure does.
         fitted: folder of the baselines that were fitted to the split's training programs; None without any.
+        split: as result rows list it.
     """
 
     data: Path
@@ -92,6 +94,7 @@ class ProgramTask:
     seen: frozenset[str]
     known_structures: frozenset[str] = frozenset()
     fitted: Path | None = None
+    split: str = ""
 
     def groups(self, fingerprint: str) -> tuple[str, ...]:
         """Return the groups that a kernel is in by what training has not seen of it."""
@@ -117,9 +120,11 @@ class ProgramResult:
         metrics: group of kernels -> model -> metric -> value.
         scatter: points for a figure, where absolute runtimes are predicted.
         computed_by: which network a trained model ran with, `compiled` or `plain`.
+        overheads: what evaluating a decision takes, where that is measured: wall times.
     """
 
     application: str
     metrics: dict[str, dict[ModelKey, dict[str, float]]]
     scatter: tuple[Scatter, ...] = field(default=())
     computed_by: dict[ModelKey, str] = field(default_factory=dict)
+    overheads: tuple[Overhead, ...] = ()

@@ -15,7 +15,7 @@ from pathlib import Path
 from costbench.artifacts import digest_files, read_json, write_json
 from costbench.datasets.splits import TrainingPrograms
 from costbench.errors import DataError, ParamsError
-from costbench.features.feature_shards import FeatureShard, feature_path
+from costbench.features.sample_paths import paths_of_programs
 from costbench.models.baselines.fitting import fit_all
 from costbench.models.baselines.spec import BaselineSpec
 from costbench.models.baselines.storage import save_baselines
@@ -55,7 +55,7 @@ class BaselineTask:
 
     def shards(self, programs: tuple[str, ...]) -> list[Path]:
         """Return the paths of the programs' feature shards, in order."""
-        return [feature_path(self.features, self.task, self.chip, name) for name in programs]
+        return paths_of_programs(self.features, self.task, self.chip, programs)
 
     @cached_property
     def key(self) -> str:
@@ -100,10 +100,7 @@ def fit_baselines(task: BaselineTask) -> FittedBaselines:
     if before is not None and before.key == task.key:
         return before
     shutil.rmtree(task.folder, ignore_errors=True)
-    train, validation = (
-        [FeatureShard(path) for path in task.shards(programs)]
-        for programs in (task.split.train, task.split.validation)
-    )
+    train, validation = (task.shards(programs) for programs in (task.split.train, task.split.validation))
     models = fit_all(task.task, train, validation, task.spec, task.seed)
     save_baselines(task.folder, task.task, models)
     done = FittedBaselines(task.key, tuple(sorted(models)))

@@ -21,7 +21,9 @@ from costbench.experiments.grid.spec import MAIN, SECTION, Cell
 from costbench.experiments.sweeps.best import best_path, read_best
 from costbench.params import load_yaml, merged, parse
 from costbench.tasks import LearnedTask
+from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec
+from costbench.training.specs import SPECS, AnyTrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _SHARE = "share"
@@ -58,20 +60,26 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Variant:
-    """The settings that the cells of one variant share.
-
-    Attributes:
-        spec: what to train and how.
-        share: of the training programs of each application, taken in the order of a seeded draw.
-    """
-
-    spec: TrainSpec
+class _Share:
     share: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.share <= 1.0:
             raise ValueError(f"share is {self.share}, must be above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The settings that the cells of one variant share.
+
+    Attributes:
+        spec: what to train and how.
+        share: of the training programs of each application, taken in the order of a seeded draw; above 0 and
+            at most 1.
+    """
+
+    spec: AnyTrainSpec
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -130,7 +138,9 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
         base = merged(base, read_best(best_path(swept, grid.task)))
     base = merged(base, own)
     variants = {
-        str(variant): _variant(str(variant), change, base, (params, f"{field}.variants.{variant}"))
+        str(variant): _variant(
+            str(variant), change, base, SPECS[grid.task], (params, f"{field}.variants.{variant}")
+        )
         for variant, change in changes.items()
     }
     if not variants:
@@ -152,14 +162,20 @@ def num_folds(sections: Mapping[str, object], params: Path) -> int:
     return parse(FoldsParams, split.get(FOLDS), where=params, field=f"split.{FOLDS}").k
 
 
-def _variant(name: str, change: object, base: Mapping[str, object], place: tuple[Path, str]) -> Variant:
+def _variant(
+    name: str,
+    change: object,
+    base: Mapping[str, object],
+    kind: type[TrainSpec] | type[LayoutTrainSpec],
+    place: tuple[Path, str],
+) -> Variant:
     where, field = place
     if not _VARIANT.fullmatch(name):
         expected = "lower-case letters, digits, - and _"
         raise ParamsError("is no name", where=where, field=field, expected=expected)
     own = dict(_mapping(change, where, field, "changes, or {} for none"))
-    extra = {_SHARE: own.pop(_SHARE)} if _SHARE in own else {}
-    return parse(Variant, {"spec": merged(base, own), **extra}, where=where, field=field)
+    share = parse(_Share, {_SHARE: own.pop(_SHARE, 1.0)}, where=where, field=field).share
+    return Variant(parse(kind, merged(base, own), where=where, field=f"{field}.spec"), share)
 
 
 def _mapping(value: object, where: Path, field: str, expected: str) -> Mapping[str, object]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pandas as pd
 
@@ -28,13 +28,10 @@ from costbench.experiments.grid.history import History
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.tracking.record import Dataset, TrackedRun
 from costbench.experiments.tracking.runs import FOLDER, KEY, Provenance, tracked_run
-from costbench.features.feature_shards import feature_path
+from costbench.features.sample_paths import paths_of_programs
 from costbench.params import digest, parse
-from costbench.training.spec import TrainSpec
-
-if TYPE_CHECKING:
-    from costbench.training.fit import FitResult
-    from costbench.training.kernel_source import KernelSource
+from costbench.training.lightning_run import FitResult
+from costbench.training.specs import AnyTrainSpec
 
 _log = logging.getLogger(__name__)
 DONE = "done.json"
@@ -42,8 +39,6 @@ _STARTED = "started.json"
 HISTORY = "history.csv"
 TIMING = "timing.json"
 """File with the wall time of the call that finished the training."""
-_TRAINED = ("model.json", "weights.pt", HISTORY, TIMING)
-"""Files of a complete cell, beside `DONE`."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +51,48 @@ class Tracking:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
+class Training(Protocol):
+    """How the cells of a task are trained: a frozen value, since it travels to the processes that train.
+
+    What it opens is of its own kind, which only itself reads.
+    """
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules that a process loads before it trains."""
+        ...
+
+    @property
+    def model_files(self) -> tuple[str, ...]:
+        """Names of the files that a checkpoint consists of, the description first."""
+        ...
+
+    def open(self, task: CellTask) -> object:
+        """Return what trains and validates; cells of equal data, split and chip may share it.
+
+        Raises:
+            DataError: for missing or damaged shards.
+        """
+        ...
+
+    def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
+        """Train and write the best model to the cell's folder; a killed call goes on where it was."""
+        ...
+
+
+class EpochLogger(Protocol):
+    """Receives the metrics of an epoch and the number of training steps so far."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None: ...
+
+
 @dataclass(frozen=True)
 class CellTask:
     """One cell to train.
 
     Attributes:
         cell: which.
+        training: how models of its task are trained.
         features: folder of the feature shards.
         split: the programs to train and to validate on; those to test on are unknown here.
         spec: what to train and how; its seed is the cell's.
@@ -75,9 +106,10 @@ class CellTask:
     """
 
     cell: Cell
+    training: Training
     features: Path
     split: TrainingPrograms
-    spec: TrainSpec
+    spec: AnyTrainSpec
     folder: Path
     code: str
     cache_mb: int
@@ -91,9 +123,14 @@ class CellTask:
         """Return the programs that are read, for training and for validation."""
         return (*self.split.train, *self.split.validation)
 
+    @property
+    def seeded(self) -> AnyTrainSpec:
+        """Return the settings with the cell's seed."""
+        return replace(self.spec, seed=self.cell.seed)
+
     def shards(self, programs: Sequence[str]) -> list[Path]:
         """Return the paths of the programs' feature shards, in order."""
-        return [feature_path(self.features, self.cell.task, self.cell.chip, name) for name in programs]
+        return paths_of_programs(self.features, self.cell.task, self.cell.chip, tuple(programs))
 
     @cached_property
     def data_digest(self) -> str:
@@ -102,17 +139,16 @@ class CellTask:
         sets = f"{','.join(self.split.train)};{','.join(self.split.validation)}"
         return hashlib.sha256(f"{files};{sets}".encode()).hexdigest()[:16]
 
-    def training(self) -> str:
+    def trained_from(self) -> str:
         """Return a digest of everything that the trained model depends on.
 
         The names of experiment and variant are no part of it: random streams follow from the seed alone.
         """
-        spec = replace(self.spec, seed=self.cell.seed)
-        return _digest(self.cell.task, digest(spec), self.data_digest, self.code)
+        return _digest(self.cell.task, digest(self.seeded), self.data_digest, self.code)
 
     def key(self) -> str:
         """Return a digest of the cell's name and its training."""
-        return _digest(self.cell.name, self.training())
+        return _digest(self.cell.name, self.trained_from())
 
 
 def _digest(*parts: str) -> str:
@@ -129,10 +165,11 @@ class CellResult:
         best_epoch: the epoch of that model.
         steps: training steps done.
         execution: the GPU, or the number of threads and the matrix library, that it was trained with.
-        kernels: per step.
-        configs: decisions per kernel in a step, at most.
+        kernels: per step; programs where these are the samples of the task.
+        configs: decisions of each in a step, at most.
         validations: number of validation passes.
-        computed_by: implementation of the network, `compiled` kernels or the `plain` network.
+        computed_by: implementation of the network, `compiled` kernels or the `plain` network; empty where
+            there is one only.
         training: digest of what the model depends on, equal for cells that differ in their names only.
     """
 
@@ -160,39 +197,14 @@ OnEpoch = Callable[[Mapping[str, float], int], None]
 """Called with the metrics of an epoch and the number of training steps so far."""
 
 
-@dataclass(frozen=True)
-class CellSources:
-    """The kernels for training and those for validation."""
-
-    train: KernelSource
-    validation: KernelSource
-
-
-def open_sources(task: CellTask) -> CellSources:
-    """Open the training and validation kernels of a cell; cells of equal data, split and chip may share them.
-
-    Raises:
-        DataError: for missing or damaged shards.
-    """
-    load(("costbench.training.kernel_source",))
-    from costbench.training.kernel_source import KernelSource
-
-    cache_bytes = task.cache_mb * 1024 * 1024 // 2
-    train, validation = (
-        KernelSource(task.shards(names), cache_bytes=cache_bytes)
-        for names in (task.split.train, task.split.validation)
-    )
-    return CellSources(train, validation)
-
-
 def train_cell(
-    task: CellTask, *, sources: CellSources | None = None, on_epoch: OnEpoch | None = None
+    task: CellTask, *, opened: object | None = None, on_epoch: OnEpoch | None = None
 ) -> CellResult:
     """Train a cell, unless it, or another cell of the same training, is already complete.
 
     Args:
         task: the cell.
-        sources: returned by `open_sources` for this cell or another one of the same data.
+        opened: returned by the task's training for this cell or another one of the same data.
         on_epoch: called after every epoch; an exception from it ends the training (`RunStopped`: on purpose).
 
     Raises:
@@ -208,18 +220,14 @@ def train_cell(
     if reused is not None:
         return reused
     # Torch and Lightning take seconds to import, so only a process that trains does.
-    load(("costbench.training.fit",))
-    from costbench.training.fit import fit
-
-    sources = open_sources(task) if sources is None else sources
-    spec = replace(task.spec, seed=task.cell.seed)
-    history = History(task.folder / HISTORY, spec.batch.per_epoch)
+    load(task.training.modules)
+    opened = task.training.open(task) if opened is None else opened
+    spec = task.seeded
+    history = History(task.folder / HISTORY, spec.steps_per_epoch)
     with _tracked(task, spec, key) as run:
         run.log_history(history.rows)  # of an earlier attempt that was killed
         logger = _Report(task.tracking.run_name, history, run, on_epoch)
-        result = fit(
-            spec, sources.train, sources.validation, task.folder, logger=logger, progress=task.progress
-        )
+        result = task.training.fit(task, spec, opened, logger)
         _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
         run.log_metrics({"seconds": result.seconds}, result.steps)
         run.set_tags({"computed_by": result.computed_by})
@@ -230,14 +238,15 @@ def train_cell(
 
 def _reused(task: CellTask) -> CellResult | None:
     """Return the result of a complete cell of the same training after copying its files; None without one."""
-    training = task.training()
+    trained_from = task.trained_from()
     places = task.cells.glob(f"*/*/{DONE}") if task.cells is not None else ()
     for place in sorted(path.parent for path in places):
         found = finished(place)
-        if found is None or found.training != training or place == task.folder:
+        if found is None or found.training != trained_from or place == task.folder:
             continue
         try:
-            contents = {name: read_bytes(place / name) for name in _TRAINED}
+            names = (*task.training.model_files, HISTORY, TIMING)
+            contents = {name: read_bytes(place / name) for name in names}
         except DataError:
             continue
         # Otherwise another process has begun to train that cell again, maybe from something else.
@@ -251,16 +260,16 @@ def _reused(task: CellTask) -> CellResult | None:
 
 def track_finished(task: CellTask, result: CellResult) -> None:
     """Log a finished cell that the store has no run of, for example since the store is new."""
-    spec = replace(task.spec, seed=task.cell.seed)
+    spec = task.seeded
     with _tracked(task, spec, result.key) as run:
-        run.log_history(History(task.folder / HISTORY, spec.batch.per_epoch).rows)
+        run.log_history(History(task.folder / HISTORY, spec.steps_per_epoch).rows)
         _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
         run.set_tags({"computed_by": result.computed_by})
 
 
 def _log_result(run: TrackedRun, task: CellTask, best_metric: float, best_epoch: int, steps: int) -> None:
     run.log_metrics({"best_metric": best_metric, "best_epoch": float(best_epoch)}, steps)
-    run.log_files([task.folder / HISTORY, task.folder / "model.json"], "model")
+    run.log_files([task.folder / HISTORY, task.folder / task.training.model_files[0]], "model")
 
 
 class _Report:
@@ -297,18 +306,16 @@ def _start(folder: Path, key: str) -> None:
 
 
 def _finish(task: CellTask, result: FitResult) -> CellResult:
-    batch = task.spec.batch
     done = CellResult(
         task.key(),
         result.best_metric,
         result.best_epoch,
         result.steps,
         result.execution,
-        batch.kernels,
-        batch.configs,
-        result.steps // batch.per_epoch,
+        *task.spec.per_step,
+        result.steps // task.spec.steps_per_epoch,
         result.computed_by,
-        task.training(),
+        task.trained_from(),
     )
     return _complete(task, done)
 
@@ -320,7 +327,7 @@ def _complete(task: CellTask, done: CellResult) -> CellResult:
 
 
 @contextmanager
-def _tracked(task: CellTask, spec: TrainSpec, key: str) -> Iterator[TrackedRun]:
+def _tracked(task: CellTask, spec: AnyTrainSpec, key: str) -> Iterator[TrackedRun]:
     tracking, cell = task.tracking, task.cell
     tags = {
         "task": cell.task,
@@ -328,8 +335,7 @@ def _tracked(task: CellTask, spec: TrainSpec, key: str) -> Iterator[TrackedRun]:
         "chip": cell.chip,
         "variant": cell.variant,
         "seed": str(cell.seed),
-        "encoder": spec.net.encoder,
-        "reduction": spec.net.reduction,
+        **spec.net.tags,
         "monitor": spec.monitor,
         FOLDER: str(task.folder),
         KEY: key,
@@ -352,12 +358,15 @@ def _tracked(task: CellTask, spec: TrainSpec, key: str) -> Iterator[TrackedRun]:
 
 def _contents(task: CellTask, names: Sequence[str]) -> pd.DataFrame:
     """Return the contents of a set as a table with one row per program."""
-    shards = [Shard.open(path) for path in task.shards(names)]
-    return pd.DataFrame(
-        {
-            "program": list(names),
-            "application": [str(shard.metadata["application"]) for shard in shards],
-            "kernels": [shard.num_kernels for shard in shards],
-            "samples": [shard.num_configs for shard in shards],
-        }
-    )
+    rows = []
+    for name in names:
+        shards = [Shard.open(path) for path in task.shards([name])]
+        rows.append(
+            {
+                "program": name,
+                "application": str(shards[0].metadata["application"]),
+                "kernels": sum(shard.num_kernels for shard in shards),
+                "samples": sum(shard.num_configs for shard in shards),
+            }
+        )
+    return pd.DataFrame(rows, columns=["program", "application", "kernels", "samples"])

@@ -1,9 +1,9 @@
-"""Stage `evaluate`: compares the cost models of an experiment on the kernels of the test programs."""
+"""Stage `evaluate`: compares the cost models of an experiment on the test programs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.process import load
 from costbench.execution.workers import run_work_items
 from costbench.experiments.evaluation.fusion import evaluate_fusions
+from costbench.experiments.evaluation.layout import evaluate_layouts
 from costbench.experiments.evaluation.program import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.evaluation.tile import evaluate_tiles
@@ -32,20 +33,29 @@ from costbench.experiments.identity import (
 )
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path
+from costbench.features.sample_paths import sample_paths
 from costbench.features.structures import known_structures
+from costbench.metrics.overhead import write_overheads
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import load_section
+from costbench.tasks import LEARNED
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SCATTER_FILE = "rows.jsonl", "scatter.json"
+_LOADED: Mapping[str, tuple[str, ...]] = {
+    "kernel": ("costbench.models.checkpoint",),
+    "program": ("costbench.models.layout.checkpoint",),
+}
+"""Modules that processes with trained networks load first, by what a sample is of."""
 EVALUATE: dict[str, Callable[[ProgramTask], ProgramResult]] = {
     "tile": evaluate_tiles,
     "fusion": evaluate_fusions,
+    "layout": evaluate_layouts,
 }
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
-    """Write `rows.jsonl`, and `scatter.json` where absolute runtimes are predicted.
+    """Write `rows.jsonl`, points of `scatter.json` where absolute runtimes are predicted, and wall times.
 
     Args:
         params: the parameter file.
@@ -72,7 +82,7 @@ def evaluate_task(item: tuple[str, ProgramTask]) -> ProgramResult:
     """
     task, program = item
     if program.checkpoints:
-        load(("costbench.models.checkpoint",))
+        load(_LOADED[LEARNED[task].samples])
     return choose(EVALUATE, task, "task")(program)
 
 
@@ -99,6 +109,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
         for one in results[name].scatter
     ]  # fmt: skip
     write_json(folder / SCATTER_FILE, points)
+    write_overheads(folder, [one for name in tasks for one in results[name].overheads])
     write_identity(folder, identity)
 
 
@@ -146,7 +157,7 @@ def _tasks(
             fitted = folder if grid.baselines else None
             cell = Cell(grid.task, split_name, chip, MAIN, 0)
             for program in split.test:
-                if not feature_path(features, grid.task, chip, program).exists():
+                if not sample_paths(features, grid.task, chip, program):
                     _log.info("%s, %s: no %s samples of %s", split_name, chip, grid.task, program)
                     continue
                 name = f"{experiment.name}, {split_name} split, {chip}, {program}"
@@ -163,6 +174,7 @@ def _tasks(
                         seen,
                         known,
                         fitted,
+                        listed_split(split_name),
                     ),
                 )
     return tasks

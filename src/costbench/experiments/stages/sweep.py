@@ -16,6 +16,7 @@ from costbench.errors import ParamsError
 from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
+from costbench.experiments.grid.trainings import TRAININGS
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -36,10 +37,27 @@ from costbench.experiments.tracking.runs import Provenance, prepare, tracking_ur
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import load_yaml, merged, parse
 from costbench.tasks import LEARNED, LearnedTask
+from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec, monitored
+from costbench.training.specs import AnyTrainSpec
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/sweep"
+
+
+@dataclass(frozen=True)
+class SweptModels:
+    """The settings that trials change, by task; None for tasks that are not swept."""
+
+    tile: TrainSpec | None = None
+    fusion: TrainSpec | None = None
+    layout: LayoutTrainSpec | None = None
+
+    @property
+    def given(self) -> dict[str, AnyTrainSpec]:
+        """Return those that are given, by task."""
+        found = {name: getattr(self, name) for name in LEARNED}
+        return {name: spec for name, spec in found.items() if spec is not None}
 
 
 @dataclass(frozen=True)
@@ -76,7 +94,7 @@ class SweepParams:
     max_retries: int
     cache_mb: int
     pruner: PrunerSpec
-    model: Mapping[str, TrainSpec]
+    model: SweptModels
     space: Mapping[str, Mapping[str, Range]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,11 +105,10 @@ class SweepParams:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
         if self.max_retries < 0:
             raise ValueError(f"max_retries is {self.max_retries}, must not be negative")
-        for name, of_tasks in (("model", self.model), ("space", self.space)):
-            for task in of_tasks:
-                if task not in LEARNED:
-                    raise ValueError(f"{name} is of the task {task!r}, must be of {' or '.join(LEARNED)}")
-        for task, model in self.model.items():
+        for task in self.space:
+            if task not in LEARNED:
+                raise ValueError(f"space is of the task {task!r}, must be of {' or '.join(LEARNED)}")
+        for task, model in self.model.given.items():
             if model.seed != 0:
                 raise ValueError(f"model.{task}.seed follows from seed, and must be left out")
 
@@ -210,12 +227,13 @@ def _clear(folder: Path, tasks: tuple[str, ...]) -> None:
 
 
 def _space(task: str, section: SweepParams, params: Path) -> Space:
-    for name, of_tasks in (("model", section.model), ("space", section.space)):
+    models = section.model.given
+    for name, of_tasks in (("model", models), ("space", section.space)):
         if task not in of_tasks:
             raise ParamsError(
                 "missing", where=params, field=f"sweep.{name}.{task}", expected="those of the task"
             )
-    return resolve(section.space[task], section.model[task], params, f"sweep.space.{task}")
+    return resolve(section.space[task], models[task], params, f"sweep.space.{task}")
 
 
 def _task(name: str, space: Space, section: SweepParams, place: _Place) -> SweepTask:
@@ -224,11 +242,12 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
     split = read_training_programs(workspace.stage("split") / f"{section.split}.json")
     cell = CellTask(
         cell=Cell(name, section.split, section.chip, "sweep", section.seed),
+        training=TRAININGS[name],
         features=workspace.stage("features"),
         split=with_samples(split, workspace.stage("features"), name, section.chip),
         spec=space.base,
         folder=workspace.out,
-        code=code_digest(sweep),
+        code=code_digest(sweep, type(TRAININGS[name])),
         cache_mb=section.cache_mb,
         provenance=Provenance(place.identity.params_digest, place.identity.data_digest, revision),
         tracking=Tracking(

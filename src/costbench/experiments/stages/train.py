@@ -27,6 +27,7 @@ from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.spec import Cell, selected
 from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking, train_cell
+from costbench.experiments.grid.trainings import TRAININGS, training_code
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -39,10 +40,11 @@ from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
-from costbench.features.feature_shards import feature_path
+from costbench.features.sample_paths import sample_paths
 from costbench.models.baselines.spec import BaselineParams
 from costbench.params import digest, load_section
 from costbench.tasks import LEARNED
+from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec
 
 _log = logging.getLogger(__name__)
@@ -59,11 +61,13 @@ class TrainParams:
         cache_mb: memory per process for kernels, which are read repeatedly.
         tile: network, loss, batches and optimiser for the choice of tile sizes.
         fusion: the same for runtimes of fused kernels.
+        layout: the same for the layouts of whole programs.
     """
 
     cache_mb: int
     tile: TrainSpec
     fusion: TrainSpec
+    layout: LayoutTrainSpec
 
     def __post_init__(self) -> None:
         for name in LEARNED:
@@ -176,11 +180,12 @@ class _Made:
         folder = workspace.stage("train") / self.experiment.name / cell.name
         return CellTask(
             cell=cell,
+            training=TRAININGS[cell.task],
             features=features,
             split=replace(split, train=share_of(split, variant.share, cell.seed)),
             spec=variant.spec,
             folder=folder,
-            code=code_digest(train_cell),
+            code=training_code(cell.task),
             cache_mb=self.cache_mb,
             provenance=self.provenance,
             tracking=cell_tracking(self.tracking, cell.name, str(folder), machine()),
@@ -194,8 +199,8 @@ def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
 
     def place(task: CellTask) -> tuple[int, int, str]:
         spec = task.spec
-        samples = spec.epochs * spec.batch.per_epoch * spec.batch.kernels * spec.batch.configs
-        return -samples, -_SLOW.get(spec.net.reduction, 0), task.cell.name
+        samples = spec.epochs * spec.steps_per_epoch * math.prod(spec.per_step)
+        return -samples, -_SLOW.get(spec.net.tags["reduction"], 0), task.cell.name
 
     return sorted(tasks, key=place)
 
@@ -206,8 +211,7 @@ def repetitions(tasks: Mapping[str, CellTask]) -> tuple[dict[str, CellTask], dic
     repeated: dict[str, CellTask] = {}
     known = set()
     for name, task in tasks.items():
-        spec = replace(task.spec, seed=task.cell.seed)
-        training = task.cell.task, task.cell.chip, digest(spec), task.split
+        training = task.cell.task, task.cell.chip, digest(task.seeded), task.split
         (repeated if training in known else distinct)[name] = task
         known.add(training)
     return distinct, repeated
@@ -217,7 +221,7 @@ def with_samples(split: TrainingPrograms, features: Path, task: str, chip: str) 
     """Return the programs that have samples; some are above a task's size limit, for example."""
 
     def measured(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in names if feature_path(features, task, chip, name).exists())
+        return tuple(name for name in names if sample_paths(features, task, chip, name))
 
     return TrainingPrograms(measured(split.train), measured(split.validation))
 

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from costbench.artifacts import write_text
 from costbench.errors import ParamsError
 from costbench.params import load_yaml, merged, parse
-from costbench.training.spec import TrainSpec
+from costbench.training.specs import SPECS, AnySpec
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """Value of one hyper-parameter."""
@@ -69,23 +69,24 @@ def read_best(path: Path) -> Mapping[str, object]:
         ParamsError: naming the file, if it is missing, is not a result of a sweep, or holds a value that no
             model accepts.
     """
-    model = load_yaml(path).get("model")
-    if not isinstance(model, Mapping):
+    content = load_yaml(path)
+    model, kind = content.get("model"), SPECS.get(str(content.get("task")))
+    if not isinstance(model, Mapping) or kind is None:
         raise ParamsError("missing", where=path, field="model", expected="a result of the stage `sweep`")
-    parse(TrainSpec, merged(asdict(TrainSpec()), model), where=path, field="model")
+    parse(kind, merged(asdict(kind()), model), where=path, field="model")
     return model
 
 
 def with_values(
-    spec: TrainSpec, values: Mapping[str, Value], *, where: str | PathLike[str], field: str = ""
-) -> TrainSpec:
+    spec: AnySpec, values: Mapping[str, Value], *, where: str | PathLike[str], field: str = ""
+) -> AnySpec:
     """Return `spec` with some hyper-parameters, given by dotted name, replaced.
 
     Raises:
         ParamsError: naming `where` and, below `field`, the hyper-parameter that does not exist or cannot have
             the value.
     """
-    return parse(TrainSpec, merged(asdict(spec), nested(values)), where=where, field=field)
+    return parse(type(spec), merged(asdict(spec), nested(values)), where=where, field=field)
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

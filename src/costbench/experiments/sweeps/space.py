@@ -11,23 +11,29 @@ from __future__ import annotations
 import logging
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from costbench.errors import ChoiceError, ParamsError
 from costbench.experiments.sweeps.best import Value, with_values
+from costbench.models.layout.net_spec import LAYOUT_ENCODERS
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.pyg_convolutions import PREFIX, find_convolution
 from costbench.models.networks.reductions import REDUCTIONS
+from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec
+from costbench.training.specs import AnyTrainSpec
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
 _log = logging.getLogger(__name__)
-_TABLES: Mapping[str, Mapping[str, object]] = {"net.encoder": ENCODERS, "net.reduction": REDUCTIONS}
+_TABLES: Mapping[type, Mapping[str, Collection[str]]] = {
+    TrainSpec: {"net.encoder": ENCODERS, "net.reduction": REDUCTIONS},
+    LayoutTrainSpec: {"net.encoder": LAYOUT_ENCODERS},
+}
 # Encoders and reductions of lpm2021. A name listed here that is not implemented is left out of a range; any
 # other unknown name is an error.
 _PAPER = {
@@ -37,7 +43,7 @@ _PAPER = {
 Stored = bool | int | float | str | None
 """A value as Optuna stores it."""
 # Trials are comparable only if these are the same for all of them.
-_SAME_FOR_ALL = ("monitor", "validation")
+_SAME_FOR_ALL = ("monitor", "validation", "validation_configs")
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ class Space:
         ranges: of the other hyper-parameters, unconditional ones first.
     """
 
-    base: TrainSpec
+    base: AnyTrainSpec
     fixed: Mapping[str, Value]
     ranges: Mapping[str, Range]
 
@@ -121,7 +127,7 @@ class Space:
         values: dict[str, Value] = dict(self.fixed)
         for name, values_of in self.ranges.items():
             if all(values.get(other) in allowed for other, allowed in values_of.when.items()):
-                values[name] = _draw(trial, name, values_of, _hint(name))
+                values[name] = _draw(trial, name, values_of, _hint(type(self.base), name))
         return values
 
     def of_the_model(self) -> dict[str, Stored]:
@@ -140,7 +146,7 @@ class Space:
         return stored
 
 
-def resolve(ranges: Mapping[str, Range], model: TrainSpec, where: str | PathLike[str], name: str) -> Space:
+def resolve(ranges: Mapping[str, Range], model: AnyTrainSpec, where: str | PathLike[str], name: str) -> Space:
     """Check ranges against a model.
 
     Args:
@@ -153,7 +159,9 @@ def resolve(ranges: Mapping[str, Range], model: TrainSpec, where: str | PathLike
         ParamsError: for a hyper-parameter that does not exist, a value that it cannot have, or a condition on
             a hyper-parameter that is not in the space or is itself conditional.
     """
-    ranges = {key: _known(key, one, where, f"{name}.{key}") for key, one in ranges.items()}
+    ranges = {
+        key: _known(key, one, _TABLES[type(model)], (where, f"{name}.{key}")) for key, one in ranges.items()
+    }
     if not ranges:
         raise ParamsError("empty", where=where, field=name, expected="one or more hyper-parameters")
     for key, one in ranges.items():
@@ -165,9 +173,12 @@ def resolve(ranges: Mapping[str, Range], model: TrainSpec, where: str | PathLike
     return Space(base, fixed, {key: ranges[key] for key in order if key not in fixed})
 
 
-def _known(key: str, one: Range, where: str | PathLike[str], name: str) -> Range:
+def _known(
+    key: str, one: Range, tables: Mapping[str, Collection[str]], place: tuple[str | PathLike[str], str]
+) -> Range:
     """Return the range without the paper's encoders and reductions that are not implemented."""
-    table = _TABLES.get(key)
+    where, name = place
+    table = tables.get(key)
     if table is None or one.choices is None:
         return one
     convolutions = {choice for choice in one.choices if _is_convolution(key, choice, where, name)}
@@ -197,8 +208,8 @@ def _is_convolution(key: str, choice: Value, where: str | PathLike[str], name: s
     return True
 
 
-def _check(key: str, one: Range, model: TrainSpec, where: str | PathLike[str], name: str) -> None:
-    names = tuple(_names())
+def _check(key: str, one: Range, model: AnyTrainSpec, where: str | PathLike[str], name: str) -> None:
+    names = tuple(_names(type(model)))
     if key not in names:
         near = _nearest(key, names)
         raise ParamsError(f"no hyper-parameter{near}", where=where, field=name, expected=", ".join(names))
@@ -209,7 +220,7 @@ def _check(key: str, one: Range, model: TrainSpec, where: str | PathLike[str], n
             with_values(model, {key: value}, where=where)
         except ParamsError as error:
             raise ParamsError(error.problem, where=where, field=name, expected=error.expected) from error
-    if one.choices is None and _hint(key) not in (int, float):
+    if one.choices is None and _hint(type(model), key) not in (int, float):
         raise ParamsError("has low and high", where=where, field=name, expected="choices")
 
 
@@ -233,7 +244,7 @@ def _draw(trial: BaseTrial, name: str, one: Range, hint: object) -> Value:
     return trial.suggest_float(name, float(one.low), float(one.high), step=one.step, log=one.log)
 
 
-def _value(model: TrainSpec, name: str) -> Value:
+def _value(model: AnyTrainSpec, name: str) -> Value:
     found: Any = model
     for part in name.split("."):
         found = getattr(found, part)
@@ -245,7 +256,7 @@ def _label(choice: Value) -> Stored:
     return "+".join(choice) if isinstance(choice, tuple) else choice
 
 
-def _names(cls: type = TrainSpec, prefix: str = "") -> Iterator[str]:
+def _names(cls: type, prefix: str = "") -> Iterator[str]:
     hints = typing.get_type_hints(cls)
     for declared in fields(cls):
         hint, name = hints[declared.name], f"{prefix}{declared.name}"
@@ -255,9 +266,9 @@ def _names(cls: type = TrainSpec, prefix: str = "") -> Iterator[str]:
             yield name
 
 
-def _hint(name: str) -> Any:
+def _hint(spec: type, name: str) -> Any:
     """Return the annotation of a hyper-parameter, without `| None`."""
-    cls: Any = TrainSpec
+    cls: Any = spec
     for part in name.split("."):
         cls = typing.get_type_hints(cls)[part]
     members = [member for member in typing.get_args(cls) if member is not types.NoneType]

@@ -24,10 +24,8 @@ from costbench.execution.backend import Backend
 from costbench.execution.workers import run_work_items
 from costbench.experiments.grid.training_run import (
     CellResult,
-    CellSources,
     CellTask,
     OnEpoch,
-    open_sources,
     train_cell,
 )
 from costbench.experiments.sweeps.best import BestTrial, best_path, write_best
@@ -114,13 +112,13 @@ def work_on_study(task: SweepTask) -> None:
 
 
 def _training() -> TrainTrial:
-    """Return a function that trains trials one after another from the same kernels in memory."""
-    opened: list[CellSources] = []
+    """Return a function that trains trials one after another from the same samples in memory."""
+    opened: list[object] = []
 
     def train(cell: CellTask, on_epoch: OnEpoch) -> CellResult:
         if not opened:
-            opened.append(open_sources(cell))
-        return train_cell(cell, sources=opened[0], on_epoch=on_epoch)
+            opened.append(cell.training.open(cell))
+        return train_cell(cell, opened=opened[0], on_epoch=on_epoch)
 
     return train
 

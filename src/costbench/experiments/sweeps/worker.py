@@ -137,7 +137,7 @@ def _objective(trial: optuna.Trial, task: SweepTask, train: TrainTrial, started:
     cell = task.trial_task(number, task.space.suggest(trial))
     trial.set_user_attr("ordinal", number)
     trial.set_user_attr("seed", cell.cell.seed)
-    per_epoch = cell.spec.batch.per_epoch
+    per_epoch = cell.spec.steps_per_epoch
 
     def on_epoch(metrics: Mapping[str, float], step: int) -> None:
         epoch = step // per_epoch

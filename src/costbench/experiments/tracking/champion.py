@@ -24,7 +24,7 @@ from costbench.errors import DataError, choose
 from costbench.experiments.tracking.queries import TrainedRun, Wanted, find_runs
 from costbench.experiments.tracking.record import client_of
 from costbench.experiments.tracking.runs import KEY, store_errors
-from costbench.tasks import LEARNED
+from costbench.tasks import KERNEL_TASKS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 CHAMPION = "champion"
-MODELS: Mapping[str, str] = {name: f"costbench-{name}" for name in LEARNED}
+MODELS: Mapping[str, str] = {name: f"costbench-{name}" for name in KERNEL_TASKS}
 """Names of the registered models, by task."""
 _SERVED = Path(__file__).parents[2] / "serving" / "mlflow_model.py"
 _SERVED_DIGEST = "costbench.served_digest"
@@ -193,11 +193,11 @@ def _signature(task: str) -> ModelSignature:
     bounds = AnyType()  # type: ignore[no-untyped-call]
     tile = Object([Property("output_bounds", bounds), Property("kernel_bounds", bounds, required=False)])
     inputs: list[ColSpec | TensorSpec] = [ColSpec(DataType.string, "kernel")]
-    if LEARNED[task].ranks_decisions:
+    if KERNEL_TASKS[task].ranks_decisions:
         inputs.append(ColSpec(Array(tile), "tiles"))
     inputs.append(ColSpec(DataType.string, "chip", required=False))
     costs = ColSpec(Array(DataType.double), "costs")
-    output = costs if LEARNED[task].ranks_decisions else ColSpec("double", "runtime_ns")
+    output = costs if KERNEL_TASKS[task].ranks_decisions else ColSpec("double", "runtime_ns")
     return ModelSignature(Schema(inputs), Schema([output]))
 
 
@@ -217,7 +217,7 @@ def example(task: str) -> pd.DataFrame:
     import pandas as pd
 
     row: dict[str, Any] = {"kernel": _KERNEL}
-    if LEARNED[task].ranks_decisions:
+    if KERNEL_TASKS[task].ranks_decisions:
         bounds = (([32, 2], [64, 2]), ([16, 1], [64, 1]), ([8, 2], [32, 2]))
         row["tiles"] = [{"output_bounds": output, "kernel_bounds": right} for output, right in bounds]
     return pd.DataFrame([row])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, Self
 
 import numpy as np
@@ -10,10 +12,13 @@ import numpy.typing as npt
 
 from costbench.errors import choose
 from costbench.features.feature_shards import FeatureShard
+from costbench.models.baselines.kernel_features import features_digest
+from costbench.models.baselines.layout.features import layout_features_digest
+from costbench.models.baselines.layout.trees import LayoutTrees, sampled_layouts
 from costbench.models.baselines.ranker import LinearRanker
 from costbench.models.baselines.runtimes import Constant, Launch, Linear, Unscaled
-from costbench.models.baselines.sampling import sampled_table
-from costbench.models.baselines.spec import BaselineSpec
+from costbench.models.baselines.sampling import sampled_kernels
+from costbench.models.baselines.spec import BaselineSpec, SampleSpec
 from costbench.models.baselines.table import KernelTable, program_tables
 from costbench.models.baselines.trees import (
     CorrectedRankingTrees,
@@ -51,14 +56,45 @@ BASELINES: Mapping[str, Mapping[str, type[Baseline]]] = {
         "trees": RuntimeTrees,
         "trees_analytical": CorrectedRuntimeTrees,
     },
+    "layout": {"trees": LayoutTrees},
 }
 """Classes by task and by the name of the model in result rows."""
 
 
+class _Sampler(Protocol):
+    """Draws the samples of some feature shards."""
+
+    def __call__(
+        self, paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int
+    ) -> KernelTable: ...
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """The rows that the baselines of a task read.
+
+    Attributes:
+        sample: draws those that models are fitted to, from the paths of feature shards.
+        digest: returns a digest of the names of their columns.
+    """
+
+    sample: _Sampler
+    digest: Callable[[], str]
+
+
+_KERNELS = TaskRows(sampled_kernels, features_digest)
+ROWS: Mapping[str, TaskRows] = {
+    "tile": _KERNELS,
+    "fusion": _KERNELS,
+    "layout": TaskRows(sampled_layouts, layout_features_digest),
+}
+"""By task."""
+
+
 def fit_all(
     task: str,
-    train: Sequence[FeatureShard],
-    validation: Sequence[FeatureShard],
+    train: Sequence[Path],
+    validation: Sequence[Path],
     spec: BaselineSpec,
     seed: int,
 ) -> dict[str, Baseline]:
@@ -66,7 +102,7 @@ def fit_all(
 
     Args:
         task: by name.
-        train: feature shards of the training programs.
+        train: paths of the feature shards of the training programs.
         validation: those of the validation programs.
         spec: samples and sizes.
         seed: of all draws.
@@ -79,8 +115,8 @@ def fit_all(
     # One decision can be predicted, but there is nothing to rank.
     least = min(2, spec.training.configs)
     known, held_out = (
-        sampled_table(shards, samples, seed, min_configs=least)
-        for shards, samples in ((train, spec.training), (validation, spec.validation))
+        ROWS[task].sample(paths, samples, seed, min_configs=least)
+        for paths, samples in ((train, spec.training), (validation, spec.validation))
     )
     return {name: kind.fit(known, held_out, spec, seed) for name, kind in kinds.items()}
 

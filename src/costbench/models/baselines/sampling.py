@@ -9,6 +9,7 @@ kernels are drawn without replacement, as many of each application as fit the bu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,13 @@ from costbench.models.baselines.spec import SampleSpec
 from costbench.models.baselines.table import KernelTable, chosen_tables
 
 IntArray = npt.NDArray[np.int64]
+
+
+def sampled_kernels(
+    paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int = 1
+) -> KernelTable:
+    """Return `sampled_table` of the feature shards at some paths."""
+    return sampled_table([FeatureShard(path) for path in paths], spec, seed, min_configs=min_configs)
 
 
 def sampled_table(

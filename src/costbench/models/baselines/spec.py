@@ -87,11 +87,13 @@ class BaselineParams:
         seed: of the draws of samples and features.
         tile: baselines that rank tile sizes.
         fusion: baselines that predict runtimes of fused kernels.
+        layout: baselines that rank layouts; `kernels` of their samples are programs of an application.
     """
 
     seed: int
     tile: BaselineSpec
     fusion: BaselineSpec
+    layout: BaselineSpec
 
     def of_task(self, task: str) -> BaselineSpec:
         """Return the settings of a task by its name."""

@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.errors import CostbenchError, DataError, choose
-from costbench.models.baselines.fitting import BASELINES, Baseline
-from costbench.models.baselines.kernel_features import features_digest
+from costbench.models.baselines.fitting import BASELINES, ROWS, Baseline
 from costbench.params import parse
 
 FORMAT = "costbench baseline 1"
@@ -34,7 +33,7 @@ def save_baselines(folder: Path, task: str, models: Mapping[str, Baseline]) -> N
             "format": FORMAT,
             "task": task,
             "baseline": name,
-            "features": features_digest(),
+            "features": ROWS[task].digest(),
             "model": content,
             "model_sha256": _digest(content),
         }
@@ -60,7 +59,7 @@ def _load(path: Path, task: str, kind: type[Baseline]) -> Baseline:
         "format": FORMAT,
         "task": task,
         "baseline": path.stem,
-        "features": features_digest(),
+        "features": ROWS[task].digest(),
         "model_sha256": _digest(content["model"]),
     }
     for key, value in expected.items():

@@ -8,6 +8,8 @@ from typing import Literal
 Pooling = Literal["configurable-mean", "configurable-max", "mean", "max"]
 """A statistic over node states: of the configurable nodes, or of all."""
 
+LAYOUT_ENCODERS = ("gcn", "graphsage", "none")
+"""Encoders with a name of their own; others are `pyg.NAME(...)`."""
 OptionEncoding = Literal["one-hot", "scaled"]
 AcrossConfigs = Literal["none", "softmax"]
 
@@ -73,3 +75,8 @@ class LayoutNetSpec:
     def hops(self) -> int:
         """Number of layers that pass messages."""
         return 0 if self.encoder == "none" else self.encoder_layers
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What tracked runs are found by."""
+        return {"encoder": self.encoder, "reduction": "+".join(self.pooling)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +16,7 @@ from torch.utils.data import DataLoader
 from costbench import params
 from costbench.artifacts import remove_stale_temporaries
 from costbench.errors import DataError
-from costbench.models.execution import applied
+from costbench.models.execution import applied, described
 from costbench.models.layout.checkpoint import save_layout_model
 from costbench.models.layout.inputs import LayoutScaling
 from costbench.models.layout.network import LayoutNetwork
@@ -32,43 +31,24 @@ from costbench.training.callbacks import (
     resumable,
 )
 from costbench.training.layout.configs import MeasuredConfigs, held_out, measured
-from costbench.training.layout.module import VALIDATION_OPA, VALIDATION_TAU, LayoutModule
+from costbench.training.layout.module import LayoutModule
 from costbench.training.layout.source import LayoutSource, StepSampler, labelled
 from costbench.training.layout.spec import LAYOUT_PREDICTS, LayoutTrainSpec, SamplingSpec
-from costbench.training.lightning_run import quiet, resume_file
+from costbench.training.lightning_run import FitResult, quiet, resume_file
+from costbench.training.spec import monitored
 
 _ALL = SamplingSpec(deduplicate=False)
 
 
-@dataclass(frozen=True)
-class LayoutFit:
-    """A finished training.
-
-    Attributes:
-        checkpoint: folder of the best model, for `models.layout.checkpoint.load_layout_model`.
-        best_metric: the monitored validation metric of that model.
-        best_epoch: the epoch of that model, from 0.
-        steps: number of training steps.
-        seconds: wall time of this call; not part of any result.
-    """
-
-    checkpoint: Path
-    best_metric: float
-    best_epoch: int
-    steps: int
-    seconds: float
-
-
-def fit_layout(  # noqa: PLR0913 (what every training takes, and who watches it)
+def fit_layout(
     spec: LayoutTrainSpec,
     train: Sequence[Path],
     validation: Sequence[Path],
     out: Path,
-    seed: int = 0,
     *,
     logger: MetricLogger | None = None,
     progress: bool = False,
-) -> LayoutFit:
+) -> FitResult:
     """Train a layout network and write that of the best validation epoch to `out`.
 
     Scalers are fitted on the training graphs only. Graphs are read by memory map and configs by draw, so
@@ -79,9 +59,8 @@ def fit_layout(  # noqa: PLR0913 (what every training takes, and who watches it)
         spec: what to train and how.
         train: layout graphs with runtimes (`datasets.layout.graphs`).
         validation: graphs that choose the epoch; without any, the configs of each training graph are divided
-            by `configs.held_out(graph, spec.hold_out, seed)`, and test configs are left out altogether.
+            by `configs.held_out(graph, spec.hold_out, spec.seed)`, and test configs are left out altogether.
         out: folder that becomes the checkpoint.
-        seed: of initial weights, draws and the division of configs.
         logger: receives the metrics of every epoch.
         progress: show a progress bar.
 
@@ -90,10 +69,11 @@ def fit_layout(  # noqa: PLR0913 (what every training takes, and who watches it)
         ChoiceError, ParamsError: if the network cannot be built.
     """
     started = time.perf_counter()
+    seed = spec.seed
     remove_stale_temporaries(out)
     with quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
         scaling = LayoutScaling.fit((labelled(path) for path in train), spec.transform)
-        sources = _sources(spec, scaling, train, validation, seed)
+        sources = _sources(spec, scaling, train, validation)
         widths = scaling.node.num_outputs, scaling.option.num_outputs
         net = LayoutNetwork(spec.net, *widths, stream_key(seed, "weights") % 2**63)
         predicts = LAYOUT_PREDICTS[spec.loss]
@@ -103,22 +83,24 @@ def fit_layout(  # noqa: PLR0913 (what every training takes, and who watches it)
         def rate(step: int) -> float:
             return spec.optimizer.rate(step, spec.steps_per_epoch, spec.epochs)
 
-        module = LayoutModule(net, spec, rate, seed)
+        module = LayoutModule(net, spec, rate)
+        metric, larger_is_better = monitored(spec.monitor)
         best = BestModel(
-            VALIDATION_OPA if spec.monitor == "opa" else VALIDATION_TAU,
-            larger_is_better=True,
+            metric,
+            larger_is_better=larger_is_better,
             save=lambda: save_layout_model(out, cast(LayoutNetwork, module.kept), scaling, predicts, seed),
         )
-        resume = _resume_file(out, spec, seed, sources, scaling)
+        resume = _resume_file(out, spec, sources, scaling)
         reports = [] if logger is None else [EpochReport(logger)]
         watching = [best, Patience(best, spec.patience), *reports, FreedMemory(), ResumePoint(resume)]
         trainer = _trainer(spec, watching, progress=progress)
-        trainer.fit(module, *_loaders(spec, *sources, seed), ckpt_path=resumable(resume), weights_only=True)
+        trainer.fit(module, *_loaders(spec, *sources), ckpt_path=resumable(resume), weights_only=True)
     if best.best is None:
         raise DataError("training ended before its first epoch", where=out)
     resume.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
-    return LayoutFit(out, best.best, best.epoch, trainer.global_step, seconds)
+    execution = described(spec.execution, torch.device("cpu"))
+    return FitResult(out, best.best, best.epoch, trainer.global_step, seconds, execution, "")
 
 
 def _sources(
@@ -126,9 +108,9 @@ def _sources(
     scaling: LayoutScaling,
     train: Sequence[Path],
     validation: Sequence[Path],
-    seed: int,
 ) -> tuple[LayoutSource, LayoutSource]:
     """Returns what is trained and what is validated on, without graphs that have nothing to compare."""
+    seed = spec.seed
     if validation:
         of_train = [measured(labelled(path), None, spec.sampling, seed) for path in train]
         of_validation = [measured(labelled(path), None, _ALL, seed) for path in validation]
@@ -157,9 +139,9 @@ def _source(
 
 
 def _loaders(
-    spec: LayoutTrainSpec, train: LayoutSource, validation: LayoutSource, seed: int
+    spec: LayoutTrainSpec, train: LayoutSource, validation: LayoutSource
 ) -> tuple[DataLoader[object], DataLoader[object]]:
-    steps = StepSampler(train, spec.sampling, spec.steps_per_epoch, seed)
+    steps = StepSampler(train, spec.sampling, spec.steps_per_epoch, spec.seed)
     plans = validation.validation_plans(spec.validation_configs)
     return (
         DataLoader(train, sampler=steps, batch_size=None),
@@ -186,10 +168,9 @@ def _trainer(spec: LayoutTrainSpec, callbacks: list[pl.Callback], *, progress: b
 def _resume_file(
     folder: Path,
     spec: LayoutTrainSpec,
-    seed: int,
     sources: tuple[LayoutSource, LayoutSource],
     scaling: LayoutScaling,
 ) -> Path:
     data = [[float(one.runtime_ns.sum()) for one in source.configs] for source in sources]
-    identity = f"{params.digest(spec)} {seed} {data} {scaling.to_dict()} {torch.__version__}"
+    identity = f"{params.digest(spec)} {data} {scaling.to_dict()} {torch.__version__}"
     return resume_file(folder, identity)

@@ -20,9 +20,7 @@ from costbench.training.layout.losses import layout_loss
 from costbench.training.layout.source import LayoutBatch
 from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.lightning_module import TRAINING_LOSS, CostModelModule
-
-VALIDATION_OPA = "validation/opa"
-VALIDATION_TAU = "validation/tau"
+from costbench.training.validation import VALIDATION_OPA, VALIDATION_TAU
 
 
 class LayoutModule(CostModelModule):
@@ -35,13 +33,10 @@ class LayoutModule(CostModelModule):
         net: the network.
         spec: of the training.
         rate: learning rate by step.
-        seed: of the training.
     """
 
-    def __init__(
-        self, net: LayoutNetwork, spec: LayoutTrainSpec, rate: Callable[[int], float], seed: int
-    ) -> None:
-        super().__init__(net, layout_loss(spec), spec.optimizer, rate, seed)
+    def __init__(self, net: LayoutNetwork, spec: LayoutTrainSpec, rate: Callable[[int], float]) -> None:
+        super().__init__(net, layout_loss(spec), spec.optimizer, rate, spec.seed)
         self._spec = spec
         self._pairs: list[PairCounts] = []
         historical = spec.segments.historical

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from costbench.features.normalizer import Transform
-from costbench.models.execution_spec import Execution
+from costbench.models.execution_spec import Accelerator, Execution
 from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.models.net_spec import Predicts
 from costbench.training.spec import OptimizerSpec
@@ -104,6 +104,7 @@ class LayoutTrainSpec:
     """A training of a layout network.
 
     Attributes:
+        seed: of initial weights, draws, and the division of configs where there are no validation graphs.
         net: the network.
         loss: `hinge` and `logistic` over pairs, `listmle`, or `mse` of log runtime.
         margin: of `hinge`: by how much a slower config should score higher.
@@ -122,6 +123,7 @@ class LayoutTrainSpec:
         execution: threads and matrix library.
     """
 
+    seed: int = 0
     net: LayoutNetSpec = field(default_factory=LayoutNetSpec)
     loss: LayoutLoss = "hinge"
     margin: float = 1.0
@@ -152,3 +154,13 @@ class LayoutTrainSpec:
             raise ValueError(f"segments.historical needs pooling by means, not {list(self.net.pooling)}")
         if (self.segments.nodes or self.segments.historical) and self.net.encoder.startswith("pyg."):
             raise ValueError(f"segments need encoder graphsage, gcn or none, not {self.net.encoder}")
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """Where it is trained and predicts: layout networks run on processors."""
+        return "cpu"
+
+    @property
+    def per_step(self) -> tuple[int, int]:
+        """Graphs per step, and configs of each at most."""
+        return self.sampling.graphs, self.sampling.configs

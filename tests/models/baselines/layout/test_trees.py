@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.datasets.layout.graphs import LayoutGraph, write_layout_graph
+from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph, write_layout_graph
 from costbench.errors import DataError
 from costbench.features.schema import NODE_FEATURES, column
 from costbench.hlo.opcode import Opcode
@@ -20,7 +20,7 @@ from costbench.models.baselines.layout.features import (
     default_options,
 )
 from costbench.models.baselines.layout.orders import default_first, random_order
-from costbench.models.baselines.layout.trees import LayoutTrees, fit_layout_trees
+from costbench.models.baselines.layout.trees import LayoutTrees, program_table, sampled_layouts
 from costbench.models.baselines.spec import BaselineSpec, SampleSpec, TreesSpec
 
 SPEC = BaselineSpec(SampleSpec(10, 60), SampleSpec(10, 60), TreesSpec(40, 10, 0.2, 7, 5, 1.0, 0.0))
@@ -115,20 +115,34 @@ def test_trees_learn_the_order_of_other_programs(tmp_path: Path) -> None:
     paths = {}
     for name, seed in (("a", 1), ("b", 2), ("c", 3)):
         paths[name] = tmp_path / f"{name}.arrow"
-        write_layout_graph(paths[name], graph(seed, name=name))
-    train, validation = {"A": [paths["a"]], "B": [paths["b"]]}, {"C": [paths["c"]]}
-    trees = fit_layout_trees(train, validation, SPEC, seed=0)
-    assert fit_layout_trees(train, validation, SPEC, seed=0) == trees
+        write_layout_graph(paths[name], graph(seed, name=name), {"application": name.upper()})
+    train = sampled_layouts([paths["b"], paths["a"]], SPEC.training, seed=0)
+    validation = sampled_layouts([paths["c"]], SPEC.validation, seed=0)
+    trees = LayoutTrees.fit(train, validation, SPEC, seed=0)
+    assert LayoutTrees.fit(train, validation, SPEC, seed=0) == trees
     unseen = graph(9, name="new")
-    costs = trees.predict(unseen)
+    costs = trees.predict(program_table(unseen))
     assert kendall_tau(costs, unseen.runtime_ns) > 0.8
-    assert np.array_equal(trees.predict(unseen, np.array([5, 1])), costs[[5, 1]])
+    assert np.array_equal(trees.predict(program_table(unseen, np.array([5, 1]))), costs[[5, 1]])
+
+
+def test_applications_count_the_same_and_programs_and_configs_are_drawn(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.arrow" for name in "abcd"]
+    for place, path in enumerate(paths):
+        one = graph(place, 40, name=path.stem)
+        write_layout_graph(path, one, {"application": "B" if place < 3 else "A"})
+    table = sampled_layouts(paths, SampleSpec(kernels=2, configs=7), seed=0)
+    assert table.counts.tolist() == [7, 7, 7]
+    assert table.applications.tolist() == [0, 1, 1]
+    known = {tuple(row) for row in config_rows(open_layout_graph(paths[3])).tolist()}
+    assert all(tuple(row) in known for row in table.features[:7].tolist())
 
 
 def test_without_two_runtimes_there_is_nothing_to_fit(tmp_path: Path) -> None:
-    write_layout_graph(tmp_path / "x.arrow", replace(graph(0, 3), runtime_ns=np.array([5, 5, 5], np.int64)))
+    equal = replace(graph(0, 3), runtime_ns=np.array([5, 5, 5], np.int64))
+    write_layout_graph(tmp_path / "x.arrow", equal, {"application": "A"})
     with pytest.raises(DataError, match="no layouts to fit"):
-        fit_layout_trees({"A": [tmp_path / "x.arrow"]}, {}, SPEC, seed=0)
+        sampled_layouts([tmp_path / "x.arrow"], SPEC.training, seed=0)
 
 
 def test_other_models_are_refused() -> None:

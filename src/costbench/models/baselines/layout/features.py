@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from costbench.artifacts import digest_bytes
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.features.schema import LAYOUT_FEATURES, NODE_FEATURES, column
 from costbench.hlo.opcode import Opcode
@@ -35,6 +36,11 @@ CONFIG_FEATURES = (
     *("log_nodes", "log_configurable", "share_convolution", "share_dot", "share_reshape", "share_other"),
 )
 """Of a config; the last six are the program's and the same for all of its configs."""
+
+
+def layout_features_digest() -> str:
+    """Returns a digest of the names: a model must read the features that it was fitted to."""
+    return digest_bytes(",".join(CONFIG_FEATURES).encode())[:16]
 
 
 def config_rows(graph: LayoutGraph, rows: Rows | None = None) -> npt.NDArray[np.float32]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from costbench import rng
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.models.baselines.boosting import Samples
 from costbench.models.baselines.layout.features import CONFIG_FEATURES, config_rows
-from costbench.models.baselines.spec import BaselineSpec
+from costbench.models.baselines.spec import BaselineSpec, SampleSpec
 from costbench.models.baselines.table import KernelTable
 from costbench.models.baselines.trees import ranked
 
@@ -55,65 +56,81 @@ class LayoutTrees:
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"no trees: {error}", field="model", expected="LightGBM's text format") from error
 
-    def predict(self, graph: LayoutGraph, rows: npt.NDArray[np.integer] | slice | None = None) -> FloatArray:
-        """Returns costs of some configs (all for None), float64 [len(rows)]; lower is faster."""
-        features = config_rows(graph, rows)
-        found: Any = self.loaded.predict(features, raw_score=True, num_threads=1)
+    @classmethod
+    def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
+        """Return the trees with the highest mean of Kendall's tau over validation programs.
+
+        Raises:
+            DataError: if no validation program has two configs of different runtimes.
+        """
+        known, held_out = (
+            Samples(one, one.features, np.zeros(len(one)), one.counts) for one in (train, validation)
+        )
+        return cls(ranked(known, held_out, spec, seed))
+
+    def predict(self, table: KernelTable) -> FloatArray:
+        """Returns the cost of each row of a table of configs, float64 [D]; lower is faster."""
+        found: Any = self.loaded.predict(table.features, raw_score=True, num_threads=1)
         return -np.asarray(found, np.float64)
 
 
-def fit_layout_trees(
-    train: Mapping[str, Sequence[Path]],
-    validation: Mapping[str, Sequence[Path]],
-    spec: BaselineSpec,
-    seed: int,
-) -> LayoutTrees:
-    """Returns the trees with the highest mean of Kendall's tau over validation programs.
+def program_table(graph: LayoutGraph, rows: IntArray | None = None, application: int = 0) -> KernelTable:
+    """Returns the table of some configs of a program (all for None), which stands where others have a kernel.
 
     Args:
-        train: application -> layout graphs of its training programs; each application counts the same.
-        validation: likewise, of validation programs.
+        graph: the program and its configs, whose runtimes are known.
+        rows: indices of configs.
+        application: number of the program's application.
+    """
+    chosen = np.arange(graph.num_configs) if rows is None else rows
+    return KernelTable(
+        features=config_rows(graph, chosen),
+        static=np.zeros((len(chosen), 0)),
+        analytical_ns=np.ones(len(chosen)),
+        runtime_ns=graph.runtime_ns[chosen].astype(np.float64),
+        counts=np.array([len(chosen)], np.int64),
+        applications=np.array([application], np.int64),
+    )
+
+
+def sampled_layouts(
+    paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int = 2
+) -> KernelTable:
+    """Returns configs of programs, drawn evenly from all applications.
+
+    Args:
+        paths: layout graphs with runtimes.
         spec: `configs` is how many configs of a program are drawn at most, `kernels` how many programs of an
-            application; sizes of the trees.
-        seed: of all draws.
+            application.
+        seed: of the draws; what is drawn from an application does not depend on other applications.
+        min_configs: programs with fewer different runtimes are left out.
+
+    Returns:
+        Programs by application, then in the order of the paths.
 
     Raises:
-        DataError: for damaged graphs, or if no program has two configs of different runtimes.
+        DataError: for damaged graphs, or if no program is left.
     """
-    known = _table(train, spec.training.kernels, spec.training.configs, seed)
-    held_out = _table(validation, spec.validation.kernels, spec.validation.configs, seed)
-    first, second = (Samples(one, one.features, np.zeros(len(one)), one.counts) for one in (known, held_out))
-    return LayoutTrees(ranked(first, second, spec, seed))
-
-
-def _table(graphs: Mapping[str, Sequence[Path]], programs: int, configs: int, seed: int) -> KernelTable:
-    """Returns the rows of drawn configs; a program stands where tables of kernels have a kernel."""
+    by_application: dict[str, list[Path]] = {}
+    for path in paths:
+        by_application.setdefault(str(Shard.open(path).metadata["application"]), []).append(path)
     parts: list[KernelTable] = []
-    for number, application in enumerate(sorted(graphs)):
-        paths = sorted(graphs[application])
-        order = rng.stream(seed, "baseline programs", application).permutation(len(paths))
-        for path in (paths[place] for place in np.sort(order[:programs]).tolist()):
+    for number, application in enumerate(sorted(by_application)):
+        own = sorted(by_application[application])
+        order = rng.stream(seed, "baseline programs", application).permutation(len(own))
+        for path in (own[place] for place in np.sort(order[: spec.kernels]).tolist()):
             graph = open_layout_graph(path)
-            labelled = np.unique(graph.runtime_ns)
-            if len(labelled) > 1:
-                parts.append(_rows(graph, configs, number, seed))
+            if len(np.unique(graph.runtime_ns)) >= min_configs:
+                parts.append(program_table(graph, _drawn(graph, spec.configs, seed), number))
     if not parts:
         raise DataError("no layouts to fit a baseline to", expected="a program with two or more runtimes")
     return KernelTable.joined(parts)
 
 
-def _rows(graph: LayoutGraph, configs: int, application: int, seed: int) -> KernelTable:
+def _drawn(graph: LayoutGraph, configs: int, seed: int) -> IntArray:
+    """Returns the configs of a program that are drawn, ascending."""
     count = graph.num_configs
-    chosen: IntArray = np.arange(count)
-    if count > configs:
-        draw = rng.stream(seed, "baseline configs", graph.collection, graph.name)
-        chosen = np.sort(draw.choice(count, size=configs, replace=False)).astype(np.int64)
-    runtime = graph.runtime_ns[chosen].astype(np.float64)
-    return KernelTable(
-        features=config_rows(graph, chosen),
-        static=np.zeros((len(chosen), 0)),
-        analytical_ns=np.ones(len(chosen)),
-        runtime_ns=runtime,
-        counts=np.array([len(chosen)], np.int64),
-        applications=np.array([application], np.int64),
-    )
+    if count <= configs:
+        return np.arange(count)
+    draw = rng.stream(seed, "baseline configs", graph.collection, graph.name)
+    return np.sort(draw.choice(count, size=configs, replace=False)).astype(np.int64)

@@ -1,0 +1,54 @@
+"""Trains cost models of layouts, which read whole programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from costbench.training.layout.spec import LayoutTrainSpec
+
+if TYPE_CHECKING:
+    from costbench.experiments.grid.training_run import CellTask, EpochLogger
+    from costbench.training.lightning_run import FitResult
+    from costbench.training.specs import AnyTrainSpec
+
+
+@dataclass(frozen=True)
+class LayoutGraphFiles:
+    """The layout graphs for training and those for validation, which are read by memory map."""
+
+    train: tuple[Path, ...]
+    validation: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class LayoutTraining:
+    """The `training_run.Training` of tasks whose samples are whole programs with layout configs."""
+
+    modules: tuple[str, ...] = ("costbench.training.layout.fit",)
+    model_files: tuple[str, ...] = ("layout_model.json", "weights.pt")
+
+    def open(self, task: CellTask) -> LayoutGraphFiles:
+        """Return the graphs of all collections that the cell's programs are in.
+
+        Raises:
+            DataError: for a program without layout graphs.
+        """
+        return LayoutGraphFiles(
+            tuple(task.shards(task.split.train)), tuple(task.shards(task.split.validation))
+        )
+
+    def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
+        """Train by `training.layout.fit.fit_layout`."""
+        from costbench.training.layout.fit import fit_layout
+
+        files = cast("LayoutGraphFiles", opened)
+        return fit_layout(
+            cast("LayoutTrainSpec", spec),
+            files.train,
+            files.validation,
+            task.folder,
+            logger=logger,
+            progress=task.progress,
+        )
