@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,27 +11,32 @@ import pytest
 
 from costbench.errors import ChoiceError, DataError
 from costbench.models.baselines.fitting import BASELINES, Baseline
+from costbench.models.baselines.layout.features import CONFIG_FEATURES
 from costbench.models.baselines.storage import load_baselines, save_baselines
 from tests.models.baselines.tables import SPEC, made_up
 
-TRAIN, VALIDATION, TEST = (made_up(seed) for seed in range(3))
+KERNELS = tuple(made_up(seed) for seed in range(3))
+LAYOUTS = tuple(replace(one, features=one.features[:, : len(CONFIG_FEATURES)]) for one in KERNELS)
+TABLES = {"tile": KERNELS, "fusion": KERNELS, "layout": LAYOUTS}
+"""Training, validation and test samples by task."""
 ALL = [(task, name) for task, kinds in BASELINES.items() for name in kinds]
 every_baseline = pytest.mark.parametrize(("task", "name"), ALL)
 
 
 def fitted(task: str, name: str) -> Baseline:
-    return BASELINES[task][name].fit(TRAIN, VALIDATION, SPEC, 7)
+    train, validation, _ = TABLES[task]
+    return BASELINES[task][name].fit(train, validation, SPEC, 7)
 
 
 @every_baseline
 def test_costs_are_finite_and_do_not_depend_on_company(task: str, name: str) -> None:
-    model = fitted(task, name)
-    costs = model.predict(TEST)
-    assert costs.shape == (len(TEST),)
+    model, test = fitted(task, name), TABLES[task][2]
+    costs = model.predict(test)
+    assert costs.shape == (len(test),)
     assert costs.dtype == np.float64
     assert np.isfinite(costs).all()
-    kept = np.arange(len(TEST)) % 5 == 3
-    np.testing.assert_array_equal(model.predict(TEST.of_rows(kept)), costs[kept])
+    kept = np.arange(len(test)) % 5 == 3
+    np.testing.assert_array_equal(model.predict(test.of_rows(kept)), costs[kept])
 
 
 @every_baseline
@@ -47,7 +53,8 @@ def test_a_saved_baseline_comes_back(task: str, name: str, tmp_path: Path) -> No
     save_baselines(tmp_path, task, {name: model})
     (loaded,) = load_baselines(tmp_path, task, [name]).values()
     assert loaded == model
-    np.testing.assert_array_equal(loaded.predict(TEST), model.predict(TEST))
+    test = TABLES[task][2]
+    np.testing.assert_array_equal(loaded.predict(test), model.predict(test))
 
 
 @every_baseline
@@ -61,7 +68,7 @@ def test_damaged_files_are_refused_in_one_line(task: str, name: str, tmp_path: P
         "no baseline": "{}",
         "format": json.dumps(content | {"format": "another"}),
         "features": json.dumps(content | {"features": "0" * 16}),
-        "task": json.dumps(content | {"task": "layout"}),
+        "task": json.dumps(content | {"task": "schedule"}),
         "model_sha256": json.dumps(content | {"model": {"factor": 2.0}}),
     }
     for problem, text in damaged.items():
@@ -77,5 +84,5 @@ def test_damaged_files_are_refused_in_one_line(task: str, name: str, tmp_path: P
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ChoiceError, match="unknown baseline 'forest'"):
         load_baselines(tmp_path, "tile", ["forest"])
-    with pytest.raises(ChoiceError, match="unknown task 'layout'"):
-        load_baselines(tmp_path, "layout", ["trees"])
+    with pytest.raises(ChoiceError, match="unknown task 'schedule'"):
+        load_baselines(tmp_path, "schedule", ["trees"])

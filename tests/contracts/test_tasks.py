@@ -11,7 +11,7 @@ from costbench.datasets.card import QUANTITIES
 from costbench.datasets.record_types import RECORD_TYPES
 from costbench.datasets.validation import UNTUNED
 from costbench.experiments.autotuning.programs import AUTOTUNE
-from costbench.experiments.grid.trainings import TRAININGS
+from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.stages.evaluate import EVALUATE
 from costbench.experiments.stages.features import READERS
 from costbench.experiments.stages.generate import WORK_ITEMS

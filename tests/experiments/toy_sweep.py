@@ -13,7 +13,7 @@ from pathlib import Path
 from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellResult, CellTask, OnEpoch, Tracking
-from costbench.experiments.grid.trainings import TRAININGS
+from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.sweeps.space import Range, resolve
 from costbench.experiments.sweeps.storage import StorageSpec
 from costbench.experiments.sweeps.study import PrunerSpec, StudySpec

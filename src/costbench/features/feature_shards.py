@@ -23,6 +23,7 @@ from costbench.datasets.kernel_columns import digests_of, offsets_of
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tpugraphs.columns import TILE_GRAPHS
+from costbench.errors import DataError
 from costbench.features.config import loop_features, static_performance, tile_features
 from costbench.features.graph_tensors import (
     KernelGraph,
@@ -76,6 +77,36 @@ class CostModel(Protocol):
 def feature_path(folder: Path, task: str, chip: str, program: str) -> Path:
     """Returns the path of a program's feature shard for a chip inside the stage's folder."""
     return folder / task / chip / f"{program}.arrow"
+
+
+def sample_paths(folder: Path, task: str, chip: str, program: str) -> tuple[Path, ...]:
+    """Returns the feature shards of a program for a chip, sorted; empty where it has no samples of the task.
+
+    Args:
+        folder: of the stage `features`.
+        task: by name.
+        chip: by name.
+        program: by name.
+    """
+    path = feature_path(folder, task, chip, program)
+    collections = sorted(path.parent.glob(f"*/{path.name}"))
+    return (path, *collections) if path.exists() else tuple(collections)
+
+
+def paths_of_programs(folder: Path, task: str, chip: str, programs: tuple[str, ...]) -> list[Path]:
+    """Returns the feature shards of several programs, in the order of the programs.
+
+    Raises:
+        DataError: naming the file, for a program without any.
+    """
+    found: list[Path] = []
+    for program in programs:
+        paths = sample_paths(folder, task, chip, program)
+        if not paths:
+            missing = feature_path(folder, task, chip, program)
+            raise DataError("missing", where=missing, expected=f"{task} samples from the stage `features`")
+        found.extend(paths)
+    return found
 
 
 def write_features(

@@ -22,7 +22,7 @@ from costbench.experiments.grid.training_run import (
     finished,
     train_cell,
 )
-from costbench.experiments.grid.trainings import TRAININGS
+from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.tracking.record import OFF
 from costbench.experiments.tracking.runs import Provenance
 from costbench.features.feature_shards import feature_path

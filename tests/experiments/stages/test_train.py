@@ -9,7 +9,7 @@ from pathlib import Path
 from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
-from costbench.experiments.grid.trainings import TRAININGS
+from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.stages.train import longest_first, repetitions, share_of, with_samples
 from costbench.experiments.tracking.runs import Provenance
 from costbench.features.feature_shards import feature_path

@@ -16,8 +16,8 @@ from costbench.errors import DataError
 from costbench.experiments.evaluation.overhead import MeasuredProgram, measure_overhead
 from costbench.experiments.evaluation.program import Checkpoint, ModelKey, ProgramResult, ProgramTask
 from costbench.experiments.grid.spec import MAIN
+from costbench.features.feature_shards import paths_of_programs
 from costbench.features.layouts import extract_nodes
-from costbench.features.sample_paths import paths_of_programs
 from costbench.metrics.overhead import Overhead
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.tpugraphs import LAYOUT_TOP_K, ordered_pair_accuracy, top_k_slowdown

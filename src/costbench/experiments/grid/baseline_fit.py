@@ -15,7 +15,7 @@ from pathlib import Path
 from costbench.artifacts import digest_files, read_json, write_json
 from costbench.datasets.splits import TrainingPrograms
 from costbench.errors import DataError, ParamsError
-from costbench.features.sample_paths import paths_of_programs
+from costbench.features.feature_shards import paths_of_programs
 from costbench.models.baselines.fitting import fit_all
 from costbench.models.baselines.spec import BaselineSpec
 from costbench.models.baselines.storage import save_baselines

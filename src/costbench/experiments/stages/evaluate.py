@@ -32,8 +32,7 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.features.feature_shards import feature_path
-from costbench.features.sample_paths import sample_paths
+from costbench.features.feature_shards import feature_path, sample_paths
 from costbench.features.structures import known_structures
 from costbench.metrics.overhead import write_overheads
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows

@@ -16,7 +16,7 @@ from costbench.errors import ParamsError
 from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
-from costbench.experiments.grid.trainings import TRAININGS
+from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,

@@ -27,7 +27,7 @@ from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.spec import Cell, selected
 from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking, train_cell
-from costbench.experiments.grid.trainings import TRAININGS, training_code
+from costbench.experiments.grid.trainings.by_task import TRAININGS, training_code
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -40,7 +40,7 @@ from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
-from costbench.features.sample_paths import sample_paths
+from costbench.features.feature_shards import sample_paths
 from costbench.models.baselines.spec import BaselineParams
 from costbench.params import digest, load_section
 from costbench.tasks import LEARNED

@@ -14,7 +14,7 @@ from costbench.reports.figures.canvas import save, styled
 from costbench.reports.papers.numbers import ablation_of_paper
 from costbench.reports.results import Results
 from costbench.reports.tables.ablation import MODEL, Place
-from costbench.tasks import LEARNED
+from costbench.tasks import KERNEL_TASKS
 
 ENCODERS = {"none": "no GNN", "graphsage": "GraphSAGE", "gat": "GAT"}
 REDUCTIONS = {
@@ -35,8 +35,8 @@ def write_heat_map(results: Results, place: Place, folder: Path) -> tuple[Path, 
         DataError: if a file cannot be written.
         ParamsError: if the package's data of the paper are broken.
     """
-    ours = {task: _ours(results, task, place) for task in LEARNED}
-    tasks = [task for task in LEARNED if not np.isnan(ours[task]).all()]
+    ours = {task: _ours(results, task, place) for task in KERNEL_TASKS}
+    tasks = [task for task in KERNEL_TASKS if not np.isnan(ours[task]).all()]
     if not tasks:
         return ()
     paper = ablation_of_paper("networks")
@@ -46,7 +46,7 @@ def write_heat_map(results: Results, place: Place, folder: Path) -> tuple[Path, 
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(2 if beside else 1, len(tasks), squeeze=False)
         for column, task in enumerate(tasks):
-            title = LEARNED[task].measures[0].title
+            title = KERNEL_TASKS[task].measures[0].title
             _panel(panels[0, column], ours[task], f"{title}, ours")
             if beside:
                 _panel(panels[1, column], _theirs(task), f"{title}, {paper.paper}")
@@ -54,7 +54,7 @@ def write_heat_map(results: Results, place: Place, folder: Path) -> tuple[Path, 
 
 
 def _ours(results: Results, task: str, place: Place) -> Grid:
-    measure = LEARNED[task].measures[0]
+    measure = KERNEL_TASKS[task].measures[0]
     grid = np.full((len(ENCODERS), len(REDUCTIONS)), np.nan)
     for i, encoder in enumerate(ENCODERS):
         for j, reduction in enumerate(REDUCTIONS):

@@ -15,7 +15,7 @@ from costbench.reports.table import Column, Table, Value
 from costbench.reports.tables.differences import is_difference
 from costbench.reports.tpugraphs.variants import is_of_paper
 from costbench.reports.undertrained import MAX_RATIO, undertrained
-from costbench.tasks import LEARNED
+from costbench.tasks import KERNEL_TASKS
 
 MODEL = "learned"
 ABLATIONS = ("inputs", "networks")
@@ -106,7 +106,7 @@ def _finished(table: Table, place: Place, budgets: Sequence[Budget], short: Unde
 
 def _flagged(table: Table, place: Place, short: Undertrained) -> Table:
     """With a column for each task that says which rows were not trained enough, if any were not."""
-    for task in LEARNED:
+    for task in KERNEL_TASKS:
         own = {
             str(row[0]): short.get((task, Side(MODEL, str(row[0]), place.split, place.chip)))
             for row in table.rows
@@ -133,7 +133,7 @@ def _noted(table: Table, place: Place, budgets: Sequence[Budget]) -> Table:
     variants = {str(row[0]): str(row[0]) for row in table.rows}
     own = [one for one in budgets if (one.split, one.chip) == (place.split, place.chip)]
     # A model that was trained for another chip had the budget of the main one.
-    notes = [budget_note(own, variants, task) for task in LEARNED]
+    notes = [budget_note(own, variants, task) for task in KERNEL_TASKS]
     return replace(table, notes=(*table.notes, *(note for note in notes if note)))
 
 
@@ -172,9 +172,9 @@ def _table(
         found = results.cell(task, place.split, place.chip, variant)
         return found if found is not None and MODEL in found.seeds else None
 
-    run = {row.variant: {task: cell_of(task, row.variant) for task in LEARNED} for row in rows}
+    run = {row.variant: {task: cell_of(task, row.variant) for task in KERNEL_TASKS} for row in rows}
     kept = [row for row in rows if any(run[row.variant].values())]
-    tasks = tuple(task for task in LEARNED if any(run[row.variant][task] for row in kept))
+    tasks = tuple(task for task in KERNEL_TASKS if any(run[row.variant][task] for row in kept))
     columns = [Column("variant", "Variant"), Column("label", "What it is")]
     for task in tasks:
         columns += _columns(task, rows, paper)
@@ -198,7 +198,7 @@ def _printed_fields(task: str, rows: Sequence[_Row]) -> tuple[str, ...]:
 
 
 def _columns(task: str, rows: Sequence[_Row], paper: PaperAblation | None) -> list[Column]:
-    error, tau = LEARNED[task].measures
+    error, tau = KERNEL_TASKS[task].measures
     group = f"{error.title}, ours"
     columns = [Column(f"{task}_{p}", _HEADERS[k], group, error.decimals) for k, p in _PRINTED.items()]
     columns.append(Column(f"{task}_tau", "mean", tau.title, tau.decimals))
@@ -215,7 +215,7 @@ def _columns(task: str, rows: Sequence[_Row], paper: PaperAblation | None) -> li
 def _ours(cell: Cell | None, task: str) -> list[Value]:
     if cell is None:
         return [None] * (len(_PRINTED) + 2)
-    error, tau = LEARNED[task].measures
+    error, tau = KERNEL_TASKS[task].measures
     values = cell.over_programs(MODEL, error.metric)
     averages: list[Value] = [error.average(kind, values) for kind in _PRINTED]
     return [*averages, tau.mean(cell.over_programs(MODEL, tau.metric)), len(cell.seeds[MODEL])]
@@ -259,7 +259,7 @@ def left_out(results: Results) -> tuple[str, ...]:
     lines = []
     cells = {(cell.task, cell.split) for cell in results.cells if MODEL in cell.seeds}
     for split, table in (("random", "Table 2"), ("manual", "Table 8")):
-        absent = [task for task in LEARNED if (task, split) not in cells]
+        absent = [task for task in KERNEL_TASKS if (task, split) not in cells]
         if absent:
             lines.append(f"{table} of lpm2021: the {split} split was not run on {' and '.join(absent)}.")
     run = {cell.variant for cell in results.variants if MODEL in cell.seeds}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from costbench.experiments.grid.kernel_training import KernelTraining
-from costbench.experiments.grid.layout_training import LayoutTraining
 from costbench.experiments.grid.training_run import Training, train_cell
+from costbench.experiments.grid.trainings.kernels import KernelTraining
+from costbench.experiments.grid.trainings.layouts import LayoutTraining
 from costbench.experiments.identity import code_digest
 
 TRAININGS: Mapping[str, Training] = {
