@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from costbench.reports.papers.numbers import TunedSetting, fixed_settings, tuned_settings
 from costbench.reports.table import Column, Table, Value
-from costbench.tasks import LEARNED
+from costbench.tasks import KERNEL_TASKS
 
 Settings = Mapping[str, object]
 # Of table 6 and 7: header, and where our section has it.
@@ -39,9 +39,11 @@ def settings_tables(params: Settings) -> tuple[Table, ...]:
     Raises:
         ParamsError: if the package's data of the paper are broken.
     """
-    trained = {task: own for task in LEARNED if isinstance(own := setting(params, f"train.{task}"), Mapping)}
+    trained = {
+        task: own for task in KERNEL_TASKS if isinstance(own := setting(params, f"train.{task}"), Mapping)
+    }
     tables = [_fixed_table(trained)] if trained else []
-    for task in LEARNED:
+    for task in KERNEL_TASKS:
         own = setting(params, f"tuned.{task}")
         models = dict(own) if isinstance(own, Mapping) else {}
         if not models and task in trained:
