@@ -188,6 +188,7 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
         "smoke/main-tile": 4, "smoke/main-fusion": 4, "smoke/hybrid-fusion": 2,
         "smoke/hybrid-tile": 1, "smoke/folds-tile": 6, "smoke/folds-fusion": 6,
         "smoke/tuned-tile": 1, "smoke/ablations-tile": 8, "smoke/tpugraphs-tile": 3,
+        "smoke/tpugraphs-layout": 4,
     }  # fmt: skip
     for task in ("tile", "fusion"):
         cells = grids[f"smoke/main-{task}"]
