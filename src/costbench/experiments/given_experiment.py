@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from costbench.artifacts import digest_bytes
@@ -50,13 +51,8 @@ class GivenSamples:
 
     def digest(self) -> str:
         """Return a digest of the names and sizes of the files of all splits, 16 hexadecimal digits."""
-        lines = [
-            f"{path.relative_to(self.source.root).as_posix()} {path.stat().st_size}"
-            for collection in self.collections
-            for split in (_TRAIN, _VALID, _TEST)
-            for path in self.source.graphs(collection, split)
-        ]
-        return digest_bytes("\n".join(lines).encode())[:16]
+        places = product(self.collections, (_TRAIN, _VALID, _TEST))
+        return _listed(self.source.root, (path for place in places for path in self.source.graphs(*place)))
 
     def training_programs(self) -> TrainingPrograms:
         """Return the programs of `train` and, for validation, of `valid`; their shards are linked.
@@ -158,8 +154,12 @@ def listing_digest(entry: Mapping[str, object], root: Path) -> str:
     folder = root / str(entry.get("data", "")).partition(":")[2]
     if "data" not in entry or not folder.is_dir():
         return ""
-    files = sorted(path for path in folder.rglob("*.npz") if path.is_file())
-    lines = [f"{path.relative_to(folder).as_posix()} {path.stat().st_size}" for path in files]
+    return _listed(folder, sorted(path for path in folder.rglob("*.npz") if path.is_file()))
+
+
+def _listed(root: Path, files: Iterable[Path]) -> str:
+    """Return a digest of names below `root` and sizes, in order."""
+    lines = [f"{path.relative_to(root).as_posix()} {path.stat().st_size}" for path in files]
     return digest_bytes("\n".join(lines).encode())[:16]
 
 

@@ -91,12 +91,12 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
     workspace = load_workspace(params, flags)
     section = load_section(params, "train", TrainParams)
     for name in selected(params, experiment):
-        follows = load_experiment(params, name).grid.follows
-        loaded = load_experiment(params, name, workspace.stage("sweep"))
-        given = given_samples(loaded, workspace)
-        before = () if given is not None else ("split", "features")
-        before += () if follows == "features" else (follows,)
+        asked = load_experiment(params, name)
+        given = given_samples(asked, workspace)
+        before = ["split", "features"] if given is None else []
+        before += [] if asked.grid.follows == "features" else [asked.grid.follows]
         identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
+        loaded = load_experiment(params, name, workspace.stage("sweep"))
         baselines = load_section(params, "baselines", BaselineParams) if loaded.grid.baselines else None
         _train_experiment(loaded, section, baselines, _Samples(workspace, given), identities)
 
