@@ -55,7 +55,9 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
         found[collection_of(graph)] = {key: layout_rows(graph, own, rows) for key, own in scores.items()}
     application = str(Shard.open(paths[0]).metadata["application"])
     first = next(iter(networks.values()), None)
-    overheads = () if first is None else (_overhead(program, application, graphs[0], first),)
+    # An imported program has no shard to extract features from, and no program to compile.
+    timed = first if not program.imported else None
+    overheads = () if timed is None else (_overhead(program, application, graphs[0], timed),)
     return ProgramResult(application, over_collections(found), overheads=overheads)
 
 

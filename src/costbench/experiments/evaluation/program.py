@@ -82,6 +82,7 @@ class ProgramTask:
         known_structures: fingerprints of test kernels whose structure does.
         fitted: folder of the baselines that were fitted to the split's training programs; None without any.
         split: as result rows list it.
+        imported: whether its samples are imported ones, so that there is no compiled program in `data`.
     """
 
     data: Path
@@ -95,6 +96,7 @@ class ProgramTask:
     known_structures: frozenset[str] = frozenset()
     fitted: Path | None = None
     split: str = ""
+    imported: bool = False
 
     def groups(self, fingerprint: str) -> tuple[str, ...]:
         """Return the groups that a kernel is in by what training has not seen of it."""

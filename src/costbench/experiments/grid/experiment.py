@@ -27,6 +27,9 @@ from costbench.training.specs import SPECS, AnyTrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _SHARE = "share"
+OWN = "own"
+"""Name of the split that an imported data set comes with."""
+_GIVEN = "tpugraphs:"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Grid:
 
     Attributes:
         task: the compiler's decision, of the stage `features`.
-        splits: of the stage `split`; `folds` stands for every fold.
+        splits: of the stage `split`; `folds` stands for every fold, `own` for that of an imported data set.
         chips: of the stage `features`, by name.
         seeds: one training run each.
         baselines: whether the models that are not trained are evaluated, too.
@@ -45,7 +48,7 @@ class Grid:
     """
 
     task: LearnedTask
-    splits: tuple[Literal["random", "manual", "folds"], ...]
+    splits: tuple[Literal["random", "manual", "folds", "own"], ...]
     chips: tuple[str, ...]
     seeds: tuple[int, ...]
     baselines: bool = False
@@ -57,6 +60,37 @@ class Grid:
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+        if OWN in self.splits and not isinstance(self, GivenGrid):
+            raise ValueError(f"splits are {list(self.splits)}, {OWN} needs imported data (key data)")
+
+
+@dataclass(frozen=True)
+class GivenGrid(Grid):
+    """Fields of an experiment over an imported data set, whose files do not tell chips apart.
+
+    A type of its own: the digests of all other experiments are without its fields.
+
+    Attributes:
+        data: `tpugraphs:DIR`, a folder of TpuGraphs; relative ones start at the repository's root.
+        collections: to train and test on, such as `layout:xla:random`; empty for all of the task.
+    """
+
+    data: str = ""
+    collections: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.data.removeprefix(_GIVEN) or not self.data.startswith(_GIVEN):
+            raise ValueError(f"data is {self.data!r}, must be {_GIVEN}DIR")
+        if self.splits != (OWN,):
+            raise ValueError(f"splits are {list(self.splits)}, must be [{OWN}] for imported data")
+        if len(self.chips) > 1:
+            raise ValueError(f"chips are {list(self.chips)}, must be one for imported data")
+
+    @property
+    def folder(self) -> str:
+        """Return the folder that `data` names."""
+        return self.data.removeprefix(_GIVEN)
 
 
 @dataclass(frozen=True)
@@ -131,7 +165,7 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
     entry = dict(_mapping(entries[name], params, field, "task, splits, chips, seeds, variants"))
     changes = _mapping(entry.pop("variants", {MAIN: {}}), params, f"{field}.variants", "variants by name")
     own = _mapping(entry.pop("settings", {}), params, f"{field}.settings", "changes, or {} for none")
-    grid = parse(Grid, entry, where=params, field=field)
+    grid = parse(GivenGrid if "data" in entry else Grid, entry, where=params, field=field)
     train = _mapping(sections.get("train"), params, "train", "settings by task")
     base = _mapping(train.get(grid.task), params, f"train.{grid.task}", "settings of the task")
     if swept is not None and grid.follows == "sweep":

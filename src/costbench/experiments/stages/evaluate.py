@@ -12,15 +12,17 @@ from costbench.artifacts import write_json
 from costbench.datasets.folds import listed_split
 from costbench.datasets.splits import Split, read_split
 from costbench.datasets.validation import common_fingerprints
-from costbench.errors import choose
+from costbench.errors import DataError, choose
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.process import load
 from costbench.execution.workers import run_work_items
 from costbench.experiments.evaluation.fusion import evaluate_fusions
+from costbench.experiments.evaluation.imported_tile import evaluate_imported_tiles
 from costbench.experiments.evaluation.layout import evaluate_layouts
 from costbench.experiments.evaluation.program import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.evaluation.tile import evaluate_tiles
+from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import baselines_folder
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.spec import MAIN, Cell, listed_as, selected
@@ -51,6 +53,11 @@ EVALUATE: dict[str, Callable[[ProgramTask], ProgramResult]] = {
     "fusion": evaluate_fusions,
     "layout": evaluate_layouts,
 }
+EVALUATE_IMPORTED: dict[str, Callable[[ProgramTask], ProgramResult]] = {
+    "tile": evaluate_imported_tiles,
+    "layout": evaluate_layouts,
+}
+"""For samples without compiled programs."""
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
@@ -82,13 +89,16 @@ def evaluate_task(item: tuple[str, ProgramTask]) -> ProgramResult:
     task, program = item
     if program.checkpoints:
         load(_LOADED[LEARNED[task].samples])
-    return choose(EVALUATE, task, "task")(program)
+    return choose(EVALUATE_IMPORTED if program.imported else EVALUATE, task, "task")(program)
 
 
 def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, workspace: Workspace) -> None:
     trained = read_identity(workspace.stage("train") / experiment.name)
     identity = identify(__name__, section, trained.data_digest, trained)
-    tasks = _tasks(experiment, section, workspace)
+    given = given_samples(experiment, workspace)
+    if given is not None and given.digest() != trained.data_digest:
+        raise DataError("differs from what was trained on", where=given.source.root, expected="train anew")
+    tasks = _tasks(experiment, section, workspace, given)
     work_items = {name: (cell.task, task) for name, (cell, task) in tasks.items()}
     results = run_work_items(evaluate_task, work_items, workspace.backend, _log_result)
     folder = workspace.stage("evaluate") / experiment.name
@@ -139,15 +149,21 @@ def _rows(
 
 
 def _tasks(
-    experiment: Experiment, section: EvaluateParams, workspace: Workspace
+    experiment: Experiment,
+    section: EvaluateParams,
+    workspace: Workspace,
+    given: GivenSamples | None = None,
 ) -> dict[str, tuple[Cell, ProgramTask]]:
     """Return one task for each test program of each split and chip, by name, in order."""
     grid = experiment.grid
     models = tuple(name for name in section.models if grid.baselines and name != "learned")
-    features = workspace.stage("features")
+    features = workspace.stage("features") if given is None else given.features
     tasks = {}
     for split_name in sorted(experiment.splits):
-        split = read_split(workspace.stage("split") / f"{split_name}.json")
+        if given is None:
+            split = read_split(workspace.stage("split") / f"{split_name}.json")
+        else:
+            split = given.tested_programs()
         for chip in sorted(grid.chips):
             checkpoints = _checkpoints(experiment, split_name, chip, workspace.stage("train"))
             seen = _seen(split, features, grid.task, chip)
@@ -174,6 +190,7 @@ def _tasks(
                         known,
                         fitted,
                         listed_split(split_name),
+                        given is not None,
                     ),
                 )
     return tasks

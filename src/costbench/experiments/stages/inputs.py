@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from costbench.artifacts import write_json
+from costbench.experiments.given_experiment import listing_digest
 from costbench.experiments.grid.spec import SECTION, experiment_names
 from costbench.experiments.identity import BYSTANDERS, module_closure
 from costbench.experiments.workspace import load_workspace
@@ -48,6 +49,7 @@ def run(params: Path) -> None:
     workspace = load_workspace(params)
     sections = load_yaml(params)
     folder = workspace.stage("inputs")
+    experiments = _mapping(sections.get(SECTION))
     for stage in STAGES:
         code = asdict(
             module_closure(
@@ -57,6 +59,9 @@ def run(params: Path) -> None:
         if stage in EACH_EXPERIMENT:
             for name in experiment_names(params):
                 found = {"parameters": parameters(stage, sections, name), **code}
+                own = _mapping(experiments.get(name))
+                # Imported files are no dependency that dvc.yaml could name.
+                found |= {"data": listing_digest(own, workspace.root)} if "data" in own else {}
                 write_json(folder / stage / f"{name}.json", found)
         else:
             write_json(folder / f"{stage}.json", {"parameters": parameters(stage, sections), **code})

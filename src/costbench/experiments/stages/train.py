@@ -11,12 +11,14 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from costbench import rng
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.workers import run_work_items
+from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import (
     BaselineTask,
     FittedBaselines,
@@ -89,25 +91,29 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
     workspace = load_workspace(params, flags)
     section = load_section(params, "train", TrainParams)
     for name in selected(params, experiment):
-        follows = load_experiment(params, name).grid.follows
-        before = ("split", "features") if follows == "features" else ("split", "features", follows)
+        asked = load_experiment(params, name)
+        given = given_samples(asked, workspace)
+        before = ["split", "features"] if given is None else []
+        before += [] if asked.grid.follows == "features" else [asked.grid.follows]
         identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
         loaded = load_experiment(params, name, workspace.stage("sweep"))
         baselines = load_section(params, "baselines", BaselineParams) if loaded.grid.baselines else None
-        _train_experiment(loaded, section, baselines, workspace, identities)
+        _train_experiment(loaded, section, baselines, _Samples(workspace, given), identities)
 
 
 def _train_experiment(
     experiment: Experiment,
     section: TrainParams,
     baselines: BaselineParams | None,
-    workspace: Workspace,
+    samples: _Samples,
     before: tuple[StageIdentity, ...],
 ) -> None:
     settings = experiment if baselines is None else _WithBaselines(experiment, baselines)
-    identity = identify(__name__, settings, before[0].data_digest, *before)
+    workspace, given = samples.workspace, samples.given
+    data = before[0].data_digest if given is None else given.digest()
+    identity = identify(__name__, settings, data, *before)
     folder = workspace.stage("train") / experiment.name
-    fits = {} if baselines is None else _fits(experiment, baselines, workspace)
+    fits = {} if baselines is None else _fits(experiment, baselines, samples)
     for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
         if stale.is_dir() and stale.name not in {*fits, *(cell.name for cell in experiment.cells)}:
             shutil.rmtree(stale)
@@ -123,7 +129,7 @@ def _train_experiment(
 
     # The run is created in this process: workers that create tables at the same time would collide.
     with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
-        made = _Made(experiment, section.cache_mb, workspace, provenance, of_cells)
+        made = _Made(experiment, section.cache_mb, samples, provenance, of_cells)
         tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
         distinct, repeated = repetitions(tasks)
         results = run_work_items(train_cell, distinct, workspace.backend, progress)
@@ -134,6 +140,31 @@ def _train_experiment(
 
 
 @dataclass(frozen=True)
+class _Samples:
+    """The samples of an experiment: those of a workspace's stages, or imported ones if there are any."""
+
+    workspace: Workspace
+    given: GivenSamples | None
+
+    @property
+    def features(self) -> Path:
+        """Return the folder of the feature shards."""
+        return self.workspace.stage("features") if self.given is None else self.given.features
+
+    @cached_property
+    def own_programs(self) -> TrainingPrograms | None:
+        """Return the programs of imported samples, made ready to be read; None where there are none."""
+        return None if self.given is None else self.given.training_programs()
+
+    def programs(self, split: str, task: str, chip: str) -> TrainingPrograms:
+        """Return the programs of a split that have samples."""
+        found = self.own_programs
+        if found is None:
+            found = read_training_programs(self.workspace.stage("split") / f"{split}.json")
+        return with_samples(found, self.features, task, chip)
+
+
+@dataclass(frozen=True)
 class _WithBaselines:
     """What the folder of an experiment with baselines depends on."""
 
@@ -141,15 +172,13 @@ class _WithBaselines:
     baselines: BaselineParams
 
 
-def _fits(experiment: Experiment, baselines: BaselineParams, workspace: Workspace) -> dict[str, BaselineTask]:
+def _fits(experiment: Experiment, baselines: BaselineParams, samples: _Samples) -> dict[str, BaselineTask]:
     """Return the fits of an experiment's baselines by the name of their folder."""
-    features, task = workspace.stage("features"), experiment.grid.task
-    folder, code = workspace.stage("train") / experiment.name, code_digest(fit_baselines)
+    features, task = samples.features, experiment.grid.task
+    folder, code = samples.workspace.stage("train") / experiment.name, code_digest(fit_baselines)
     found = {}
     for name, chip in sorted({(cell.split, cell.chip) for cell in experiment.cells}):
-        split = with_samples(
-            read_training_programs(workspace.stage("split") / f"{name}.json"), features, task, chip
-        )
+        split = samples.programs(name, task, chip)
         place = baselines_folder(folder, name, chip)
         spec = baselines.of_task(task)
         found[place.name] = BaselineTask(task, chip, features, split, spec, baselines.seed, place, code)
@@ -166,22 +195,20 @@ class _Made:
 
     experiment: Experiment
     cache_mb: int
-    workspace: Workspace
+    samples: _Samples
     provenance: Provenance
     tracking: Tracking
 
     def task(self, cell: Cell) -> CellTask:
         """Return the training task of one cell."""
-        workspace = self.workspace
+        workspace = self.samples.workspace
         variant = self.experiment.variants[cell.variant]
-        features = workspace.stage("features")
-        programs = read_training_programs(workspace.stage("split") / f"{cell.split}.json")
-        split = with_samples(programs, features, cell.task, cell.chip)
+        split = self.samples.programs(cell.split, cell.task, cell.chip)
         folder = workspace.stage("train") / self.experiment.name / cell.name
         return CellTask(
             cell=cell,
             training=TRAININGS[cell.task],
-            features=features,
+            features=self.samples.features,
             split=replace(split, train=share_of(split, variant.share, cell.seed)),
             spec=variant.spec,
             folder=folder,
