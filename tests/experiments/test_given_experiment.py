@@ -20,7 +20,7 @@ from costbench.experiments.given_experiment import GivenSamples, given_samples, 
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.stages import evaluate, inputs, train
 from costbench.experiments.workspace import load_workspace
-from costbench.features.sample_paths import sample_paths
+from costbench.features.feature_shards import sample_paths
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.models.layout.checkpoint import load_layout_model
 from costbench.params import load_yaml
