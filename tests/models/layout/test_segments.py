@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from costbench.models.layout import segments
 from costbench.models.layout.inputs import parts_of
 from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.models.layout.segments import segment_of, segment_scores
@@ -87,3 +91,22 @@ def test_a_part_is_a_graph_of_its_own() -> None:
         whole = net.fixed_part(inputs)
         wanted = net.varying_states(inputs, whole, options).sum(dim=0) + whole.last.sum(dim=0)
     torch.testing.assert_close(total, wanted)
+
+
+def test_a_step_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its states are freed with its scores, without a collection: no collector sees cycles of autograd."""
+    kept: list[weakref.ref[torch.Tensor]] = []
+    make = segments._KnownStep
+
+    def watched(*values: Any) -> object:
+        kept.extend(weakref.ref(value) for value in values if isinstance(value, torch.Tensor))
+        return make(*values)
+
+    monkeypatch.setattr(segments, "_KnownStep", watched)
+    net, inputs = network_on(random_graph(15, 60, 9, 6), SPECS[0])
+    inside = np.arange(60) >= 35
+    scores = segment_scores(net, inputs, inputs.option_rows(np.arange(6)), segment_of(inputs, inside))
+    scores.sum().backward()
+    assert any(ref() is not None for ref in kept)
+    del scores
+    assert [ref() for ref in kept if ref() is not None] == []

@@ -211,7 +211,8 @@ class _SegmentStep(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.known = known
         ctx.save_for_backward(weight)
-        return known.varying, known.fixed
+        # What is returned comes to refer to `ctx`, which must not refer to it: no collector sees that cycle.
+        return known.varying.detach(), known.fixed.detach()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
