@@ -1,0 +1,367 @@
+"""Tensor operators as loops over affine accesses: one multiply-accumulate per point of the iteration space.
+
+An operator computes output[...] = sum over its reduction axes of the product of its inputs, each read at
+indices that are affine in the axes. That covers what AutoTVM tunes (autotvm2018, section 6): convolutions,
+matrix multiplications, dense layers. Images are stored as NHWC and filters as HWIO, so the last output
+dimension is contiguous in the output and in the weights. Float32 throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+from costbench.errors import ChoiceError, DataError, choose
+
+Kind = Literal["spatial", "reduce"]
+Shape = tuple[int, ...]
+Index = tuple[tuple[str, int], ...]
+"""One dimension of an index: the axes that it is a sum of, each with its coefficient."""
+Sizes = Mapping[str, int]
+"""Shape parameters by name."""
+PADDED = ".padded"
+"""End of the name of a tensor that is another one with a border of zeros."""
+DTYPE = "float32"
+_MAX_EXTENT = 1 << 16
+_MAX_POINTS = 1 << 44
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop of the operator before scheduling.
+
+    Attributes:
+        name: unique in the operator.
+        extent: iterations.
+        kind: "spatial" if it indexes the output, else "reduce".
+    """
+
+    name: str
+    extent: int
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The element of a tensor that one point of the iteration space reads or writes.
+
+    Attributes:
+        tensor: which one.
+        strides: for each dimension of the tensor, the axes in its index with their coefficients.
+        offset: what is added to the index in each dimension.
+        write: whether the element is written.
+    """
+
+    tensor: str
+    strides: tuple[Index, ...]
+    offset: Shape
+    write: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A tensor operator with fixed shapes.
+
+    Attributes:
+        name: kind of operator, a key of `OPERATORS`.
+        parameters: its shape parameters by name.
+        axes: spatial axes in the order of the output's dimensions, then reduction axes.
+        tensors: shape of every tensor by name: inputs, padded inputs, output, in this order.
+        accesses: reads, then the write of the output.
+        padding: for each padded input, the name of the tensor that it is made from and the number of zeros
+            before each of its dimensions (after it, whatever fills the shape).
+        dtype: type of all elements.
+    """
+
+    name: str
+    parameters: Mapping[str, int] = field(hash=False)
+    axes: tuple[Axis, ...]
+    tensors: Mapping[str, Shape] = field(hash=False)
+    accesses: tuple[Access, ...]
+    padding: Mapping[str, tuple[str, Shape]] = field(hash=False)
+    dtype: str = DTYPE
+
+    @property
+    def text(self) -> str:
+        """Returns the operator as `parse_operator` reads it."""
+        return f"{self.name}:" + ",".join(f"{key}={value}" for key, value in self.parameters.items())
+
+    @property
+    def spatial(self) -> tuple[Axis, ...]:
+        """Returns the axes that index the output."""
+        return tuple(axis for axis in self.axes if axis.kind == "spatial")
+
+    @property
+    def reduce(self) -> tuple[Axis, ...]:
+        """Returns the axes that are summed over."""
+        return tuple(axis for axis in self.axes if axis.kind == "reduce")
+
+    @property
+    def output(self) -> str:
+        """Returns the name of the tensor that is written."""
+        return self.accesses[-1].tensor
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Returns the names of the tensors that the caller passes, in order."""
+        return tuple(name for name in self.tensors if name != self.output and not name.endswith(PADDED))
+
+    @property
+    def flops(self) -> int:
+        """Returns the floating-point operations: a multiplication and an addition per point."""
+        return 2 * prod(axis.extent for axis in self.axes)
+
+
+def _dims(*names: str) -> tuple[Index, ...]:
+    """Returns an index of plain axes."""
+    return tuple(((name, 1),) for name in names)
+
+
+def _access(tensor: str, strides: tuple[Index, ...], write: bool = False) -> Access:
+    return Access(tensor, strides, (0,) * len(strides), write)
+
+
+def _axes(spatial: Mapping[str, int], reduce: Mapping[str, int]) -> tuple[Axis, ...]:
+    found = [Axis(name, extent, "spatial") for name, extent in spatial.items()]
+    return (*found, *(Axis(name, extent, "reduce") for name, extent in reduce.items()))
+
+
+def _matmul(size: Sizes) -> Operator:
+    """Builds output[i, j] = sum over r of left[i, r] right[r, j]."""
+    m, n, k = size["m"], size["n"], size["k"]
+    return Operator(
+        "matmul",
+        size,
+        _axes({"i": m, "j": n}, {"r": k}),
+        {"left": (m, k), "right": (k, n), "output": (m, n)},
+        (
+            _access("left", _dims("i", "r")),
+            _access("right", _dims("r", "j")),
+            _access("output", _dims("i", "j"), True),
+        ),
+        {},
+    )
+
+
+def _batch_matmul(size: Sizes) -> Operator:
+    """Builds output[b, i, j] = sum over r of left[b, i, r] right[b, r, j]."""
+    b, m, n, k = size["b"], size["m"], size["n"], size["k"]
+    return Operator(
+        "batch_matmul",
+        size,
+        _axes({"b": b, "i": m, "j": n}, {"r": k}),
+        {"left": (b, m, k), "right": (b, k, n), "output": (b, m, n)},
+        (
+            _access("left", _dims("b", "i", "r")),
+            _access("right", _dims("b", "r", "j")),
+            _access("output", _dims("b", "i", "j"), True),
+        ),
+        {},
+    )
+
+
+def _dense(size: Sizes) -> Operator:
+    """Builds output[i, j] = sum over r of data[i, r] weight[j, r]: weights of one output are contiguous."""
+    n, ci, co = size["n"], size["ci"], size["co"]
+    return Operator(
+        "dense",
+        size,
+        _axes({"i": n, "j": co}, {"r": ci}),
+        {"data": (n, ci), "weight": (co, ci), "output": (n, co)},
+        (
+            _access("data", _dims("i", "r")),
+            _access("weight", _dims("j", "r")),
+            _access("output", _dims("i", "j"), True),
+        ),
+        {},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """What convolutions have in common.
+
+    Attributes:
+        read: the tensor that windows are read from.
+        index: its index in the image's dimensions.
+        padded: the padded image and its shape, or nothing.
+        padding: see `Operator`.
+        rows: output rows.
+        columns: output columns.
+    """
+
+    read: str
+    index: tuple[Index, ...]
+    padded: dict[str, Shape]
+    padding: dict[str, tuple[str, Shape]]
+    rows: int
+    columns: int
+
+
+def _image(size: Sizes, channels: str) -> _Image:
+    pad, stride = size["pad"], size["stride"]
+    h, w = size["h"] + 2 * pad, size["w"] + 2 * pad
+    name = "data" + PADDED if pad else "data"
+    sliding: tuple[Index, ...] = ((("y", stride), ("kh", 1)), (("x", stride), ("kw", 1)))
+    return _Image(
+        name,
+        (*_dims("n"), *sliding, *_dims(channels)),
+        {name: (size["n"], h, w, size[channels])} if pad else {},
+        {name: ("data", (0, pad, pad, 0))} if pad else {},
+        (h - size["kh"]) // stride + 1,
+        (w - size["kw"]) // stride + 1,
+    )
+
+
+def _conv2d(size: Sizes) -> Operator:
+    """Builds output[n, y, x, co], a sum over ci, kh and kw.
+
+    Adds data[n, stride y + kh, stride x + kw, ci] weight[kh, kw, ci, co].
+    """
+    image, n, ci, co = _image(size, "ci"), size["n"], size["ci"], size["co"]
+    kh, kw, y, x = size["kh"], size["kw"], image.rows, image.columns
+    tensors = {"data": (n, size["h"], size["w"], ci), "weight": (kh, kw, ci, co)}
+    return Operator(
+        "conv2d",
+        size,
+        _axes({"n": n, "y": y, "x": x, "co": co}, {"ci": ci, "kh": kh, "kw": kw}),
+        tensors | image.padded | {"output": (n, y, x, co)},
+        (
+            _access(image.read, image.index),
+            _access("weight", _dims("kh", "kw", "ci", "co")),
+            _access("output", _dims("n", "y", "x", "co"), True),
+        ),
+        image.padding,
+    )
+
+
+def _depthwise(size: Sizes) -> Operator:
+    """Builds output[n, y, x, c], a sum over kh and kw.
+
+    Adds data[n, stride y + kh, stride x + kw, c] weight[kh, kw, c].
+    """
+    image, n, c = _image(size, "c"), size["n"], size["c"]
+    kh, kw, y, x = size["kh"], size["kw"], image.rows, image.columns
+    tensors = {"data": (n, size["h"], size["w"], c), "weight": (kh, kw, c)}
+    return Operator(
+        "depthwise_conv2d",
+        size,
+        _axes({"n": n, "y": y, "x": x, "c": c}, {"kh": kh, "kw": kw}),
+        tensors | image.padded | {"output": (n, y, x, c)},
+        (
+            _access(image.read, image.index),
+            _access("weight", _dims("kh", "kw", "c")),
+            _access("output", _dims("n", "y", "x", "c"), True),
+        ),
+        image.padding,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Makes operators of one kind.
+
+    Attributes:
+        build: takes the parameters.
+        parameters: their names, in order.
+        defaults: values of those that may be left out.
+    """
+
+    build: Callable[[Sizes], Operator]
+    parameters: tuple[str, ...]
+    defaults: Mapping[str, int]
+
+
+_CONVOLUTION = {"n": 1, "stride": 1, "pad": 0}
+OPERATORS: Mapping[str, Builder] = {
+    "batch_matmul": Builder(_batch_matmul, ("b", "m", "n", "k"), {}),
+    "conv2d": Builder(_conv2d, ("n", "h", "w", "ci", "co", "kh", "kw", "stride", "pad"), _CONVOLUTION),
+    "dense": Builder(_dense, ("n", "ci", "co"), {"n": 1}),
+    "depthwise_conv2d": Builder(_depthwise, ("n", "h", "w", "c", "kh", "kw", "stride", "pad"), _CONVOLUTION),
+    "matmul": Builder(_matmul, ("m", "n", "k"), {}),
+}
+
+
+def _resnet(size: int, ci: int, co: int, window: int, stride: int) -> str:
+    image = f"n=1,h={size},w={size},ci={ci},co={co}"
+    return f"conv2d:{image},kh={window},kw={window},stride={stride},pad={window // 2}"
+
+
+WORKLOADS: Mapping[str, str] = {
+    # The convolutions of ResNet-18 for one image (autotvm2018, Table 1).
+    "C1": _resnet(224, 3, 64, 7, 2),
+    "C2": _resnet(56, 64, 64, 3, 1),
+    "C3": _resnet(56, 64, 64, 1, 1),
+    "C4": _resnet(56, 64, 128, 3, 2),
+    "C5": _resnet(56, 64, 128, 1, 2),
+    "C6": _resnet(28, 128, 128, 3, 1),
+    "C7": _resnet(28, 128, 256, 3, 2),
+    "C8": _resnet(28, 128, 256, 1, 2),
+    "C9": _resnet(14, 256, 256, 3, 1),
+    "C10": _resnet(14, 256, 512, 3, 2),
+    "C11": _resnet(14, 256, 512, 1, 2),
+    "C12": _resnet(7, 512, 512, 3, 1),
+    "matmul-256": "matmul:m=256,n=256,k=256",
+    "matmul-512": "matmul:m=512,n=512,k=512",
+    "matmul-1024": "matmul:m=1024,n=1024,k=1024",
+    # A depthwise layer as in MobileNet, ResNet-18's classifier for 16 images, attention scores of BERT.
+    "depthwise-256": "depthwise_conv2d:n=1,h=28,w=28,c=256,kh=3,kw=3,stride=1,pad=1",
+    "dense-512": "dense:n=16,ci=512,co=1000",
+    "batch-matmul-12": "batch_matmul:b=12,m=128,n=128,k=64",
+}
+"""Named workloads; one more is one more line."""
+
+
+def parse_operator(text: str) -> Operator:
+    """Returns the operator that a workload's name or a description stands for.
+
+    >>> parse_operator("matmul:m=64,n=32,k=16").flops
+    65536
+
+    Args:
+        text: a key of `WORKLOADS`, or "operator:name=integer,...", where parameters with a default may be
+            left out.
+
+    Raises:
+        ChoiceError: for an unknown operator, listing operators and workloads.
+        DataError: naming the parameter, if one is missing, unknown, given twice or no possible size.
+    """
+    text = WORKLOADS.get(text, text)
+    name, _, rest = text.partition(":")
+    if not rest and name not in OPERATORS:
+        known = ", ".join([*WORKLOADS, *(f"{kind}:..." for kind in OPERATORS)])
+        raise ChoiceError(f"unknown workload {text!r}", expected=f"one of {known}")
+    builder = choose(OPERATORS, name, "operator")
+    given = dict(builder.defaults) | _parsed(text, rest, builder)
+    for key in builder.parameters:
+        if key not in given:
+            wanted = ", ".join(builder.parameters)
+            raise DataError("missing", where=text, field=key, expected=f"the parameters {wanted}")
+    operator = builder.build({key: given[key] for key in builder.parameters})
+    _check(operator, text)
+    return operator
+
+
+def _parsed(text: str, rest: str, builder: Builder) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in filter(None, rest.split(",")):
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        lowest = 0 if key == "pad" else 1
+        if key not in builder.parameters or key in found:
+            problem = "given twice" if key in found else "no parameter"
+            raise DataError(problem, where=text, field=key, expected=", ".join(builder.parameters))
+        if not value.isascii() or not value.isdecimal() or not lowest <= int(value) <= _MAX_EXTENT:
+            expected = f"an integer from {lowest} to {_MAX_EXTENT}"
+            raise DataError(f"{value!r}", where=text, field=key, expected=expected)
+        found[key] = int(value)
+    return found
+
+
+def _check(operator: Operator, text: str) -> None:
+    for axis in operator.axes:
+        if axis.extent < 1:
+            raise DataError("the window is larger than the padded image", where=text, field=axis.name)
+    if operator.flops > _MAX_POINTS:
+        raise DataError(f"{operator.flops} operations", where=text, expected=f"at most {_MAX_POINTS}")
