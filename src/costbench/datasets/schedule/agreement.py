@@ -1,0 +1,51 @@
+"""What a table's repeated measurements say about its noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.datasets.schedule.table import RecordedTable
+from costbench.metrics.ranking import kendall_tau
+
+TRUSTED_TAU = 0.9
+"""Rank correlation of repeated with first measurements from which on a table is used."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Repeated against first measurements of the same configurations.
+
+    Attributes:
+        pairs: how many.
+        tau: Kendall's tau; None below two different ones.
+        median_ratio: median of second over first runtime.
+        p90_ratio: 90th percentile of max(second, first) / min(second, first).
+    """
+
+    pairs: int
+    tau: float | None
+    median_ratio: float
+    p90_ratio: float
+
+
+def agreement(table: RecordedTable, round_number: int) -> Agreement:
+    """Returns how repeated measurements of one round agree with the first ones, one of each configuration."""
+    chosen = table.repeats[(table.repeats[:, 3] == round_number) & (table.repeats[:, 1] > 0)]
+    chosen = chosen[np.unique(chosen[:, 0], return_index=True)[1]]
+    return compare(table.columns["runtime_ns"][chosen[:, 0]], chosen[:, 1])
+
+
+def compare(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> Agreement:
+    """Returns the same of two measurements [n] of n configurations."""
+    if not len(first):
+        return Agreement(0, None, 1.0, 1.0)
+    ratio = second / first
+    tau = kendall_tau(first.astype(np.float64), second.astype(np.float64))
+    apart = np.maximum(ratio, 1.0 / ratio)
+    return Agreement(
+        len(first), None if math.isnan(tau) else tau, float(np.median(ratio)), float(np.quantile(apart, 0.9))
+    )

@@ -1,0 +1,177 @@
+"""The processor of this machine as a measuring device: builds and runs schedules of operators, one at a time.
+
+One process builds and measures on one thread (see `costbench.hardware.cpu.timing`). A schedule that cannot be
+built, crashes, hangs, needs too much memory or computes something else is a failure with its reason, as a
+failed compile is on the simulated chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib import util
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.schedule.space import ScheduleSpace
+from costbench.errors import DataError
+from costbench.hardware.cpu.process import Limits, WorkerFailedError, WorkerProcess
+from costbench.hardware.cpu.timing import TimingSpec
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger]
+_NS = 1e9
+MAX_INTERRUPTED = 100
+"""Schedules in a row without one uninterrupted block after which the machine is too busy to measure on."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduleMeasurement:
+    """Measurements of `n` schedules.
+
+    Attributes:
+        runtime_ns: int64 [n], minimum over the blocks without interruption, at least 1; 0 where it failed.
+        failed: bool [n].
+        run_seconds: float64 [n], processor time of build and runs; 0 where it failed.
+        reasons: why each failed; empty for those that did not.
+        spread: float64 [n], median over minimum of the blocks, minus 1; 0 where it failed.
+        clean: int64 [n], blocks without interruption.
+        build_seconds: float64 [n], processor time of the build; 0 where it failed.
+    """
+
+    runtime_ns: IntArray
+    failed: npt.NDArray[np.bool_]
+    run_seconds: FloatArray
+    reasons: tuple[str, ...]
+    spread: FloatArray
+    clean: IntArray
+    build_seconds: FloatArray
+
+    @property
+    def seconds(self) -> float:
+        """Returns the processor time of all builds and runs."""
+        return float(np.sum(self.run_seconds))
+
+
+class ScheduleDevice(Protocol):
+    """What schedules are measured on: this machine, or a recorded table of another one."""
+
+    def measure(self, space: ScheduleSpace, rows: Rows, /) -> ScheduleMeasurement:
+        """Returns the measurements of configurations [n, m] of a space."""
+        ...
+
+
+@dataclass(frozen=True)
+class _One:
+    """The measurement of one schedule."""
+
+    runtime_ns: int
+    seconds: float
+    reason: str
+    spread: float
+    clean: int
+    build_seconds: float
+
+
+class CpuDevice:
+    """This machine; a `ScheduleDevice`. Use it as a context manager, or call `close`.
+
+    Args:
+        target: "native", "generic" or LLVM's name of a processor.
+        timing: how long and how often is measured.
+        limits: what one schedule may take.
+    """
+
+    def __init__(
+        self, target: str = "native", timing: TimingSpec | None = None, limits: Limits | None = None
+    ) -> None:
+        self.target = target
+        self._timing = timing or TimingSpec()
+        self._limits = limits or Limits()
+        self._worker = WorkerProcess(self._limits)
+        self._interrupted = 0
+
+    def __enter__(self) -> CpuDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the measuring process."""
+        self._worker.stop()
+
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """Returns processor, architecture, mcpu, features and versions; see `tvm_adapter.Host`.
+
+        Raises:
+            DataError: if the extra `cpu` is not installed.
+        """
+        self._start()
+        return self._worker.host
+
+    def _start(self) -> None:
+        if not self._limits.command and util.find_spec("tvm") is None:
+            raise DataError("TVM is not installed", expected="pip install costbench[cpu]")
+        self._worker.start()
+
+    def measure(self, space: ScheduleSpace, rows: Rows, /) -> ScheduleMeasurement:
+        """Builds and runs configurations, in their order.
+
+        Raises:
+            DataError: if TVM is not installed, or the machine is so busy that `MAX_INTERRUPTED` schedules in
+                a row had no block without interruption.
+        """
+        return gathered(list(self._each(space, rows)))
+
+    def _each(self, space: ScheduleSpace, rows: Rows) -> Iterator[_One]:
+        self._start()
+        for row in space.full_rows(rows).tolist():
+            request = {
+                "operator": space.operator.text,
+                "row": row,
+                "target": self.target,
+                "timing": asdict(self._timing),
+            }
+            try:
+                yield self._one(self._worker.ask(request))
+            except WorkerFailedError as error:
+                yield _failure(str(error))
+
+    def _one(self, answer: Mapping[str, Any]) -> _One:
+        if "failed" in answer:
+            return _failure(str(answer["failed"]))
+        timing = answer["timing"]
+        self._interrupted = 0 if timing["clean"] else self._interrupted + 1
+        if self._interrupted >= MAX_INTERRUPTED:
+            problem = f"{MAX_INTERRUPTED} schedules in a row were interrupted by other processes"
+            raise DataError(problem, expected="a machine with a processor to spare")
+        return _One(
+            max(1, round(timing["runtime_ns"])),
+            (timing["total_ns"] + answer["build_ns"]) / _NS,
+            "",
+            timing["median_ns"] / timing["runtime_ns"] - 1.0,
+            timing["clean"],
+            answer["build_ns"] / _NS,
+        )
+
+
+def _failure(reason: str) -> _One:
+    return _One(0, 0.0, reason, 0.0, 0, 0.0)
+
+
+def gathered(found: list[_One]) -> ScheduleMeasurement:
+    """Returns single measurements as arrays."""
+    return ScheduleMeasurement(
+        np.array([one.runtime_ns for one in found], dtype=np.int64),
+        np.array([bool(one.reason) for one in found], dtype=bool),
+        np.array([one.seconds for one in found], dtype=np.float64),
+        tuple(one.reason for one in found),
+        np.array([one.spread for one in found], dtype=np.float64),
+        np.array([one.clean for one in found], dtype=np.int64),
+        np.array([one.build_seconds for one in found], dtype=np.float64),
+    )
