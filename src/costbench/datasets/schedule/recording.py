@@ -112,10 +112,10 @@ def _start(spec: RecordingSpec, path: Path, fresh: RecordedTable) -> RecordedTab
         "host": dict(found.host) == _as_json(fresh.host),
         "timing": dict(found.timing) == dict(fresh.timing),
     }
-    for field, equal in same.items():
+    for name, equal in same.items():
         if not equal:
-            expected = f"the same {field}; another folder for another recording"
-            raise DataError("was recorded otherwise", where=path, field=field, expected=expected)
+            expected = f"the same {name}; another folder for another recording"
+            raise DataError("was recorded otherwise", where=path, field=name, expected=expected)
     return found
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 import tvm_ffi
-from tvm import s_tir, te, tirx
+from tvm import s_tir, sym, te, tirx
 
 from costbench.compiler.schedule.nest import LANES
 from costbench.compiler.schedule.operators import PADDED, Axis, Operator
@@ -308,3 +308,76 @@ def trace(operator: Operator, choices: Mapping[str, Value]) -> list[object]:
     """Returns the schedule as a trace that TVM applies again: `tvm.s_tir.Trace.apply_json_to_schedule`."""
     found: list[object] = json.loads(tvm.ir.save_json(scheduled(operator, choices).trace.as_json()))
     return found
+
+
+@dataclass(frozen=True)
+class LoweredStore:
+    """One store of the lowered program.
+
+    Attributes:
+        loops: extent and kind of each loop around it, outermost first; kinds are those of TVM: 0 serial,
+            1 parallel, 2 vectorized, 3 unrolled.
+        accesses: for each load, then the store: the buffer's name and the elements between accesses of
+            consecutive iterations of each loop; None where an index is not affine.
+    """
+
+    loops: tuple[tuple[int, int], ...]
+    accesses: tuple[tuple[str, tuple[int, ...] | None], ...]
+
+
+def lowered(operator: Operator, choices: Mapping[str, Value], unrolled: bool = False) -> list[LoweredStore]:
+    """Returns the stores of a schedule's program after lowering, before vectorisation and unrolling.
+
+    Args:
+        operator: what is computed.
+        choices: one for each knob.
+        unrolled: after both instead.
+    """
+    passes = [
+        s_tir.transform.CanonicalizeLoop(),
+        s_tir.transform.LowerInitBlock(),
+        s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+        s_tir.transform.ConvertBlocksToOpaque(),
+        s_tir.transform.CompactBufferAllocation(),
+        s_tir.transform.LowerMatchBuffer(),
+        s_tir.transform.StmtSimplify(),
+        s_tir.transform.LowerOpaqueBlock(),
+        tirx.transform.FlattenBuffer(),
+    ]
+    if unrolled:
+        passes += [tirx.transform.VectorizeLoop(True), tirx.transform.UnrollLoop()]
+    module = tvm.transform.Sequential([*passes, tirx.transform.StmtSimplify()])(
+        scheduled(operator, choices).mod
+    )
+    found: list[LoweredStore] = []
+    _collect(module[ENTRY].body, [], found)
+    return found
+
+
+def _collect(node: Any, loops: list[Any], found: list[LoweredStore]) -> None:
+    if isinstance(node, tirx.For):
+        _collect(node.body, [*loops, node], found)
+    elif isinstance(node, tirx.SeqStmt):
+        for part in node:
+            _collect(part, loops, found)
+    elif isinstance(node, tirx.IfThenElse):
+        _collect(node.then_case, loops, found)
+    elif isinstance(node, tirx.BufferStore):
+        found.append(_store(node, loops))
+    elif hasattr(node, "body"):
+        _collect(node.body, loops, found)
+
+
+def _store(node: Any, loops: list[Any]) -> LoweredStore:
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(node.value, [(tvm.ir.expr.TensorLoad, loads.append)], order="pre")
+    accesses = [(load.source.name, _strides(load.indices, loops)) for load in loads]
+    accesses.append((node.buffer.name, _strides(node.indices, loops)))
+    sizes = tuple((int(loop.extent), int(loop.kind)) for loop in loops)
+    return LoweredStore(sizes, tuple(accesses))
+
+
+def _strides(indices: Any, loops: list[Any]) -> tuple[int, ...] | None:
+    [index] = indices
+    found = sym.detect_linear_equation(index, [loop.loop_var for loop in loops])
+    return tuple(int(value) for value in list(found)[:-1]) if len(found) else None
