@@ -50,7 +50,7 @@ def record_schedules(
 
 def _print_progress(table: RecordedTable) -> None:
     from costbench.datasets.schedule.agreement import agreement
-    from costbench.datasets.schedule.recording import AFTERWARDS, WHILE_RECORDING
+    from costbench.datasets.schedule.table import AFTERWARDS, WHILE_RECORDING
 
     found = agreement(table, AFTERWARDS if table.complete and table.repeats[-1, 3] else WHILE_RECORDING)
     tau = "-" if found.tau is None else f"{found.tau:.3f}"

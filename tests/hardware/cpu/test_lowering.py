@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from costbench.compiler.schedule.nest import LoopStatement, nest_of
@@ -10,7 +9,9 @@ from costbench.compiler.schedule.operators import parse_operator
 from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.rng import stream
 
-tvm_adapter = pytest.importorskip("costbench.hardware.cpu.tvm_adapter", reason="needs the extra cpu (TVM)", exc_type=ImportError)
+tvm_adapter = pytest.importorskip(
+    "costbench.hardware.cpu.tvm_adapter", reason="needs the extra cpu (TVM)", exc_type=ImportError
+)
 
 KINDS = {"none": 0, "parallel": 1, "vectorize": 2, "unroll": 0}
 OPERATORS = (

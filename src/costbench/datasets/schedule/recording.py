@@ -17,14 +17,21 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.schedule.space import ScheduleSpace
-from costbench.datasets.schedule.table import SUFFIX, RecordedTable, empty_table, read_table, write_table
+from costbench.datasets.schedule.table import (
+    AFTERWARDS,
+    SUFFIX,
+    WHILE_RECORDING,
+    RecordedTable,
+    empty_table,
+    read_table,
+    write_table,
+)
 from costbench.errors import DataError
 from costbench.hardware.cpu.device import CpuDevice, ScheduleMeasurement
+from costbench.hardware.cpu.process import Limits
 from costbench.hardware.cpu.timing import TimingSpec
 from costbench.rng import stream
 
-WHILE_RECORDING, AFTERWARDS = 0, 1
-"""Rounds of repeated measurements."""
 _ANCHORS = 2
 _AGAIN = 3
 _FASTEST = 20
@@ -40,6 +47,7 @@ class RecordingSpec:
         folder: tables go to `folder`/TARGET/WORKLOAD.arrow.
         target: see `CpuDevice`.
         timing: how long and how often is measured.
+        limits: what one schedule may take.
         batch: configurations after which the table is written.
         seed: of the order.
         max_seconds: time after which recording stops at the end of a batch; 0 for none.
@@ -48,6 +56,7 @@ class RecordingSpec:
     folder: Path
     target: str = "native"
     timing: TimingSpec = field(default_factory=TimingSpec)
+    limits: Limits = field(default_factory=Limits)
     batch: int = 50
     seed: int = 0
     max_seconds: float = 0.0
@@ -79,7 +88,7 @@ def record(
     """
     path = table_path(spec, workload)
     begin = time.monotonic()
-    with CpuDevice(spec.target, spec.timing) as device:
+    with CpuDevice(spec.target, spec.timing, spec.limits) as device:
         table = _start(
             spec, path, empty_table(workload, space, spec.target, device.host, asdict(spec.timing))
         )

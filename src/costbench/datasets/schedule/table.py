@@ -34,6 +34,8 @@ from costbench.errors import CostbenchError, DataError
 
 SUFFIX = ".arrow"
 VERSION = 1
+WHILE_RECORDING, AFTERWARDS = 0, 1
+"""Rounds of repeated measurements."""
 _KEY = b"costbench.schedules"
 _COLUMNS = {
     "measured": (np.bool_, pa.bool_()),

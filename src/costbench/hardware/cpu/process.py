@@ -94,10 +94,9 @@ class WorkerProcess:
         try:
             self.host = self._message(time.monotonic() + _START_S, "start")["host"]
         except (WorkerFailedError, KeyError) as error:
-            said = self._said()
             self.stop()
-            expected = "the extra costbench[cpu] (TVM)"
-            raise DataError(f"the measuring process does not start: {said}", expected=expected) from error
+            problem = f"the measuring process does not start: {error}"
+            raise DataError(problem, expected="the extra costbench[cpu] (TVM)") from error
 
     def _command(self, writer: int) -> list[str]:
         command = self._limits.command or (sys.executable, "-m", "costbench.hardware.cpu.worker")

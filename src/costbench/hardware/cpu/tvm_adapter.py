@@ -7,7 +7,6 @@ TVM_NUM_THREADS=1 before this module is imported.
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -305,9 +304,21 @@ def script(operator: Operator, choices: Mapping[str, Value]) -> str:
 
 
 def trace(operator: Operator, choices: Mapping[str, Value]) -> list[object]:
-    """Returns the schedule as a trace that TVM applies again: `tvm.s_tir.Trace.apply_json_to_schedule`."""
-    found: list[object] = json.loads(tvm.ir.save_json(scheduled(operator, choices).trace.as_json()))
+    """Returns the schedule's trace in JSON; `tvm.s_tir.Trace.apply_json_to_schedule` applies it again."""
+    found = _plain(scheduled(operator, choices).trace.as_json())
+    assert isinstance(found, list)
     return found
+
+
+def _plain(value: Any) -> object:
+    """Returns TVM's containers and numbers as those of JSON."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (bool, int, float)) or value is None:
+        return value
+    if isinstance(value, tvm.tirx.IntImm):
+        return int(value)
+    return [_plain(each) for each in value]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costbench.compiler.schedule.operators import parse_operator
+from costbench.compiler.schedule.space import ScheduleSpace
+from costbench.errors import DataError
+from costbench.hardware.cpu import device as device_module
+from costbench.hardware.cpu.device import CpuDevice
+from costbench.hardware.cpu.noise import noise_report
+from tests.hardware.cpu.fake import FAKE
+
+SPACE = ScheduleSpace(parse_operator("matmul:m=2,n=2,k=2"))
+
+
+def rows_with(*kinds: int) -> np.ndarray:
+    rows = np.zeros((len(kinds), len(SPACE.knobs)), dtype=np.int64)
+    rows[:, -2] = kinds
+    return rows
+
+
+def test_failures_are_contained_and_say_why() -> None:
+    with CpuDevice(limits=FAKE) as device:
+        found = device.measure(SPACE, rows_with(0, 1, 2, 3, 0))
+    assert found.failed.tolist() == [False, True, True, True, False]
+    assert found.reasons[1] == "build error: no"
+    assert found.reasons[2] == "build time-out"
+    assert found.reasons[3] == "crash: SIGSEGV: about to fall over"
+    assert found.runtime_ns.tolist() == [1000, 0, 0, 0, 1000]
+    np.testing.assert_allclose(found.spread, [0.25, 0, 0, 0, 0.25])
+    np.testing.assert_allclose(found.run_seconds, [0.003, 0, 0, 0, 0.003])
+    assert found.seconds == pytest.approx(0.006)
+
+
+def test_rows_of_a_sub_space_are_those_of_the_whole_one() -> None:
+    part = SPACE.sub_space({"unroll": [16, 512]})
+    with CpuDevice(limits=FAKE) as device:
+        mine = device.measure(part, part.rows([0, 1, 4]))
+        whole = device.measure(SPACE, part.full_rows(part.rows([0, 1, 4])))
+    assert mine.runtime_ns.tolist() == whole.runtime_ns.tolist()
+
+
+def test_a_worker_that_does_not_start_is_one_clear_error() -> None:
+    broken = replace(FAKE, command=(sys.executable, "-c", "import sys; sys.exit('no compiler')"))
+    with CpuDevice(limits=broken) as device, pytest.raises(DataError, match="no compiler"):
+        device.measure(SPACE, rows_with(0))
+
+
+def test_a_machine_that_never_lets_a_block_finish_ends_the_measurement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(device_module, "MAX_INTERRUPTED", 2)
+    device = CpuDevice(limits=FAKE)
+    timing = {"runtime_ns": 1.0, "median_ns": 1.0, "clean": 0, "total_ns": 1}
+    device._one({"timing": timing, "build_ns": 1})
+    with pytest.raises(DataError, match="interrupted"):
+        device._one({"timing": timing, "build_ns": 1})
+
+
+def test_a_device_without_noise_agrees_with_itself() -> None:
+    rows = rows_with(0, 0, 0, 1)
+    rows[:3, -3] = [0, 1, 2]
+    with CpuDevice(limits=FAKE) as device:
+        report = noise_report(device, SPACE, rows)
+    assert (report.schedules, report.rounds) == (3, 3)
+    assert (report.tau_median, report.tau_min) == (pytest.approx(1.0), pytest.approx(1.0))
+    assert report.variation_max == report.interrupted == 0.0
+
+
+def test_one_round_says_nothing() -> None:
+    with pytest.raises(DataError, match="rounds"):
+        noise_report(CpuDevice(limits=FAKE), SPACE, rows_with(0), rounds=1)
