@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,4 +64,101 @@ def _print_progress(table: RecordedTable) -> None:
     )
 
 
-COMMANDS = (record_schedules,)
+def schedule_card(
+    folder: Annotated[Path, typer.Argument(help="Folder of recorded tables.")],
+    remarks: Annotated[str, typer.Option(help="What users should know, such as what ran beside.")] = "",
+    check: Annotated[bool, typer.Option(help="Compare the tables with the card instead.")] = False,
+) -> None:
+    """Write `card.json` of recorded tables: machine, failures, noise, digests; or check them against it."""
+    from costbench.datasets.schedule.card import check_card, write_card
+
+    if check:
+        check_card(folder)
+        return
+    tables = write_card(folder, remarks)["tables"]
+    assert isinstance(tables, dict)
+    for name, facts in tables.items():
+        tau = facts["afterwards"]["tau"]
+        typer.echo(
+            f"{name}: {facts['measured']:,} of {facts['configs']:,}, best {facts['best_gflops']} GFLOPS, "
+            f"tau {'-' if tau is None else f'{tau:.3f}'}, {'' if facts['trusted'] else 'not '}trusted"
+        )
+
+
+def schedule_noise(
+    workload: Annotated[str, typer.Argument(help="A workload, or `matmul:m=64,n=64,k=64`.")] = "matmul-256",
+    schedules: Annotated[int, typer.Option(help="How many different ones.", min=2)] = 16,
+    rounds: Annotated[int, typer.Option(help="How often each is measured.", min=2)] = 3,
+    target: Target = "native",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Say how far measurements on this machine can be trusted. Needs the extra `cpu`.
+
+    Measures random schedules of a workload in several rounds and compares the rounds. A Kendall's tau near 1
+    means that a ranking is the machine's and not the noise's; below 0.9, wait until the machine is idle.
+    """
+    import json
+
+    from costbench.compiler.schedule.operators import parse_operator
+    from costbench.compiler.schedule.sub_spaces import recorded_space
+    from costbench.hardware.cpu.device import CpuDevice
+    from costbench.hardware.cpu.noise import noise_report
+    from costbench.rng import stream
+
+    space = recorded_space(parse_operator(workload))
+    rows = space.sample(stream(0, "noise", workload), schedules)
+    with CpuDevice(target) as device:
+        report = noise_report(device, space, rows, rounds).to_dict()
+    if as_json:
+        typer.echo(json.dumps(report, indent=1, sort_keys=True))
+        return
+    for name, value in report.items():
+        typer.echo(f"{name.replace('_', ' ')}: {f'{value:.4f}' if isinstance(value, float) else value}")
+
+
+class Form(StrEnum):
+    """What a schedule is shown as."""
+
+    LOOPS = "loops"
+    CODE = "code"
+    TRACE = "trace"
+
+
+def show_schedule(
+    workload: Annotated[str, typer.Argument(help="A workload, or `matmul:m=64,n=64,k=64`.")],
+    number: Annotated[int, typer.Argument(help="Number of the configuration in the recorded sub-space.")],
+    form: Annotated[
+        Form, typer.Option("--as", help="Loops; TVM's code or trace need the extra.")
+    ] = Form.LOOPS,
+    limit: Annotated[int, typer.Option(help="Size of the sub-space.", min=1, max=4000)] = 4000,
+) -> None:
+    """Show one schedule: its choices and loops, or TVM's code, or a trace that TVM applies again."""
+    import json
+
+    from costbench.compiler.schedule.nest import nest_of
+    from costbench.compiler.schedule.operators import parse_operator
+    from costbench.compiler.schedule.printing import nest_text
+    from costbench.compiler.schedule.sub_spaces import recorded_space
+    from costbench.errors import DataError
+
+    space = recorded_space(parse_operator(workload), limit)
+    if not 0 <= number < space.size:
+        expected = f"a number below {space.size}"
+        raise DataError(f"no configuration {number}", where=workload, expected=expected)
+    row = space.rows([number])[0]
+    choices = space.choices(row)
+    if form is Form.LOOPS:
+        typer.echo("\n".join(f"# {name}: {value}" for name, value in choices.items()))
+        typer.echo(nest_text(nest_of(space, row)))
+        return
+    try:
+        from costbench.hardware.cpu import tvm_adapter
+    except ImportError as error:
+        raise DataError("TVM is not installed", expected="pip install costbench[cpu]") from error
+    if form is Form.CODE:
+        typer.echo(tvm_adapter.script(space.operator, choices))
+    else:
+        typer.echo(json.dumps(tvm_adapter.trace(space.operator, choices)))
+
+
+COMMANDS = (record_schedules, schedule_card, schedule_noise, show_schedule)
