@@ -25,7 +25,8 @@ PIPELINE = (
     "collect", "generate", "split", "features", "sweep", "train", "evaluate", "autotune", "register", "report"
 )  # fmt: skip
 TPUGRAPHS = ("import-tpugraphs", "export-tpugraphs", "featurize", "score", "submission")
-COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *TPUGRAPHS, *PIPELINE]
+SCHEDULES = ("record-schedules", "schedule-card", "schedule-noise", "show-schedule")
+COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *SCHEDULES, *TPUGRAPHS, *PIPELINE]
 
 
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,53 @@
+"""Commands for schedules that need no compiler, and what the others say without one."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from costbench.cli.app import app
+from costbench.errors import CostbenchError
+
+
+def test_a_schedule_is_shown_as_loops() -> None:
+    result = CliRunner().invoke(app, ["show-schedule", "matmul:m=8,n=16,k=4", "0"])
+    assert result.exit_code == 0
+    assert "# order: S0 S1 S2 R0 R1 S3" in result.output
+    assert "sums += left * right" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["show-schedule", "matmul-256", "4000"], "no configuration 4000"),
+        (["show-schedule", "C13", "0"], "unknown workload"),
+        (["record-schedules", "C13", "--out", "nowhere"], "unknown workload"),
+        (["schedule-card", "nowhere"], "no tables"),
+    ],
+)
+def test_mistakes_are_one_error(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, CostbenchError)
+    assert said in str(result.exception)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tvm") is not None, reason="TVM is installed")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show-schedule", "matmul-256", "0", "--as", "code"],
+        ["schedule-noise", "matmul-256"],
+        ["record-schedules", "matmul-256", "--out", "out"],
+    ],
+)
+def test_without_the_compiler_the_extra_is_named(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, CostbenchError)
+    assert "costbench[cpu]" in str(result.exception)
+    assert not list(tmp_path.iterdir())
