@@ -9,7 +9,7 @@ sub-space is row i. Programs are not stored either, they follow from the configu
     median_ns       int64    their median
     clean           uint8    blocks without an involuntary context switch; 0: all blocks were interrupted
     reason          uint8    0 if it ran, else 1 + position in `reasons`
-    seconds         float32  processor time of build and runs
+    seconds         float32  processor time of build and runs; until it failed, elapsed time
 
 What was measured again, to know the noise, is in the metadata: `repeats`, lists [number, runtime_ns, rows
 measured before it, round] with round 0 while recording and 1 after it.

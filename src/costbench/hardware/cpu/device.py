@@ -7,6 +7,7 @@ failed compile is on the simulated chip.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import util
@@ -35,7 +36,7 @@ class ScheduleMeasurement:
     Attributes:
         runtime_ns: int64 [n], minimum over the blocks without interruption, at least 1; 0 where it failed.
         failed: bool [n].
-        run_seconds: float64 [n], processor time of build and runs; 0 where it failed.
+        run_seconds: float64 [n], processor time of build and runs; where it failed, the time until it did.
         reasons: why each failed; empty for those that did not.
         spread: float64 [n], median over minimum of the blocks, minus 1; 0 where it failed.
         clean: int64 [n], blocks without interruption.
@@ -52,7 +53,7 @@ class ScheduleMeasurement:
 
     @property
     def seconds(self) -> float:
-        """Returns the processor time of all builds and runs."""
+        """Returns the time charged for all of them."""
         return float(np.sum(self.run_seconds))
 
 
@@ -137,14 +138,17 @@ class CpuDevice:
                 "target": self.target,
                 "timing": asdict(self._timing),
             }
+            begin = time.monotonic()
             try:
-                yield self._one(self._worker.ask(request))
+                answer = self._worker.ask(request)
             except WorkerFailedError as error:
-                yield _failure(str(error))
+                answer = {"failed": str(error)}
+            if "failed" in answer:
+                yield _One(0, time.monotonic() - begin, str(answer["failed"]), 0.0, 0, 0.0)
+            else:
+                yield self._one(answer)
 
     def _one(self, answer: Mapping[str, Any]) -> _One:
-        if "failed" in answer:
-            return _failure(str(answer["failed"]))
         timing = answer["timing"]
         self._interrupted = 0 if timing["clean"] else self._interrupted + 1
         if self._interrupted >= MAX_INTERRUPTED:
@@ -158,10 +162,6 @@ class CpuDevice:
             timing["clean"],
             answer["build_ns"] / _NS,
         )
-
-
-def _failure(reason: str) -> _One:
-    return _One(0, 0.0, reason, 0.0, 0, 0.0)
 
 
 def gathered(found: list[_One]) -> ScheduleMeasurement:
