@@ -52,13 +52,15 @@ def test_a_worker_that_does_not_start_is_one_clear_error() -> None:
         device.measure(SPACE, rows_with(0))
 
 
-def test_a_machine_that_never_lets_a_block_finish_ends_the_measurement(
+def test_a_machine_that_turns_noisy_ends_the_measurement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device_module, "MAX_INTERRUPTED", 2)
+    monkeypatch.setattr(device_module, "MAX_NOISY", 2)
     device = CpuDevice(limits=FAKE)
-    timing = {"runtime_ns": 1.0, "median_ns": 1.0, "clean": 0, "total_ns": 1}
-    device._one({"timing": timing, "build_ns": 1})
+    timing = {"runtime_ns": 1.0, "median_ns": 1.5, "clean": 0, "total_ns": 1}
+    steady = timing | {"median_ns": 1.1}
+    for each in (timing, steady, timing):
+        device._one({"timing": each, "build_ns": 1})
     with pytest.raises(DataError, match="interrupted"):
         device._one({"timing": timing, "build_ns": 1})
 

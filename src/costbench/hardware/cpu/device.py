@@ -25,8 +25,11 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.signedinteger]
 _NS = 1e9
-MAX_INTERRUPTED = 100
-"""Schedules in a row without one uninterrupted block after which the machine is too busy to measure on."""
+NOISY_SPREAD = 0.2
+"""Spread of a measurement from which on it is noise, if all its blocks were interrupted. Runs of many
+milliseconds are always interrupted on a shared machine, and their processor time is steady all the same."""
+MAX_NOISY = 50
+"""Such measurements in a row after which the machine is too busy to measure on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +96,7 @@ class CpuDevice:
         self._timing = timing or TimingSpec()
         self._limits = limits or Limits()
         self._worker = WorkerProcess(self._limits)
-        self._interrupted = 0
+        self._noisy = 0
 
     def __enter__(self) -> CpuDevice:
         return self
@@ -124,8 +127,8 @@ class CpuDevice:
         """Builds and runs configurations, in their order.
 
         Raises:
-            DataError: if TVM is not installed, or the machine is so busy that `MAX_INTERRUPTED` schedules in
-                a row had no block without interruption.
+            DataError: if TVM is not installed, or the machine is so busy that `MAX_NOISY` measurements in a
+                row were interrupted in all blocks and spread by more than `NOISY_SPREAD`.
         """
         return gathered(list(self._each(space, rows)))
 
@@ -150,15 +153,16 @@ class CpuDevice:
 
     def _one(self, answer: Mapping[str, Any]) -> _One:
         timing = answer["timing"]
-        self._interrupted = 0 if timing["clean"] else self._interrupted + 1
-        if self._interrupted >= MAX_INTERRUPTED:
-            problem = f"{MAX_INTERRUPTED} schedules in a row were interrupted by other processes"
+        spread = timing["median_ns"] / timing["runtime_ns"] - 1.0
+        self._noisy = self._noisy + 1 if spread > NOISY_SPREAD and not timing["clean"] else 0
+        if self._noisy >= MAX_NOISY:
+            problem = f"{MAX_NOISY} measurements in a row were interrupted and spread by more than a fifth"
             raise DataError(problem, expected="a machine with a processor to spare")
         return _One(
             max(1, round(timing["runtime_ns"])),
             (timing["total_ns"] + answer["build_ns"]) / _NS,
             "",
-            timing["median_ns"] / timing["runtime_ns"] - 1.0,
+            spread,
             timing["clean"],
             answer["build_ns"] / _NS,
         )
