@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -144,7 +144,7 @@ def _structure(num_spatial: int, num_reduce: int) -> _Structure:
     )
 
 
-def levels_of(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger]) -> Levels:
+def levels_of(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger[Any]]) -> Levels:
     """Returns the loops of configurations [n, m] of a space."""
     operator = space.operator
     spatial, reduce = len(operator.spatial), len(operator.reduce)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -138,7 +139,7 @@ class ScheduledNest:
     statements: tuple[LoopStatement, ...]
 
 
-def nest_batch(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger]) -> NestBatch:
+def nest_batch(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger[Any]]) -> NestBatch:
     """Returns the loops of configurations [n, m] of a space."""
     levels = levels_of(space, rows)
     buffers = buffers_of(levels)
@@ -152,7 +153,7 @@ def nest_batch(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger]) -> Nes
     return NestBatch(space.operator, statements, levels.unroll)
 
 
-def nest_of(space: ScheduleSpace, row: npt.NDArray[np.signedinteger]) -> ScheduledNest:
+def nest_of(space: ScheduleSpace, row: npt.NDArray[np.signedinteger[Any]]) -> ScheduledNest:
     """Returns the loops of one configuration [m]."""
     return one_of(nest_batch(space, row[None]), 0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
@@ -57,7 +59,7 @@ def _view(operator: Operator, access: Access, array: npt.NDArray[np.float64]) ->
     return as_strided(start, shape, [strides[place] for place in places], writeable=False)
 
 
-def largest_error(output: npt.NDArray[np.floating], expected: npt.NDArray[np.float64]) -> float:
+def largest_error(output: npt.NDArray[np.floating[Any]], expected: npt.NDArray[np.float64]) -> float:
     """Returns the largest difference over the largest magnitude; infinite where the output is not finite."""
     if not np.all(np.isfinite(output)):
         return float("inf")

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -161,7 +162,7 @@ class ScheduleSpace:
         """Returns the first choice of each knob, int16 [m]: whole axes in the innermost level."""
         return np.zeros(len(self.knobs), dtype=np.int16)
 
-    def full_rows(self, rows: npt.NDArray[np.signedinteger]) -> IntArray:
+    def full_rows(self, rows: npt.NDArray[np.signedinteger[Any]]) -> IntArray:
         """Returns the same configurations as rows of the unrestricted space, int64 [n, m]."""
         columns = [ids[rows[:, place]] for place, ids in enumerate(self.chosen)]
         return np.stack(columns, axis=1) if len(rows) else np.empty((0, len(self.knobs)), dtype=np.int64)
@@ -179,7 +180,7 @@ class ScheduleSpace:
             rest = [number // radix for number in rest]
         return result
 
-    def numbers(self, rows: npt.NDArray[np.signedinteger]) -> list[int]:
+    def numbers(self, rows: npt.NDArray[np.signedinteger[Any]]) -> list[int]:
         """Inverse of `rows`."""
         result = [0] * len(rows)
         for place, radix in enumerate(self.sizes.tolist()):
@@ -187,7 +188,7 @@ class ScheduleSpace:
             result = [number * radix + digit for number, digit in zip(result, digits, strict=True)]
         return result
 
-    def legal(self, configs: npt.NDArray[np.signedinteger]) -> npt.NDArray[np.bool_]:
+    def legal(self, configs: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.bool_]:
         """Returns whether every index is one of its knob's, bool [n]."""
         inside: npt.NDArray[np.bool_] = np.all((configs >= 0) & (configs < self.sizes), axis=1)
         return inside
@@ -214,7 +215,7 @@ class ScheduleSpace:
         """Returns a configuration with each choice from one of two parents, int16 [m]."""
         return np.where(rng.random(len(first)) < 0.5, first, second).astype(np.int16)
 
-    def choices(self, row: npt.NDArray[np.signedinteger]) -> dict[str, Value]:
+    def choices(self, row: npt.NDArray[np.signedinteger[Any]]) -> dict[str, Value]:
         """Returns the choice of each knob by name."""
         return {knob.name: knob.values[int(i)] for knob, i in zip(self.knobs, row, strict=True)}
 

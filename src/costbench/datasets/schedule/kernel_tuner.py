@@ -82,7 +82,7 @@ class KernelTunerSpace:
         known = np.flatnonzero(self.legal(mixed))
         return mixed[known[0]] if len(known) else first.astype(np.int16)
 
-    def choices(self, row: npt.NDArray[np.signedinteger]) -> dict[str, object]:
+    def choices(self, row: npt.NDArray[np.signedinteger[Any]]) -> dict[str, object]:
         """Returns the value of each parameter by name."""
         pairs = zip(self.parameters.items(), row.tolist(), strict=True)
         return {name: values[index] for (name, values), index in pairs}

@@ -23,7 +23,7 @@ from costbench.hardware.cpu.timing import TimingSpec
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.signedinteger]
+Rows = npt.NDArray[np.signedinteger[Any]]
 _NS = 1e9
 NOISY_SPREAD = 0.2
 """Spread of a measurement from which on it is noise, if all its blocks were interrupted. Runs of many
