@@ -33,7 +33,7 @@ def expected_output(operator: Operator, inputs: list[FloatArray]) -> npt.NDArray
         shape = zip(operator.tensors[name], arrays[source].shape, before, strict=True)
         arrays[name] = np.pad(arrays[source], [(pad, size - old - pad) for size, old, pad in shape])
     reads = [access for access in operator.accesses if not access.write]
-    operands: list[object] = []
+    operands: list[Any] = []
     for access in reads:
         operands += [_view(operator, access, arrays[access.tensor]), _axes_of(operator, access)]
     result = np.einsum(*operands, list(range(len(operator.spatial))), optimize=True)

@@ -23,10 +23,17 @@ _MAX_DEPTH = 8
 class Annotated(Protocol):
     """A statement, see `costbench.compiler.schedule.nest.StatementBatch`."""
 
-    present: BoolArray
-    shared: IntArray
-    extents: IntArray
-    annotations: npt.NDArray[np.int8]
+    @property
+    def present(self) -> BoolArray: ...
+
+    @property
+    def shared(self) -> IntArray: ...
+
+    @property
+    def extents(self) -> IntArray: ...
+
+    @property
+    def annotations(self) -> npt.NDArray[np.int8]: ...
 
 
 class _Body:

@@ -37,7 +37,7 @@ VERSION = 1
 WHILE_RECORDING, AFTERWARDS = 0, 1
 """Rounds of repeated measurements."""
 _KEY = b"costbench.schedules"
-_COLUMNS = {
+_COLUMNS: Mapping[str, tuple[Any, Any]] = {
     "measured": (np.bool_, pa.bool_()),
     "runtime_ns": (np.int64, pa.int64()),
     "median_ns": (np.int64, pa.int64()),
