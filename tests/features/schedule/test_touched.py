@@ -78,11 +78,12 @@ def test_touched_elements_are_those_that_running_the_loops_touches(text: str) ->
             whole = by_running(operator, compute, first, choices)
             for number, access in enumerate(operator.accesses):
                 padded = access.tensor in operator.padding
+                part = (padded and choices["padding"] == "tile") or (
+                    access.write and choices["cache"] != "none"
+                )
                 if padded and choices["padding"] == "inline":
                     assert loop.touched[number] <= whole[number]
-                elif (padded and choices["padding"] == "tile") or (
-                    access.write and choices["cache"] != "none"
-                ):
+                elif part:
                     # A buffer holds a part of the tensor: loops outside of it touch the same part again.
                     assert loop.touched[number] == by_strides(compute, first, number) <= whole[number]
                 else:

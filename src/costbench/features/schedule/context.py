@@ -1,4 +1,4 @@
-"""Context features: a vector for every loop of a schedule, which tree networks read and relations are made of.
+"""Context features: a vector for every loop of a schedule, for tree networks and relation features.
 
 As in autotvm2018 (section 4, Figure 3b) and AutoTVM's own extractor: the loop's length, place and annotation,
 and how each buffer is accessed inside it. Loops that two statements share belong to the computation, so every

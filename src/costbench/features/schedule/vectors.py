@@ -56,8 +56,8 @@ def config_features(space: ScheduleSpace, rows: Rows) -> FloatArray:
 def flattened_features(contexts: ContextBatch, loops: int | None = None) -> FloatArray:
     """Returns the computation's context features, outermost loop first, float32 [n, loops F + S].
 
-    Loops have the places of the untransformed loop nest, loops of one iteration included. The last columns say
-    which statements there are.
+    A loop of one iteration keeps its place and is all zeros. The last columns say which statements there
+    are.
 
     Args:
         contexts: of schedules of one operator.

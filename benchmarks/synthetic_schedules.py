@@ -1,0 +1,85 @@
+"""A made-up machine for schedules: an analytic function of the loop nest, for tests and for timing the search.
+
+It measures nothing. The time of a schedule is
+
+    operations / (rate lanes) + sum over caches of traffic / bandwidth,
+
+lanes being the extent of a vectorised innermost loop of contiguous writes, up to 8, and 1 elsewhere. The traffic
+into a cache is that of the outermost loop whose working set fits: the bytes that one run of it touches, times
+its runs. Where not even the innermost loop fits, every access is traffic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.autotuning.evaluators import Evaluation, Source
+from costbench.autotuning.search import TuningProblem
+from costbench.autotuning.trace import Subject
+from costbench.compiler.schedule.nest import VECTORIZE, StatementBatch, nest_batch
+from costbench.compiler.schedule.space import ScheduleSpace
+from costbench.features.schedule.context import ELEMENT_BYTES
+from costbench.search.space import Rows, Vectors
+
+FloatArray = npt.NDArray[np.float64]
+CACHES = ((32 * 1024, 16.0), (1024 * 1024, 4.0))
+"""Bytes of each cache, and bytes that reach it in a nanosecond."""
+OPERATIONS_PER_NS = 16.0
+MAX_LANES = 8
+
+
+def synthetic_ns(space: ScheduleSpace, rows: Rows) -> FloatArray:
+    """Returns the made-up time of configurations [n, m], float64 [n]."""
+    compute = nest_batch(space, rows).statements["compute"]
+    lanes = np.ones(len(rows))
+    inner = (compute.annotations == VECTORIZE) & (compute.strides[:, :, -1] == 1)
+    lanes = np.maximum(lanes, np.minimum((compute.extents * inner).max(axis=1), MAX_LANES))
+    total = space.operator.flops / (OPERATIONS_PER_NS * lanes)
+    for capacity, bandwidth in CACHES:
+        total += traffic(compute, capacity) / bandwidth
+    return np.asarray(total, dtype=np.float64)
+
+
+def traffic(compute: StatementBatch, capacity: int) -> FloatArray:
+    """Returns the bytes that enter a cache, float64 [n]."""
+    extents = compute.extents.astype(np.float64)
+    touched = compute.touched.sum(axis=2) * float(ELEMENT_BYTES)
+    # One more, innermost "loop": a single point, which accesses one element of each buffer.
+    point = np.full((len(extents), 1), float(ELEMENT_BYTES * compute.touched.shape[2]))
+    touched = np.concatenate([touched, point], axis=1)
+    runs = np.cumprod(np.concatenate([np.ones((len(extents), 1)), extents], axis=1), axis=1)
+    fits = touched <= capacity
+    fits[:, -1] = True
+    first = np.argmax(fits, axis=1)
+    lines = np.arange(len(extents))
+    return runs[lines, first] * touched[lines, first]
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """An evaluator of configurations of a space by `synthetic_ns`.
+
+    Attributes:
+        space: whose configurations.
+    """
+
+    space: ScheduleSpace
+    name: str = "synthetic"
+    source: Source = "device"
+
+    def evaluate(self, decisions: Rows) -> Evaluation:
+        """Returns made-up times; nothing is charged."""
+        return Evaluation(synthetic_ns(self.space, decisions), np.zeros(len(decisions)))
+
+    def recall(self, decisions: Rows) -> None:
+        """Does nothing."""
+
+
+def problem(space: ScheduleSpace) -> TuningProblem[npt.NDArray[np.int16]]:
+    """Returns the search for the schedule of least made-up time."""
+    vectors = Vectors(space)
+    text = space.operator.text
+    return TuningProblem(Subject("schedule", "synthetic", text, text, vectors.size), vectors)
