@@ -1,12 +1,14 @@
-"""A made-up machine for schedules: an analytic function of the loop nest, for tests and for timing the search.
+"""A made-up machine for schedules: an analytic function of their loops, for tests and for timing searches.
 
-It measures nothing. The time of a schedule is
+It measures nothing. The time of a schedule is the sum of
 
-    operations / (rate lanes) + sum over caches of traffic / bandwidth,
-
-lanes being the extent of a vectorised innermost loop of contiguous writes, up to 8, and 1 elsewhere. The traffic
-into a cache is that of the outermost loop whose working set fits: the bytes that one run of it touches, times
-its runs. Where not even the innermost loop fits, every access is traffic.
+- operations / (rate lanes), lanes being the extent of a vectorised innermost loop of contiguous writes, up to
+  8, and 1 elsewhere;
+- for every cache, traffic / bandwidth. The traffic is that of the outermost loop whose working set fits: the
+  bytes that one run of it touches, times its runs. Where not even the innermost loop fits, every access is
+  traffic;
+- a constant for each iteration of a loop that is neither unrolled nor vectorised, of all statements;
+- a constant for each start of a parallel loop.
 """
 
 from __future__ import annotations
@@ -19,28 +21,44 @@ import numpy.typing as npt
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
-from costbench.compiler.schedule.nest import VECTORIZE, StatementBatch, nest_batch
+from costbench.compiler.schedule.nest import NONE, PARALLEL, VECTORIZE, StatementBatch, nest_batch
 from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.features.schedule.context import ELEMENT_BYTES
 from costbench.search.space import Rows, Vectors
 
 FloatArray = npt.NDArray[np.float64]
-CACHES = ((32 * 1024, 16.0), (1024 * 1024, 4.0))
+CACHES = ((32 * 1024, 32.0), (1024 * 1024, 8.0))
 """Bytes of each cache, and bytes that reach it in a nanosecond."""
-OPERATIONS_PER_NS = 16.0
+OPERATIONS_PER_NS = 4.0
+ITERATION_NS = 0.5
+PARALLEL_NS = 5000.0
 MAX_LANES = 8
 
 
 def synthetic_ns(space: ScheduleSpace, rows: Rows) -> FloatArray:
     """Returns the made-up time of configurations [n, m], float64 [n]."""
-    compute = nest_batch(space, rows).statements["compute"]
+    statements = nest_batch(space, rows).statements
+    compute = statements["compute"]
     lanes = np.ones(len(rows))
     inner = (compute.annotations == VECTORIZE) & (compute.strides[:, :, -1] == 1)
     lanes = np.maximum(lanes, np.minimum((compute.extents * inner).max(axis=1), MAX_LANES))
     total = space.operator.flops / (OPERATIONS_PER_NS * lanes)
     for capacity, bandwidth in CACHES:
         total += traffic(compute, capacity) / bandwidth
+    for statement in statements.values():
+        total += ITERATION_NS * iterations(statement)
+    total += PARALLEL_NS * (compute.annotations == PARALLEL).any(axis=1)
     return np.asarray(total, dtype=np.float64)
+
+
+def iterations(statement: StatementBatch) -> FloatArray:
+    """Returns how often loops go round that are neither unrolled nor vectorised, float64 [n]."""
+    rounds = np.cumprod(statement.extents.astype(np.float64), axis=1)
+    own = (statement.extents > 1) & statement.present[:, None]
+    own &= (statement.annotations == NONE) | (statement.annotations == PARALLEL)
+    if statement.name != "compute":
+        own &= np.arange(own.shape[1]) >= statement.shared[:, None]
+    return np.asarray((rounds * own).sum(axis=1), dtype=np.float64)
 
 
 def traffic(compute: StatementBatch, capacity: int) -> FloatArray:

@@ -45,7 +45,8 @@ def test_features_of_a_small_nest_by_hand() -> None:
     assert found["compute"].tolist() == [1] * 7
     # output[i, j]: 8 x 16 in all, 8 x 4 inside j0, 4 x 4 inside i1, ...
     written = np.array([128, 32, 16, 16, 8, 8, 4])
-    # left[i, r]: 8 x 4, 8 x 4, 4 x 4, 4 x 2, 2 x 2, 2, 1; right[r, j]: 4 x 16, 4 x 4, 4 x 4, 2 x 4, 2 x 4, 4, 4.
+    # left[i, r]: 8 x 4, 8 x 4, 4 x 4, 4 x 2, 2 x 2, 2, 1;
+    # right[r, j]: 4 x 16, 4 x 4, 4 x 4, 2 x 4, 2 x 4, 4, 4.
     left, right = np.array([32, 32, 16, 8, 4, 2, 1]), np.array([64, 16, 16, 8, 8, 4, 4])
     inside = np.array([512, 128, 64, 32, 16, 8, 4])
     for name, touched in (("written", written), ("first", left), ("second", right)):

@@ -93,7 +93,7 @@ class ModelGuided(Generic[Features]):
             batch = self._batch(turn, self._fitted(rows, scores, rng), self.spec.batch)
 
     def _batch(self, turn: _Turn, model: ScheduleModel[Features] | None, size: int) -> Rows:
-        """Returns up to `size` decisions not seen so far, those of the model first, and notes them as seen."""
+        """Returns up to `size` unseen decisions, those of the model first, and adds them to the seen ones."""
         guided = turn.space.rows([])
         spec = self.spec
         if model is not None and size > spec.num_random:

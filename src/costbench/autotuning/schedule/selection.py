@@ -15,9 +15,10 @@ def diverse(costs: FloatArray, rows: Rows, count: int, alpha: float) -> npt.NDAr
 
         L(S) = - sum over s in S of cost(s) + alpha sum_j |union over s in S of {s_j}|
 
-    The second term counts the distinct values of every component of the decisions in S. L is submodular: with all
-    costs shifted to at most 0, which changes no choice, the greedy set reaches at least 1 - 1/e of what the
-    best one of its size does (Nemhauser, Wolsey and Fisher 1978). Of equal gains the first candidate is taken. With alpha = 0 these are the cheapest.
+    The second term counts the distinct values of every component of the decisions in S. L is submodular: with
+    all costs shifted to at most 0, which changes no choice, the greedy set reaches at least 1 - 1/e of what
+    the best one of its size does (Nemhauser, Wolsey and Fisher 1978). Of equal gains the first candidate is
+    taken. With alpha = 0 these are the cheapest.
 
     Args:
         costs: float64 [n].

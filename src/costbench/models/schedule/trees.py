@@ -7,7 +7,7 @@ Both libraries grow the trees from the same derivatives: those of equation 2, or
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,7 @@ class BoostedTrees:
 
     objective: Objective = "rank"
     library: str = "lightgbm"
-    spec: BoostingSpec = BoostingSpec()
+    spec: BoostingSpec = field(default_factory=BoostingSpec)
 
     def __post_init__(self) -> None:
         choose(LIBRARIES, self.library, "library")
