@@ -14,6 +14,7 @@ from costbench.features.schedule.vectors import (
     BOUNDED_BY,
     THRESHOLDS,
     config_features,
+    filled,
     flattened_features,
     relation_features,
 )
@@ -122,14 +123,21 @@ def test_a_sub_space_has_the_config_features_of_the_whole() -> None:
     assert np.array_equal(config_features(part, rows), config_features(space, part.full_rows(rows)))
 
 
-def test_flattened_features_are_filled_up_and_never_cut() -> None:
+def test_flattened_features_by_hand() -> None:
     space, rows = matmul()
     contexts = context_features(nest_batch(space, rows))
-    own = flattened_features(contexts)
-    assert own.shape == (1, 10 * NUM_FEATURES + 4)
-    wide = flattened_features(contexts, 22)
-    assert np.array_equal(wide[:, : 10 * NUM_FEATURES], own[:, :-4])
-    assert not wide[:, 10 * NUM_FEATURES : -4].any()
-    assert wide[0, -4:].tolist() == own[0, -4:].tolist() == [0, 1, 1, 0]
-    with pytest.raises(DataError, match="10 loops"):
-        flattened_features(contexts, 9)
+    found = flattened_features(contexts)
+    assert found[0, :4].tolist() == [0, 1, 1, 0]
+    loops = found[0, 4:].reshape(10, NUM_FEATURES)
+    # In loop order i0 j0 i1 j1 r0 i2 j2 r1 i3 j3, of which i0, j1 and j2 have one iteration.
+    extents = np.log2(1.0 + np.array([0, 4, 2, 0, 2, 2, 0, 2, 2, 4]))
+    assert loops[:, FEATURE_NAMES.index("extent")] == pytest.approx(extents)
+    assert not loops[[0, 3, 6]].any()
+
+
+def test_features_are_filled_up_and_never_cut() -> None:
+    features = np.array([[1.0, 2.0]], dtype=np.float32)
+    assert filled(features, 4).tolist() == [[1.0, 2.0, 0.0, 0.0]]
+    assert filled(features, 2).tolist() == [[1.0, 2.0]]
+    with pytest.raises(DataError, match="2 columns"):
+        filled(features, 1)

@@ -1,6 +1,6 @@
 """Features of a whole schedule as one row, for boosted trees: three representations of growing invariance.
 
-- `config_features`: the choices themselves. They mean nothing in another space.
+- `config_features`: the choices themselves. They mean little in another space.
 - `flattened_features`: the loops' context features side by side. They mean the same for loops at the same
   place, so in all workloads of one operator.
 - `relation_features`: what holds between features over all loops, wherever they stand (autotvm2018, section
@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.schedule.nest import STATEMENTS
 from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.errors import DataError
 from costbench.features.schedule.context import FEATURE_NAMES, NUM_FEATURES, ContextBatch
@@ -53,28 +54,26 @@ def config_features(space: ScheduleSpace, rows: Rows) -> FloatArray:
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-def flattened_features(contexts: ContextBatch, loops: int | None = None) -> FloatArray:
-    """Returns the computation's context features, outermost loop first, float32 [n, loops F + S].
+def flattened_features(contexts: ContextBatch) -> FloatArray:
+    """Returns which statements there are, then the computation's context features, outermost loop first.
 
-    A loop of one iteration keeps its place and is all zeros. The last columns say which statements there
-    are.
-
-    Args:
-        contexts: of schedules of one operator.
-        loops: number of loops to fill up to with zeros, so that operators of fewer axes get as many columns.
-
-    Raises:
-        DataError: for more loops than that.
+    A loop of one iteration keeps its place and is all zeros. Shape: float32 [n, S + L F].
     """
     values = contexts.values[:, contexts.block("compute")]
-    own = values.shape[1]
-    wanted = own if loops is None else loops
-    if own > wanted:
-        raise DataError(f"{own} loops", where="flattened features", expected=f"at most {wanted}")
-    result = np.zeros((len(values), wanted * NUM_FEATURES + 4), dtype=np.float32)
-    result[:, : own * NUM_FEATURES] = values.reshape(len(values), own * NUM_FEATURES)
-    result[:, [wanted * NUM_FEATURES + code for code in contexts.statements]] = contexts.present
-    return result
+    present = np.zeros((len(values), len(STATEMENTS)), dtype=np.float32)
+    present[:, list(contexts.statements)] = contexts.present
+    return np.concatenate([present, values.reshape(len(values), -1)], axis=1)
+
+
+def filled(features: FloatArray, columns: int) -> FloatArray:
+    """Returns features [n, F] filled up with zeros to [n, columns]: what a model of wider rows can read.
+
+    Raises:
+        DataError: for more columns than that.
+    """
+    if features.shape[1] > columns:
+        raise DataError(f"{features.shape[1]} columns", where="features", expected=f"at most {columns}")
+    return np.pad(features, ((0, 0), (0, columns - features.shape[1])))
 
 
 def relation_features(contexts: ContextBatch) -> FloatArray:

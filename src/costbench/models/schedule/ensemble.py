@@ -74,7 +74,7 @@ class Ensemble(Generic[Features]):
         return ACQUISITIONS[self.acquisition](costs.mean(axis=0), costs.std(axis=0))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Bootstrap(Generic[Features]):
     """A `Learner` of ensembles.
 
