@@ -18,13 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costbench.autotuning.evaluators import Evaluation, Source
-from costbench.autotuning.search import TuningProblem
-from costbench.autotuning.trace import Subject
+from costbench.autotuning.schedule.problems import ScheduleEvaluator
 from costbench.compiler.schedule.nest import NONE, PARALLEL, VECTORIZE, StatementBatch, nest_batch
 from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.features.schedule.context import ELEMENT_BYTES
-from costbench.search.space import Rows, Vectors
+from costbench.search.space import Rows
 
 FloatArray = npt.NDArray[np.float64]
 CACHES = ((32 * 1024, 32.0), (1024 * 1024, 8.0))
@@ -76,28 +74,35 @@ def traffic(compute: StatementBatch, capacity: int) -> FloatArray:
     return runs[lines, first] * touched[lines, first]
 
 
-@dataclass(frozen=True)
-class Synthetic:
-    """An evaluator of configurations of a space by `synthetic_ns`.
+@dataclass(frozen=True, eq=False)
+class MadeUp:
+    """What the made-up machine answers.
 
     Attributes:
-        space: whose configurations.
+        runtime_ns: int64 [n].
     """
 
-    space: ScheduleSpace
-    name: str = "synthetic"
-    source: Source = "device"
+    runtime_ns: npt.NDArray[np.int64]
 
-    def evaluate(self, decisions: Rows) -> Evaluation:
-        """Returns made-up times; nothing is charged."""
-        return Evaluation(synthetic_ns(self.space, decisions), np.zeros(len(decisions)))
+    @property
+    def failed(self) -> npt.NDArray[np.bool_]:
+        """Nothing fails."""
+        return np.zeros(len(self.runtime_ns), dtype=bool)
 
-    def recall(self, decisions: Rows) -> None:
-        """Does nothing."""
+    @property
+    def run_seconds(self) -> FloatArray:
+        """Nothing is charged."""
+        return np.zeros(len(self.runtime_ns))
 
 
-def problem(space: ScheduleSpace) -> TuningProblem[npt.NDArray[np.int16]]:
-    """Returns the search for the schedule of least made-up time."""
-    vectors = Vectors(space)
-    text = space.operator.text
-    return TuningProblem(Subject("schedule", "synthetic", text, text, vectors.size), vectors)
+class SyntheticMachine:
+    """Measures schedules by `synthetic_ns`."""
+
+    def measure(self, space: ScheduleSpace, rows: Rows, /) -> MadeUp:
+        """Returns made-up times in whole nanoseconds, at least 1."""
+        return MadeUp(np.maximum(1, np.rint(synthetic_ns(space, rows))).astype(np.int64))
+
+
+def synthetic(space: ScheduleSpace) -> ScheduleEvaluator:
+    """Returns the evaluator of a space on the made-up machine."""
+    return ScheduleEvaluator(space, SyntheticMachine(), "synthetic")

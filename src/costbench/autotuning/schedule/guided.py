@@ -70,12 +70,15 @@ class ModelGuided(Generic[Features]):
         spec: settings.
         earlier: a model that was fitted to other measurements (section 4). It selects the first batch, and
             the learner fits what it leaves over (equation 4). Without it the first batch is random.
+        trials: measurements after which the search ends, for a caller that would else fit a last model in
+            vain; None to go on until no new decisions are left.
     """
 
     features: Callable[[Rows], Features]
     learner: Learner[Features]
     spec: GuidedSpec = field(default_factory=GuidedSpec)
     earlier: ScheduleModel[Features] | None = None
+    trials: int | None = None
 
     def __call__(self, space: SearchSpace[Any], rng: np.random.Generator, start: Rows, /) -> Proposals:
         """Yields batches of distinct legal decisions until no new ones are left.
@@ -87,10 +90,16 @@ class ModelGuided(Generic[Features]):
         first = self._batch(turn, self.earlier, max(0, self.spec.batch - len(start)))
         batch = np.concatenate([start, first]) if len(start) else first
         rows, scores = space.rows([]), np.zeros(0)
-        while len(batch):
+        while len(batch := batch[: self._left(len(rows))]):
             measured = yield batch
             rows, scores = np.concatenate([rows, batch]), np.concatenate([scores, measured])
+            if self._left(len(rows)) == 0:
+                return
             batch = self._batch(turn, self._fitted(rows, scores, rng), self.spec.batch)
+
+    def _left(self, done: int) -> int | None:
+        """Returns how many trials are left; None for no limit."""
+        return None if self.trials is None else max(0, self.trials - done)
 
     def _batch(self, turn: _Turn, model: ScheduleModel[Features] | None, size: int) -> Rows:
         """Returns up to `size` unseen decisions, those of the model first, and adds them to the seen ones."""
