@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costbench import rng
-from costbench.errors import ChoiceError
+from costbench.errors import ChoiceError, DataError
 from costbench.models.schedule.boosting.spec import BoostingSpec
 from costbench.models.schedule.learner import Objective, samples_of
 from costbench.models.schedule.trees import LIBRARIES, BoostedTrees
@@ -66,6 +66,19 @@ def test_equal_arguments_give_equal_trees(library: str, objective: Objective) ->
     assert first.text == second.text
     assert first.text != other.text
     assert np.array_equal(first.predict(features), second.predict(features))
+
+
+def test_trees_come_back_from_their_text(library: str) -> None:
+    features, runtimes = made(80)
+    model = BoostedTrees("rank", library, BoostingSpec(trees=10)).fit(features, samples_of(runtimes), 0)
+    assert np.array_equal(LIBRARIES[library].restored(model.text)(features), model.predict(features))
+
+
+def test_rows_of_another_width_are_refused(library: str) -> None:
+    features, runtimes = made(20)
+    model = BoostedTrees("rank", library, BoostingSpec(trees=2)).fit(features, samples_of(runtimes), 0)
+    with pytest.raises(DataError, match=r"4 columns.*5"):
+        model.predict(features[:, :4])
 
 
 def test_a_cost_does_not_depend_on_the_others(library: str) -> None:

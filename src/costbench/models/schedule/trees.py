@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench import rng
-from costbench.errors import choose
+from costbench.errors import DataError, choose
 from costbench.models.schedule.boosting import lightgbm_trees, xgboost_trees
 from costbench.models.schedule.boosting.spec import BoostingSpec, Derivatives
 from costbench.models.schedule.learner import FloatArray, Objective, Samples
@@ -21,11 +21,25 @@ from costbench.models.schedule.rank import Pairs
 
 FeatureArray = npt.NDArray[np.float32]
 Predictor = Callable[[FeatureArray], FloatArray]
-Booster = Callable[[FeatureArray, FloatArray, Derivatives, BoostingSpec, int], tuple[Predictor, str]]
 
-LIBRARIES: Mapping[str, Booster] = {
-    "lightgbm": lightgbm_trees.boosted,
-    "xgboost": xgboost_trees.boosted,
+
+@dataclass(frozen=True)
+class Library:
+    """What grows trees.
+
+    Attributes:
+        boosted: features, starting costs, derivatives, settings and seed to the sum of the trees, and to the
+            trees as text.
+        restored: this text to the sum of the trees.
+    """
+
+    boosted: Callable[[FeatureArray, FloatArray, Derivatives, BoostingSpec, int], tuple[Predictor, str]]
+    restored: Callable[[str], Predictor]
+
+
+LIBRARIES: Mapping[str, Library] = {
+    "lightgbm": Library(lightgbm_trees.boosted, lightgbm_trees.restored),
+    "xgboost": Library(xgboost_trees.boosted, xgboost_trees.restored),
 }
 
 
@@ -35,14 +49,26 @@ class Trees:
 
     Attributes:
         predictor: sum of the trees.
+        library: a name of `LIBRARIES`.
+        columns: F.
         text: the model in the text format of its library.
     """
 
     predictor: Predictor
+    library: str
+    columns: int
     text: str
 
     def predict(self, features: FeatureArray, /) -> FloatArray:
-        """Returns costs, float64 [n]."""
+        """Returns costs, float64 [n].
+
+        Raises:
+            DataError: for features of another width than the trees were fitted to.
+        """
+        if features.shape[1] != self.columns:
+            raise DataError(
+                f"{features.shape[1]} columns", where="features of schedules", expected=str(self.columns)
+            )
         return self.predictor(features)
 
 
@@ -73,10 +99,10 @@ class BoostedTrees:
             ChoiceError: if the library is not installed.
         """
         drawn = int(rng.stream(seed, "trees").integers(2**31))
-        predictor, text = LIBRARIES[self.library](
-            features, samples.start, _derivatives(self.objective, samples, seed), self.spec, drawn
-        )
-        return Trees(predictor, text)
+        derivatives = _derivatives(self.objective, samples, seed)
+        boosted = LIBRARIES[self.library].boosted
+        predictor, text = boosted(features, samples.start, derivatives, self.spec, drawn)
+        return Trees(predictor, self.library, features.shape[1], text)
 
 
 def _derivatives(objective: Objective, samples: Samples, seed: int) -> Derivatives:

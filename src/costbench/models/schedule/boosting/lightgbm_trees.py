@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from costbench.models.schedule.boosting.spec import BoostingSpec, Derivatives, FloatArray
+
+if TYPE_CHECKING:
+    import lightgbm
 
 FeatureArray = npt.NDArray[np.float32]
 
@@ -52,7 +55,19 @@ def boosted(
     data = lightgbm.Dataset(features, np.zeros(len(features)), init_score=start, params=settings)
     booster = lightgbm.train(settings, data, spec.trees)
 
-    def predict(rows: FeatureArray) -> FloatArray:
-        return np.asarray(booster.predict(rows, raw_score=True), dtype=np.float64).reshape(len(rows))
+    return _predictor(booster), booster.model_to_string()
 
-    return predict, booster.model_to_string()
+
+def restored(text: str) -> Callable[[FeatureArray], FloatArray]:
+    """Returns the sum of the trees of a model that was stored as text, unchanged since."""
+    import lightgbm
+
+    return _predictor(lightgbm.Booster(model_str=text))
+
+
+def _predictor(booster: lightgbm.Booster) -> Callable[[FeatureArray], FloatArray]:
+    def predict(rows: FeatureArray) -> FloatArray:
+        found = booster.predict(rows, raw_score=True, num_threads=1)
+        return np.asarray(found, dtype=np.float64).reshape(len(rows))
+
+    return predict

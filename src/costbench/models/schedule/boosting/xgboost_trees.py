@@ -29,12 +29,7 @@ def boosted(
     Raises:
         ChoiceError: if xgboost is not installed.
     """
-    try:
-        import xgboost
-    except ImportError as error:
-        raise ChoiceError(
-            "XGBoost is not installed", expected="`pip install 'costbench[cpu]'`, or the library lightgbm"
-        ) from error
+    xgboost = _library()
 
     def objective(costs: npt.NDArray[Any], _: Any) -> tuple[FloatArray, FloatArray]:
         return derivatives(np.asarray(costs, dtype=np.float64).reshape(-1))
@@ -55,8 +50,33 @@ def boosted(
     data = xgboost.DMatrix(features, base_margin=start)
     booster = xgboost.train(settings, data, spec.trees, obj=objective)
 
+    return _predictor(booster), booster.save_raw("json").decode()
+
+
+def restored(text: str) -> Callable[[FeatureArray], FloatArray]:
+    """Returns the sum of the trees of a model that was stored as text, unchanged since.
+
+    Raises:
+        ChoiceError: if xgboost is not installed.
+    """
+    booster = _library().Booster({"nthread": 1})
+    booster.load_model(bytearray(text.encode()))
+    return _predictor(booster)
+
+
+def _predictor(booster: Any) -> Callable[[FeatureArray], FloatArray]:
     def predict(rows: FeatureArray) -> FloatArray:
         found = booster.inplace_predict(rows, predict_type="margin", base_margin=np.zeros(len(rows)))
         return np.asarray(found, dtype=np.float64).reshape(len(rows))
 
-    return predict, booster.save_raw("json").decode()
+    return predict
+
+
+def _library() -> Any:
+    try:
+        import xgboost
+    except ImportError as error:
+        raise ChoiceError(
+            "XGBoost is not installed", expected="`pip install 'costbench[cpu]'`, or the library lightgbm"
+        ) from error
+    return xgboost
