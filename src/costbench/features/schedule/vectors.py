@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -41,7 +43,7 @@ def config_features(space: ScheduleSpace, rows: Rows) -> FloatArray:
     A tile is log2 of its factors, outermost first; a number is log2(1 + it); a choice among names is one
     column per name that the unrestricted space has.
     """
-    columns: list[npt.NDArray[np.floating]] = []
+    columns: list[npt.NDArray[np.floating[Any]]] = []
     full = ScheduleSpace(space.operator)
     for place, knob in enumerate(full.knobs):
         chosen = space.chosen[place][np.asarray(rows[:, place], dtype=np.int64)]
