@@ -1,0 +1,108 @@
+"""A made-up machine for schedules: an analytic function of their loops, for tests and for timing searches.
+
+It measures nothing. The time of a schedule is the sum of
+
+- operations / (rate lanes), lanes being the extent of a vectorised innermost loop of contiguous writes, up to
+  8, and 1 elsewhere;
+- for every cache, traffic / bandwidth. The traffic is that of the outermost loop whose working set fits: the
+  bytes that one run of it touches, times its runs. Where not even the innermost loop fits, every access is
+  traffic;
+- a constant for each iteration of a loop that is neither unrolled nor vectorised, of all statements;
+- a constant for each start of a parallel loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.autotuning.schedule.problems import ScheduleEvaluator
+from costbench.compiler.schedule.nest import NONE, PARALLEL, VECTORIZE, StatementBatch, nest_batch
+from costbench.compiler.schedule.space import ScheduleSpace
+from costbench.features.schedule.context import ELEMENT_BYTES
+from costbench.search.space import Rows
+
+FloatArray = npt.NDArray[np.float64]
+CACHES = ((32 * 1024, 32.0), (1024 * 1024, 8.0))
+"""Bytes of each cache, and bytes that reach it in a nanosecond."""
+OPERATIONS_PER_NS = 4.0
+ITERATION_NS = 0.5
+PARALLEL_NS = 5000.0
+MAX_LANES = 8
+
+
+def synthetic_ns(space: ScheduleSpace, rows: Rows) -> FloatArray:
+    """Returns the made-up time of configurations [n, m], float64 [n]."""
+    statements = nest_batch(space, rows).statements
+    compute = statements["compute"]
+    lanes = np.ones(len(rows))
+    inner = (compute.annotations == VECTORIZE) & (compute.strides[:, :, -1] == 1)
+    lanes = np.maximum(lanes, np.minimum((compute.extents * inner).max(axis=1), MAX_LANES))
+    total = space.operator.flops / (OPERATIONS_PER_NS * lanes)
+    for capacity, bandwidth in CACHES:
+        total += traffic(compute, capacity) / bandwidth
+    for statement in statements.values():
+        total += ITERATION_NS * iterations(statement)
+    total += PARALLEL_NS * (compute.annotations == PARALLEL).any(axis=1)
+    return np.asarray(total, dtype=np.float64)
+
+
+def iterations(statement: StatementBatch) -> FloatArray:
+    """Returns how often loops go round that are neither unrolled nor vectorised, float64 [n]."""
+    rounds = np.cumprod(statement.extents.astype(np.float64), axis=1)
+    own = (statement.extents > 1) & statement.present[:, None]
+    own &= (statement.annotations == NONE) | (statement.annotations == PARALLEL)
+    if statement.name != "compute":
+        own &= np.arange(own.shape[1]) >= statement.shared[:, None]
+    return np.asarray((rounds * own).sum(axis=1), dtype=np.float64)
+
+
+def traffic(compute: StatementBatch, capacity: int) -> FloatArray:
+    """Returns the bytes that enter a cache, float64 [n]."""
+    extents = compute.extents.astype(np.float64)
+    touched = compute.touched.sum(axis=2) * float(ELEMENT_BYTES)
+    # One more, innermost "loop": a single point, which accesses one element of each buffer.
+    point = np.full((len(extents), 1), float(ELEMENT_BYTES * compute.touched.shape[2]))
+    touched = np.concatenate([touched, point], axis=1)
+    runs = np.cumprod(np.concatenate([np.ones((len(extents), 1)), extents], axis=1), axis=1)
+    fits = touched <= capacity
+    fits[:, -1] = True
+    first = np.argmax(fits, axis=1)
+    lines = np.arange(len(extents))
+    return runs[lines, first] * touched[lines, first]
+
+
+@dataclass(frozen=True, eq=False)
+class MadeUp:
+    """What the made-up machine answers.
+
+    Attributes:
+        runtime_ns: int64 [n].
+    """
+
+    runtime_ns: npt.NDArray[np.int64]
+
+    @property
+    def failed(self) -> npt.NDArray[np.bool_]:
+        """Nothing fails."""
+        return np.zeros(len(self.runtime_ns), dtype=bool)
+
+    @property
+    def run_seconds(self) -> FloatArray:
+        """Nothing is charged."""
+        return np.zeros(len(self.runtime_ns))
+
+
+class SyntheticMachine:
+    """Measures schedules by `synthetic_ns`."""
+
+    def measure(self, space: ScheduleSpace, rows: Rows, /) -> MadeUp:
+        """Returns made-up times in whole nanoseconds, at least 1."""
+        return MadeUp(np.maximum(1, np.rint(synthetic_ns(space, rows))).astype(np.int64))
+
+
+def synthetic(space: ScheduleSpace) -> ScheduleEvaluator:
+    """Returns the evaluator of a space on the made-up machine."""
+    return ScheduleEvaluator(space, SyntheticMachine(), "synthetic")

@@ -1,0 +1,28 @@
+"""Progress of a search against the number of trials, where a trial is one or more measurements.
+
+autotvm2018 (Figure 4) also gives random and genetic search two measurements per trial ("Random x2", "GA x2"),
+to show what a model is worth against twice as much hardware.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def best_by_trial(scores: FloatArray, measurements: int = 1) -> FloatArray:
+    """Returns the lowest score after every complete trial, float64 [n // measurements].
+
+    Args:
+        scores: measured, float64 [n], in order; infinite for failures.
+        measurements: of a trial.
+
+    Raises:
+        ValueError: for fewer than one measurement per trial.
+    """
+    if measurements < 1:
+        raise ValueError(f"measurements is {measurements}, expected at least 1")
+    best: FloatArray = np.minimum.accumulate(np.asarray(scores, dtype=np.float64))
+    return best[measurements - 1 :: measurements]

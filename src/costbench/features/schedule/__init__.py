@@ -1,0 +1,1 @@
+"""Features of schedules, computed from their loops (autotvm2018, section 4)."""

@@ -1,0 +1,1 @@
+"""Cost models of schedules, fitted while a search goes on (autotvm2018, sections 3 and 4)."""

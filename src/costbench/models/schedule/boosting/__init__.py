@@ -1,0 +1,1 @@
+"""Adapters of the libraries that grow gradient-boosted trees."""

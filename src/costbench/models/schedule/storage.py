@@ -1,0 +1,132 @@
+"""Stores a fitted cost model of schedules: a folder with `model.json`, and `weights.pt` for networks.
+
+A folder holds a complete, unchanged model or fails to load. Trees are kept as text in the format of their
+library; nothing that is read runs code. Equal models give equal bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
+from costbench.errors import CostbenchError, DataError
+from costbench.features.schedule.context import FEATURE_NAMES
+from costbench.features.schedule.vectors import BOUNDED_BY, THRESHOLDS
+from costbench.models.schedule.learner import ScheduleModel
+from costbench.models.schedule.spec import ScheduleModelSpec
+from costbench.models.schedule.tree_gru.fit import TrainedTreeGru
+from costbench.models.schedule.tree_gru.network import TreeGru, TreeGruSpec
+from costbench.models.schedule.trees import LIBRARIES, Trees
+from costbench.models.weights import load_weights, save_weights
+from costbench.params import parse
+
+FORMAT = "costbench schedule model 1"
+MODEL_FILE = "model.json"
+WEIGHTS_FILE = "weights.pt"
+_KEYS = ("features", "fitted", "format", "spec")
+
+
+@dataclass(frozen=True)
+class _StoredTrees:
+    """Trees as they are written."""
+
+    library: str
+    columns: int
+    text: str
+    text_sha256: str
+
+
+@dataclass(frozen=True)
+class _StoredNetwork:
+    """A network as it is written."""
+
+    net: TreeGruSpec
+    weights_sha256: str
+
+
+def features_digest() -> str:
+    """Returns a digest of what features mean: a model must read the features that it was fitted to."""
+    bounds = (*BOUNDED_BY, *map(str, THRESHOLDS))
+    return digest_bytes(",".join((*FEATURE_NAMES, *bounds)).encode())[:16]
+
+
+def save_schedule_model(
+    folder: str | PathLike[str], model: ScheduleModel[Any], spec: ScheduleModelSpec
+) -> None:
+    """Writes a model, replacing an existing one.
+
+    Args:
+        folder: created if it does not exist.
+        model: trees or a network.
+        spec: what it was made by.
+
+    Raises:
+        DataError: for another kind of model, a weight that is not finite, or a folder that cannot be written.
+    """
+    place = Path(folder)
+    if isinstance(model, Trees):
+        digest = digest_bytes(model.text.encode())
+        fitted = asdict(_StoredTrees(model.library, model.columns, model.text, digest))
+    elif isinstance(model, TrainedTreeGru):
+        weights = save_weights(model.net, place / WEIGHTS_FILE)
+        fitted = asdict(_StoredNetwork(model.net.spec, weights))
+    else:
+        raise DataError(type(model).__name__, where=place, expected="trees or a network, not a sum of models")
+    described = {"format": FORMAT, "features": features_digest(), "spec": asdict(spec), "fitted": fitted}
+    write_json(place / MODEL_FILE, described)
+
+
+def load_schedule_model(folder: str | PathLike[str]) -> tuple[ScheduleModel[Any], ScheduleModelSpec]:
+    """Returns the model of a folder, and what it was made by, which says what it reads.
+
+    Raises:
+        DataError: naming file and field, if one is missing, damaged, of other features or no model at all.
+        ChoiceError: if the model's library is not installed.
+    """
+    path = Path(folder) / MODEL_FILE
+    content = read_json(path)
+    if not isinstance(content, dict) or sorted(content) != sorted(_KEYS):
+        raise DataError("no model of schedules", where=path, expected=f"the keys {', '.join(_KEYS)}")
+    for key, expected in (("format", FORMAT), ("features", features_digest())):
+        if content[key] != expected:
+            raise DataError(f"{str(content[key])[:80]!r}", where=path, field=key, expected=expected)
+    spec: ScheduleModelSpec = _parsed(ScheduleModelSpec, content["spec"], path, "spec")
+    fitted = content["fitted"]
+    if isinstance(fitted, dict) and "text" in fitted:
+        return _trees(_parsed(_StoredTrees, fitted, path, "fitted"), path), spec
+    return _network(_parsed(_StoredNetwork, fitted, path, "fitted"), path), spec
+
+
+def _trees(stored: _StoredTrees, path: Path) -> Trees:
+    if stored.library not in LIBRARIES:
+        expected = ", ".join(LIBRARIES)
+        raise DataError(f"{stored.library!r}", where=path, field="fitted.library", expected=expected)
+    _require(digest_bytes(stored.text.encode()), stored.text_sha256, path, "fitted.text")
+    restored = LIBRARIES[stored.library].restored(stored.text)
+    return Trees(restored, stored.library, stored.columns, stored.text)
+
+
+def _network(stored: _StoredNetwork, path: Path) -> TrainedTreeGru:
+    place = path.parent / WEIGHTS_FILE
+    weights = read_bytes(place)
+    _require(digest_bytes(weights), stored.weights_sha256, place, None)
+    net = TreeGru(stored.net)
+    load_weights(net, weights, place)
+    return TrainedTreeGru(net.eval())
+
+
+def _require(found: str, expected: str, path: Path, field: str | None) -> None:
+    if found != expected:
+        raise DataError(
+            "changed since it was written", where=path, field=field, expected=f"SHA-256 {expected}"
+        )
+
+
+def _parsed(kind: type[Any], content: object, path: Path, field: str) -> Any:
+    try:
+        return parse(kind, content, where=path, field=field)
+    except CostbenchError as error:
+        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error

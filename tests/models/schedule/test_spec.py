@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from costbench.errors import CostbenchError
+from costbench.models.schedule.ensemble import Bootstrap
+from costbench.models.schedule.spec import MODELS, READS_TREES, ScheduleModelSpec, learner_of
+from costbench.models.schedule.tree_gru.fit import TreeGruLearner
+from costbench.models.schedule.trees import BoostedTrees
+
+
+def test_learners_are_what_their_names_say() -> None:
+    assert learner_of(ScheduleModelSpec()) == BoostedTrees("rank", "lightgbm")
+    assert learner_of(ScheduleModelSpec("gbt_xgboost", "config", "regression")) == BoostedTrees(
+        "regression", "xgboost"
+    )
+    plain = learner_of(ScheduleModelSpec("treegru", "tree", "regression"))
+    assert isinstance(plain, TreeGruLearner)
+    assert (plain.objective, plain.spec.context) == ("regression", False)
+    assert learner_of(ScheduleModelSpec("treegru_context", "tree")) == TreeGruLearner("rank")
+    several = learner_of(ScheduleModelSpec(objective="regression", models=5, acquisition="ei"))
+    assert several == Bootstrap(BoostedTrees("regression"), 5, "ei")
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_every_model_has_a_representation(model: str) -> None:
+    learner_of(ScheduleModelSpec(model, "tree" if model in READS_TREES else "relation"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "forest"},
+        {"model": "treegru"},
+        {"representation": "tree"},
+        {"models": 0},
+        {"acquisition": "luck"},
+        {"acquisition": "ei"},
+        {"acquisition": "ei", "models": 5},
+        {"acquisition": "ucb", "objective": "regression"},
+    ],
+)
+def test_what_does_not_go_together_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, CostbenchError)):
+        ScheduleModelSpec(**changes)
