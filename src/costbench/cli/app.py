@@ -46,8 +46,8 @@ listed by `costbench programs` and become rows of the table.
 app.command()(tune)
 for _command in TPUGRAPHS:
     app.command(rich_help_panel="TpuGraphs")(_command)
-for _command in SCHEDULES:
-    app.command(rich_help_panel="Schedules on this machine's processor")(_command)
+for _schedules in SCHEDULES:
+    app.command(rich_help_panel="Schedules on this machine's processor")(_schedules)
 for _stage in STAGES:
     app.command(rich_help_panel="Stages of the pipeline")(_stage)
 

@@ -55,7 +55,7 @@ class _Body:
     ) -> BoolArray:
         """Puts a loop around this body where it has one; returns where that loop is unrolled."""
         loop = where & (extents > 1) & (annotations != _VECTORIZED)
-        unrolled = loop & (annotations == _SERIAL) & ~self.rolled & (self.depth <= _MAX_DEPTH)
+        unrolled: BoolArray = loop & (annotations == _SERIAL) & ~self.rolled & (self.depth <= _MAX_DEPTH)
         unrolled &= extents * self.statements <= limit
         self.statements = np.where(unrolled, extents * self.statements, self.statements)
         self.depth = self.depth + unrolled

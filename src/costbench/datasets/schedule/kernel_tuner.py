@@ -55,7 +55,8 @@ class KernelTunerSpace:
     @property
     def default(self) -> ChoiceArray:
         """Returns the first configuration of the file, int16 [m]."""
-        return self.recorded[0]
+        first: ChoiceArray = self.recorded[0]
+        return first
 
     def places(self, configs: Rows) -> IntArray:
         """Returns the place in the file of each configuration [n, m], -1 for those that it does not have."""
@@ -73,7 +74,7 @@ class KernelTunerSpace:
     def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
         """Returns configurations of the file that differ in one parameter, int16 [count or 0, m]."""
         apart = np.count_nonzero(self.recorded != config, axis=1)
-        around = self.recorded[apart == 1]
+        around: ChoiceArray = self.recorded[apart == 1]
         return around[rng.integers(len(around), size=count)] if len(around) else around
 
     def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
@@ -197,8 +198,8 @@ def _one(key: str, entry: Mapping[str, Any], path: Path) -> _One:
         expected = "non-negative milliseconds, or the name of a failure"
         raise DataError(f"{_OBJECTIVE} = {time!r}", where=path, field=f"cache.{key}", expected=expected)
     seconds = sum(parts) / _MS_PER_S
-    if isinstance(time, str):
-        return _One(0, 0.0, time, 0, 0.0, 0.0)
+    if not isinstance(time, int | float):
+        return _One(0, 0.0, str(time), 0, 0.0, 0.0)
     runtime = max(1, round(time * _NS_PER_MS))
     middle = float(np.median(times)) * _NS_PER_MS if times else float(runtime)
     return _One(runtime, max(middle, float(runtime)), "", len(times), seconds, parts[0] / _MS_PER_S)

@@ -135,7 +135,7 @@ def _of_statement(
     extents = batch.extents.astype(np.float64)
     top_down = np.cumprod(extents, axis=1)
     bottom_up = np.cumprod(extents[:, ::-1], axis=1)[:, ::-1]
-    depth = np.cumsum(loops, axis=1) - loops
+    depth: npt.NDArray[np.int64] = np.cumsum(loops, axis=1) - loops
     height = loops.sum(axis=1)[:, None] - 1 - depth
     values = np.zeros((*batch.extents.shape, NUM_FEATURES), dtype=np.float32)
     places = [place for wanted in (True, False) for place in np.flatnonzero(batch.writes == wanted)]

@@ -62,7 +62,7 @@ class TreeGruLearner:
                 start = torch.from_numpy(own.start.astype(np.float32)).to(self.device)
                 loss = self._loss(costs + start, own)
                 optimizer.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         return TrainedTreeGru(net.eval(), self.device)
 
