@@ -31,13 +31,13 @@ def test_sizes_are_those_of_the_cells(repository: Path, name: str) -> None:
     experiments = [load_experiment(repository / name, one) for one in experiment_names(repository / name)]
     specs = [one.variants[cell.variant].spec for one in experiments for cell in one.cells]
     assert found.runs == len(specs)
-    assert found.total_steps == sum(spec.epochs * spec.batch.per_epoch for spec in specs)
-    assert found.steps == max(spec.epochs * spec.batch.per_epoch for spec in specs)
+    assert found.total_steps == sum(spec.epochs * spec.steps_per_epoch for spec in specs)
+    assert found.steps == max(spec.epochs * spec.steps_per_epoch for spec in specs)
 
 
 def test_the_papers_sizes(repository: Path) -> None:
     found = sizes(repository / "profiles/paper/params.yaml")
-    assert found.hidden == (512, 1024)
+    assert found.hidden == (32, 1024)
     assert 3_000_000 <= found.steps <= 5_000_000
 
 
