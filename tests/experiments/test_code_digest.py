@@ -19,6 +19,8 @@ from costbench.execution.closure import Package, find_closure, read_package
 from costbench.experiments import identity
 from costbench.experiments.autotuning.programs import autotune
 from costbench.experiments.grid.training_run import train_cell
+from costbench.experiments.grid.trainings.kernels import KernelTraining
+from costbench.experiments.grid.trainings.layouts import LayoutTraining
 from costbench.experiments.identity import BYSTANDERS, closure, code_digest
 from costbench.experiments.stages.features import make_features
 from costbench.experiments.sweeps.sweep import sweep
@@ -27,8 +29,9 @@ PACKAGE = Path(costbench.__file__).parent
 WORK: dict[str, tuple[Callable[..., object], ...]] = {
     "generate": (generate, TileTask, FusionTask, LayoutTask),
     "features": (make_features,),
-    "train": (train_cell,),
-    "sweep": (sweep,),
+    "train": (train_cell, KernelTraining),
+    "layouts": (train_cell, LayoutTraining),
+    "sweep": (sweep, KernelTraining),
     "autotune": (autotune,),
 }
 # Some of the modules that a list by hand once left out, or that only lazy imports and strings show.
@@ -37,6 +40,7 @@ KNOWN = {
     "features": ("params", "execution.compiled", "features.feature_shards"),
     "train": ("params", "execution.compiled", "training.fit", "training.kernel_source", "models.learned",
               "models.kernels.register_tiles", "features.schema"),
+    "layouts": ("params", "training.layout.fit", "models.layout.segments", "datasets.layout.graphs"),
     "sweep": ("params", "training.fit", "experiments.sweeps.study", "experiments.grid.training_run"),
     "autotune": ("params", "execution.compiled", "models.learned", "hardware.device", "search.genetic"),
 }  # fmt: skip
@@ -113,8 +117,9 @@ def test_data_files_have_a_reader() -> None:
 
 @pytest.mark.parametrize("library", ["torch", "numba", "llvmlite", "numpy"])
 def test_libraries_that_compute_are_counted(library: str) -> None:
-    assert library in closure(train_cell).libraries
-    assert all(closure(train_cell).libraries.values())
+    found = closure(*WORK["train"]).libraries
+    assert library in found
+    assert all(found.values())
     assert "optuna" in closure(sweep).libraries
 
 

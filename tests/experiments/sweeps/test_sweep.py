@@ -64,5 +64,5 @@ def test_what_a_worker_raises_ends_the_sweep(url: str, tmp_path: Path) -> None:
     """In processes of their own, which find no data."""
     task = toy_task(url, tmp_path)
     untracked = replace(task, cell=replace(task.cell, tracking=Tracking(OFF, "", "")))
-    with pytest.raises(DataError, match=r"a\.arrow: cannot read"):
+    with pytest.raises(DataError, match=r"a\.arrow: missing"):
         sweep([untracked], 2, Backend(jobs=2), tmp_path)
