@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from costbench.artifacts import digest_files
 from costbench.datasets.splits import read_split
 from costbench.metrics.rows import read_rows
 from tests.pipelines.workplace import (
@@ -242,16 +241,11 @@ def test_the_best_of_each_task_is_its_champion(smoke: Path) -> None:
         assert champion["key"] == version.tags["costbench.key"]
 
 
-def _digest_without_times(folder: Path) -> str:
-    times = {"timing.json"}
-    return digest_files([p for p in folder.rglob("*") if p.is_file() and p.name not in times], folder)
-
-
 def test_a_new_store_is_told_of_the_cells_that_are_there(workplace: Path, tracking_template: Path) -> None:
     """And of nothing else: no byte of the results depends on the store, or on whether there is one."""
     params = Path("profiles/smoke/params.yaml")
     out = workplace / "out" / "smoke"
-    before = {name: _digest_without_times(out / name) for name in ("train", "reports")}
+    before = {name: digest_folder(out / name) for name in ("train", "reports")}
     shutil.copy(tracking_template, workplace / "mlflow.db")
     lines = [
         "from pathlib import Path",
@@ -270,7 +264,7 @@ def test_a_new_store_is_told_of_the_cells_that_are_there(workplace: Path, tracki
         workplace, [sys.executable, "pipelines/report.py", "--params", params], COSTBENCH_TRACKING="off"
     )
     assert done.returncode == 0, done.stderr
-    assert {name: _digest_without_times(out / name) for name in before} == before
+    assert {name: digest_folder(out / name) for name in before} == before
     assert "costbench/report" not in _runs(workplace)
 
 

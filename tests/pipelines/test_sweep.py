@@ -20,6 +20,7 @@ from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.experiments.stages import train
 from costbench.params import load_yaml
+from costbench.tasks import LEARNED
 from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import TINY, call, call_stage, digest_folder, environment, write_profile
 
@@ -54,7 +55,7 @@ def test_it_leaves_the_best_trial_and_all_trials(smoke: Path) -> None:
     folder = smoke / "out" / "smoke" / "sweep"
     assert {path.name for path in folder.iterdir()} == {
         "identity.json",
-        *(f"{task}.{suffix}" for task in ("tile", "fusion") for suffix in ("csv", "yaml")),
+        *(f"{task}.{suffix}" for task in LEARNED for suffix in ("csv", "yaml")),
     }
     best: Any = load_yaml(folder / "tile.yaml")
     rows = [line.split(",") for line in (folder / "tile.csv").read_text().splitlines()]
@@ -85,7 +86,7 @@ def _tracked(folder: Path) -> list[Any]:
 def test_trials_are_tracked_below_their_sweep(smoke: Path) -> None:
     runs = _tracked(smoke)
     parents = {run.data.tags["task"]: run for run in runs if PARENT not in run.data.tags}
-    assert set(parents) == {"tile", "fusion"}
+    assert set(parents) == set(LEARNED)
     for task, metric in (("tile", "validation/tau"), ("fusion", "validation/mape")):
         trials = [run for run in runs if run.data.tags.get(PARENT) == parents[task].info.run_id]
         assert {run.data.tags["trial"] for run in trials} == {str(k) for k in range(TRIALS)}
@@ -116,7 +117,7 @@ def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
     runs = _tracked(workplace)
     assert {run.info.status for run in runs} <= {"FINISHED", "KILLED"}
     parents = {run.info.run_id for run in runs if PARENT not in run.data.tags}
-    assert len(parents) == 2
+    assert len(parents) == len(LEARNED)
     assert {run.data.tags[PARENT] for run in runs if PARENT in run.data.tags} == parents
 
 
