@@ -16,7 +16,7 @@ from costbench.tasks import LEARNED
 from costbench.training.spec import TrainSpec
 from costbench.training.specs import AnyTrainSpec
 
-PROFILES = ("smoke", "paper")
+PROFILES = ("smoke", "evidence", "paper")
 
 
 def without_experiments(params: dict[str, object]) -> dict[str, object]:
@@ -45,18 +45,17 @@ def test_every_profile_sets_the_same_parameters(repository: Path, name: str) -> 
     assert key_paths(without_experiments(ours)) == key_paths(without_experiments(default))
 
 
-def test_experiments_are_those_of_the_default_profile(repository: Path) -> None:
-    """All of them in `paper`; in `smoke` some, with some of their variants. Budgets differ."""
-    smoke, paper, default = (
-        {
-            path
-            for path in key_paths(load_yaml(folder / "params.yaml")["experiments"])
-            if "settings" not in path
-        }
-        for folder in (repository / "profiles" / "smoke", repository / "profiles" / "paper", repository)
+def test_experiments_are_those_of_the_evidence(repository: Path) -> None:
+    """All of them in `paper`; in `smoke` some, with some of their variants; in the default one whole ones."""
+    folders = (*(repository / "profiles" / name for name in PROFILES), repository)
+    entries = [load_yaml(folder / "params.yaml")["experiments"] for folder in folders]
+    smoke, evidence, paper, default = (
+        {path for path in key_paths(one) if "settings" not in path} for one in entries
     )
-    assert paper == default
-    assert smoke < default
+    assert paper == evidence
+    assert smoke < evidence
+    assert default < evidence
+    assert all(one["variants"] == entries[1][name]["variants"] for name, one in entries[3].items())
 
 
 COMPARED = (
@@ -72,7 +71,7 @@ def validated_on(spec: AnyTrainSpec) -> object:
     return spec.validation if isinstance(spec, TrainSpec) else spec.validation_configs
 
 
-@pytest.mark.parametrize("name", ["", "profiles/smoke", "profiles/paper"])
+@pytest.mark.parametrize("name", ["", *(f"profiles/{name}" for name in PROFILES)])
 def test_what_is_compared_has_seen_as_many_samples(repository: Path, name: str) -> None:
     """Kernels and decisions of a step, steps, and the validations that choose among them, task by task."""
     params = repository / name / "params.yaml"
@@ -96,7 +95,7 @@ def test_profiles_share_no_output_folder(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("task", LEARNED)
-@pytest.mark.parametrize("name", ["", "profiles/smoke", "profiles/paper"])
+@pytest.mark.parametrize("name", ["", *(f"profiles/{name}" for name in PROFILES)])
 def test_the_settings_of_train_are_a_point_of_the_space(repository: Path, name: str, task: str) -> None:
     """So they are the first trial: the best is at least as good, and a tuned model no blind bet."""
     sweep = load_sweep(repository / name / "params.yaml")

@@ -28,11 +28,24 @@ class PageFigure:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A question, its answer in a line, and the anchor of the section that has the evidence."""
+    """A question, its answer in a line, and where the evidence is.
+
+    Attributes:
+        question: shown as a link.
+        answer: shown below it.
+        anchor: of the section that has the evidence; may be empty on another page.
+        page: path of another page, relative to this one; empty for this one.
+    """
 
     question: str
     answer: str
     anchor: str
+    page: str = ""
+
+    @property
+    def href(self) -> str:
+        """The link: `page#anchor`, without what is empty."""
+        return f"{self.page}#{self.anchor}" if self.anchor else self.page
 
 
 @dataclass(frozen=True)

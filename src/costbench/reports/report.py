@@ -60,6 +60,7 @@ class ReportInputs:
         searches: rows of the stage `autotune`; None where it was not run.
         search_paths: its `search.json`, likewise.
         tpugraphs: what is shown beside the rows in the section about tpugraphs2023.
+        evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
     """
 
     rows: tuple[Path, ...]
@@ -76,6 +77,7 @@ class ReportInputs:
     searches: Path | None = None
     search_paths: Path | None = None
     tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
+    evidence: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         differences=differences is not None,
         tpugraphs=tpugraphs_pointer(results),
         figures=overview_figures(cells, found, searches, folder / "figures"),
+        evidence=inputs.evidence,
     )
     sections = [
         overview_section(overview),

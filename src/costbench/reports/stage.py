@@ -34,10 +34,12 @@ class ReportParams:
     Attributes:
         seed: of the bootstrap over programs.
         curves: task -> metric of its training histories that is drawn.
+        evidence: page whose verdicts count, as a path from the report's folder; empty if that is this report.
     """
 
     seed: int
     curves: Mapping[str, str]
+    evidence: str
 
 
 def run(params: Path) -> None:
@@ -89,6 +91,7 @@ def run(params: Path) -> None:
             ),
             overheads=read_overheads(evaluated / name for name in names),
         ),
+        evidence=section.evidence,
     )
     written = write_report(inputs, workspace.reports, section.seed)
     machine, overheads = workspace.stage("machine"), inputs.tpugraphs.overheads

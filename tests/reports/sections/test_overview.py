@@ -66,6 +66,15 @@ def test_what_was_not_run_is_not_asked(make_cell: Callable[..., Cell]) -> None:
     assert measured.more[0].anchor == "differences"
 
 
+def test_a_preview_leads_to_the_page_whose_verdicts_count(make_cell: Callable[..., Cell]) -> None:
+    own = _overview(make_cell(), Searches())
+    first = overview_section(replace(own, evidence="evidence/index.html")).pointers[0]
+    assert first.href == "evidence/index.html#overview"
+    assert "preview" in first.answer
+    pointers = overview_section(own).pointers
+    assert all(pointer.href == f"#{pointer.anchor}" for pointer in pointers)
+
+
 def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(make_cell: Callable[..., Cell]) -> None:
     section = overview_section(_overview(make_cell(), Searches()))
     simulated, differs = section.paragraphs

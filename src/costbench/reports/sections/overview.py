@@ -35,6 +35,7 @@ class Overview:
         differences: whether the differences to lpm2021's model were measured.
         figures: of the hybrid and of what tuning gains.
         tpugraphs: how the models of tpugraphs2023 do, if any was tested.
+        evidence: path of the page whose verdicts count, from this one; empty if that is this page.
     """
 
     cells: Sequence[Cell]
@@ -46,6 +47,7 @@ class Overview:
     differences: bool = False
     figures: tuple[PageFigure, ...] = ()
     tpugraphs: Pointer | None = None
+    evidence: str = ""
 
 
 def overview_section(overview: Overview) -> Section:
@@ -75,6 +77,7 @@ def overview_section(overview: Overview) -> Section:
         paragraphs=(_simulated(chips), *_differs(overview.cells)),
         figures=overview.figures,
         pointers=(
+            *_preview(overview.evidence),
             *conclusions(overview.cells, overview.found),
             *(() if overview.tpugraphs is None else (overview.tpugraphs,)),
         ),
@@ -87,6 +90,17 @@ _MEASURED = {
     "tpu_v3": "the timing of tpu_v3 was fitted to recorded runs of kernels of one program on a real core",
 }
 """Where the timing of a chip comes from, as its file in `costbench/chips` says."""
+
+
+def _preview(evidence: str) -> tuple[Pointer, ...]:
+    if not evidence:
+        return ()
+    answer = (
+        "This page is a preview: short trainings of one seed. The ablations (lpm2021's tables 3 and 4), the "
+        "differences to the paper's model one at a time, longer trainings and the verdicts that they allow "
+        "are there."
+    )
+    return (Pointer("Which results count? Those of the profile evidence", answer, "overview", evidence),)
 
 
 def _simulated(chips: Sequence[str]) -> str:
