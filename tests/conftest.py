@@ -51,11 +51,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Fast tests first: a broken function shows before a pipeline has run."""
+    """Fast tests first: a broken function shows before a pipeline has run.
+
+    Parallel workers take pipelines first: these last minutes each, and the last would run alone.
+    """
     if config.getoption("--fast"):
         items[:] = [item for item in items if not any(item.get_closest_marker(mark) for mark in MARKS)]
     cost = {"slow": 1, "pipeline": 2}
-    items.sort(key=lambda item: max((cost.get(mark.name, 0) for mark in item.iter_markers()), default=0))
+    items.sort(
+        key=lambda item: max((cost.get(mark.name, 0) for mark in item.iter_markers()), default=0),
+        reverse=hasattr(config, "workerinput"),
+    )
 
 
 @pytest.fixture(scope="session")

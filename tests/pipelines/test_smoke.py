@@ -75,19 +75,18 @@ def test_folds_test_every_program_once(smoke: Path) -> None:
     tests = [set(read_split(out / "split" / f"fold{number}.json").test) for number in (1, 2)]
     assert set.union(*tests) == set(PROGRAMS)
     assert not set.intersection(*tests)
-    for task in ("tile", "fusion"):
-        measured = {path.stem for path in (out / "features" / task / "tpu_v2").glob("*.arrow")}
-        rows = read_rows(out / "evaluate" / f"folds-{task}" / "rows.jsonl")
-        assert {row.split for row in rows} == {"folds"}
-        for model in ("learned", "hybrid", "lpm2021", "analytical"):
-            tau = [
-                row.program
-                for row in rows
-                if (row.model, row.kernels, row.metric) == (model, "all", "kendall_tau")
-            ]
-            assert len(tau) == len(set(tau))
-            assert set(tau) <= measured & set(PROGRAMS)
-            assert len(set(tau)) >= len(PROGRAMS) - 1
+    measured = {path.stem for path in (out / "features" / "fusion" / "tpu_v2").glob("*.arrow")}
+    rows = read_rows(out / "evaluate" / "folds-fusion" / "rows.jsonl")
+    assert {row.split for row in rows} == {"folds"}
+    for model in ("learned", "hybrid", "lpm2021", "analytical"):
+        tau = [
+            row.program
+            for row in rows
+            if (row.model, row.kernels, row.metric) == (model, "all", "kendall_tau")
+        ]
+        assert len(tau) == len(set(tau))
+        assert set(tau) <= measured & set(PROGRAMS)
+        assert len(set(tau)) >= len(PROGRAMS) - 1
 
 
 def test_searches_have_figures_and_headline_numbers(smoke: Path) -> None:
@@ -185,9 +184,8 @@ def test_runs_are_tracked_below_their_grids(smoke: Path) -> None:
     grids = _below_their_grids(found["costbench/train"])
     assert {grid: len(cells) for grid, cells in grids.items()} == {
         "smoke/main-tile": 4, "smoke/main-fusion": 4, "smoke/hybrid-fusion": 2,
-        "smoke/hybrid-tile": 1, "smoke/folds-tile": 6, "smoke/folds-fusion": 6,
-        "smoke/tuned-tile": 1, "smoke/ablations-tile": 8, "smoke/tpugraphs-tile": 3,
-        "smoke/tpugraphs-layout": 4,
+        "smoke/hybrid-tile": 1, "smoke/folds-fusion": 6, "smoke/tuned-tile": 1,
+        "smoke/ablations-tile": 2, "smoke/tpugraphs-layout": 4,
     }  # fmt: skip
     for task in ("tile", "fusion"):
         cells = grids[f"smoke/main-{task}"]

@@ -87,6 +87,13 @@ TINY: Changes = {
 }
 
 
+EXPERIMENTS = {
+    "main-tile": (), "main-fusion": (), "hybrid-tile": (), "hybrid-fusion": (), "tuned-tile": (),
+    "folds-fusion": (), "ablations-tile": ("vanilla", "mse"), "tpugraphs-layout": (),
+}  # fmt: skip
+"""Those of the smoke profile that show what stages do together, and of which of their variants; () for all."""
+
+
 def make_workplace(folder: Path) -> Path:
     """Copy what a run needs, with git and the smoke profile made tiny; the folder."""
     for name in ("src", "pipelines", "data/programs"):
@@ -109,6 +116,10 @@ def write_profile(folder: Path, name: str, changes: Changes) -> Path:
     path = Path("profiles") / name / "params.yaml"
     out = f"out/{name}"
     sections["run"] |= {"name": name, "params": str(path), "out": out, "reports": f"{out}/reports"}
+    sections["experiments"] = {one: sections["experiments"][one] for one in EXPERIMENTS}
+    for one, variants in EXPERIMENTS.items():
+        entry = sections["experiments"][one]
+        entry["variants"] = {name: entry["variants"][name] for name in variants or entry["variants"]}
     for section, values in changes.items():
         sections[section] = merged(sections[section], values)
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
