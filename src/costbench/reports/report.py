@@ -20,6 +20,9 @@ from costbench.reports.figures.scatter import read_scatter, write_scatter_figure
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
 from costbench.reports.results import Cell, Results, load_results
+from costbench.reports.schedule.results import ScheduleResults
+from costbench.reports.schedule.searches import flat_schedules
+from costbench.reports.schedule.section import schedule_rows, schedule_section
 from costbench.reports.search.curves import read_paths
 from costbench.reports.search.results import Searches, load_searches
 from costbench.reports.search.sections import search_sections
@@ -60,6 +63,7 @@ class ReportInputs:
         searches: rows of the stage `autotune`; None where it was not run.
         search_paths: its `search.json`, likewise.
         tpugraphs: what is shown beside the rows in the section about tpugraphs2023.
+        schedules: results on CPU schedules.
     """
 
     rows: tuple[Path, ...]
@@ -76,6 +80,7 @@ class ReportInputs:
     searches: Path | None = None
     search_paths: Path | None = None
     tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
+    schedules: ScheduleResults = field(default_factory=ScheduleResults)
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         differences,
         _scatter_section(inputs, folder / "figures"),
         *search_sections(searches, read_paths(inputs.search_paths), findings, folder / "figures"),
+        schedule_section(inputs.schedules, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
         tpugraphs_section(results, inputs.tpugraphs, cards, findings, folder / "figures"),
         claims_section(findings),
@@ -145,6 +151,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     ]
     shown = tuple(section for section in sections if section is not None)
     extra = flat_leaks(audits) | flat_counts(cards) | flat_searches(searches) | flat_collections(results)
+    extra |= flat_schedules(inputs.schedules, findings)
     headline = summarise(results, extra)
     write_json(folder / "summary.json", headline)
     searched = {"autotune": search_headlines(searches)} if searches.places else {}
@@ -169,7 +176,10 @@ def _findings(
     printed = load_claims()
     return evaluate_claims(
         (*printed, *restated(printed), *on_folds(printed, results.scores)),
-        (*results.rows, *searches.rows, *overhead_rows(inputs.tpugraphs.overheads)),
+        (
+            *(*results.rows, *searches.rows, *overhead_rows(inputs.tpugraphs.overheads)),
+            *schedule_rows(inputs.schedules),
+        ),
         seed,
         undertrained=undertrained(results, budgets),
     )

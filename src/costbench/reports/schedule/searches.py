@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from costbench.metrics.averages import geometric_mean
+from costbench.reports.claims.data import AUTOTVM
+from costbench.reports.claims.rule import Finding
 from costbench.reports.page import PageFigure
 from costbench.reports.schedule.curves import FIGURES, panels, write_curves
 from costbench.reports.schedule.part import Part
@@ -65,7 +68,7 @@ def _text(results: ScheduleResults, absent: list[str]) -> tuple[str, ...]:
     said = [
         f"Schedules of {len({one.workload for one in results.tables})} tensor operators, built by TVM and "
         f"timed on {processors}, one thread: {configs:,} configurations of {len(results.tables)} sub-spaces, "
-        "each measured once. Searches replay these measurements, so that they can be repeated; a trial is one "
+        "each measured once. Searches replay these measurements, which makes repeats cheap; a trial is one "
         "measurement (two where an arm is marked x2)."
     ]
     for target in results.targets:
@@ -184,15 +187,21 @@ def recorded_table(results: ScheduleResults) -> Table:
     return Table("schedule_recorded", "Recorded schedules", columns, rows)
 
 
-def flat_schedules(results: ScheduleResults) -> dict[str, float]:
-    """Returns headline numbers by key, medians over repeats:
+def flat_schedules(results: ScheduleResults, findings: Sequence[Finding] = ()) -> dict[str, float]:
+    """Returns headline numbers by key, medians over repeats; none without searches:
 
     - `schedule/{target}/{workload}/best_gflops`: of the fastest schedule that was recorded;
     - `schedule/{target}/{workload}/{arm}/gflops_{trials}`, `.../trials_to_90`;
     - `schedule/{target}/all/{arm}/share_{trials}`: percent of the fastest speed, geometric mean over
-      workloads.
+      workloads;
+    - `schedule/claims/{name}/effect`, `.../ci_low`, `.../ci_high`: of the claims of autotvm2018.
     """
     found: dict[str, float | None] = {}
+    if results.curves:
+        for one in findings:
+            if one.claim.paper == AUTOTVM:
+                key = f"schedule/claims/{one.claim.id.partition('.')[2]}"
+                found |= {f"{key}/effect": one.effect, f"{key}/ci_low": one.low, f"{key}/ci_high": one.high}
     for target in results.targets:
         for name in results.workloads(target):
             key = f"schedule/{target}/{name}"
