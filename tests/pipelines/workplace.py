@@ -89,7 +89,7 @@ TINY: Changes = {
 
 def make_workplace(folder: Path) -> Path:
     """Copy what a run needs, with git and the smoke profile made tiny; the folder."""
-    for name in ("src", "pipelines", "data/programs"):
+    for name in ("src", "pipelines", "data/programs", "data/schedules"):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "user")
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
     files = ("dvc.yaml", "data/dvc.yaml", "data/dvc.lock", "profiles/smoke/dvc.yaml", "params.yaml")

@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
         for arm, speed in SPEED.items()
         for seed in range(3)
     ]
-    rows += [row(name, "random", "trials_to_90", 101.0) for name in WORKLOADS]
+    rows += [row(name, "random", "trials_to_95", 101.0) for name in WORKLOADS]
     write_rows(tmp_path / "rows.jsonl", rows)
     curve = {"trials": [1, 100], "median": [1.0, 20.0], "low": [0.5, 19.0], "high": [2.0, 21.0], "repeats": 3}
     curves = [
@@ -45,6 +45,7 @@ def folder(tmp_path: Path) -> Path:
     write_json(tmp_path / "curves.json", curves)
     facts = {"target": "native", "operator": "conv2d:...", "processor": "a processor", "configs": 1000}
     facts |= {"failed": 0, "best_gflops": 100.0, "median_gflops": 10.0, "tau": 0.95, "spread": 1.02}
+    facts |= {"trusted": True}
     write_json(tmp_path / "tables.json", [{**facts, "workload": name} for name in WORKLOADS])
     times = [
         {

@@ -72,6 +72,7 @@ class RecordedFacts:
         median_gflops: of those that ran.
         tau: rank correlation of repeated with first measurements; None where nothing was repeated.
         spread: 90th percentile of the ratio of two measurements of one configuration.
+        trusted: whether tau is high enough for an order of schedules to be the machine's, not the noise's.
     """
 
     target: str
@@ -84,6 +85,7 @@ class RecordedFacts:
     median_gflops: float
     tau: float | None
     spread: float
+    trusted: bool
 
 
 @dataclass(frozen=True)
