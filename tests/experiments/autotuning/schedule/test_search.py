@@ -21,6 +21,8 @@ from costbench.experiments.autotuning.schedule.tables import (
     runtimes,
 )
 from costbench.experiments.autotuning.schedule.work_items import listed
+from costbench.models.schedule.learner import samples_of
+from costbench.models.schedule.spec import learner_of
 from tests.experiments.autotuning.schedule.made_up import SECTION, made_up_table, write_tables
 
 
@@ -79,6 +81,17 @@ def test_distinct_columns_tell_the_same_rows_apart(tables: dict[tuple[str, str],
     kept = rows[:, distinct_columns(rows)]
     assert len(np.unique(kept, axis=0)) == len(np.unique(rows, axis=0))
     assert kept.shape[1] < rows.shape[1]
+
+
+def test_trees_split_alike_without_the_other_columns(tables: dict[tuple[str, str], TableFile]) -> None:
+    file = tables["native", "C1"]
+    rows, times = features_of(file, "relation"), runtimes(file)
+    assert isinstance(rows, np.ndarray)
+    drawn = np.random.default_rng(0).permutation(len(rows))[:100]
+    kept, measured = rows[:, distinct_columns(rows)], samples_of(times[drawn])
+    learner = learner_of(ARMS["gbt-rank"].model)
+    every, few = (learner.fit(x[drawn], measured, 0).predict(x) for x in (rows, kept))
+    assert few == pytest.approx(every)
 
 
 def test_sources_are_never_what_is_searched(tables: dict[tuple[str, str], TableFile]) -> None:
