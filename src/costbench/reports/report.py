@@ -20,6 +20,7 @@ from costbench.reports.figures.scatter import read_scatter, write_scatter_figure
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
 from costbench.reports.results import Cell, Results, load_results
+from costbench.reports.schedule.models import flat_models
 from costbench.reports.schedule.results import ScheduleResults
 from costbench.reports.schedule.searches import flat_schedules
 from costbench.reports.schedule.section import schedule_rows, schedule_section
@@ -151,7 +152,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     ]
     shown = tuple(section for section in sections if section is not None)
     extra = flat_leaks(audits) | flat_counts(cards) | flat_searches(searches) | flat_collections(results)
-    extra |= flat_schedules(inputs.schedules, findings)
+    extra |= flat_schedules(inputs.schedules, findings) | flat_models(inputs.schedules)
     headline = summarise(results, extra)
     write_json(folder / "summary.json", headline)
     searched = {"autotune": search_headlines(searches)} if searches.places else {}

@@ -21,7 +21,7 @@ from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.reports.data.evidence import parsed
 
-SCHEDULE = "schedule"
+SCHEDULE, SPLIT = "schedule", "recorded"
 ROWS_FILE, CURVES_FILE, TABLES_FILE = "rows.jsonl", "curves.json", "tables.json"
 TIMES_FILE = "wall_times.json"
 BEST = "best"
@@ -157,7 +157,7 @@ class ScheduleResults:
     def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
         found: dict[tuple[str, str, str, str], list[float]] = {}
         for row in self.rows:
-            if row.kernels == "all":
+            if row.kernels == "all" and row.split == SPLIT:
                 found.setdefault((row.chip, row.program, row.model, row.metric), []).append(row.value)
         return {key: tuple(values) for key, values in found.items()}
 

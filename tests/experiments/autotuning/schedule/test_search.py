@@ -11,12 +11,12 @@ import pytest
 from costbench.datasets.schedule.table import empty_table, write_table
 from costbench.errors import DataError
 from costbench.experiments.autotuning.schedule.arms import ARMS, SCRATCH, TIMED
+from costbench.experiments.autotuning.schedule.joint import distinct_columns
 from costbench.experiments.autotuning.schedule.params import SearchGroup
 from costbench.experiments.autotuning.schedule.search import ScheduleSearch, searched
 from costbench.experiments.autotuning.schedule.tables import (
     TableFile,
     complete_tables,
-    distinct_columns,
     features_of,
     runtimes,
 )

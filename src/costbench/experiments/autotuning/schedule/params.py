@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from costbench.autotuning.schedule.guided import GuidedSpec
 from costbench.errors import ChoiceError, choose
 from costbench.experiments.autotuning.schedule.arms import ARMS
+from costbench.experiments.autotuning.schedule.global_models import FITTED
 
 NATIVE = "native"
 """Target of the processor itself."""
@@ -76,6 +77,38 @@ class TimedModels:
 
 
 @dataclass(frozen=True)
+class ModelTests:
+    """Models that are fitted once and tested on other workloads; see `global_models`.
+
+    Attributes:
+        models: names of `global_models.FITTED`; baselines are tested beside them.
+        tested: workloads of the fixed split, whose models are fitted to `transfer.sources`.
+        folded: workloads that are divided into folds.
+        folds: number of folds; 0 for none.
+        seeds: of a model, one fit each.
+        targets: that tables were recorded for.
+    """
+
+    models: tuple[str, ...] = ()
+    tested: tuple[str, ...] = ("C7", "C8", "C9", "matmul-1024")
+    folded: tuple[str, ...] = ()
+    folds: int = 0
+    seeds: tuple[int, ...] = (0,)
+    targets: tuple[str, ...] = (NATIVE,)
+
+    def __post_init__(self) -> None:
+        for name in self.models:
+            try:
+                choose(FITTED, name, "model")
+            except ChoiceError as error:
+                raise ValueError(str(error)) from error
+        if self.folds < 0 or self.folds == 1:
+            raise ValueError(f"folds is {self.folds}, expected 0 or at least 2")
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds are {list(self.seeds)}, must be one or more different ones")
+
+
+@dataclass(frozen=True)
 class ScheduleTuning:
     """Section `autotune.schedule`.
 
@@ -85,6 +118,7 @@ class ScheduleTuning:
         repeats: of a search. Repeat r of every arm begins with the same random draws.
         guided: settings of the arms that a model guides.
         transfer: what earlier models are fitted to.
+        models: models that are tested without a search.
         times: wall times of models.
         tables: folder of the recorded tables, relative to the repository's root.
         seed: of all searches.
@@ -95,6 +129,7 @@ class ScheduleTuning:
     repeats: int = 10
     guided: GuidedSpec = field(default_factory=GuidedSpec)
     transfer: TransferParams = field(default_factory=TransferParams)
+    models: ModelTests = field(default_factory=ModelTests)
     times: TimedModels = field(default_factory=TimedModels)
     tables: str = "data/schedules"
     seed: int = 0

@@ -16,17 +16,11 @@ from costbench.autotuning.schedule.problems import ScheduleEvaluator, schedule_p
 from costbench.autotuning.search import Search
 from costbench.datasets.schedule.replay import ReplayDevice
 from costbench.experiments.autotuning.schedule.arms import ARMS, Arm
-from costbench.experiments.autotuning.schedule.tables import (
-    TableFile,
-    distinct_columns,
-    features_of,
-    runtimes,
-    table_of,
-)
+from costbench.experiments.autotuning.schedule.joint import fitted_to, joint_features
+from costbench.experiments.autotuning.schedule.tables import TableFile, table_of
 from costbench.features.schedule.representations import Precomputed
-from costbench.features.schedule.vectors import filled
-from costbench.models.schedule.learner import ScheduleModel, samples_of
-from costbench.models.schedule.spec import READS_TREES, ScheduleModelSpec, learner_of
+from costbench.models.schedule.learner import ScheduleModel
+from costbench.models.schedule.spec import ScheduleModelSpec, learner_of
 from costbench.search.strategies import STRATEGIES, Strategy
 
 IntArray = npt.NDArray[np.int64]
@@ -95,19 +89,8 @@ def _prepared(
     file: TableFile, model: ScheduleModelSpec, sources: tuple[TableFile, ...], samples: int, seed: int
 ) -> tuple[Any, ScheduleModel[Any] | None]:
     """Returns the features of a table, and the model of the sources that reads them, if there are sources."""
-    if model.model in READS_TREES:
-        return features_of(file, model.representation), None
-    own: Any = features_of(file, model.representation)
-    others: list[Any] = [features_of(one, model.representation) for one in sources]
-    width = max(rows.shape[1] for rows in (own, *others))
-    own, *others = (filled(rows, width) for rows in (own, *others))
-    columns = distinct_columns(np.concatenate([own, *others]))
-    own = np.ascontiguousarray(own[:, columns])
+    own, *others = joint_features([file, *sources], model)
     if not sources:
         return own, None
-    rows = np.concatenate([rows[:, columns] for rows in others])
-    times = np.concatenate([runtimes(one) for one in sources])
-    groups = np.repeat(np.arange(len(sources)), [len(part) for part in others])
-    drawn = rng.stream(seed, "schedule sources", file.workload).permutation(len(rows))[:samples]
-    fitted = learner_of(model).fit(rows[drawn], samples_of(times[drawn], groups[drawn]), seed)
-    return own, fitted
+    draws = rng.stream(seed, "schedule sources", file.workload)
+    return own, fitted_to(sources, others, model, samples, (draws, seed))

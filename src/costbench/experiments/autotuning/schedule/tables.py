@@ -18,7 +18,6 @@ from costbench.errors import DataError
 from costbench.features.schedule.representations import precomputed
 
 _log = logging.getLogger(__name__)
-FloatArray = npt.NDArray[np.float32]
 _TABLES, _FEATURES = 64, 64
 
 
@@ -104,13 +103,3 @@ def features_of(file: TableFile, representation: str) -> object:
 @lru_cache(_FEATURES)
 def _features(path: Path, digest: str, representation: str) -> object:
     return precomputed(_read(path, digest).space, representation).features
-
-
-def distinct_columns(rows: FloatArray) -> npt.NDArray[np.int64]:
-    """Returns the places of the columns that tell rows apart, the first of equal ones, int64 [k], ascending.
-
-    Boosted trees split at the same places with and without the others, and grow faster without.
-    """
-    first = np.sort(np.unique(rows, axis=1, return_index=True)[1])
-    varied = first[np.ptp(rows[:, first], axis=0) > 0.0]
-    return np.asarray(varied if len(varied) else first[:1], dtype=np.int64)

@@ -13,6 +13,7 @@ from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json,
 from costbench.errors import DataError, ParamsError
 from costbench.execution.workers import run_work_items
 from costbench.experiments.autotuning.schedule.arms import ARMS
+from costbench.experiments.autotuning.schedule.model_items import rows_of_tests, run_tests
 from costbench.experiments.autotuning.schedule.params import NATIVE, ScheduleTuning
 from costbench.experiments.autotuning.schedule.results import (
     Searched,
@@ -32,7 +33,7 @@ from costbench.params import digest, parse
 
 _log = logging.getLogger(__name__)
 FOLDER = "schedule"
-_ITEMS = "searches"
+_ITEMS, _TESTS = "searches", "models"
 _ROWS, _CURVES, _TABLES, _TIMES = "rows.jsonl", "curves.json", "tables.json", "wall_times.json"
 
 
@@ -80,8 +81,9 @@ def tune_schedules(section: ScheduleTuning | None, workspace: Workspace) -> str:
     remove_outdated(folder / _ITEMS, {one.path for one in wanted})
     found = _gathered(wanted, _made(wanted, workspace))
     data = digest_bytes("\0".join(sorted(one.digest for one in tables.values())).encode())[:16]
-    rows = rows_of(found, (digest(section), data), git_revision(workspace.root))
-    write_rows(folder / _ROWS, rows)
+    tests = run_tests(section, tables, workspace, folder / _TESTS)
+    origin = (digest(section), data), git_revision(workspace.root)
+    write_rows(folder / _ROWS, [*rows_of(found, *origin), *rows_of_tests(tests, *origin)])
     write_json(folder / _CURVES, [curve_of(one) for one in found])
     write_json(folder / _TABLES, [facts_of(tables[key]) for key in sorted(tables)])
     _write_times(section, tables, folder / _TIMES)
