@@ -21,7 +21,7 @@ import numpy.typing as npt
 from costbench.autotuning.schedule.problems import ScheduleEvaluator
 from costbench.compiler.schedule.nest import NONE, PARALLEL, VECTORIZE, StatementBatch, nest_batch
 from costbench.compiler.schedule.space import ScheduleSpace
-from costbench.features.schedule.context import ELEMENT_BYTES
+from costbench.features.schedule.traffic import traffic
 from costbench.search.space import Rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -57,21 +57,6 @@ def iterations(statement: StatementBatch) -> FloatArray:
     if statement.name != "compute":
         own &= np.arange(own.shape[1]) >= statement.shared[:, None]
     return np.asarray((rounds * own).sum(axis=1), dtype=np.float64)
-
-
-def traffic(compute: StatementBatch, capacity: int) -> FloatArray:
-    """Returns the bytes that enter a cache, float64 [n]."""
-    extents = compute.extents.astype(np.float64)
-    touched = compute.touched.sum(axis=2) * float(ELEMENT_BYTES)
-    # One more, innermost "loop": a single point, which accesses one element of each buffer.
-    point = np.full((len(extents), 1), float(ELEMENT_BYTES * compute.touched.shape[2]))
-    touched = np.concatenate([touched, point], axis=1)
-    runs = np.cumprod(np.concatenate([np.ones((len(extents), 1)), extents], axis=1), axis=1)
-    fits = touched <= capacity
-    fits[:, -1] = True
-    first = np.argmax(fits, axis=1)
-    lines = np.arange(len(extents))
-    return runs[lines, first] * touched[lines, first]
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,12 +91,12 @@ EXPERIMENTS = {
     "main-tile": (), "main-fusion": (), "hybrid-tile": (), "hybrid-fusion": (), "tuned-tile": (),
     "folds-fusion": (), "ablations-tile": ("vanilla", "mse"), "tpugraphs-layout": (),
 }  # fmt: skip
-"""Those of the smoke profile that show what stages do together, and of which of their variants; () for all."""
+"""Those of the smoke profile that show what stages do together, and which of their variants; () for all."""
 
 
 def make_workplace(folder: Path) -> Path:
     """Copy what a run needs, with git and the smoke profile made tiny; the folder."""
-    for name in ("src", "pipelines", "data/programs"):
+    for name in ("src", "pipelines", "data/programs", "data/schedules"):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "user")
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
     files = ("dvc.yaml", "data/dvc.yaml", "data/dvc.lock", "profiles/smoke/dvc.yaml", "params.yaml")

@@ -27,7 +27,7 @@ TABLE_10_COMPILE_S: Mapping[str, float] = {
     "resnet_v1_50_official_batch_128_bf16": 99.0,
     "tf2_bert_pretrain_dynamic_batch_size": 44.0,
 }
-"""Seconds that compiling takes (tpugraphs2023, table 10; the text at hand ends before the row of the seventh program)."""
+"""Seconds that compiling takes (tpugraphs2023, table 10; the row of the seventh program is missing)."""
 COMPILE_S = statistics.median(TABLE_10_COMPILE_S.values())
 COMPILE_S_PER_INSTRUCTION = 0.013
 """Seconds for each of our instructions, from the two programs of that table that are in the corpus."""

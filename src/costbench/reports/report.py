@@ -20,6 +20,10 @@ from costbench.reports.figures.scatter import read_scatter, write_scatter_figure
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
 from costbench.reports.results import Cell, Results, load_results
+from costbench.reports.schedule.models import flat_models
+from costbench.reports.schedule.results import ScheduleResults
+from costbench.reports.schedule.searches import flat_schedules
+from costbench.reports.schedule.section import schedule_rows, schedule_section
 from costbench.reports.search.curves import read_paths
 from costbench.reports.search.results import Searches, load_searches
 from costbench.reports.search.sections import search_sections
@@ -61,6 +65,7 @@ class ReportInputs:
         search_paths: its `search.json`, likewise.
         tpugraphs: what is shown beside the rows in the section about tpugraphs2023.
         evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
+        schedules: results on CPU schedules.
     """
 
     rows: tuple[Path, ...]
@@ -78,6 +83,7 @@ class ReportInputs:
     search_paths: Path | None = None
     tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
     evidence: str = ""
+    schedules: ScheduleResults = field(default_factory=ScheduleResults)
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         differences,
         _scatter_section(inputs, folder / "figures"),
         *search_sections(searches, read_paths(inputs.search_paths), findings, folder / "figures"),
+        schedule_section(inputs.schedules, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
         tpugraphs_section(results, inputs.tpugraphs, cards, findings, folder / "figures"),
         claims_section(findings),
@@ -148,6 +155,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     ]
     shown = tuple(section for section in sections if section is not None)
     extra = flat_leaks(audits) | flat_counts(cards) | flat_searches(searches) | flat_collections(results)
+    extra |= flat_schedules(inputs.schedules, findings) | flat_models(inputs.schedules)
     headline = summarise(results, extra)
     write_json(folder / "summary.json", headline)
     searched = {"autotune": search_headlines(searches)} if searches.places else {}
@@ -172,7 +180,10 @@ def _findings(
     printed = load_claims()
     return evaluate_claims(
         (*printed, *restated(printed), *on_folds(printed, results.scores)),
-        (*results.rows, *searches.rows, *overhead_rows(inputs.tpugraphs.overheads)),
+        (
+            *(*results.rows, *searches.rows, *overhead_rows(inputs.tpugraphs.overheads)),
+            *schedule_rows(inputs.schedules),
+        ),
         seed,
         undertrained=undertrained(results, budgets),
     )

@@ -17,6 +17,8 @@ from costbench.params import load_section, load_yaml, merged
 from costbench.reports.data.budgets import write_wall_times
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.results import PRIMARY_CHIP
+from costbench.reports.schedule.results import SCHEDULE, load_schedules
+from costbench.reports.schedule.times import write_machine_times
 from costbench.reports.tables.settings import Settings
 from costbench.reports.tpugraphs.overhead import overhead_metrics, write_machine_overheads
 from costbench.reports.tpugraphs.section import TpuGraphsInputs
@@ -92,6 +94,7 @@ def run(params: Path) -> None:
             overheads=read_overheads(evaluated / name for name in names),
         ),
         evidence=section.evidence,
+        schedules=load_schedules(tuned / SCHEDULE, workspace.root / _recorded(params)),
     )
     written = write_report(inputs, workspace.reports, section.seed)
     machine, overheads = workspace.stage("machine"), inputs.tpugraphs.overheads
@@ -99,8 +102,15 @@ def run(params: Path) -> None:
     times = write_machine_overheads(overheads, written.findings, machine)
     identity = identify(__name__, section, before[0].data_digest, *before)
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
+    times += write_machine_times(inputs.schedules, machine)
     _track(workspace, names, provenance, written, (overhead_metrics(overheads), times))
     _log.info("%s", written.page)
+
+
+def _recorded(params: Path) -> str:
+    """Folder of the recorded schedules, relative to the repository's root."""
+    tuned = _mapping(load_yaml(params).get("autotune"))
+    return str(_mapping(tuned.get(SCHEDULE)).get("tables", "data/schedules"))
 
 
 def _settings(params: Path, sweep: Path) -> Settings:

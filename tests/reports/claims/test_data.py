@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from costbench.experiments.autotuning.work_items import AutotuneParams
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names, listed_as
+from costbench.experiments.stages.autotune import AutotuneSection
 from costbench.params import load_yaml, parse
-from costbench.reports.claims.data import Claim, Claims, Side, load_claims, margins
+from costbench.reports.claims.data import AUTOTVM, Claim, Claims, Side, load_claims, margins
+from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.search.results import Bar
 
 CLAIM = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
@@ -23,6 +24,7 @@ def test_claims_of_both_papers_are_there_and_name_what_they_compare() -> None:
     papers = Counter(claim.paper for claim in claims.values())
     assert papers["lpm2021"] + papers["lpm2020"] == 57
     assert papers["tpugraphs2023"] == 23
+    assert papers["autotvm2018"] == 13
     for claim in claims.values():
         assert claim.needs or claim.against or all(left != right for left, right in claim.pairs)
     loss = claims["lpm2021.rank_vs_mse_tile"]
@@ -112,7 +114,11 @@ def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> No
             there |= {
                 (cell.task, replace(side, split=split)) for side in sides for split in (side.split, "any")
             }
-    claims = [one for one in load_claims() if one.metric not in ("speedup", "hardware_seconds", "seconds")]
+    claims = [
+        one
+        for one in load_claims()
+        if one.metric not in ("speedup", "hardware_seconds", "seconds") and one.paper != AUTOTVM
+    ]
     wanted = [
         (one.id, side.task or one.task, replace(side.rows, kernels="all"))
         for one in claims
@@ -120,11 +126,29 @@ def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> No
     ]
     run = {task for task, _ in there}
     assert [(name, side) for name, task, side in wanted if task in run and (task, side) not in there] == []
-    assert [one.id for one in load_claims() if one.needs] == []
+    assert [one.id for one in load_claims() if one.needs and one.paper != AUTOTVM] == []
+
+
+def test_the_largest_profile_runs_every_search_that_claims_compare(repository: Path) -> None:
+    path = repository / "profiles" / "paper" / "params.yaml"
+    section = parse(AutotuneSection, load_yaml(path)["autotune"], where=path).schedule
+    assert section is not None
+    assert section.trials >= 100
+    ran = {
+        (arm, target, workload)
+        for group in section.searches.values()
+        for arm in group.arms
+        for target in group.targets
+        for workload in group.workloads
+    }
+    for claim in load_claims():
+        if claim.paper == AUTOTVM and not claim.wall_time and claim.sides:
+            shared = [{w for arm, t, w in ran if (arm, t) == (one.model, one.chip)} for one in claim.sides]
+            assert len(set.intersection(*shared)) >= MIN_PROGRAMS, claim.id
 
 
 def test_the_default_profile_searches_for_every_claim(repository: Path) -> None:
-    section = parse(AutotuneParams, load_yaml(repository / "params.yaml")["autotune"], where="params.yaml")
+    section = parse(AutotuneSection, load_yaml(repository / "params.yaml")["autotune"], where="params.yaml")
     starts, minutes = section.fusion.search.starts, section.fusion.search.hardware_minutes
     budgets = {"tile": {"compiler", *(f"top{k}" for k in section.tile.search.top_k)}}
     budgets["fusion"] = {f"{start}-{number:g}m" for start in starts for number in minutes}

@@ -15,6 +15,8 @@ from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
 from costbench.execution.workers import run_work_items
 from costbench.experiments.autotuning.fusion import FusionCurve
 from costbench.experiments.autotuning.programs import Autotuned, autotune
+from costbench.experiments.autotuning.schedule.params import ScheduleTuning
+from costbench.experiments.autotuning.schedule.work_items import tune_schedules
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.identity import (
@@ -37,6 +39,22 @@ _log = logging.getLogger(__name__)
 ROWS_FILE, SEARCH_FILE = "rows.jsonl", "search.json"
 _ITEMS = "work_items"
 _EXPERIMENT = "costbench/autotune"
+
+
+@dataclass(frozen=True)
+class AutotuneSection(AutotuneParams):
+    """Section `autotune`: of programs, and of schedules on a processor.
+
+    Attributes:
+        schedule: searches for schedules; None for none.
+    """
+
+    schedule: ScheduleTuning | None = None
+
+    @property
+    def of_programs(self) -> AutotuneParams:
+        """Return what the results for programs follow from."""
+        return AutotuneParams(self.tile, self.fusion, self.seed)
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,8 @@ class Wanted:
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     """Compute the results that are missing, then write `rows.jsonl` and `search.json`.
 
+    Results on schedules have a folder of their own, `schedule`.
+
     Args:
         params: the parameter file.
         flags: where the programs are tuned.
@@ -84,9 +104,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
         CostbenchError: for wrong parameters, stages that have not finished, damaged files.
     """
     workspace = load_workspace(params, flags)
-    section = load_section(params, "autotune", AutotuneParams)
+    section = load_section(params, "autotune", AutotuneSection)
     folder = workspace.stage("autotune")
-    identity = _identity(section, workspace)
+    identity = _identity(section.of_programs, workspace)
     wanted = _wanted(section, workspace)
     remove_outdated(folder / _ITEMS, {one.path for one in wanted})
     made = _made(wanted, workspace.backend)
@@ -96,7 +116,8 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     write_json(
         folder / SEARCH_FILE, [curve for one in wanted for curve in _curves(one.item, made[one.item.name])]
     )
-    write_identity(folder, identity)
+    recorded = tune_schedules(section.schedule, workspace)
+    write_identity(folder, _identity(section, workspace, recorded) if recorded else identity)
     _track(workspace, rows, Provenance(identity.params_digest, identity.data_digest, revision))
 
 
@@ -185,11 +206,15 @@ def _effort(item: TuningItem) -> float:
     return (1e6 if TASKS[item.task.decision].measures_programs else 0.0) + item.instructions
 
 
-def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:
+def _identity(section: AutotuneParams, workspace: Workspace, recorded: str = "") -> StageIdentity:
+    """Return the identity of the stage; with recorded schedules, of these as well, by their digest."""
     names = sorted({*section.tile.models, *section.fusion.models})
     trained = [read_identity(workspace.stage("train") / name) for name in names]
     before = [read_identity(workspace.stage(name)) for name in ("features", "split")]
-    return identify(__name__, section, before[0].data_digest, *before, *trained)
+    data = before[0].data_digest
+    if recorded:
+        data = digest_bytes(f"{data} {recorded}".encode())[: len(data)]
+    return identify(__name__, section, data, *before, *trained)
 
 
 def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity, revision: str) -> Iterator[MetricRow]:

@@ -6,7 +6,9 @@ loops and statements right inside it; those outside of all loops are children of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +49,21 @@ class LoopTrees:
         return LoopTrees(
             self.values[places], self.parents[places], self.depths[places], self.identifiers[places]
         )
+
+
+def stacked(parts: Sequence[LoopTrees]) -> LoopTrees:
+    """Returns the trees of several operators, in order, with places for the nodes of the largest."""
+    most = max(trees.depths.shape[1] for trees in parts)
+
+    def filled(name: str, value: int) -> npt.NDArray[Any]:
+        arrays = [getattr(trees, name) for trees in parts]
+        widths = [[(0, 0), (0, most - a.shape[1]), *[(0, 0)] * (a.ndim - 2)] for a in arrays]
+        padded = [np.pad(a, w, constant_values=value) for a, w in zip(arrays, widths, strict=True)]
+        return np.concatenate(padded)
+
+    return LoopTrees(
+        filled("values", 0), filled("parents", -1), filled("depths", 0), filled("identifiers", 0)
+    )
 
 
 def loop_trees(contexts: ContextBatch) -> LoopTrees:

@@ -15,10 +15,15 @@ _SECTIONS = (
     ("claims.yaml", "accuracy"),
     ("claims.yaml", "searches"),
     ("tpugraphs2023_claims.yaml", "claims"),
+    ("autotvm2018_claims.yaml", "claims"),
 )
+AUTOTVM = "autotvm2018"
+"""Short id of the paper about schedules."""
 TPUGRAPHS = "tpugraphs2023"
 """Short id of the paper whose claims are counted and repeated on folds by themselves."""
 
+ClaimedTask = TaskName | Literal["schedule"]
+"""Tasks that result rows are of: schedules are searched for, and have rows of searches only."""
 Direction = Literal["left_better", "right_better", "no_difference", "not_worse", "at_most", "magnitude"]
 Statistic = Literal[
     "geometric_mean",
@@ -56,7 +61,7 @@ class Side:
     chip: str = "tpu_v2"
     kernels: str = "all"
     metric: str = ""
-    task: TaskName | None = None
+    task: ClaimedTask | None = None
 
     @property
     def rows(self) -> Side:
@@ -77,7 +82,7 @@ class Claim:
         id: `<paper>.<name>`.
         where: table or section.
         statement: in our words.
-        task: `tile`, `fusion` or `layout`.
+        task: `tile`, `fusion`, `layout` or `schedule`.
         metric: of the rows.
         direction: which side the paper sees ahead; `not_worse`: the left one is not behind; `at_most`: the
             right one leads by no more than `paper_effect`; `magnitude`: how large all sides are.
@@ -97,12 +102,14 @@ class Claim:
         restates: id of the claim that this one holds against another baseline or split; empty for claims as
             the papers make them.
         wall_time: whether the metric is a wall time of this machine, whose numbers reports do not print.
+        margin: of a claim of no difference, the largest one that counts as none; None for the largest that
+            the papers call none.
     """
 
     id: str
     where: str
     statement: str
-    task: TaskName
+    task: ClaimedTask
     metric: str
     direction: Direction
     paper_effect: float | tuple[float, float] | None
@@ -116,6 +123,7 @@ class Claim:
     needs: str = ""
     restates: str = ""
     wall_time: bool = False
+    margin: float | None = None
 
     def __post_init__(self) -> None:
         alone = self.direction == "magnitude"
@@ -137,7 +145,9 @@ class Claim:
             raise ValueError(f"{self.id}: a magnitude is that of the worst program, or a mean or deviation")
         if alone and self.paper_effect is None:
             raise ValueError(f"{self.id}: a magnitude needs a paper_effect")
-        if not self.id.startswith(("lpm2020.", "lpm2021.", f"{TPUGRAPHS}.")):
+        if self.margin is not None and (self.direction != "no_difference" or self.margin <= 0.0):
+            raise ValueError(f"{self.id}: a margin above 0 belongs to a claim of no difference")
+        if not self.id.startswith(("lpm2020.", "lpm2021.", f"{TPUGRAPHS}.", f"{AUTOTVM}.")):
             raise ValueError(f"{self.id}: must start with the paper")
 
     @property
@@ -175,10 +185,15 @@ class Claim:
     @property
     def sign(self) -> float:
         """+1 where more of the metric is better, -1 where less is."""
-        return 1.0 if self.metric.startswith(("kendall_tau", "speedup", "opa")) else -1.0
+        return 1.0 if self.metric.startswith(("kendall_tau", "speedup", "opa", "gflops")) else -1.0
 
 
-_SPLITS = {ANY: "all programs", "gains": "programs that gain most", "folds": "folds over applications"}
+_SPLITS = {
+    ANY: "all programs",
+    "gains": "programs that gain most",
+    "folds": "folds over applications",
+    "recorded": "recorded schedules",
+}
 _OF_RATIOS = ("geometric_mean", "median", "best")
 _OF_MAGNITUDES = ("worst", "mean", "standard_deviation")
 
@@ -197,7 +212,7 @@ class Claims:
 
 
 def load_claims() -> tuple[Claim, ...]:
-    """Returns the claims of lpm2021 and lpm2020 about accuracy and searches, then those of tpugraphs2023.
+    """Returns the claims of lpm2021 and lpm2020, of tpugraphs2023, and of autotvm2018.
 
     Raises:
         ParamsError: if a data file of the package is broken.

@@ -18,7 +18,8 @@ drawn independently.
 
 - `holds` if the whole interval lies above zero, `does not hold` if below, else `cannot tell`.
 - A claim of no difference `holds` if the interval lies between -margin and margin, and `does not hold` if it
-  lies outside. The margin is the largest difference of the same task and unit that they still call none.
+  lies outside. The margin is the largest difference of the same task and unit that they still call none; of
+  claims that are curves only, one given with the claim.
 - A claim that every model is badly off on some program `holds` if the interval of the better model's worst
   program lies above the least of what the paper prints, and `does not hold` if below.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
@@ -161,7 +162,7 @@ def _evaluate(
 ) -> Finding:
     if claim.needs:
         return Finding(claim, NOT_EVALUATED, missing=(claim.needs,))
-    margin = allowed.get((claim.task, claim.unit))
+    margin = claim.margin or allowed.get((claim.task, claim.unit))
     if claim.direction == "no_difference" and margin is None:
         return Finding(claim, NOT_EVALUATED, missing=("a difference that the papers call none",))
     weights = {_weights_of(side) for side in claim.sides} if claim.statistic == "kernel_mean" else set()

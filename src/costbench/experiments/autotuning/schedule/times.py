@@ -1,0 +1,67 @@
+"""Takes wall times of models on recorded schedules: facts of the machine at hand (docs/decisions/0034)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from costbench import rng
+from costbench.experiments.autotuning.schedule.arms import ARMS, TIMED
+from costbench.experiments.autotuning.schedule.tables import TableFile, features_of, runtimes
+from costbench.models.schedule.learner import samples_of
+from costbench.models.schedule.spec import learner_of
+
+_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class ModelTime:
+    """Wall times of a model, in seconds; fields as `reports.schedule.results.ModelTime` has them."""
+
+    target: str
+    workload: str
+    application: str
+    arm: str
+    fit_s: float
+    predict_s: float
+    fitted: int
+    predicted: int
+
+
+def model_times(files: Iterable[TableFile], samples: int, seed: int) -> list[ModelTime]:
+    """Returns the times of fitting models to random schedules of each table and of predicting all of it.
+
+    Each is the fastest of two rounds, after both libraries have been loaded. All features of a model's
+    representation are read, as a search on the machine itself would.
+
+    Args:
+        files: tables.
+        samples: schedules that are fitted to.
+        seed: of the draw.
+    """
+    return [_timed(file, arm, samples, seed) for file in files for arm in TIMED]
+
+
+def _timed(file: TableFile, arm: str, samples: int, seed: int) -> ModelTime:
+    spec = ARMS[arm].model
+    learner = learner_of(spec)
+    features: Any = features_of(file, spec.representation)
+    runtime_ns = runtimes(file)
+    drawn = rng.stream(seed, "schedule times", file.workload).permutation(len(runtime_ns))[:samples]
+    own, measured = features[drawn], samples_of(runtime_ns[drawn])
+    first = np.arange(min(8, len(drawn)))
+    learner.fit(own[first], measured.select(first), seed).predict(own[first])
+    fits, predictions = [], []
+    for _ in range(_ROUNDS):
+        begun = time.perf_counter()
+        model = learner.fit(own, measured, seed)
+        fits.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        model.predict(features)
+        predictions.append(time.perf_counter() - begun)
+    place = (file.target, file.workload, file.operator, arm)
+    return ModelTime(*place, min(fits), min(predictions), len(drawn), len(runtime_ns))

@@ -1,0 +1,141 @@
+"""The section on schedules, from files as the stage `autotune` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.artifacts import write_json
+from costbench.errors import DataError
+from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.claims.data import AUTOTVM, load_claims
+from costbench.reports.claims.rule import NOT_EVALUATED, evaluate_claims
+from costbench.reports.schedule.curves import FIGURES, panels
+from costbench.reports.schedule.results import in_order, load_schedules
+from costbench.reports.schedule.searches import arms_table, flat_schedules, workloads_table
+from costbench.reports.schedule.section import schedule_rows, schedule_section
+from costbench.reports.schedule.times import write_machine_times
+
+WORKLOADS = tuple(f"C{n}" for n in range(2, 10))
+SPEED = {"random": 20.0, "gbt-rank": 40.0, "treegru-rank": 50.0, "gbt-rank-plain": 40.0}
+"""Speed after 100 trials; the fastest has 100."""
+
+
+def row(workload: str, model: str, metric: str, value: float, seed: int = 0) -> MetricRow:
+    where = ("schedule", "recorded", "native", model, "main", seed, "conv2d", workload, "all")
+    return MetricRow(*where, metric, value, "p", "d", "r")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [row(name, "best", "gflops_best", 100.0) for name in WORKLOADS]
+    rows += [
+        row(name, arm, "gflops_100", speed + seed - 1, seed)
+        for name in WORKLOADS
+        for arm, speed in SPEED.items()
+        for seed in range(3)
+    ]
+    rows += [row(name, "random", "trials_to_95", 101.0) for name in WORKLOADS]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    curve = {"trials": [1, 100], "median": [1.0, 20.0], "low": [0.5, 19.0], "high": [2.0, 21.0], "repeats": 3}
+    curves = [
+        {"target": "native", "workload": name, "arm": arm, **curve} for name in WORKLOADS for arm in SPEED
+    ]
+    write_json(tmp_path / "curves.json", curves)
+    facts = {"target": "native", "operator": "conv2d:...", "processor": "a processor", "configs": 1000}
+    facts |= {"failed": 0, "best_gflops": 100.0, "median_gflops": 10.0, "tau": 0.95, "spread": 1.02}
+    facts |= {"trusted": True}
+    write_json(tmp_path / "tables.json", [{**facts, "workload": name} for name in WORKLOADS])
+    times = [
+        {
+            "target": "native", "workload": name, "application": "conv2d", "arm": arm, "fitted": 100,
+            "fit_s": seconds, "predict_s": seconds / 10, "predicted": 1000,
+        }
+        for name in WORKLOADS
+        for arm, seconds in (("gbt-rank", 1.0), ("treegru-rank", 8.0))
+    ]  # fmt: skip
+    write_json(tmp_path / "wall_times.json", times)
+    return tmp_path
+
+
+def test_order_of_workloads() -> None:
+    names = ["matmul-1024", "C10", "matmul-256", "C2"]
+    assert sorted(names, key=in_order) == ["C2", "C10", "matmul-256", "matmul-1024"]
+
+
+def test_without_searches_there_is_no_section(tmp_path: Path) -> None:
+    results = load_schedules(tmp_path)
+    assert schedule_section(results, tmp_path) is None
+    assert schedule_rows(results) == ()
+    assert flat_schedules(results) == {}
+    assert write_machine_times(results, tmp_path) == ()
+
+
+def test_panels_are_of_workloads_with_what_is_compared(folder: Path) -> None:
+    found = {figure.name: panels(load_schedules(folder), figure) for figure in FIGURES}
+    shown = tuple(("native", name) for name in WORKLOADS)
+    assert found["figure4"] == found["figure6"] == shown
+    assert not any(found[name] for name in ("figure5", "figure7", "figure8", "figure9a", "figure9d"))
+
+
+def test_section_names_the_processor_and_what_is_missing(folder: Path) -> None:
+    section = schedule_section(load_schedules(folder), folder / "figures")
+    assert section is not None
+    text = " ".join(section.paragraphs)
+    assert "a processor" in text
+    assert "8,000 configurations of 8 sub-spaces" in text
+    assert "2.000 times as fast as random search" in text
+    assert "figures 5 (rank and regression objective); 7 (" in text
+    assert [figure.path.name for figure in section.figures] == [
+        "autotvm2018_figure4.svg",
+        "autotvm2018_figure6.svg",
+    ]
+    assert all(figure.path.is_file() for figure in section.figures)
+
+
+def test_tables_and_headline_numbers(folder: Path) -> None:
+    results = load_schedules(folder)
+    arms = {line[0]: line for line in arms_table(results, "native").rows}
+    assert arms["random"][1:] == (8, pytest.approx(20.0), None, None, pytest.approx(101.0))
+    assert arms["gbt-rank"][1:] == (0, pytest.approx(40.0), None, None, None)
+    assert workloads_table(results, "native").rows[0] == ("C2", "random", 20.0, None, None, 101.0, 100.0)
+    flat = flat_schedules(results)
+    assert flat["schedule/native/C2/gbt-rank/gflops_100"] == 40.0
+    assert flat["schedule/native/all/treegru-rank/share_100"] == pytest.approx(50.0)
+
+
+def test_claims_are_decided_on_the_rows(folder: Path) -> None:
+    results = load_schedules(folder)
+    own = tuple(claim for claim in load_claims() if claim.paper == AUTOTVM)
+    assert len(own) == 13
+    found = {
+        one.claim.id.partition(".")[2]: one for one in evaluate_claims(own, schedule_rows(results), 0, 200)
+    }
+    against_random = found["model_vs_random_search"]
+    # The lesser lead of two: 40 against 20.
+    assert (against_random.verdict, against_random.n) == ("holds", 8)
+    assert against_random.effect == pytest.approx(2.0)
+    assert found["diversity"].verdict == "holds"
+    assert found["gbt_faster_than_treegru"].verdict == "holds"
+    assert found["gbt_faster_than_treegru"].effect == pytest.approx(8.0)
+    assert found["transfer_speedup"].verdict == NOT_EVALUATED
+    assert found["end_to_end_gain"].missing[0].startswith("live runs")
+    flat = flat_schedules(results, list(found.values()))
+    assert flat["schedule/claims/model_vs_random_search/effect"] == pytest.approx(2.0)
+    assert "schedule/claims/transfer_speedup/effect" not in flat
+
+
+def test_wall_times_go_to_the_machine(folder: Path) -> None:
+    (path,) = write_machine_times(load_schedules(folder), folder / "machine")
+    assert path.name == "schedule_wall_times.json"
+    assert "8.0" in path.read_text()
+
+
+def test_a_broken_file_is_named(folder: Path) -> None:
+    write_json(folder / "curves.json", [{"target": "native"}])
+    with pytest.raises(DataError, match=r"curves\.json"):
+        load_schedules(folder)
+    write_json(folder / "curves.json", {})
+    with pytest.raises(DataError, match="no list"):
+        load_schedules(folder)
