@@ -102,8 +102,8 @@ def test_rows_of_a_side_are_found_without_its_metric_and_task() -> None:
     assert side.programs != replace(side, kernels="nlp:random").programs
 
 
-def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> None:
-    params = repository / "params.yaml"
+def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
+    params = repository / "profiles" / "evidence" / "params.yaml"
     there = set()
     for name in experiment_names(params):
         experiment = load_experiment(params, name)
@@ -129,8 +129,9 @@ def test_the_default_profile_has_the_rows_of_every_claim(repository: Path) -> No
     assert [one.id for one in load_claims() if one.needs and one.paper != AUTOTVM] == []
 
 
-def test_the_largest_profile_runs_every_search_that_claims_compare(repository: Path) -> None:
-    path = repository / "profiles" / "paper" / "params.yaml"
+@pytest.mark.parametrize("profile", ["evidence", "paper"])
+def test_larger_profiles_run_every_search_that_claims_compare(repository: Path, profile: str) -> None:
+    path = repository / "profiles" / profile / "params.yaml"
     section = parse(AutotuneSection, load_yaml(path)["autotune"], where=path).schedule
     assert section is not None
     assert section.trials >= 100
