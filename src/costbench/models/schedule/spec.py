@@ -9,15 +9,22 @@ from typing import Any
 from costbench.errors import choose
 from costbench.models.schedule.ensemble import ACQUISITIONS, Bootstrap
 from costbench.models.schedule.learner import Learner, Objective
-from costbench.models.schedule.tree_gru.fit import TreeGruLearner
-from costbench.models.schedule.tree_gru.network import TreeGruSpec
 from costbench.models.schedule.trees import BoostedTrees
+
+
+def _tree_gru(objective: Objective, *, context: bool) -> Learner[Any]:
+    """Returns a learner of networks. Torch is imported here: searches that trees guide start without it."""
+    from costbench.models.schedule.tree_gru.fit import TreeGruLearner
+    from costbench.models.schedule.tree_gru.network import TreeGruSpec
+
+    return TreeGruLearner(objective, TreeGruSpec(context=context))
+
 
 MODELS: Mapping[str, Callable[[Objective], Learner[Any]]] = {
     "gbt": BoostedTrees,
     "gbt_xgboost": lambda objective: BoostedTrees(objective, "xgboost"),
-    "treegru": lambda objective: TreeGruLearner(objective, TreeGruSpec(context=False)),
-    "treegru_context": TreeGruLearner,
+    "treegru": lambda objective: _tree_gru(objective, context=False),
+    "treegru_context": lambda objective: _tree_gru(objective, context=True),
 }
 READS_TREES = frozenset({"treegru", "treegru_context"})
 """Models that read the representation "tree"; the others read rows."""
