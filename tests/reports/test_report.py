@@ -13,8 +13,10 @@ from costbench.artifacts import digest_files
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
 from costbench.reports.report import ReportInputs, write_report
+from costbench.reports.schedule.results import load_schedules
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
+from tests.reports.schedule.files import write_schedule_files
 from tests.reports.search_rows import fusion_search_rows, tile_rows
 
 
@@ -84,6 +86,23 @@ def test_tile_results_alone_say_what_else_there_could_be(tmp_path: Path) -> None
     # Three programs cannot tell; of fusion there are none.
     assert verdicts["lpm2021.tile_random_vs_analytical"] == "cannot tell"
     assert verdicts["lpm2021.fusion_random_vs_analytical"] == "not evaluated"
+
+
+def test_schedules_are_part_of_everything(tmp_path: Path) -> None:
+    results = load_schedules(write_schedule_files(tmp_path / "schedule"))
+    written = write_report(replace(_inputs(tmp_path), schedules=results), tmp_path / "with", seed=0)
+    page = written.page.read_text()
+    assert 'href="#schedules"' in page
+    assert "autotvm2018_figure4.svg" in {path.name for path in written.figures}
+    assert "schedule_found_native.csv" in {path.name for path in written.tables}
+    summary = json.loads(written.summary.read_text())
+    assert summary["schedule/native/C2/random/gflops_100"] == 20.0
+    assert summary["schedule/claims/model_vs_random_search/effect"] == pytest.approx(2.0)
+    # Wall times have a verdict, and no number that git would keep.
+    assert "schedule/claims/gbt_faster_than_treegru/effect" not in summary
+    verdicts = {one["id"]: one for one in json.loads((tmp_path / "with" / "claims.json").read_text())}
+    timed = verdicts["autotvm2018.gbt_faster_than_treegru"]
+    assert (timed["verdict"], timed["effect"]) == ("holds", None)
 
 
 def test_searches_are_part_of_everything(tmp_path: Path) -> None:

@@ -8,55 +8,20 @@ import pytest
 
 from costbench.artifacts import write_json
 from costbench.errors import DataError
-from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.claims.data import AUTOTVM, load_claims
 from costbench.reports.claims.rule import NOT_EVALUATED, evaluate_claims
 from costbench.reports.schedule.curves import FIGURES, panels
+from costbench.reports.schedule.models import flat_models
 from costbench.reports.schedule.results import in_order, load_schedules
 from costbench.reports.schedule.searches import arms_table, flat_schedules, workloads_table
 from costbench.reports.schedule.section import schedule_rows, schedule_section
 from costbench.reports.schedule.times import write_machine_times
-
-WORKLOADS = tuple(f"C{n}" for n in range(2, 10))
-SPEED = {"random": 20.0, "gbt-rank": 40.0, "treegru-rank": 50.0, "gbt-rank-plain": 40.0}
-"""Speed after 100 trials; the fastest has 100."""
-
-
-def row(workload: str, model: str, metric: str, value: float, seed: int = 0) -> MetricRow:
-    where = ("schedule", "recorded", "native", model, "main", seed, "conv2d", workload, "all")
-    return MetricRow(*where, metric, value, "p", "d", "r")
+from tests.reports.schedule.files import WORKLOADS, write_schedule_files
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    rows = [row(name, "best", "gflops_best", 100.0) for name in WORKLOADS]
-    rows += [
-        row(name, arm, "gflops_100", speed + seed - 1, seed)
-        for name in WORKLOADS
-        for arm, speed in SPEED.items()
-        for seed in range(3)
-    ]
-    rows += [row(name, "random", "trials_to_95", 101.0) for name in WORKLOADS]
-    write_rows(tmp_path / "rows.jsonl", rows)
-    curve = {"trials": [1, 100], "median": [1.0, 20.0], "low": [0.5, 19.0], "high": [2.0, 21.0], "repeats": 3}
-    curves = [
-        {"target": "native", "workload": name, "arm": arm, **curve} for name in WORKLOADS for arm in SPEED
-    ]
-    write_json(tmp_path / "curves.json", curves)
-    facts = {"target": "native", "operator": "conv2d:...", "processor": "a processor", "configs": 1000}
-    facts |= {"failed": 0, "best_gflops": 100.0, "median_gflops": 10.0, "tau": 0.95, "spread": 1.02}
-    facts |= {"trusted": True}
-    write_json(tmp_path / "tables.json", [{**facts, "workload": name} for name in WORKLOADS])
-    times = [
-        {
-            "target": "native", "workload": name, "application": "conv2d", "arm": arm, "fitted": 100,
-            "fit_s": seconds, "predict_s": seconds / 10, "predicted": 1000,
-        }
-        for name in WORKLOADS
-        for arm, seconds in (("gbt-rank", 1.0), ("treegru-rank", 8.0))
-    ]  # fmt: skip
-    write_json(tmp_path / "wall_times.json", times)
-    return tmp_path
+    return write_schedule_files(tmp_path)
 
 
 def test_order_of_workloads() -> None:
@@ -103,6 +68,20 @@ def test_tables_and_headline_numbers(folder: Path) -> None:
     flat = flat_schedules(results)
     assert flat["schedule/native/C2/gbt-rank/gflops_100"] == 40.0
     assert flat["schedule/native/all/treegru-rank/share_100"] == pytest.approx(50.0)
+
+
+def test_models_without_a_search_have_a_table(folder: Path) -> None:
+    results = load_schedules(folder)
+    section = schedule_section(results, folder / "figures")
+    assert section is not None
+    (table,) = [one for one in section.tables if one.name == "schedule_models_transfer_native"]
+    assert table.rows == (
+        ("gbt-rank", 2, pytest.approx(0.7), 20.0, 4.0, 2.0, 0.0),
+        ("traffic", 2, pytest.approx(0.25), 20.0, 4.0, 2.0, 0.0),
+    )
+    assert "Tested on C7, C8" in table.notes[0]
+    flat = flat_models(results)
+    assert flat["schedule/models/transfer/native/gbt-rank/kendall_tau_mean"] == pytest.approx(0.7)
 
 
 def test_claims_are_decided_on_the_rows(folder: Path) -> None:
