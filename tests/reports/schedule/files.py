@@ -42,7 +42,14 @@ def write_schedule_files(folder: Path) -> Path:
     ]
     write_json(folder / "curves.json", curves)
     facts = {"target": "native", "operator": "conv2d:...", "processor": "a processor", "configs": 1000}
-    facts |= {"failed": 0, "best_gflops": 100.0, "median_gflops": 10.0, "tau": 0.95, "spread": 1.02}
+    facts |= {
+        "failed": 0,
+        "best_gflops": 100.0,
+        "fast_share": 0.08,
+        "median_gflops": 10.0,
+        "tau": 0.95,
+        "spread": 1.02,
+    }
     facts |= {"trusted": True}
     write_json(folder / "tables.json", [{**facts, "workload": name} for name in WORKLOADS])
     times = [

@@ -14,6 +14,8 @@ from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.schedule.results import BEST, ScheduleResults
 
 _COLUMNS = 4
+LEAST = 0.4
+"""Share of the fastest speed at which the axes of speed begin."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,9 @@ def write_curves(results: ScheduleResults, figure: CurveFigure, folder: Path) ->
             best = results.median(target, name, BEST, "gflops_best")
             if best is not None:
                 axes.axhline(best, color="#444444", linewidth=0.8, linestyle="dotted")
+                axes.set_ylim(LEAST * best, 1.04 * best)
+            axes.set_xscale("log")
             axes.set_title(name if target == "native" else f"{name}, {target}", fontsize=9.0)
-            axes.set_ylim(bottom=0.0)
         for place in range(len(shown), width * height):
             grid[place // width][place % width].set_visible(False)
         for axes in grid[-1]:

@@ -69,6 +69,7 @@ class RecordedFacts:
         configs: number of configurations.
         failed: those that failed.
         best_gflops: of the fastest.
+        fast_share: share of the configurations that have at least 95% of its speed.
         median_gflops: of those that ran.
         tau: rank correlation of repeated with first measurements; None where nothing was repeated.
         spread: 90th percentile of the ratio of two measurements of one configuration.
@@ -82,6 +83,7 @@ class RecordedFacts:
     configs: int
     failed: int
     best_gflops: float
+    fast_share: float
     median_gflops: float
     tau: float | None
     spread: float

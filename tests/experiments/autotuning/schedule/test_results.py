@@ -45,11 +45,11 @@ def searched(file: TableFile, arm: str, *lines: list[float]) -> Searched:
 
 
 def test_trials_until_a_schedule_is_fast_enough(file: TableFile) -> None:
-    assert searched(file, "random", [0.1, 0.9, 1.0], [0.1, 0.2, 0.3]).to_enough.tolist() == [2.0, 4.0]
+    assert searched(file, "random", [0.1, 0.96, 1.0], [0.1, 0.2, 0.94]).to_enough.tolist() == [2.0, 4.0]
 
 
 def test_rows_by_hand(file: TableFile) -> None:
-    never, late, soon = [0.1] * 50, [0.1] * 39 + [0.95] * 11, [0.1] * 9 + [0.95] * 41
+    never, late, soon = [0.1] * 50, [0.1] * 39 + [0.96] * 11, [0.1] * 9 + [0.96] * 41
     scratch, transfer = (
         searched(file, "gbt-rank", late, never),
         searched(file, "transfer-relation", soon, late),
@@ -63,7 +63,7 @@ def test_rows_by_hand(file: TableFile) -> None:
     assert len(rows) == 2 * len(values)
     best = values["best", "gflops_best", 0]
     assert values["gbt-rank", "gflops_25", 0] == pytest.approx(0.1 * best)
-    assert values["gbt-rank", "gflops_50", 0] == pytest.approx(0.95 * best)
+    assert values["gbt-rank", "gflops_50", 0] == pytest.approx(0.96 * best)
     assert ("gbt-rank", "gflops_100", 0) not in values
     assert values["gbt-rank", "trials_to_95", 1] == 51
     assert values["transfer-relation", "speedup_transfer", 0] == 4.0
@@ -73,11 +73,11 @@ def test_rows_by_hand(file: TableFile) -> None:
 
 def test_a_curve_has_quartiles(file: TableFile) -> None:
     curve = curve_of(searched(file, "random", *([n / 4.0] * 9 for n in range(5))))
-    assert curve["trials"] == [1, 2, 4, 8, 9]
+    assert curve["trials"] == list(range(1, 10))
     best = float(table_of(file).gflops.max())
-    assert curve["median"] == pytest.approx([0.5 * best] * 5)
-    assert curve["low"] == pytest.approx([0.25 * best] * 5)
-    assert curve["high"] == pytest.approx([0.75 * best] * 5)
+    assert curve["median"] == pytest.approx([0.5 * best] * 9)
+    assert curve["low"] == pytest.approx([0.25 * best] * 9)
+    assert curve["high"] == pytest.approx([0.75 * best] * 9)
 
 
 def workspace(root: Path) -> Workspace:

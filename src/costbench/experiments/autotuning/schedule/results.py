@@ -23,7 +23,8 @@ AFTER = (25, 50, 100, 200, 400, 800)
 ENOUGH = 0.95
 """Share of the fastest recorded speed from which on a schedule counts as fast; what it lacks is about twice
 what repeated measurements of one schedule differ by at most (2.7%, see `papers/autotvm2018_claims.yaml`)."""
-_EVERY = 8
+_POINTS = 60
+"""Of a curve, at most: evenly spaced on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,7 @@ def _recorded(file: TableFile) -> dict[str, float]:
 
 def curve_of(one: Searched) -> dict[str, object]:
     """Returns median and quartiles over repeats after some of the trials, as `reports` reads them."""
-    trials = np.unique([1, 2, 4, *range(_EVERY, one.trials + 1, _EVERY), one.trials])
-    trials = trials[trials <= one.trials]
+    trials = np.unique(np.round(np.geomspace(1, one.trials, _POINTS)).astype(np.int64))
     low, median, high = np.quantile(one.gflops[:, trials - 1], (0.25, 0.5, 0.75), axis=0).tolist()
     names = dict(zip(("target", "workload", "arm"), one.key, strict=True))
     numbers = {"trials": trials.tolist(), "median": median, "low": low, "high": high}
@@ -139,6 +139,7 @@ def facts_of(file: TableFile) -> dict[str, object]:
         "configs": len(table),
         "failed": int(np.count_nonzero(table.failed)),
         "best_gflops": float(table.gflops.max()),
+        "fast_share": float(np.mean(table.gflops >= ENOUGH * table.gflops.max())),
         "median_gflops": float(np.median(table.gflops[ran])) if ran.any() else 0.0,
         "tau": again.tau,
         "spread": again.p90_ratio,
