@@ -117,6 +117,13 @@ def _same_as_operands(inst: Instruction, context: Context) -> Problem | None:
     return _tuple(inst, context)
 
 
+def _collective_permute(inst: Instruction, context: Context) -> Problem | None:
+    """Checks the result as for other collectives; with offsets, data are permuted into the second operand."""
+    if len(context.operands) == 4:
+        return check_compatible("shape", inst.shape, context.operands[1])
+    return _same_as_operands(inst, context)
+
+
 def _get_dimension_size(inst: Instruction, context: Context) -> Problem | None:
     operand = context.operands[0]
     problem = check_count("dimensions", len(inst.dimensions), 1)
@@ -152,7 +159,7 @@ CHECKS: dict[Opcode, Check] = {
     _O.CONDITIONAL: _conditional,
     _O.SORT: _sort,
     _O.ALL_REDUCE: _all_reduce,
-    _O.COLLECTIVE_PERMUTE: _same_as_operands,
+    _O.COLLECTIVE_PERMUTE: _collective_permute,
     _O.COLLECTIVE_BROADCAST: _same_as_operands,
     _O.GET_DIMENSION_SIZE: _get_dimension_size,
     _O.SET_DIMENSION_SIZE: _set_dimension_size,
