@@ -78,3 +78,11 @@ def test_wrong_prices_are_one_error(tmp_path: Path, text: str, message: str) -> 
         read_prices(file)
     assert message in str(raised.value)
     assert str(file) in str(raised.value)
+
+
+def test_a_compiled_program_with_a_loop_and_shards_is_tuned(tmp_path: Path) -> None:
+    found = tune(tmp_path, "compiled_sharded_scan")
+    # Each of the 5 layers is gathered and reduced on the way forth and on the way back.
+    assert {one.what: one.runs for one in found.left_out} == {"all-gather": 10, "all-reduce": 10}
+    assert any(gain.runs == 5 for gain in found.gains)
+    assert found.num_measured > 0
