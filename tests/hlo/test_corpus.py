@@ -29,6 +29,7 @@ NOT_AS_XLA = {
     "async_all_reduce_wrapped": "XLA's parser takes the wrapped collective for the older opcode",
     "async_custom_call": "XLA counts -1 for custom calls",
     "custom_call_empty": "XLA counts -1 for custom calls",
+    "custom_call_empty_root": "XLA counts -1 for custom calls",
     "custom_call_literal": "XLA counts -1 for custom calls",
     "json_line_breaks": "XLA counts -1 for custom calls",
     "dynamic_axes": "XLA on the CPU counts the bytes that hold dynamic sizes",
