@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given
 
 from costbench.compiler.identity.fingerprints import module_fingerprint
 from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
+from costbench.hlo.files import program_in
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.text.reader import module_from_text
 from tests.hlo.random_modules import modules
 
 X = "f32[4]"
@@ -59,3 +63,35 @@ def test_no_fusion_is_left_and_other_computations_do_not_move(module: HloModule)
     assert flat.computations[:-1] == module.computations[:-1]
     assert flat.entry_computation.root_instruction.shape == module.entry_computation.root_instruction.shape
     assert inline_fusions(flat) == flat
+
+
+def test_computations_that_run_are_taken_apart_and_bodies_stay(repository: Path) -> None:
+    module = program_in(repository / "tests/hlo/corpus/fusion_in_loop.hlo")
+    flat = inline_fusions(module)
+    names = [computation.name for computation in module.computations]
+    assert [computation.name for computation in flat.computations] == names
+    body = flat.computations[names.index("body")]
+    assert Opcode.FUSION not in {inst.opcode for inst in body.instructions}
+    assert [inst.opcode for inst in body.instructions].count(Opcode.EXPONENTIAL) == 1
+    assert flat.computations[names.index("fused")] is module.computations[names.index("fused")]
+
+
+def test_a_pair_becomes_what_it_runs_where_it_is_done(repository: Path) -> None:
+    flat = inline_fusions(program_in(repository / "tests/hlo/corpus/async_slice.hlo")).entry_computation
+    assert [inst.opcode.xla_name for inst in flat.instructions] == ["parameter", "slice", "negate"]
+    flat = inline_fusions(program_in(repository / "tests/hlo/corpus/collective_starts.hlo")).entry_computation
+    wanted = ["parameter", "all-reduce", "all-gather", "collective-permute", "negate"]
+    assert [inst.opcode.xla_name for inst in flat.instructions] == wanted
+    assert [inst.name for inst in flat.instructions] == ["p", "b", "d", "f", "out"]
+
+
+def test_a_start_that_something_else_reads_stays() -> None:
+    module = module_from_text(
+        """HloModule m
+        ENTRY e { p = f32[8] parameter(0)
+          s = (f32[8], f32[8], u32[]) copy-start(p)
+          d = f32[8] copy-done(s)
+          ROOT t = (f32[8], (f32[8], f32[8], u32[])) tuple(d, s) }""",
+        where="x",
+    )
+    assert inline_fusions(module).entry_computation.opcodes == module.entry_computation.opcodes

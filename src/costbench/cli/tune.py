@@ -49,6 +49,13 @@ def tune(  # noqa: PLR0913 (a command has its options)
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; `out/tune/FILE-TASK` if left out.")
     ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            help="A YAML file: times of instructions that the chip does not run, by opcode or by target of a"
+            " custom call, `all-reduce: {ns: 2000, gb_per_s: 35}`. Without it they count nothing."
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
 ) -> None:
     """Find faster tile sizes or fusions for a program of your own, on the simulated chip.
@@ -88,6 +95,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         top_k=top_k,
         compile_s=compile_s,
         seed=seed,
+        prices=prices,
     )
     folder = out or Path("out") / "tune" / f"{_stem(file)}-{task}"
     console = _console()
@@ -268,7 +276,21 @@ def summary(tuned: Tuned, options: TuneOptions, folder: Path) -> str:
             f"{options.compile_s:g} s for compiling a program do not fit in {options.minutes:g} minutes: "
             "give a larger --budget, or a smaller --compile-s"
         )
+    lines += _left_out(tuned)
     return "\n".join([*lines, f"decisions.json, costs.csv, search.png and search.svg are in {folder}"])
+
+
+def _left_out(tuned: Tuned) -> list[str]:
+    """Says which kernels were not tuned, those without a time first."""
+    lines = []
+    for one in sorted(tuned.left_out, key=lambda one: one.total_ns is not None):
+        took = "counts nothing" + ("; --prices gives it a time" if one.what else "")
+        if one.total_ns is not None:
+            took = f"takes {one.total_ns / _NS_PER_MS:.3f} ms by the given prices"
+        lines.append(
+            f"left out: {one.what or 'a kernel'}, {one.runs:,} runs, e.g. {one.example}: {one.reason}; {took}"
+        )
+    return lines
 
 
 def _console() -> Console:

@@ -22,6 +22,7 @@ from costbench.datasets.shard_summary import ShardSummary
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.execution.workers import Backend, run_work_items
+from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
@@ -89,7 +90,7 @@ class SharedProgram:
         """
         key = (program, name, path)
         if self._prepared is None or self._key != key:
-            self._prepared = PreparedProgram(module_from_bytes(program, where=name), name)
+            self._prepared = PreparedProgram(inline_fusions(module_from_bytes(program, where=name)), name)
             self._key = key
             write_compiled_program(path, self._prepared.module)
         return self._prepared

@@ -1,27 +1,67 @@
-"""Inlines fusions: turns a compiled kernel with nested fusions into one computation of plain instructions."""
+"""Takes compiled programs apart: fusions, asynchronous pairs and transfers become plain instructions.
+
+A dump of a compiled program holds decisions of the compiler that made it: which instructions are fused, and
+what runs at the same time as something else. Programs are compiled here again, from plain instructions:
+
+* a fusion is replaced by its body, at any depth;
+* `async-start`, `async-update` and `async-done` by the computation that they run, where `async-done` is;
+* `all-reduce-start`, `all-gather-start`, `collective-permute-start` and their `done` by the collective;
+* `copy-start` and `copy-done` by a copy. One between memory spaces that keeps the layout becomes no kernel:
+  the kernel that reads the value transfers it from main memory, tile by tile.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 
+_O = Opcode
+_PAIRS = {
+    _O.ASYNC_START: _O.ASYNC_DONE,
+    _O.COPY_START: _O.COPY_DONE,
+    _O.ALL_REDUCE_START: _O.ALL_REDUCE_DONE,
+    _O.ALL_GATHER_START: _O.ALL_GATHER_DONE,
+    _O.COLLECTIVE_PERMUTE_START: _O.COLLECTIVE_PERMUTE_DONE,
+}
+_PLAIN = {
+    _O.COPY_START: _O.COPY,
+    _O.ALL_REDUCE_START: _O.ALL_REDUCE,
+    _O.ALL_GATHER_START: _O.ALL_GATHER,
+    _O.COLLECTIVE_PERMUTE_START: _O.COLLECTIVE_PERMUTE,
+}
+_COMPILED = frozenset({_O.FUSION, *_PAIRS})
+
 
 def inline_fusions(module: HloModule) -> HloModule:
-    """Returns the module with every fusion of its entry computation replaced by its body, at any depth.
+    """Returns the module taken apart: without fusions and asynchronous pairs in any computation that runs.
 
-    Other computations stay where they are (the bodies, now unused, too), so positions of callees do not move.
-    A get-tuple-element of an inlined tuple becomes the member itself.
+    Computations stay where they are (bodies of fusions, now unused, too): positions of callees do not move.
+    A get-tuple-element of an inlined tuple becomes the member itself. A start whose value is read by anything
+    but its update and done stays as it is. A module without any of this is returned itself.
     """
-    entry = _inline(module, module.entry_computation)
-    computations = list(module.computations)
-    computations[module.entry] = entry
-    return replace(module, computations=tuple(computations)).verify()
+    inlined = {
+        callee
+        for computation in module.computations
+        for inst in computation.instructions
+        if inst.opcode in (_O.FUSION, _O.ASYNC_START)
+        for callee in inst.called
+    } - {module.entry}
+    computations = tuple(
+        computation if index in inlined else _inline(module, computation)
+        for index, computation in enumerate(module.computations)
+    )
+    if all(new is old for new, old in zip(computations, module.computations, strict=True)):
+        return module
+    return replace(module, computations=computations).verify()
 
 
 def _inline(module: HloModule, computation: HloComputation) -> HloComputation:
+    if not any(inst.opcode in _COMPILED for inst in computation.instructions):
+        return computation
     flat: list[Instruction] = []
     place = _emit(module, computation, None, flat)
     return HloComputation(name=computation.name, instructions=tuple(flat), root=place[computation.root])
@@ -30,19 +70,78 @@ def _inline(module: HloModule, computation: HloComputation) -> HloComputation:
 def _emit(
     module: HloModule, computation: HloComputation, arguments: tuple[int, ...] | None, flat: list[Instruction]
 ) -> list[int]:
-    """Appends a computation's instructions to `flat`; returns the new position of each."""
+    """Appends a computation's instructions to `flat`; returns the new position of each.
+
+    The position of an asynchronous start is that of its first operand: no instruction that stays reads it.
+    """
     place: list[int] = []
-    for inst in computation.instructions:
+    starts = dict(_starts(computation))
+    for position, inst in enumerate(computation.instructions):
         operands = tuple(place[o] for o in inst.operands)
-        if arguments is not None and inst.opcode is Opcode.PARAMETER:
+        if arguments is not None and inst.opcode is _O.PARAMETER:
             place.append(arguments[inst.parameter_number])
-        elif inst.opcode is Opcode.FUSION:
-            body = module.computations[inst.called[0]]
-            place.append(_emit(module, body, operands, flat)[body.root])
-        elif inst.opcode is Opcode.GET_TUPLE_ELEMENT and flat[operands[0]].opcode is Opcode.TUPLE:
+        elif inst.opcode is _O.FUSION:
+            place.append(_called(module, inst, operands, flat))
+        elif starts.get(position) == position:
+            place.append(operands[0] if operands else -1)
+        elif position in starts and inst.opcode is _O.ASYNC_UPDATE:
+            place.append(operands[0])
+        elif position in starts:
+            start = computation.instructions[starts[position]]
+            read = tuple(place[o] for o in start.operands)
+            if start.opcode is _O.ASYNC_START:
+                place.append(_called(module, start, read, flat))
+            else:
+                opcode, controls = _PLAIN[start.opcode], _controls(start, place)
+                flat.append(
+                    replace(
+                        start,
+                        name=inst.name,
+                        opcode=opcode,
+                        shape=inst.shape,
+                        operands=read,
+                        control_predecessors=controls,
+                    )
+                )
+                place.append(len(flat) - 1)
+        elif inst.opcode is _O.GET_TUPLE_ELEMENT and flat[operands[0]].opcode is _O.TUPLE:
             place.append(flat[operands[0]].operands[inst.tuple_index])
         else:
-            controls = tuple(place[c] for c in inst.control_predecessors)
-            flat.append(replace(inst, operands=operands, control_predecessors=controls))
+            flat.append(replace(inst, operands=operands, control_predecessors=_controls(inst, place)))
             place.append(len(flat) - 1)
     return place
+
+
+def _called(module: HloModule, inst: Instruction, operands: tuple[int, ...], flat: list[Instruction]) -> int:
+    """Appends the computation that an instruction calls; returns the position of what it returns."""
+    body = module.computations[inst.called[0]]
+    return _emit(module, body, operands, flat)[body.root]
+
+
+def _controls(inst: Instruction, place: Sequence[int]) -> tuple[int, ...]:
+    return tuple(place[c] for c in inst.control_predecessors if place[c] >= 0)
+
+
+def _starts(computation: HloComputation) -> Iterator[tuple[int, int]]:
+    """Yields the members of asynchronous pairs that can be taken apart, each with its start."""
+    for position, inst in enumerate(computation.instructions):
+        if inst.opcode in _PAIRS and (members := _members(computation, position)) is not None:
+            yield from ((member, position) for member in members)
+
+
+def _members(computation: HloComputation, start: int) -> list[int] | None:
+    """Returns a start, its updates and its done; None if anything else reads it."""
+    instructions, members, waiting = computation.instructions, [start], [start]
+    done = _PAIRS[instructions[start].opcode]
+    while waiting:
+        member = waiting.pop()
+        users = computation.users[member]
+        if member == computation.root or not users:
+            return None
+        for user in users:
+            if instructions[user].opcode is _O.ASYNC_UPDATE:
+                waiting.append(user)
+            elif instructions[user].opcode is not done:
+                return None
+            members.append(user)
+    return members

@@ -110,7 +110,8 @@ class Instruction:
 
     `operands` and the instruction's own place are positions in the list of its computation, where every
     operand comes before its user. `called` holds positions of computations in the module. Attributes that
-    an opcode does not have keep their neutral value (empty, 0, None).
+    an opcode does not have keep their neutral value (empty, 0, None). `dimensions` of a ragged-dot are the
+    group dimensions of its right side.
     """
 
     name: str

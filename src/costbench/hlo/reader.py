@@ -205,12 +205,12 @@ def _instruction(
         called=tuple(place[i] for i in p.called_computation_ids),
         parameter_number=p.parameter_number,
         tuple_index=p.tuple_index,
-        dimensions=tuple(p.dimensions),
-        window=_window(p.window.dimensions),
+        dimensions=_dimensions(p, opcode),
+        window=window_from_proto(p.window.dimensions),
         convolution=convolution_from_proto(p.convolution_dimension_numbers)
         if opcode is Opcode.CONVOLUTION
         else None,
-        dot=_dot(p.dot_dimension_numbers) if opcode is Opcode.DOT else None,
+        dot=_dot_numbers(p, opcode),
         feature_group_count=p.feature_group_count,
         batch_group_count=p.batch_group_count,
         slices=tuple(ins.SliceDimension(d.start, d.limit, d.stride) for d in p.slice_dimensions),
@@ -233,8 +233,8 @@ def _instruction(
     )
 
 
-def _window(dimensions: Iterable[hlo_pb2.WindowDimension]) -> tuple[ins.WindowDimension, ...]:
-    # XLA leaves a dilation of 1 unset in some dumps, which proto3 reads as 0.
+def window_from_proto(dimensions: Iterable[hlo_pb2.WindowDimension]) -> tuple[ins.WindowDimension, ...]:
+    """Returns the dimensions of a window; a stride or dilation of 0 is one of 1 left unset, as XLA does."""
     return tuple(
         ins.WindowDimension(
             size=d.size,
@@ -271,6 +271,17 @@ def _dot(p: hlo_pb2.DotDimensionNumbers) -> ins.DotDimensions:
         lhs_batch=tuple(p.lhs_batch_dimensions),
         rhs_batch=tuple(p.rhs_batch_dimensions),
     )
+
+
+def _dot_numbers(p: hlo_pb2.HloInstructionProto, opcode: Opcode) -> ins.DotDimensions | None:
+    if opcode is Opcode.RAGGED_DOT:
+        return _dot(p.ragged_dot_dimension_numbers.dot_dimension_numbers)
+    return _dot(p.dot_dimension_numbers) if opcode is Opcode.DOT else None
+
+
+def _dimensions(p: hlo_pb2.HloInstructionProto, opcode: Opcode) -> tuple[int, ...]:
+    ragged = opcode is Opcode.RAGGED_DOT
+    return tuple(p.ragged_dot_dimension_numbers.rhs_group_dimensions if ragged else p.dimensions)
 
 
 def _gather(p: hlo_pb2.GatherDimensionNumbers, slice_sizes: Sequence[int]) -> ins.GatherDimensions:

@@ -69,7 +69,8 @@ def _write_instruction(
     proto.called_computation_ids.extend(callee + 1 for callee in inst.called)
     proto.parameter_number = inst.parameter_number
     proto.tuple_index = inst.tuple_index
-    proto.dimensions.extend(inst.dimensions)
+    if inst.opcode is not Opcode.RAGGED_DOT:
+        proto.dimensions.extend(inst.dimensions)
     proto.feature_group_count = inst.feature_group_count
     proto.batch_group_count = inst.batch_group_count
     proto.dynamic_slice_sizes.extend(inst.dynamic_slice_sizes)
@@ -119,10 +120,14 @@ def _write_dimension_numbers(proto: hlo_pb2.HloInstructionProto, inst: Instructi
         target.output_feature_dimension = c.output_feature
         target.output_spatial_dimensions.extend(c.output_spatial)
     if inst.dot is not None:
-        proto.dot_dimension_numbers.lhs_contracting_dimensions.extend(inst.dot.lhs_contracting)
-        proto.dot_dimension_numbers.rhs_contracting_dimensions.extend(inst.dot.rhs_contracting)
-        proto.dot_dimension_numbers.lhs_batch_dimensions.extend(inst.dot.lhs_batch)
-        proto.dot_dimension_numbers.rhs_batch_dimensions.extend(inst.dot.rhs_batch)
+        numbers = proto.dot_dimension_numbers
+        if inst.opcode is Opcode.RAGGED_DOT:
+            numbers = proto.ragged_dot_dimension_numbers.dot_dimension_numbers
+            proto.ragged_dot_dimension_numbers.rhs_group_dimensions.extend(inst.dimensions)
+        numbers.lhs_contracting_dimensions.extend(inst.dot.lhs_contracting)
+        numbers.rhs_contracting_dimensions.extend(inst.dot.rhs_contracting)
+        numbers.lhs_batch_dimensions.extend(inst.dot.lhs_batch)
+        numbers.rhs_batch_dimensions.extend(inst.dot.rhs_batch)
     if inst.gather is not None:
         g, gather = inst.gather, proto.gather_dimension_numbers
         gather.offset_dims.extend(g.offset_dims)

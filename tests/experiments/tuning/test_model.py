@@ -7,9 +7,10 @@ import pytest
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, HloError
-from costbench.experiments.tuning.model import tuned, unfused
+from costbench.experiments.tuning.model import tuned
 from costbench.experiments.tuning.program import Session, TuneOptions
 from costbench.hlo.files import program_in
+from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
 from costbench.tasks import TaskName
@@ -25,7 +26,7 @@ def session(folder: Path, options: TuneOptions) -> Session:
 
 def test_a_program_without_fusions_stays_as_it_is(tmp_path: Path) -> None:
     module = read_module(small_file(tmp_path))
-    assert unfused(module) is module
+    assert inline_fusions(module) is module
 
 
 @pytest.mark.parametrize("task", ["tile", "fusion"])

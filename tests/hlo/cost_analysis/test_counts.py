@@ -149,12 +149,11 @@ def test_a_custom_call_moves_its_operands() -> None:
     assert last(b) == Cost(0, X_BYTES, X_BYTES, 0)
 
 
-@pytest.mark.parametrize("opcode", ["ragged-dot", "scan", "ragged-all-to-all"])
-def test_what_has_no_rule_is_an_error(opcode: str) -> None:
+def test_what_has_no_rule_is_an_error() -> None:
     b = ModuleBuilder("odd")
     x = b.parameter(X)
-    y = b.op(opcode, x, x, shape=X)
-    with pytest.raises(UnsupportedKernelError, match=f"odd: {opcode}.*no cost rule for {opcode}"):
+    y = b.op("unknown", x, x, shape=X)
+    with pytest.raises(UnsupportedKernelError, match=r"odd: unknown.*no cost rule for unknown"):
         CostAnalysis(b.build()).instruction(0, y)
 
 

@@ -53,6 +53,7 @@ NO_ARITHMETIC = {
     "pad",
     "parameter",
     "partition-id",
+    "ragged-all-to-all",
     "recv",
     "recv-done",
     "reduce-scatter",

@@ -93,7 +93,12 @@ ONE = "HloModule m\nENTRY e { a = f32[2] parameter(0)"
     ("text", "message"),
     [
         ("HloModule m", "x: line 1: no entry computation"),
-        ("HloModule m\nf { a = f32[] parameter(0) }", "no entry computation"),
+        ("HloModule m\nENTRY e { a = parameter(0) }", "line 2: no shape of a parameter (expected a shape"),
+        ("HloModule m\nENTRY e { a = f32[?] parameter(0) }", "an extent without a bound in f32[?]"),
+        (ONE + " b = f32[2] tanh(f32[2] negate(c)) }", "no value 'c'"),
+        (ONE + " b = " + "tanh(" * 70 + "a" + ")" * 70 + " }", "operands within operands (expected"),
+        (ONE + " b = f32[1] slice-start(a), slice={[0:1]} }", "(expected ((f32[2]{0}), the shape of"),
+        (ONE + " b = f32[2] reduce-window(a, a), window={size=1 pad=0_0x0_0} }", "2 of pad for 1 of size"),
         ("HloModule m\nENTRY e { a = f32[2 parameter(0) }", "line 2: no shape"),
         ("HloModule m\nENTRY e { a = g32[2] parameter(0) }", "line 2: no shape"),
         ("HloModule m\nENTRY e {\na = f32[2] tanh(b) }", "line 3: no value 'b'"),

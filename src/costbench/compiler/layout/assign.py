@@ -157,13 +157,14 @@ class LayoutAssigner:
         if inst.opcode not in ALIASES:
             for place, operand in enumerate(inst.operands):
                 target = classes.leaf(c, operand)
-                if classes.shapes[target].rank > 1:
+                if classes.leaves(c, operand) and classes.shapes[target].rank > 1:
                     yield _Step(classes, leaf, target, inst, place, goes_back=True)
         if inst.shape.is_tuple:
             return
         for user in computation.users[p]:
             follower = computation.instructions[user]
-            if follower.opcode in ALIASES:
+            # A custom call that returns () has no leaf that an order could go on to.
+            if follower.opcode in ALIASES or not classes.leaves(c, user):
                 continue
             target = classes.leaf(c, user)
             if classes.shapes[target].rank > 1:

@@ -67,7 +67,8 @@ class Requirements:
             body[o].shape if body[o].shape.is_tuple else self.shape(self.classes.leaf(c, o), orders)
             for o in inst.operands
         ]
-        result = self.shape(self.classes.leaf(c, p), orders)
+        # What returns an empty tuple has no leaf.
+        result = self.shape(self.classes.leaf(c, p), orders) if self.classes.leaves(c, p) else inst.shape
         key = (node, (result.layout, *(shape.layout for shape in shapes)), chosen)
         needs = self._needs.get(key)
         if needs is None:

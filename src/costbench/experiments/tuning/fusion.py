@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -21,6 +22,7 @@ from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.spaces import ChoiceArray
+from costbench.experiments.tuning.outside import NO_PRICES, CostsWithOutside, OutsidePrices
 from costbench.experiments.tuning.program import Gain, Session, Step, Tuned, rows_of
 from costbench.hardware.device import Device
 
@@ -29,17 +31,23 @@ PREDICTING, MEASURING = Step("predicted", "predicting"), Step("measured", "measu
 
 
 def tune_fusion(
-    program: PreparedProgram, session: Session, tiled: TiledKernels, model: KernelCosts | None
+    program: PreparedProgram,
+    session: Session,
+    tiled: TiledKernels,
+    model: KernelCosts | None,
+    prices: OutsidePrices = NO_PRICES,
 ) -> Tuned:
     """Searches for a fusion config from the compiler's default; without a model, on hardware alone.
 
+    Kernels that the chip does not run take what `prices` say, or nothing; the result lists them.
+
     Raises:
-        UnsupportedKernelError: for a kernel that cannot be lowered.
+        UnsupportedKernelError: for any other kernel that cannot be lowered.
         DataError: if the traces to resume are of another search.
     """
     options, space = session.options, FusionSpace(program)
     machine = MeasuredKernels(tiled, Device(session.target, options.seed), program.fingerprints)
-    pricer = ProgramPricer(space, machine)
+    pricer = ProgramPricer(space, CostsWithOutside(machine, prices))
     charging = Charging(compile_s=options.compile_s)
     size = space.module.num_instructions
     problem = fusion_problem(space, session.target.name)
@@ -50,7 +58,7 @@ def tune_fusion(
         plan = Plan(STRATEGY, minutes(options.minutes), options.seed, start)
         measured = session.search(MEASURING, partial(tune, problem, device, plan))
     else:
-        costs = ProgramPricer(space, model, session.known_costs())
+        costs = ProgramPricer(space, CostsWithOutside(model, prices), session.known_costs())
         evaluator = FusionModelEvaluator(costs, options.model, charging.predicting_s(size))
         plan = Plan(STRATEGY, minutes(options.model_minutes), options.seed, start)
         predicted = session.search(PREDICTING, partial(tune, problem, evaluator, plan))
@@ -60,7 +68,8 @@ def tune_fusion(
         search = partial(_measure, problem, predicted, device, shortlist)
         measured = session.search(MEASURING, search)
     default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
-    return _tuned(space, problem, default_ns, predicted, measured)
+    found = _tuned(space, problem, default_ns, predicted, measured)
+    return replace(found, left_out=prices.left_out(program.unique_kernels))
 
 
 def _measure(

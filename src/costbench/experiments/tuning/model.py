@@ -13,12 +13,11 @@ from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, choose
 from costbench.experiments.grid.spec import cell_from_name
 from costbench.experiments.tuning.fusion import tune_fusion
+from costbench.experiments.tuning.outside import read_prices
 from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
 from costbench.experiments.tuning.tiles import tune_tiles
 from costbench.hlo.files import program_in
 from costbench.hlo.inlining import inline_fusions
-from costbench.hlo.module import HloModule
-from costbench.hlo.opcode import Opcode
 from costbench.models.cost_model import CostModel
 from costbench.tasks import TaskName
 
@@ -31,35 +30,32 @@ def tuned(session: Session, name: str) -> Tuned:
 
     Raises:
         HloError: if the file is not an HLO module.
-        UnsupportedKernelError: for a kernel that cannot be priced.
+        UnsupportedKernelError: if no kernel can be priced.
+        ParamsError: for a wrong file of prices.
         DataError: for a model that cannot be read or is of the other task.
     """
-    program = PreparedProgram(unfused(program_in(session.options.file)), name)
+    program = PreparedProgram(inline_fusions(program_in(session.options.file)), name)
     return choose(TUNE, session.options.task, "task")(program, session)
 
 
 def _tune_tiles(program: PreparedProgram, session: Session) -> Tuned:
     analytical = AnalyticalModel(session.target.architecture)
-    return tune_tiles(program, session, _tile_model(session.options.model, analytical))
+    prices = read_prices(session.options.prices)
+    return tune_tiles(program, session, _tile_model(session.options.model, analytical), prices)
 
 
 def _tune_fusion(program: PreparedProgram, session: Session) -> Tuned:
     architecture = session.target.architecture
     analytical = AnalyticalModel(architecture)
     tiled = TiledKernels(program.lowering, architecture, analytical)
-    return tune_fusion(program, session, tiled, _fusion_model(session.options.model, tiled, analytical))
+    model = _fusion_model(session.options.model, tiled, analytical)
+    return tune_fusion(program, session, tiled, model, read_prices(session.options.prices))
 
 
 TUNE: Mapping[str, Callable[[PreparedProgram, Session], Tuned]] = {
     "tile": _tune_tiles,
     "fusion": _tune_fusion,
 }
-
-
-def unfused(module: HloModule) -> HloModule:
-    """Returns the program with its fusions inlined; a program without fusions is returned as it is."""
-    fused = any(inst.opcode is Opcode.FUSION for inst in module.entry_computation.instructions)
-    return inline_fusions(module) if fused else module
 
 
 def _tile_model(name: str, analytical: AnalyticalModel) -> CostModel | None:

@@ -16,6 +16,7 @@ from costbench.autotuning.charging import COMPILE_S
 from costbench.autotuning.search import Progress, SearchInterrupted, Watch
 from costbench.autotuning.trace import SearchTrace, read_trace, write_trace
 from costbench.errors import DataError
+from costbench.experiments.tuning.outside import LeftOut
 from costbench.target import Target
 from costbench.tasks import TaskName
 
@@ -59,6 +60,7 @@ class TuneOptions:
         max_tiles: legal tile sizes per kernel that are considered (tile).
         compile_s: seconds charged for compiling a program (fusion).
         seed: of the searches and of the machine's noise.
+        prices: file with prices of instructions that the chip does not run.
     """
 
     file: Path
@@ -70,6 +72,7 @@ class TuneOptions:
     max_tiles: int = 20_000
     compile_s: float = COMPILE_S
     seed: int = 0
+    prices: Path | None = None
 
     def __post_init__(self) -> None:
         for option, value in (("--budget", self.minutes), ("--model-budget", self.model_minutes)):
@@ -142,6 +145,7 @@ class Tuned:
         gains: what each of them gains.
         rows: all measured decisions.
         curve: pairs of hardware seconds and the program's best runtime by then.
+        left_out: kernels that the chip does not run; those with a price count in the runtimes.
         unmeasured: the model's predictions for the chosen and the default decisions, in nanoseconds, where
             the run was stopped or its budget spent before any measurement; `best_ns` is then the default's.
     """
@@ -156,6 +160,7 @@ class Tuned:
     gains: tuple[Gain, ...]
     rows: tuple[CostRow, ...]
     curve: tuple[tuple[float, float], ...]
+    left_out: tuple[LeftOut, ...] = ()
     unmeasured: tuple[float, float] | None = None
 
     @property
@@ -189,7 +194,13 @@ class Session:
         self.options, self.target = options, target
         self.interrupted = False
         self._folder, self._report, self._resume = folder, report, resume
-        settings = {**asdict(options), "file": digest_file(options.file), "chip": target.name}
+        prices = None if options.prices is None else digest_file(options.prices)
+        settings = {
+            **asdict(options),
+            "file": digest_file(options.file),
+            "chip": target.name,
+            "prices": prices,
+        }
         # A larger hardware budget only adds measurements, so it does not change the identity of the run.
         del settings["minutes"]
         path = folder / "settings.json"
@@ -282,6 +293,7 @@ def write_results(folder: Path, options: TuneOptions, chip: str, tuned: Tuned) -
         "num_measured": tuned.num_measured,
         "hardware_seconds": tuned.hardware_seconds,
         "measured": tuned.unmeasured is None,
+        "left_out": [asdict(one) for one in tuned.left_out],
     }
     write_json(folder / "decisions.json", summary | tuned.decisions)
     lines = ["subject,decision,predicted,measured_ns,hardware_seconds"]

@@ -18,6 +18,8 @@ from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.errors import UnsupportedKernelError
+from costbench.experiments.tuning.outside import NO_PRICES, LeftOut, OutsidePrices, outside_instruction
 from costbench.experiments.tuning.program import CostRow, Gain, Session, Step, Tuned, TuneOptions, rows_of
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
@@ -39,33 +41,76 @@ class _Kernel:
         return self.unique.runs_per_program * self.default_ns
 
 
-def tune_tiles(program: PreparedProgram, session: Session, model: CostModel | None) -> Tuned:
+def tune_tiles(
+    program: PreparedProgram,
+    session: Session,
+    model: CostModel | None,
+    prices: OutsidePrices = NO_PRICES,
+) -> Tuned:
     """Searches for the tile sizes of every kernel; without a model, measures tile sizes drawn at random.
 
+    Kernels that the chip does not run, and those that cannot be lowered or of which no tile fits the
+    scratchpad, are left out; `prices` says what the former take.
+
     Raises:
-        UnsupportedKernelError: for a kernel that cannot be lowered or of which no tile fits the scratchpad.
+        UnsupportedKernelError: if no kernel is left.
         DataError: if the traces to resume are of another search.
     """
     device = Device(session.target, session.options.seed)
-    kernels = sorted(_kernels(program, device), key=lambda kernel: -kernel.total_ns)
+    kernels, left_out = _kernels(program, device, prices)
     tuning = _Tuning(program.name, kernels, session, device, model)
     tuning.tune()
-    return tuning.result()
+    result = tuning.result()
+    outside_ns = sum(one.total_ns or 0.0 for one in left_out)
+    curve = tuple((second, ns + outside_ns) for second, ns in result.curve)
+    return replace(
+        result,
+        default_ns=result.default_ns + outside_ns,
+        best_ns=result.best_ns + outside_ns,
+        curve=curve,
+        left_out=left_out,
+    )
 
 
-def _kernels(program: PreparedProgram, device: Device) -> list[_Kernel]:
-    architecture = device.target.architecture
-    tiles, found = AnalyticalModel(architecture), []
+def _kernels(
+    program: PreparedProgram, device: Device, prices: OutsidePrices
+) -> tuple[list[_Kernel], tuple[LeftOut, ...]]:
+    """Returns the kernels that can be tuned, most expensive first, and the others."""
+    tiles, found, refused = AnalyticalModel(device.target.architecture), [], []
+    left_out = prices.left_out(program.unique_kernels)
+    problem: UnsupportedKernelError | None = None
     for unique in program.unique_kernels:
-        space = nest_tile_space(program.lowering.loop_nest(unique.kernel), architecture)
-        extents = tiles.choose(space)
+        if outside_instruction(unique.kernel) is not None:
+            continue
+        try:
+            found.append(_kernel(program, unique, device, tiles))
+        except UnsupportedKernelError as error:
+            problem = problem or error
+            name = unique.kernel.instruction(unique.kernel.outputs[0]).name
+            refused.append(LeftOut("", name, unique.runs_per_program, None, error.message()))
+    if not found and problem is not None:
+        raise problem
+    if not found and left_out:
+        raise UnsupportedKernelError(
+            f"no kernel to tune: {left_out[0].reason}",
+            where=program.name,
+            field=left_out[0].example,
+            expected="a program with kernels that the chip runs",
+        )
+    return sorted(found, key=lambda kernel: -kernel.total_ns), (*left_out, *refused)
+
+
+def _kernel(
+    program: PreparedProgram, unique: UniqueKernel, device: Device, tiles: AnalyticalModel
+) -> _Kernel:
+    space = nest_tile_space(program.lowering.loop_nest(unique.kernel), device.target.architecture)
+    extents = tiles.choose(space)
+    measured = device.measure_nest(space.nest, extents[None])
+    # The smallest tile always compiles.
+    while measured.failed[0]:
+        extents = smaller_tile(space, extents)
         measured = device.measure_nest(space.nest, extents[None])
-        # The smallest tile always compiles.
-        while measured.failed[0]:
-            extents = smaller_tile(space, extents)
-            measured = device.measure_nest(space.nest, extents[None])
-        found.append(_Kernel(unique, space, space.number(extents), float(measured.runtime_ns[0])))
-    return found
+    return _Kernel(unique, space, space.number(extents), float(measured.runtime_ns[0]))
 
 
 class _Tuning:

@@ -62,10 +62,7 @@ def fused_read_bytes(module: HloModule, body: HloComputation, position: int, mem
             continue
         inst = body.instructions[user]
         if inst.opcode is Opcode.FUSION:
-            callee = module.computations[inst.called[0]]
-            inside = frozenset(range(len(callee.instructions)))
-            places = [place for place, operand in enumerate(inst.operands) if operand == position]
-            total += sum(fused_read_bytes(module, callee, callee.parameters[p], inside) for p in places)
+            total += _nested_read_bytes(module, body, user, position)
         elif inst.opcode is Opcode.GET_TUPLE_ELEMENT:
             total += fused_read_bytes(module, body, user, members)
         elif inst.opcode in _SLICES and inst.operands[0] == position:
@@ -77,7 +74,69 @@ def fused_read_bytes(module: HloModule, body: HloComputation, position: int, mem
     return total + whole * shared
 
 
+def _nested_read_bytes(module: HloModule, body: HloComputation, fusion: int, position: int) -> int:
+    """Returns the bytes that a fusion within a fusion reads of a value, once for each operand that it is.
+
+    Where the body returns its parameter or one instruction whose first operand the parameter is (a copy,
+    say), slices of the fusion's result read what they return, as slices of the value itself would. A fusion
+    whose result nothing reads counts nothing.
+    """
+    inst = body.instructions[fusion]
+    callee = module.computations[inst.called[0]]
+    inside = frozenset(range(len(callee.instructions)))
+    total = 0
+    for number in (number for number, operand in enumerate(inst.operands) if operand == position):
+        parameter, shared = callee.parameters[number], False
+        returned = callee.root_instruction.operands
+        simple = not returned or returned[0] == parameter
+        for user in body.users[fusion]:
+            reader = body.instructions[user]
+            first = reader.operands[0] == fusion
+            if simple and (reader.opcode is _O.SLICE or (reader.opcode is _O.DYNAMIC_SLICE and first)):
+                total += reader.shape.num_bytes
+            elif not shared and not (simple and reader.opcode is _O.DYNAMIC_UPDATE_SLICE and first):
+                shared = True
+                total += (
+                    inst.shape.num_bytes
+                    if simple and reader.opcode in (_O.DYNAMIC_SLICE, _O.DYNAMIC_UPDATE_SLICE)
+                    else fused_read_bytes(module, callee, parameter, inside)
+                )
+    return total
+
+
+def fused_parameter_bytes(module: HloModule, body: HloComputation, parameter: int) -> int:
+    """Returns the bytes that a fusion reads of a parameter; of a tuple, of the members that it takes out.
+
+    For each member that is not taken out XLA counts the table of pointers of the tuple that it lies in.
+    """
+    inside = frozenset(range(len(body.instructions)))
+    shape = body.instructions[parameter].shape
+    if not shape.is_tuple:
+        return fused_read_bytes(module, body, parameter, inside)
+    total = 0
+    for number, member in enumerate(shape.tuple_shapes):
+        taken = next((user for user in body.users[parameter] if _takes(body, user, number)), None)
+        if taken is not None:
+            total += fused_parameter_bytes(module, body, taken)
+        elif body.users[parameter]:
+            total += _POINTER_BYTES * len(shape.tuple_shapes) * len(member.leaves())
+    return total
+
+
+def _takes(body: HloComputation, user: int, member: int) -> bool:
+    inst = body.instructions[user]
+    return inst.opcode is Opcode.GET_TUPLE_ELEMENT and inst.tuple_index == member
+
+
 _SLICES = frozenset({_O.SLICE, _O.DYNAMIC_SLICE})
+
+
+def _infeed_bytes(inst: Instruction, _operands: Sequence[Shape]) -> tuple[float, float]:
+    return 0.0, float(inst.shape.num_bytes)
+
+
+def _outfeed_bytes(_inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float]:
+    return float(sum(shape.num_bytes for shape in operands)), 0.0
 
 
 def _slice_bytes(inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float]:
@@ -113,6 +172,8 @@ def _cholesky_bytes(_inst: Instruction, operands: Sequence[Shape]) -> tuple[floa
 
 _BYTES: dict[Opcode, Callable[[Instruction, Sequence[Shape]], tuple[float, float]]] = {
     _O.TUPLE: lambda inst, _operands: (0.0, float(_POINTER_BYTES * len(inst.shape.tuple_shapes))),
+    _O.INFEED: _infeed_bytes,
+    _O.OUTFEED: _outfeed_bytes,
     _O.SLICE: _slice_bytes,
     _O.DYNAMIC_SLICE: _slice_bytes,
     _O.GATHER: _slice_bytes,

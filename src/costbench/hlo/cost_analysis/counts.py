@@ -11,15 +11,23 @@ features of lpm2021, section 3, come from), so the numbers can be compared with 
   |result| times; select-and-scatter selects (|window| - 1) * |source| times and scatters |source| times.
 * sort |operand 0| * ceil(log2 |operand 0|); Fourier transform 8 * |operand| * product of floor(log2 length).
 * Random numbers cost one transcendental operation each.
-* A while loop costs ONE iteration of body and condition, even where the trip count is known; a call costs
-  its computation, a conditional the maximum over its branches, separately for each measure.
+* A while loop costs ONE iteration of body and condition, even where the trip count is known, and a scan
+  one application of its function; a call costs its computation, a conditional the maximum over its branches,
+  separately for each measure.
+* ragged-dot 2 * |result without a leading axis for each group dimension of the right side| * contracted,
+  which leaves out the rows where the ragged axis is one of them.
+* An asynchronous start costs the computation that it calls; an update or a done moves its operands' table of
+  pointers and its result.
 * Bytes: operands are read and results written once, except that parameters, constants, bitcasts (and
   transposes that are one) and get-tuple-element cost nothing, (dynamic) slices and gathers read what they
   return, dynamic-update-slice and scatter touch what they update, and a tuple is a table of 8-byte pointers.
 
 Where the numbers differ from XLA's: custom calls count 0 FLOPs and their operands and results as bytes, where
-XLA answers -1 for unknown; types of less than a byte are packed, where XLA counts a byte for each element;
-sums are exact, where XLA adds 32-bit floats.
+XLA answers -1 for unknown; types of less than a byte are packed, where XLA counts a byte for each element; a
+reduction of an empty array counts 0 FLOPs, where XLA counts less; arrays with dynamic axes count at their
+bounds, where XLA on the CPU adds 4 bytes for each axis, in which the sizes are kept; a wrapped all-reduce
+that is printed as `all-reduce-start` counts once, where XLA's parser takes it for the older opcode; sums are
+exact, where XLA adds 32-bit floats.
 """
 
 from __future__ import annotations
@@ -28,7 +36,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costbench.errors import UnsupportedKernelError
-from costbench.hlo.cost_analysis.bytes import bytes_of, fused_read_bytes, is_large_constant, written_bytes
+from costbench.hlo.cost_analysis.bytes import (
+    bytes_of,
+    fused_parameter_bytes,
+    fused_read_bytes,
+    is_large_constant,
+    written_bytes,
+)
 from costbench.hlo.cost_analysis.work import (
     APPLICATIONS,
     ELEMENTWISE,
@@ -114,6 +128,9 @@ class CostAnalysis:
         inst = body.instructions[position]
         if inst.opcode in _INLINE:
             return self._called(inst)
+        custom = self._custom_fusion(inst)
+        if custom is not None:
+            return custom
         operands = [body.instructions[o].shape for o in inst.operands]
         flops, transcendentals = self._work(inst, operands)
         if inst.opcode is Opcode.FUSION:
@@ -158,6 +175,15 @@ class CostAnalysis:
             total = total.dearest(cost) if inst.opcode is Opcode.CONDITIONAL else total + cost
         return total
 
+    def _custom_fusion(self, inst: Instruction) -> Cost | None:
+        """Returns the cost of a fusion of kind `kCustom` around a gather or a scatter: of that alone."""
+        if inst.opcode is not Opcode.FUSION or inst.fusion_kind != "kCustom":
+            return None
+        body = self._module.computations[inst.called[0]].instructions
+        wanted = (p for p, i in enumerate(body) if i.opcode in (Opcode.GATHER, Opcode.SCATTER))
+        position = next(wanted, None)
+        return None if position is None else self.instruction(inst.called[0], position)
+
     def _work(self, inst: Instruction, operands: Sequence[Shape]) -> tuple[float, float]:
         """Returns FLOPs and transcendental operations."""
         opcode = inst.opcode
@@ -186,8 +212,7 @@ class CostAnalysis:
 
     def _fusion_bytes(self, inst: Instruction) -> tuple[float, float]:
         body = self._module.computations[inst.called[0]]
-        everything = frozenset(range(len(body.instructions)))
-        read = sum(fused_read_bytes(self._module, body, p, everything) for p in body.parameters)
+        read = sum(fused_parameter_bytes(self._module, body, p) for p in body.parameters)
         read += sum(i.shape.num_bytes for i in body.instructions if is_large_constant(i))
         root = body.root_instruction
         outputs = root.operands if root.opcode is Opcode.TUPLE else (body.root,)

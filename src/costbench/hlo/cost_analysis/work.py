@@ -32,7 +32,7 @@ ELEMENTWISE = frozenset(
     | {_O.ROUND_NEAREST_AFZ, _O.ROUND_NEAREST_EVEN, _O.SELECT, _O.SHIFT_LEFT, _O.SHIFT_RIGHT_ARITHMETIC}
     | {_O.SHIFT_RIGHT_LOGICAL, _O.SIGN, _O.STOCHASTIC_CONVERT, _O.SUBTRACT, _O.XOR}
 )
-UNPRICED = frozenset({_O.UNKNOWN, _O.RAGGED_DOT, _O.RAGGED_ALL_TO_ALL, _O.SCAN})
+UNPRICED = frozenset({_O.UNKNOWN})
 RANDOM = frozenset({_O.RNG, _O.RNG_BIT_GENERATOR})
 
 
@@ -45,7 +45,8 @@ def _window_size(inst: Instruction) -> int:
 
 
 def _reduce_applications(inst: Instruction, operands: Sequence[Shape]) -> tuple[int, ...]:
-    return (operands[0].num_elements - _first_array(inst.shape).num_elements,)
+    # XLA's count is negative where an empty array is reduced; nothing is computed then.
+    return (max(0, operands[0].num_elements - _first_array(inst.shape).num_elements),)
 
 
 def _reduce_window_applications(inst: Instruction, _operands: Sequence[Shape]) -> tuple[int, ...]:
@@ -82,6 +83,18 @@ def _dot_flops(inst: Instruction, operands: Sequence[Shape]) -> float:
     return 2 * inst.shape.num_elements * math.prod(operands[0].dimensions[axis] for axis in contracted)
 
 
+def _ragged_dot_flops(inst: Instruction, operands: Sequence[Shape]) -> float:
+    """Counts as XLA does: a dot whose result lacks a leading axis for each group dimension of the right side.
+
+    With a ragged axis that is not contracted this leaves out the rows: XLA does not know their groups.
+    """
+    contracted = inst.dot.lhs_contracting if inst.dot is not None else ()
+    kept = list(inst.shape.dimensions)
+    for number in range(min(len(inst.dimensions), len(kept))):
+        del kept[min(number, len(kept) - 1)]
+    return 2 * math.prod(kept) * math.prod(operands[0].dimensions[axis] for axis in contracted)
+
+
 def _sort_flops(_inst: Instruction, operands: Sequence[Shape]) -> float:
     elements = operands[0].num_elements
     return elements * max(0, elements - 1).bit_length()
@@ -104,9 +117,11 @@ APPLICATIONS: dict[Opcode, Callable[[Instruction, Sequence[Shape]], tuple[int, .
     _O.SCATTER: _scatter_applications,
     _O.MAP: lambda inst, _operands: (inst.shape.num_elements,),
     _O.FUSION: lambda _inst, _operands: (1,),
+    _O.SCAN: lambda _inst, _operands: (1,),
 }
 FLOPS: dict[Opcode, Callable[[Instruction, Sequence[Shape]], float]] = {
     _O.DOT: _dot_flops,
+    _O.RAGGED_DOT: _ragged_dot_flops,
     _O.CONVOLUTION: lambda inst, operands: 2 * convolution_multiply_adds(inst, operands[0], operands[1]),
     _O.SORT: _sort_flops,
     _O.FFT: _fft_flops,

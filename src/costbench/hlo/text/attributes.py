@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 
@@ -13,6 +12,8 @@ Proto = hlo_pb2.HloInstructionProto
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _LABELS = re.compile(r"([bf\d?]+)_([io\d?]+)->([bf\d?]+)")
 _SLICE = re.compile(r"\[(\d+):(\d+)(?::(-?\d+))?\]")
+_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 _FFT_TYPES = ("FFT", "IFFT", "RFFT", "IRFFT")
 
 
@@ -45,13 +46,20 @@ def split_list(text: str) -> list[str]:
 
 
 def _integers(value: str) -> list[int]:
-    return [int(part) for part in split_list(value.strip("{}"))]
+    """Returns the integers of a list, or of a list of lists, end to end."""
+    if "{{" not in value:
+        return [int(part) for part in split_list(value.strip("{}"))]
+    return [number for part in split_list(value[1:-1]) for number in _integers(part)]
 
 
 def _set_window(proto: Proto, value: str) -> None:
     parts = dict(part.split("=", 1) for part in value.strip("{}").split())
     sizes = parts.pop("size", "")
     columns = {name: column.split("x") for name, column in parts.items()}
+    rank = len(sizes.split("x")) if sizes else 0
+    for name, column in columns.items():
+        if len(column) != rank:
+            raise HloError(f"{len(column)} of {name} for {rank} of size", expected="one for each axis")
     for axis, size in enumerate(sizes.split("x") if sizes else ()):
         own = {name: column[axis] for name, column in columns.items()}
         low, high = own.get("pad", "0_0").split("_")
@@ -103,7 +111,28 @@ def _set_fft_type(proto: Proto, value: str) -> None:
 
 
 def _set_backend_config(proto: Proto, value: str) -> None:
-    proto.backend_config = (json.loads(value) if value.startswith('"') else value).encode()
+    proto.backend_config = _string(value) if value.startswith('"') else value.encode()
+
+
+def _string(value: str) -> bytes:
+    """Returns the contents of a string with escapes as in C, where other letters stand for themselves."""
+    if len(value) < 2 or not value.startswith('"') or not value.endswith('"'):
+        raise HloError("no string", expected="text in double quotes")
+    return _ESCAPE.sub(_unescaped, value[1:-1].encode())
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    if code in _LETTERS:
+        return _LETTERS[code]
+    if code[:1] in b"xX" and len(code) > 1:
+        return bytes([int(code[1:], 16)])
+    return bytes([int(code, 8) & 0xFF]) if code.isdigit() else code
+
+
+def _set_slice_sizes(proto: Proto, value: str) -> None:
+    field = "gather_slice_sizes" if proto.opcode == "gather" else "dynamic_slice_sizes"
+    getattr(proto, field).extend(_integers(value))
 
 
 def _set_index_vector(proto: Proto, value: str) -> None:
@@ -112,7 +141,7 @@ def _set_index_vector(proto: Proto, value: str) -> None:
 
 
 def _set_target(proto: Proto, value: str) -> None:
-    proto.custom_call_target = json.loads(value)
+    proto.custom_call_target = _string(value).decode("utf-8", "replace")
 
 
 def _set_kind(proto: Proto, value: str) -> None:
@@ -121,6 +150,15 @@ def _set_kind(proto: Proto, value: str) -> None:
 
 def _set_direction(proto: Proto, value: str) -> None:
     proto.comparison_direction = value
+
+
+def _dot_list(field: str) -> Callable[[Proto, str], None]:
+    def put(proto: Proto, value: str) -> None:
+        ragged = proto.opcode == "ragged-dot"
+        numbers = proto.ragged_dot_dimension_numbers.dot_dimension_numbers
+        getattr(numbers if ragged else proto.dot_dimension_numbers, field).extend(_integers(value))
+
+    return put
 
 
 def _list(field: str, inside: str = "") -> Callable[[Proto, str], None]:
@@ -148,7 +186,8 @@ def _set_iota(proto: Proto, value: str) -> None:
     proto.dimensions.append(int(value))
 
 
-_DOT, _GATHER, _SCATTER = "dot_dimension_numbers", "gather_dimension_numbers", "scatter_dimension_numbers"
+_RAGGED = "ragged_dot_dimension_numbers"
+_GATHER, _SCATTER = "gather_dimension_numbers", "scatter_dimension_numbers"
 _SETTERS: Mapping[str, Callable[[Proto, str], None]] = {
     "backend_config": _set_backend_config,
     "batch_group_count": _number("batch_group_count"),
@@ -169,18 +208,20 @@ _SETTERS: Mapping[str, Callable[[Proto, str], None]] = {
     "iota_dimension": _set_iota,
     "is_stable": _flag("is_stable"),
     "kind": _set_kind,
-    "lhs_batch_dims": _list("lhs_batch_dimensions", _DOT),
-    "lhs_contracting_dims": _list("lhs_contracting_dimensions", _DOT),
+    "lhs_batch_dims": _dot_list("lhs_batch_dimensions"),
+    "lhs_contracting_dims": _dot_list("lhs_contracting_dimensions"),
+    "lhs_ragged_dims": _list("lhs_ragged_dimensions", _RAGGED),
     "mantissa_bits": _number("mantissa_bits"),
     "offset_dims": _list("offset_dims", _GATHER),
     "operand_batching_dims": _list("operand_batching_dims", _GATHER),
     "padding": _set_padding,
-    "rhs_batch_dims": _list("rhs_batch_dimensions", _DOT),
-    "rhs_contracting_dims": _list("rhs_contracting_dimensions", _DOT),
+    "rhs_batch_dims": _dot_list("rhs_batch_dimensions"),
+    "rhs_contracting_dims": _dot_list("rhs_contracting_dimensions"),
+    "rhs_group_dims": _list("rhs_group_dimensions", _RAGGED),
     "scatter_dims_to_operand_dims": _list("scatter_dims_to_operand_dims", _SCATTER),
     "scatter_indices_batching_dims": _list("scatter_indices_batching_dims", _SCATTER),
     "slice": _set_slices,
-    "slice_sizes": _list("gather_slice_sizes"),
+    "slice_sizes": _set_slice_sizes,
     "start_index_map": _list("start_index_map", _GATHER),
     "start_indices_batching_dims": _list("start_indices_batching_dims", _GATHER),
     "update_window_dims": _list("update_window_dims", _SCATTER),

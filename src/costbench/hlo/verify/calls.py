@@ -43,7 +43,8 @@ def _get_tuple_element(inst: Instruction, context: Context) -> Problem | None:
     return check_compatible("shape", inst.shape, members[inst.tuple_index])
 
 
-def _parameters(called: Signature, arguments: Sequence[Shape]) -> Problem | None:
+def check_parameters(called: Signature, arguments: Sequence[Shape]) -> Problem | None:
+    """Checks that a computation takes these arguments."""
     problem = check_count("arguments", len(arguments), len(called.parameters))
     if problem:
         return problem
@@ -56,12 +57,12 @@ def _parameters(called: Signature, arguments: Sequence[Shape]) -> Problem | None
 
 def _call(inst: Instruction, context: Context) -> Problem | None:
     called = context.called[0]
-    return _parameters(called, context.operands) or check_compatible("shape", inst.shape, called.result)
+    return check_parameters(called, context.operands) or check_compatible("shape", inst.shape, called.result)
 
 
 def _while(inst: Instruction, context: Context) -> Problem | None:
     body, condition = context.called
-    problem = _parameters(body, context.operands) or _parameters(condition, context.operands)
+    problem = check_parameters(body, context.operands) or check_parameters(condition, context.operands)
     if problem:
         return problem
     if not is_predicate(condition.result):
@@ -84,7 +85,7 @@ def _conditional(inst: Instruction, context: Context) -> Problem | None:
     if problem or not arguments:
         return problem or Problem("0 branches", "1 or more")
     for called, argument in zip(context.called, arguments, strict=True):
-        problem = _parameters(called, [argument]) or check_compatible("shape", inst.shape, called.result)
+        problem = check_parameters(called, [argument]) or check_compatible("shape", inst.shape, called.result)
         if problem:
             return problem
     return None
@@ -115,6 +116,13 @@ def _same_as_operands(inst: Instruction, context: Context) -> Problem | None:
     if len(context.operands) == 1 and not inst.shape.is_tuple:
         return check_compatible("shape", inst.shape, context.operands[0])
     return _tuple(inst, context)
+
+
+def _collective_permute(inst: Instruction, context: Context) -> Problem | None:
+    """Checks the result as for other collectives; with offsets, data are permuted into the second operand."""
+    if len(context.operands) == 4:
+        return check_compatible("shape", inst.shape, context.operands[1])
+    return _same_as_operands(inst, context)
 
 
 def _get_dimension_size(inst: Instruction, context: Context) -> Problem | None:
@@ -152,7 +160,8 @@ CHECKS: dict[Opcode, Check] = {
     _O.CONDITIONAL: _conditional,
     _O.SORT: _sort,
     _O.ALL_REDUCE: _all_reduce,
-    _O.COLLECTIVE_PERMUTE: _same_as_operands,
+    _O.ALL_REDUCE_START: _all_reduce,
+    _O.COLLECTIVE_PERMUTE: _collective_permute,
     _O.COLLECTIVE_BROADCAST: _same_as_operands,
     _O.GET_DIMENSION_SIZE: _get_dimension_size,
     _O.SET_DIMENSION_SIZE: _set_dimension_size,

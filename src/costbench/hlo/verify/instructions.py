@@ -2,8 +2,7 @@
 
 Rules are those of XLA's shape inference and HLO verifier (`xla/service/shape_inference.cc`,
 `xla/service/hlo_verifier.cc`), layouts and floating-point precision left out. Opcodes without a rule here
-(custom calls, infeeds, sends, asynchronous pairs and other collectives) are not checked: no later code
-indexes by their attributes.
+(custom calls, infeeds, sends) are not checked: no later code indexes by their attributes.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.verify import calls, contraction, elementwise, indexing, movement, windows
+from costbench.hlo.verify import calls, collectives, contraction, elementwise, indexing, movement, windows
 from costbench.hlo.verify.problems import Check, Context, Problem, check_count
 
 _O = Opcode
@@ -24,6 +23,7 @@ _CHECKS: dict[Opcode, Check] = {
     **windows.CHECKS,
     **contraction.CHECKS,
     **calls.CHECKS,
+    **collectives.CHECKS,
 }
 _NUM_OPERANDS: dict[Opcode, int] = {
     **dict.fromkeys((_O.PARAMETER, _O.CONSTANT, _O.IOTA, _O.PARTITION_ID, _O.REPLICA_ID), 0),
@@ -35,15 +35,20 @@ _NUM_OPERANDS: dict[Opcode, int] = {
     **dict.fromkeys((_O.RNG_BIT_GENERATOR,), 1),
     **dict.fromkeys((_O.COMPARE, _O.STOCHASTIC_CONVERT, _O.PAD, _O.CONVOLUTION, _O.DOT, _O.GATHER), 2),
     **dict.fromkeys((_O.TRIANGULAR_SOLVE, _O.SET_DIMENSION_SIZE, _O.ADD_DEPENDENCY), 2),
-    **dict.fromkeys((_O.SELECT, _O.CLAMP, _O.SELECT_AND_SCATTER), 3),
+    **dict.fromkeys((_O.SELECT, _O.CLAMP, _O.SELECT_AND_SCATTER, _O.RAGGED_DOT), 3),
+    **dict.fromkeys((_O.ASYNC_UPDATE, _O.ASYNC_DONE, _O.COPY_START, _O.COPY_DONE, _O.ALL_REDUCE_DONE), 1),
+    **dict.fromkeys((_O.ALL_GATHER_DONE, _O.COLLECTIVE_PERMUTE_DONE), 1),
+    _O.RAGGED_ALL_TO_ALL: 6,
 }
 _MIN_OPERANDS: dict[Opcode, int] = {
     **dict.fromkeys((_O.CONCATENATE, _O.SORT, _O.MAP, _O.DYNAMIC_SLICE, _O.CONDITIONAL), 1),
+    **dict.fromkeys((_O.SCAN, _O.ALL_GATHER_START, _O.COLLECTIVE_PERMUTE_START, _O.ALL_REDUCE_START), 1),
     **dict.fromkeys((_O.REDUCE, _O.REDUCE_WINDOW, _O.DYNAMIC_UPDATE_SLICE), 2),
     _O.SCATTER: 3,
 }
 _NUM_CALLED: dict[Opcode, int] = {
     **dict.fromkeys((_O.FUSION, _O.CALL, _O.REDUCE, _O.REDUCE_WINDOW, _O.SCATTER, _O.SORT, _O.MAP), 1),
+    **dict.fromkeys((_O.ASYNC_START, _O.SCAN), 1),
     **dict.fromkeys((_O.WHILE, _O.SELECT_AND_SCATTER), 2),
 }
 _ARRAYS_ONLY = (

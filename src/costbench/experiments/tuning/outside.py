@@ -1,0 +1,160 @@
+"""Kernels that the simulated chip does not run: collectives, custom calls, transfers to and from the host.
+
+They have no decision to tune, and their runtime is not known. They count nothing in a program's runtime and
+are listed as left out, unless a file of prices says what they take:
+
+    all-reduce: {ns: 2000, gb_per_s: 35}    # latency and bandwidth of the links between chips
+    my_kernel: {ns: 125000}                 # a custom call, by its target
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from costbench.autotuning.kernel_costs import FloatArray, KernelCosts
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.program import UniqueKernel
+from costbench.hardware.vector_work import VECTOR_COSTS
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.opcode import Opcode
+from costbench.params import load_yaml, parse
+
+
+@dataclass(frozen=True)
+class Price:
+    """Runtime of an instruction outside the chip's core: `ns` + bytes / `gb_per_s`.
+
+    Bytes are those of its operands or of its result, whichever are more.
+
+    Attributes:
+        ns: nanoseconds that it takes whatever its size.
+        gb_per_s: bandwidth, 1e9 bytes per second; None if size does not matter.
+
+    Raises:
+        ValueError: for a negative time, or a bandwidth that is not above 0.
+    """
+
+    ns: float = 0.0
+    gb_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.ns < 0 or not math.isfinite(self.ns):
+            raise ValueError(f"ns is {self.ns}, expected 0 or more")
+        if self.gb_per_s is not None and not 0 < self.gb_per_s < math.inf:
+            raise ValueError(f"gb_per_s is {self.gb_per_s}, expected above 0")
+
+    def of(self, num_bytes: int) -> float:
+        """Returns the nanoseconds for so many bytes; a byte at 1e9 bytes per second takes one."""
+        return self.ns + (num_bytes / self.gb_per_s if self.gb_per_s else 0.0)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Kernels of a program that are not tuned.
+
+    Attributes:
+        what: opcode, or target of a custom call, by which a price is found; empty where the chip has routines
+            but the kernel does not fit.
+        example: name of one of the instructions.
+        runs: how often they run in one run of the program.
+        total_ns: what they take by the prices given in one run of the program; None if they have no price.
+        reason: why the chip does not run them.
+    """
+
+    what: str
+    example: str
+    runs: int
+    total_ns: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class OutsidePrices:
+    """Prices of instructions that the chip does not run, by opcode or target of a custom call."""
+
+    table: Mapping[str, Price] = field(default_factory=dict)
+
+    def price_ns(self, kernel: Kernel) -> float | None:
+        """Returns the nanoseconds that a kernel outside the chip takes, 0 without price; None for others."""
+        inst = outside_instruction(kernel)
+        return None if inst is None else self._priced(kernel, inst) or 0.0
+
+    def left_out(self, kernels: Iterable[UniqueKernel]) -> tuple[LeftOut, ...]:
+        """Returns which of a program's kernels the chip does not run, one entry for each kind."""
+        found: dict[str, LeftOut] = {}
+        for unique in kernels:
+            inst = outside_instruction(unique.kernel)
+            if inst is None:
+                continue
+            price, what = self._priced(unique.kernel, inst), outside_name(inst)
+            total = None if price is None else price * unique.runs_per_program
+            reason = f"the machine has no routine for {inst.opcode.xla_name}"
+            one = LeftOut(what, inst.name, unique.runs_per_program, total, reason)
+            earlier = found.get(what)
+            found[what] = one if earlier is None else _together(earlier, one)
+        return tuple(found.values())
+
+    def _priced(self, kernel: Kernel, inst: Instruction) -> float | None:
+        price = self.table.get(outside_name(inst))
+        if price is None:
+            return None
+        read = sum(kernel.instruction(operand).shape.num_bytes for operand in inst.operands)
+        return price.of(max(read, inst.shape.num_bytes))
+
+
+NO_PRICES = OutsidePrices()
+
+
+def _together(first: LeftOut, second: LeftOut) -> LeftOut:
+    totals = [total for total in (first.total_ns, second.total_ns) if total is not None]
+    total = sum(totals) if totals else None
+    return LeftOut(first.what, first.example, first.runs + second.runs, total, first.reason)
+
+
+def read_prices(path: Path | None) -> OutsidePrices:
+    """Reads a file of prices; no prices without one.
+
+    Raises:
+        ParamsError: naming file, key and what was expected, if it is no mapping of names to prices.
+    """
+    if path is None:
+        return NO_PRICES
+    return parse(OutsidePrices, {"table": load_yaml(path)}, where=path)
+
+
+def outside_instruction(kernel: Kernel) -> Instruction | None:
+    """Returns the first instruction of a kernel that the chip has no routine for; None if it can run it."""
+    instructions = map(kernel.instruction, kernel.instructions)
+    return next((inst for inst in instructions if inst.opcode not in VECTOR_COSTS), None)
+
+
+def outside_name(inst: Instruction) -> str:
+    """Returns the name by which an instruction is priced: a custom call's target, else the opcode."""
+    return inst.custom_call_target if inst.opcode is Opcode.CUSTOM_CALL else inst.opcode.xla_name
+
+
+@dataclass(frozen=True, eq=False)
+class CostsWithOutside:
+    """Kernel costs where kernels outside the chip take their price, or nothing.
+
+    Attributes:
+        inside: prices the kernels that the chip runs.
+        prices: of the others.
+    """
+
+    inside: KernelCosts
+    prices: OutsidePrices
+
+    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+        """Returns nanoseconds of each kernel, float64 [k]."""
+        given = [self.prices.price_ns(kernel) for kernel in kernels]
+        found = np.array([0.0 if ns is None else ns for ns in given])
+        places = [place for place, ns in enumerate(given) if ns is None]
+        if places:
+            found[places] = self.inside.costs([kernels[place] for place in places])
+        return found

@@ -1,0 +1,88 @@
+"""Kernels outside the chip are listed, priced by the user's table or at nothing, and the rest is tuned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.compiler.program import PreparedProgram
+from costbench.errors import ParamsError, UnsupportedKernelError
+from costbench.experiments.tuning.model import tuned
+from costbench.experiments.tuning.outside import LeftOut, OutsidePrices, Price, read_prices
+from costbench.experiments.tuning.program import Session, Tuned, TuneOptions
+from costbench.hlo.files import program_in
+from costbench.hlo.inlining import inline_fusions
+from costbench.target import load_target
+from costbench.tasks import TaskName
+from tests.experiments.tuning.test_program import nothing
+
+TARGET = load_target("tpu_v3")
+CORPUS = Path(__file__).parents[2] / "hlo" / "corpus"
+
+
+def tune(folder: Path, name: str, task: TaskName = "tile", prices: Path | None = None) -> Tuned:
+    options = TuneOptions(CORPUS / f"{name}.hlo", task, minutes=4.0, model_minutes=0.1, prices=prices)
+    return tuned(Session(folder / "out", options, TARGET, resume=False, report=nothing), name)
+
+
+def test_a_price_is_a_time_and_a_bandwidth() -> None:
+    assert Price().of(1_000) == 0.0
+    assert Price(ns=50.0).of(1_000) == 50.0
+    assert Price(ns=50.0, gb_per_s=2.0).of(1_000) == 550.0
+
+
+def test_what_is_outside_is_listed_by_kind() -> None:
+    program = PreparedProgram(inline_fusions(program_in(CORPUS / "collective_starts.hlo")), "program")
+    left_out = OutsidePrices({"all-gather": Price(10.0, 2.0)}).left_out(program.unique_kernels)
+    # The result of the all-gather, 256 x 128 floats, is larger than its operand.
+    no_routine = "the machine has no routine for"
+    assert left_out == (
+        LeftOut("all-reduce", "b", 1, None, f"{no_routine} all-reduce"),
+        LeftOut("all-gather", "d", 1, 10.0 + 4 * 256 * 128 / 2, f"{no_routine} all-gather"),
+        LeftOut("collective-permute", "f", 1, None, f"{no_routine} collective-permute"),
+    )
+
+
+@pytest.mark.parametrize("task", ["tile", "fusion"])
+def test_the_rest_is_tuned_and_prices_are_added(tmp_path: Path, task: TaskName) -> None:
+    free = tune(tmp_path / "free", "async_custom_call", task)
+    assert [one.what for one in free.left_out] == ["Pallas"]
+    assert free.default_ns > 0
+    file = tmp_path / "prices.yaml"
+    file.write_text("Pallas: {ns: 1000}\n")
+    priced = tune(tmp_path / "priced", "async_custom_call", task, file)
+    assert priced.default_ns == pytest.approx(free.default_ns + 1_000)
+    assert priced.best_ns == pytest.approx(free.best_ns + 1_000)
+
+
+def test_a_program_of_nothing_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedKernelError, match=r"out: no kernel to tune: .* custom-call"):
+        tune(tmp_path, "custom_call_literal")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("all-reduce: 5", "table.all-reduce"),
+        ("all-reduce: {us: 5}", "us"),
+        ("all-reduce: {ns: -5}", "ns is -5.0, expected 0 or more"),
+        ("all-reduce: {gb_per_s: 0}", "gb_per_s is 0.0, expected above 0"),
+        ("[1]", "expected a mapping"),
+    ],
+)
+def test_wrong_prices_are_one_error(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(text)
+    with pytest.raises(ParamsError) as raised:
+        read_prices(file)
+    assert message in str(raised.value)
+    assert str(file) in str(raised.value)
+
+
+def test_a_compiled_program_with_a_loop_and_shards_is_tuned(tmp_path: Path) -> None:
+    found = tune(tmp_path, "compiled_sharded_scan")
+    # Each of the 5 layers is gathered and reduced on the way forth and on the way back.
+    assert {one.what: one.runs for one in found.left_out} == {"all-gather": 10, "all-reduce": 10}
+    assert any(gain.runs == 5 for gain in found.gains)
+    assert found.num_measured > 0
