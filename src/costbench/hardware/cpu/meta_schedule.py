@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
@@ -88,21 +87,17 @@ class _Measured:
 
     Attributes:
         trials: in order.
-        best: path of the fastest program; None without one.
     """
 
     def __init__(self, operator: Operator, device: CpuDevice) -> None:
         self._operator, self._device = operator, device
         self.trials: list[PeerTrial] = []
-        self.best: Path | None = None
-        self._best_ns = np.inf
 
     def __call__(self, program: Path) -> PeerTrial:
         found = self._device.measure_program(self._operator, program)
-        trial = PeerTrial(None if found.failed[0] else int(found.runtime_ns[0]), found.reasons[0])
+        runtime = None if found.failed[0] else int(found.runtime_ns[0])
+        trial = PeerTrial(runtime, found.reasons[0], str(program))
         self.trials.append(trial)
-        if trial.runtime_ns is not None and trial.runtime_ns < self._best_ns:
-            self._best_ns, self.best = trial.runtime_ns, program
         return trial
 
 
@@ -130,4 +125,4 @@ def search_by_meta_schedule(operator: Operator, spec: PeerSpec, folder: Path) ->
         )
     if not measured.trials:
         raise DataError("MetaSchedule measured nothing", where=operator.text)
-    return PeerSearch(tuple(measured.trials), "" if measured.best is None else str(measured.best))
+    return PeerSearch(tuple(measured.trials))

@@ -34,10 +34,12 @@ class PeerTrial:
     Attributes:
         runtime_ns: None where it failed.
         reason: why, or empty.
+        program: its path, for `CpuDevice.measure_program`.
     """
 
     runtime_ns: int | None
-    reason: str = ""
+    reason: str
+    program: str
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,14 @@ class PeerSearch:
 
     Attributes:
         trials: in order.
-        program: path of the fastest schedule's program, for `CpuDevice.measure_program`; empty if none ran.
     """
 
     trials: tuple[PeerTrial, ...]
-    program: str
+
+    def fastest(self, count: int) -> tuple[PeerTrial, ...]:
+        """Returns the fastest trials that ran, at most `count`, the fastest first."""
+        ran = [(trial.runtime_ns, place) for place, trial in enumerate(self.trials) if trial.runtime_ns]
+        return tuple(self.trials[place] for _, place in sorted(ran)[:count])
 
 
 @dataclass(frozen=True)
