@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any
 
 from costbench.compiler.schedule.operators import parse_operator
 from costbench.compiler.schedule.space import ScheduleSpace
@@ -23,7 +23,6 @@ from costbench.params import parse
 
 FORMAT = "costbench schedule log 1"
 _LONGEST_LINE = 1 << 20
-Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def read_log(path: Path) -> tuple[LogHeader, list[LogEntry]]:
     seen: set[int] = set()
     for number, text in lines:
         where = f"{path}:{number}"
-        entry = _checked(LogEntry, _json(text, where), where)
+        entry: LogEntry = _checked(LogEntry, _json(text, where), where)
         if entry.number >= size or entry.number in seen:
             expected = f"distinct numbers below {size}"
             raise DataError(f"{entry.number}", where=where, field="number", expected=expected)
@@ -139,7 +138,7 @@ def _header(text: bytes, path: Path) -> LogHeader:
         if not isinstance(value, dict):
             raise DataError("no mapping", where=where, field=name, expected=FORMAT)
         free[name] = value
-    plain = _checked(_Plain, content, where)
+    plain: _Plain = _checked(_Plain, content, where)
     if plain.format != FORMAT:
         raise DataError(f"{plain.format!r}", where=where, field="format", expected=repr(FORMAT))
     return LogHeader(plain.operator, plain.restrict, plain.target, free["host"], free["settings"])
@@ -153,7 +152,7 @@ def _json(text: bytes, where: str) -> object:
     return content
 
 
-def _checked(kind: type[Kind], content: object, where: str) -> Kind:
+def _checked(kind: type[Any], content: object, where: str) -> Any:
     try:
         return parse(kind, content, where=where)
     except CostbenchError as error:

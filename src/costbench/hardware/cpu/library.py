@@ -96,7 +96,7 @@ def _convolution(
         return functional.conv2d(image, last, None, stride, pad, 1, groups).permute(0, 2, 3, 1)
 
     ways: dict[str, Call] = {"channels last": plain}
-    if torch.backends.mkldnn.is_available():
+    if torch._C._has_mkldnn:  # noqa: SLF001 - `is_available` says no more and has no types
         # What torch's own compiler calls; the functional interface converts the filter at every call.
         reorder = torch.ops.mkldnn._reorder_convolution_weight  # noqa: SLF001
         convolve = torch.ops.mkldnn._convolution_pointwise  # noqa: SLF001

@@ -73,6 +73,9 @@ class PeerSpec:
     target: str = "native"
 
 
+Search = Callable[[Operator, PeerSpec, Path], PeerSearch]
+
+
 def meta_schedule(operator: Operator, spec: PeerSpec, folder: Path) -> PeerSearch:
     """Returns what MetaSchedule finds, each of its schedules measured as `CpuDevice` measures ours.
 
@@ -123,12 +126,9 @@ def _light() -> None:
             sys.modules[full] = ModuleType(full)
 
 
-def main(request: str, search: Callable[..., PeerSearch] | None = None) -> None:
+def main(request: str, search: Search) -> None:
     """Searches as a request says, and writes the result into its folder."""
     asked = json.loads(request)
-    if search is None:
-        _light()
-        from costbench.hardware.cpu.meta_schedule import search_by_meta_schedule as search
     folder = Path(asked["folder"])
     spec = PeerSpec(asked["trials"], asked["seed"], asked["target"])
     found = search(parse_operator(asked["operator"]), spec, folder)
@@ -136,4 +136,7 @@ def main(request: str, search: Callable[..., PeerSearch] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    _light()
+    from costbench.hardware.cpu.meta_schedule import search_by_meta_schedule
+
+    main(sys.argv[1], search_by_meta_schedule)

@@ -118,8 +118,8 @@ def _operator(task: str, arguments: list[Any], tensors: list[tuple[str, tuple[in
 
 def _same(value: object) -> int:
     """Returns a number given once or for every side, if these are equal. Raises: ValueError if not."""
-    found = set(value) if isinstance(value, list) else {value}
-    if len(found) != 1 or not all(isinstance(each, int) for each in found):
+    found = {each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int)}
+    if len(found) != 1 or (isinstance(value, list) and not all(isinstance(each, int) for each in value)):
         raise ValueError("sides differ")
     return int(found.pop())
 
