@@ -122,6 +122,8 @@ def search_by_meta_schedule(operator: Operator, spec: PeerSpec, folder: Path) ->
             cost_model="xgb",
             strategy="evolutionary",
             seed=spec.seed,
+            # The default ones without the one that removes programs: the fastest are measured again.
+            measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
         )
     if not measured.trials:
         raise DataError("MetaSchedule measured nothing", where=operator.text)
