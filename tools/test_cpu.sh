@@ -12,8 +12,8 @@ base=${1:?usage: tools/test_cpu.sh FOLDER FOLDER [PYTEST_ARGUMENT...]}
 venv=${2:?usage: tools/test_cpu.sh FOLDER FOLDER [PYTEST_ARGUMENT...]}
 shift 2
 
-# Files whose tests need the compiler, or do more with it.
-TESTS=(tests/hardware/cpu tests/cli/test_schedules.py tests/models/schedule)
+# Tests that skip without the extra.
+TESTS=(tests/hardware/cpu tests/models/schedule/test_trees.py)
 
 packages() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 
