@@ -113,6 +113,22 @@ def test_stopped_and_resumed_it_ends_as_if_it_had_not_been(tmp_path: Path) -> No
     assert (tmp_path / "parts" / LOG_FILE).read_bytes() == (tmp_path / "whole" / LOG_FILE).read_bytes()
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), DataError("noisy")])
+def test_stopped_while_the_fastest_are_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException
+) -> None:
+    def stopped(*_: object) -> LogEntry:
+        raise stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr("costbench.experiments.tuning.schedules.logged", stopped)
+        found = tuned(tmp_path)
+    assert (found.interrupted, found.failure) in ((True, None), (False, stop))
+    assert found.best.again_ns == ()
+    assert (tmp_path / CODE_FILE).exists()
+    assert len(tuned(tmp_path, resume=True).best.again_ns) == 3
+
+
 def test_more_trials_continue_a_finished_run(tmp_path: Path) -> None:
     first = tuned(tmp_path)
     more = tuned(tmp_path, replace(OPTIONS, trials=30), resume=True)

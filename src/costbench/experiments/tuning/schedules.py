@@ -250,7 +250,13 @@ def tune_schedule(
             raise KeyboardInterrupt
         raise failure or DataError(f"no schedule ran: {tally.why()}", where=operator.text)
     if not (interrupted or failure):
-        finalists = _again(space, device, finalists)
+        try:
+            finalists = _again(space, device, finalists)
+        except KeyboardInterrupt:
+            device.close()
+            interrupted = True
+        except DataError as error:
+            failure = error
     tuned = TunedSchedule(
         operator, header, tuple(tally.entries), tally.progress, finalists, interrupted, failure
     )
