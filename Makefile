@@ -22,7 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence test test-fast test-lowest test-postgres check format lock proto clean
+.PHONY: help venv repro status profiles demo evidence test test-fast test-lowest test-cpu test-postgres check format
+.PHONY: lock proto clean
 .PHONY: distclean need-git
 
 help: ## List the targets
@@ -64,6 +65,9 @@ test-fast: $(INSTALLED) ## Run the tests that neither compile nor train anything
 test-lowest: $(INSTALLED) ## Run the same tests on the lowest versions that pyproject.toml allows, in .venv-lowest
 	bash tools/test_lowest.sh $(VENV) .venv-lowest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
+test-cpu: $(INSTALLED) ## Test schedules on this processor with the extra `cpu` (TVM), in .venv-cpu
+	bash tools/test_cpu.sh $(VENV) .venv-cpu $(PYTEST_ARGS)
+
 test-postgres: $(INSTALLED) ## Test sweeps on a real PostgreSQL, which is installed if need be (as root on Debian)
 	bash tools/install_postgres.sh
 	pytest -rs tests/experiments/test_sweep_postgres.py
@@ -92,7 +96,7 @@ clean: ## Remove caches and what runs left behind (not .venv, not the DVC cache)
 	find src tests pipelines tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and .venv and the DVC cache as well
-	rm -rf $(VENV) .venv-lowest .dvc/cache .dvc/tmp
+	rm -rf $(VENV) .venv-lowest .venv-cpu .dvc/cache .dvc/tmp
 
 need-git:
 	@git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { \

@@ -36,6 +36,8 @@ ALLOWED = {
     "datasets.records": "import costbench.hlo.a",
     "datasets.generation": "import costbench.hardware.a, costbench.search.a",
     "hardware.a": "import costbench.compiler.a",
+    "hardware.cpu.library": "import torch, costbench.compiler.a",
+    "hardware.cpu.meta_schedule": "import tvm, costbench.compiler.a",
     "hardware.cpu.tvm_adapter": "import tvm, tvm_ffi, costbench.compiler.a",
     "search.a": "import costbench.compiler.a",
     "compiler.a": "import costbench.hlo.a, costbench.target",

@@ -210,7 +210,7 @@ def error(tmp_path: Path) -> Callable[..., CostbenchError]:
 @pytest.mark.parametrize(
     ("wrong", "kind", "message"),
     [
-        (["--task", "layout"], ChoiceError, "fusion, tile"),
+        (["--task", "layout"], ChoiceError, "fusion, schedule, tile"),
         (["--budget", "0"], DataError, "--budget: 0.0"),
         (["--budget", "-2"], DataError, "--budget: -2.0"),
         (["--compile-s", "-1"], DataError, "--compile-s: -1.0"),

@@ -161,4 +161,62 @@ def show_schedule(
         typer.echo(json.dumps(tvm_adapter.trace(space.operator, choices)))
 
 
-COMMANDS = (record_schedules, schedule_card, schedule_noise, show_schedule)
+def record_library(
+    out: Annotated[Path, typer.Option(help="JSON file.")],
+    workloads: Annotated[
+        list[str] | None, typer.Argument(help="Workloads; C1 to C12 and the matmuls if left out.")
+    ] = None,
+) -> None:
+    """Time the vendor library (torch with oneDNN, one thread) on workloads, as schedules are timed.
+
+    Example: `costbench record-library C6 matmul-512 --out library.json`
+    """
+    from costbench.compiler.schedule.operators import WORKLOADS
+    from costbench.hardware.cpu.library import LibraryTime, library_times, write_library_times
+    from costbench.hardware.cpu.timing import TimingSpec
+
+    def report(name: str, found: LibraryTime) -> None:
+        typer.echo(
+            f"{name}: {found.gflops:.1f} GFLOPS ({found.way}, spread {100 * found.spread:.1f}%)", err=True
+        )
+
+    chosen = workloads or [name for name in WORKLOADS if name.startswith(("C", "matmul"))]
+    timing = TimingSpec()
+    write_library_times(out, library_times(chosen, timing, report=report), timing)
+
+
+def import_schedules(
+    source: Annotated[
+        Path, typer.Argument(help="AutoTVM's log (JSON lines), or the folder of a MetaSchedule data base.")
+    ],
+    out: Annotated[Path, typer.Option(help="A new folder.")],
+) -> None:
+    """Import tuning records of others.
+
+    Schedules that are in our spaces become logs as `costbench tune --task schedule` writes them; the others
+    are kept with workload, runtime and the reason in `others.jsonl`.
+
+    Example: `costbench import-schedules tuned.log --out imported`
+    """
+    from costbench.datasets.schedule.imported.autotvm import read_autotvm
+    from costbench.datasets.schedule.imported.logs import write_imported
+    from costbench.datasets.schedule.imported.metaschedule import read_metaschedule
+
+    read = read_metaschedule if source.is_dir() else read_autotvm
+    found = write_imported(read(source), out, source.name)
+    for path, count in found.logs.items():
+        typer.echo(f"{path}: {count:,} schedules")
+    for reason, count in found.others.items():
+        typer.echo(f"others.jsonl: {count:,} records: {reason}")
+    if found.repeated:
+        typer.echo(f"{found.repeated:,} repeated schedules left out")
+
+
+COMMANDS = (
+    record_schedules,
+    schedule_card,
+    schedule_noise,
+    show_schedule,
+    record_library,
+    import_schedules,
+)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from costbench.cli.live import INTERRUPTED, Asked, tune_schedules
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bar
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from costbench.autotuning.search import Progress
     from costbench.experiments.tuning.program import Report, Session, Step, Tuned, TuneOptions
 
-_INTERRUPTED = 130
 _LISTED = 10
 _NS_PER_MS, _NS_PER_US = 1e6, 1e3
 _PIPE_WIDTH = 130
@@ -29,13 +30,24 @@ _LINE_EVERY_S = 5.0
 
 
 def tune(  # noqa: PLR0913 (a command has its options)
-    file: Annotated[Path, typer.Argument(help="An HLO module: .hlo.pb, .pb, .hlo.pb.zst, or HLO text.")],
-    task: Annotated[str, typer.Option(help="`tile`: the tile size of every kernel; `fusion`.")] = "tile",
+    context: typer.Context,
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|WORKLOAD",
+            help="An HLO module: .hlo.pb, .pb, .hlo.pb.zst, or HLO text. For schedules a workload: `C6`,"
+            " `matmul:m=64,n=64,k=64`, or a file of them, one a line.",
+        ),
+    ],
+    task: Annotated[
+        str, typer.Option(help="`tile`: the tile size of every kernel; `fusion`; `schedule` of an operator.")
+    ] = "tile",
     model: Annotated[
         str,
         typer.Option(
             help="Who ranks: `analytical`, which needs no training; the folder of a trained model; or `none`,"
-            " to search on hardware alone."
+            " to search on hardware alone. For schedules the folder of a model of other workloads, or `none`,"
+            " the default there."
         ),
     ] = "analytical",
     budget: Annotated[float, typer.Option(help="Minutes of hardware, compiling included.")] = 10.0,
@@ -45,6 +57,10 @@ def tune(  # noqa: PLR0913 (a command has its options)
         float, typer.Option(help="Seconds of hardware charged for compiling a program (fusion).")
     ] = 101.5,
     chip: Annotated[str, typer.Option(help="A chip by name, or a YAML file of your own.")] = "tpu_v3",
+    trials: Annotated[int, typer.Option(help="Schedules measured (schedule).")] = 200,
+    target: Annotated[
+        str, typer.Option(help="`native`, `generic`, or a processor as LLVM's -mcpu names it (schedule).")
+    ] = "native",
     seed: Annotated[int, typer.Option(help="Of the searches and of the machine's noise.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; `out/tune/FILE-TASK` if left out.")
@@ -74,45 +90,83 @@ def tune(  # noqa: PLR0913 (a command has its options)
     **A trained model**: the default works without one. After `make repro` (or `make demo`, in minutes),
     `costbench runs best --task fusion` lists those there are, best first, with their folders.
 
+    **Schedules** are built and timed on the processor of this machine (needs the extra `cpu`), proposed by a
+    model that learns from every batch. Writes `best.json`, TVM's `trace.json`, readable code (`schedule.py`),
+    the log `measurements.jsonl` as it goes, and the `model`, which `--model` takes for another workload.
+
     Examples:
 
     `costbench tune step.hlo.pb`
 
     `costbench tune step.hlo.pb --task fusion --model
     out/laptop/train/main-fusion/fusion-random-tpu_v3-main-s0 --budget 20`
+
+    `costbench tune --task schedule conv2d:n=1,h=28,w=28,ci=128,co=128,kh=3,kw=3,pad=1 --trials 200`
     """
     from costbench.errors import choose
-    from costbench.experiments.tuning.program import Session, TuneOptions, write_results
-    from costbench.target import load_target
     from costbench.tasks import KERNEL_TASKS
 
-    options = TuneOptions(
-        file=file,
-        task=choose(KERNEL_TASKS, task, "task").name,
-        model=model,
-        minutes=budget,
-        model_minutes=model_budget,
-        top_k=top_k,
-        compile_s=compile_s,
-        seed=seed,
-        prices=prices,
-    )
-    folder = out or Path("out") / "tune" / f"{_stem(file)}-{task}"
+    def of_program() -> None:
+        from costbench.experiments.tuning.program import TuneOptions
+
+        _refuse(context, ("trials", "target"), task)
+        options = TuneOptions(
+            file=Path(subject),
+            task=KERNEL_TASKS[task].name,
+            model=model,
+            minutes=budget,
+            model_minutes=model_budget,
+            top_k=top_k,
+            compile_s=compile_s,
+            seed=seed,
+            prices=prices,
+        )
+        _tune_program(options, chip, out, resume)
+
+    def of_operator() -> None:
+        _refuse(context, ("budget", "model_budget", "top_k", "compile_s", "chip", "prices"), task)
+        earlier = None if model == "none" or not _given(context, "model") else Path(model)
+        tune_schedules(Asked(subject, trials, target, earlier, seed, out, resume), _console())
+
+    choose(dict.fromkeys(KERNEL_TASKS, of_program) | {"schedule": of_operator}, task, "task")()
+
+
+def _given(context: typer.Context, option: str) -> bool:
+    """Whether an option was given, not left to its default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse(context: typer.Context, options: tuple[str, ...], task: str) -> None:
+    """Raises DataError for the first of these options that was given: it would have no effect."""
+    from costbench.errors import DataError
+
+    for option in options:
+        if _given(context, option):
+            name = "--" + option.replace("_", "-")
+            raise DataError(f"has no effect with --task {task}", field=name, expected="to be left out")
+
+
+def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: bool) -> None:
+    """Tunes a program on a simulated chip and prints what came out."""
+    from costbench.experiments.tuning.program import Session, write_results
+    from costbench.target import load_target
+
+    folder = out or Path("out") / "tune" / f"{_stem(options.file)}-{options.task}"
     console = _console()
     try:
-        with _stopping() as stop, _reporting(console, file) as report:
-            target = load_target(chip)
-            session = Session(folder, options, target, resume=resume, report=stop.before(report))
+        with _stopping() as stop, _reporting(console, options.file) as report:
+            session = Session(folder, options, load_target(chip), resume=resume, report=stop.before(report))
             tuned = _tuned(session)
     except KeyboardInterrupt:
         typer.echo("costbench: stopped; no results written", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     write_results(folder, options, session.target.name, tuned)
     _draw(tuned, options, folder)
     _print(console, tuned, options, folder)
     if session.interrupted:
         typer.echo("costbench: stopped; --resume goes on", err=True)
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
 
 
 class _Stop:

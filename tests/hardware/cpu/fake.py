@@ -7,6 +7,10 @@ from pathlib import Path
 
 from costbench.hardware.cpu.process import Limits
 
-FAKE = Limits(
-    build_s=0.5, run_s=5.0, command=(sys.executable, str(Path(__file__).with_name("fake_worker.py")))
-)
+_SCRIPT = str(Path(__file__).with_name("fake_worker.py"))
+FAKE = Limits(build_s=0.5, run_s=5.0, command=(sys.executable, _SCRIPT))
+
+
+def fake(*kinds: str) -> Limits:
+    """Limits of a worker in which the choice of `unroll` decides what becomes of a schedule."""
+    return Limits(build_s=0.5, run_s=5.0, command=(sys.executable, _SCRIPT, "--kinds", ",".join(kinds)))

@@ -10,9 +10,10 @@ from costbench.artifacts import write_json
 from costbench.errors import DataError
 from costbench.reports.claims.data import AUTOTVM, load_claims
 from costbench.reports.claims.rule import NOT_EVALUATED, evaluate_claims
+from costbench.reports.schedule import end_to_end, operators
 from costbench.reports.schedule.curves import FIGURES, panels
 from costbench.reports.schedule.models import flat_models
-from costbench.reports.schedule.results import in_order, load_schedules
+from costbench.reports.schedule.results import ScheduleResults, in_order, load_schedules
 from costbench.reports.schedule.searches import arms_table, flat_schedules, workloads_table
 from costbench.reports.schedule.section import schedule_rows, schedule_section
 from costbench.reports.schedule.times import write_machine_times
@@ -119,3 +120,63 @@ def test_a_broken_file_is_named(folder: Path) -> None:
     write_json(folder / "curves.json", {})
     with pytest.raises(DataError, match="no list"):
         load_schedules(folder)
+
+
+def with_library(folder: Path, processor: str = "a processor") -> ScheduleResults:
+    data = folder / "data"
+    speeds = {name: 125.0 if name == "C2" else 50.0 for name in (*WORKLOADS, "matmul-256")}
+    content = {
+        "processor_name": processor,
+        "remark": "a library",
+        "workloads": {name: {"gflops": speed, "way": "x"} for name, speed in speeds.items()},
+    }
+    write_json(data / "library.json", content)
+    return load_schedules(folder, data)
+
+
+def test_operators_are_compared_with_the_library(folder: Path) -> None:
+    results = with_library(folder)
+    found = operators.part(results, folder / "figures")
+    assert found is not None
+    # 100 GFLOPS everywhere, against 125 once and 50 seven times: (0.8 * 2^7)^(1/8).
+    [table] = found.tables
+    assert table.rows[0] == ("C2", 100.0, 125.0, pytest.approx(0.8))
+    assert table.rows[-1][3] == pytest.approx((0.8 * 2**7) ** (1 / 8))
+    assert "faster on 7" in found.paragraphs[0]
+    assert found.figures[0].path.name == "autotvm2018_figure10.svg"
+    assert {row.program for row in operators.rows(results)} == set(WORKLOADS)
+    assert flat_schedules(results)["schedule/native/C2/library_gflops"] == 125.0
+    own = [claim for claim in load_claims() if claim.id == "autotvm2018.single_operator_vs_library"]
+    [claim] = evaluate_claims(own, schedule_rows(results), 0, 200)
+    assert (claim.verdict, claim.n) == ("holds", 8)
+
+
+def test_convolutions_are_added_up_as_often_as_they_occur(folder: Path) -> None:
+    found = end_to_end.part(with_library(folder), folder)
+    assert found is not None
+    # C2 to C9 occur 4, 1, 1, 1, 3, 1, 1 and 3 times.
+    [table] = found.tables
+    assert "15 of the 21 convolutions" in table.title
+    assert sum(end_to_end.RESNET18.values()) == 21
+    # C2: four times 2 * 56^2 * 64 * 64 * 9 operations at 100 and at 125 GFLOPS.
+    assert table.rows[0] == ("C2", 4, pytest.approx(9.248440), pytest.approx(7.398752))
+    assert table.rows[-1][2] == pytest.approx(sum(line[2] for line in table.rows[:-1]))
+    assert "not a run of the network" in found.paragraphs[0]
+
+
+def test_another_processors_library_is_not_compared(folder: Path) -> None:
+    results = with_library(folder, "another")
+    found = operators.part(results, folder)
+    assert found is not None
+    assert found.tables == ()
+    assert "another processor (another)" in found.paragraphs[0]
+    assert operators.rows(results) == ()
+    assert end_to_end.part(results, folder) is None
+
+
+def test_without_times_of_the_library_nothing_is_said(folder: Path) -> None:
+    results = load_schedules(folder, folder)
+    assert operators.part(results, folder) is None
+    write_json(folder / "library.json", {"workloads": {"C2": {"gflops": "fast"}}})
+    with pytest.raises(DataError, match=r"library\.json.*workloads\.C2"):
+        operators.part(results, folder)

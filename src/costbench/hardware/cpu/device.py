@@ -11,13 +11,15 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import util
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.schedule.operators import Operator
 from costbench.compiler.schedule.space import ScheduleSpace
-from costbench.errors import DataError
+from costbench.errors import ChoiceError, DataError
 from costbench.hardware.cpu.process import Limits, WorkerFailedError, WorkerProcess
 from costbench.hardware.cpu.timing import TimingSpec
 
@@ -66,6 +68,19 @@ class ScheduleDevice(Protocol):
     def measure(self, space: ScheduleSpace, rows: Rows, /) -> ScheduleMeasurement:
         """Returns the measurements of configurations [n, m] of a space."""
         ...
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A schedule for people and for TVM.
+
+    Attributes:
+        trace: JSON; `tvm.s_tir.Trace.apply_json_to_schedule` applies it.
+        code: TVMScript.
+    """
+
+    trace: list[object]
+    code: str
 
 
 @dataclass(frozen=True)
@@ -123,6 +138,40 @@ class CpuDevice:
             raise DataError("TVM is not installed", expected="pip install costbench[cpu]")
         self._worker.start()
 
+    def check_target(self) -> None:
+        """Raises ChoiceError if the compiler does not know the target, DataError if there is no compiler."""
+        answer = self._answer({"do": "target", "target": self.target})
+        if "failed" in answer:
+            raise ChoiceError(str(answer["failed"]), expected=answer.get("expected"))
+
+    def show(self, space: ScheduleSpace, row: Rows) -> Shown:
+        """Returns the program of a configuration [m].
+
+        Raises:
+            DataError: if the compiler fails or is not installed.
+        """
+        [full] = space.full_rows(row[None]).tolist()
+        answer = self._answer({"do": "show", "operator": space.operator.text, "row": full})
+        if "failed" in answer:
+            raise DataError(str(answer["failed"]), where=space.operator.text)
+        return Shown(answer["trace"], answer["code"])
+
+    def measure_program(self, operator: Operator, program: Path) -> ScheduleMeasurement:
+        """Builds and runs a program of `tvm_adapter.write_program` that computes the operator.
+
+        Raises:
+            DataError: as `measure`.
+        """
+        self._start()
+        return gathered([self._measured({"operator": operator.text, "program": str(program)})])
+
+    def _answer(self, request: Mapping[str, object]) -> Mapping[str, Any]:
+        self._start()
+        try:
+            return self._worker.ask(request)
+        except WorkerFailedError as error:
+            return {"failed": str(error)}
+
     def measure(self, space: ScheduleSpace, rows: Rows, /) -> ScheduleMeasurement:
         """Builds and runs configurations, in their order.
 
@@ -135,21 +184,14 @@ class CpuDevice:
     def _each(self, space: ScheduleSpace, rows: Rows) -> Iterator[_One]:
         self._start()
         for row in space.full_rows(rows).tolist():
-            request = {
-                "operator": space.operator.text,
-                "row": row,
-                "target": self.target,
-                "timing": asdict(self._timing),
-            }
-            begin = time.monotonic()
-            try:
-                answer = self._worker.ask(request)
-            except WorkerFailedError as error:
-                answer = {"failed": str(error)}
-            if "failed" in answer:
-                yield _One(0, time.monotonic() - begin, str(answer["failed"]), 0.0, 0, 0.0)
-            else:
-                yield self._one(answer)
+            yield self._measured({"operator": space.operator.text, "row": row})
+
+    def _measured(self, request: Mapping[str, object]) -> _One:
+        begin = time.monotonic()
+        answer = self._answer({**request, "target": self.target, "timing": asdict(self._timing)})
+        if "failed" in answer:
+            return _One(0, time.monotonic() - begin, str(answer["failed"]), 0.0, 0, 0.0)
+        return self._one(answer)
 
     def _one(self, answer: Mapping[str, Any]) -> _One:
         timing = answer["timing"]

@@ -32,6 +32,7 @@ from costbench.compiler.schedule.space import (
     tile_name,
 )
 from costbench.errors import ChoiceError, DataError
+from costbench.hardware.cpu.processor import this_processor
 
 FloatArray = npt.NDArray[np.float32]
 BROKEN_FFI = ("0.1.15",)
@@ -70,29 +71,16 @@ def check_versions() -> None:
 @cache
 def host() -> Host:
     """Returns what this machine is."""
-    told = _processor_facts()
-    flags = told.get("flags", "").split()
-    wide = sorted(flag for flag in flags if flag.startswith(("avx", "fma", "sse4", "amx")))
     versions = {"tvm": tvm.__version__, "tvm_ffi": tvm_ffi.__version__}
     versions["llvm"] = str(tvm.target.codegen.llvm_version_major())
-    numbers = [f"{key} {told[key]}" for key in ("cpu family", "model", "stepping") if key in told]
+    found = this_processor()
     return Host(
-        ", ".join([told.get("model name", platform.processor() or "unknown"), *numbers]),
-        platform.machine(),
+        found.name,
+        found.architecture,
         str(tvm.target.codegen.llvm_get_system_cpu()),
-        tuple(wide),
+        found.features,
         versions,
     )
-
-
-def _processor_facts() -> dict[str, str]:
-    """Returns the first processor's lines of /proc/cpuinfo; nothing where there is none."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 @cache
@@ -154,6 +142,17 @@ def build(operator: Operator, choices: Mapping[str, Value], target: str) -> Prog
         Exception: whatever TVM raises where it cannot build.
     """
     module = scheduled(operator, choices).mod
+    return Program(tvm.tirx.build(module, target=target_of(target)))
+
+
+def write_program(module: Any, path: Path) -> None:
+    """Writes a module as TVM's JSON, for `build_program`."""
+    path.write_text(tvm.ir.save_json(module), encoding="utf-8")
+
+
+def build_program(path: Path, target: str) -> Program:
+    """Returns the machine code of a module in a file of `write_program`. Raises: whatever TVM raises."""
+    module = tvm.ir.load_json(path.read_text(encoding="utf-8"))
     return Program(tvm.tirx.build(module, target=target_of(target)))
 
 

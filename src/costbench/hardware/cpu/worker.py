@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from costbench.compiler.schedule.operators import Operator, parse_operator
 from costbench.compiler.schedule.reference import TOLERANCE, expected_output, inputs_of, largest_error
 from costbench.compiler.schedule.space import ScheduleSpace
+from costbench.errors import ChoiceError
 from costbench.hardware.cpu.timing import TimingSpec, time_call
 
 BUILD, MEMORY, WRONG = "build error", "out of memory", "wrong output"
@@ -61,13 +63,40 @@ class Worker:
         self.answer({"host": asdict(self._tvm.host()), "pid": os.getpid()})
 
     def serve(self, line: str) -> None:
-        """Answers one request: operator, row of its unrestricted space, target, timing."""
+        """Answers one request, a JSON object.
+
+        `do` is "measure" (the default) with operator, row of its unrestricted space, target and timing, or
+        with `program`, a file of `tvm_adapter.write_program`, in place of the row; "show" with operator and
+        row; or "target" with a target.
+        """
         request = json.loads(line)
+        {"measure": self._measure, "show": self._show, "target": self._target}[request.get("do", "measure")](
+            request
+        )
+
+    def _target(self, request: Mapping[str, Any]) -> None:
+        """Answers whether a target is known."""
+        try:
+            self._tvm.target_of(request["target"])
+        except ChoiceError as error:
+            self.answer({"failed": error.problem, "expected": error.expected})
+        else:
+            self.answer({"known": True})
+
+    def _show(self, request: Mapping[str, Any]) -> None:
+        """Answers with a schedule's trace and code."""
+        operator = parse_operator(request["operator"])
+        choices = ScheduleSpace(operator).choices(np.array(request["row"], dtype=np.int64))
+        self.answer(
+            {"trace": self._tvm.trace(operator, choices), "code": self._tvm.script(operator, choices)}
+        )
+
+    def _measure(self, request: Mapping[str, Any]) -> None:
+        """Answers that a program is built, then with its times, or why it failed."""
         workload = self._workload_of(request["operator"])
-        choices = workload.space.choices(np.array(request["row"], dtype=np.int64))
         start = time.thread_time_ns()
         try:
-            program = self._tvm.build(workload.operator, choices, request["target"])
+            program = self._built(workload, request)
         except MemoryError as error:
             self._fail(MEMORY, error)
             return
@@ -82,6 +111,12 @@ class Worker:
             return
         timing = time_call(lambda: program(workload.arrays), TimingSpec(**request["timing"]))
         self.answer({"timing": asdict(timing), "build_ns": build_ns, "error": wrong})
+
+    def _built(self, workload: _Workload, request: Mapping[str, Any]) -> Any:
+        if "program" in request:
+            return self._tvm.build_program(Path(request["program"]), request["target"])
+        choices = workload.space.choices(np.array(request["row"], dtype=np.int64))
+        return self._tvm.build(workload.operator, choices, request["target"])
 
     def _run_once(self, program: Any, workload: _Workload) -> Any:
         output = workload.arrays[-1]

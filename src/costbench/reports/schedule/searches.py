@@ -12,6 +12,7 @@ from costbench.reports.claims.data import AUTOTVM
 from costbench.reports.claims.rule import Finding
 from costbench.reports.page import PageFigure
 from costbench.reports.schedule.curves import FIGURES, LEAST, panels, write_curves
+from costbench.reports.schedule.operators import TARGET, compared
 from costbench.reports.schedule.part import Part
 from costbench.reports.schedule.results import BEST, ScheduleResults
 from costbench.reports.table import Column, Table, Value
@@ -207,6 +208,7 @@ def flat_schedules(results: ScheduleResults, findings: Sequence[Finding] = ()) -
     """Returns headline numbers by key, medians over repeats; none without searches:
 
     - `schedule/{target}/{workload}/best_gflops`: of the fastest schedule that was recorded;
+    - `schedule/native/{workload}/library_gflops`: of the vendor library;
     - `schedule/{target}/{workload}/{arm}/gflops_{trials}`, `.../trials_to_95`;
     - `schedule/{target}/all/{arm}/share_{trials}`: percent of the fastest speed, geometric mean over
       workloads;
@@ -230,4 +232,6 @@ def flat_schedules(results: ScheduleResults, findings: Sequence[Finding] = ()) -
                 own = shares(results, target, arm, n)
                 if own and np.min(own) > 0.0:
                     found[f"schedule/{target}/all/{arm}/share_{n}"] = geometric_mean(own)
+    for name, (_, library) in compared(results).items():
+        found[f"schedule/{TARGET}/{name}/library_gflops"] = library
     return {key: value for key, value in found.items() if value is not None}

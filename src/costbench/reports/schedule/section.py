@@ -12,14 +12,23 @@ from pathlib import Path
 
 from costbench.metrics.rows import MetricRow
 from costbench.reports.page import Section
-from costbench.reports.schedule import models, searches, times
+from costbench.reports.schedule import end_to_end, models, operators, searches, times
 from costbench.reports.schedule.part import Part
 from costbench.reports.schedule.results import ScheduleResults
 
 ANCHOR = "schedules"
-PARTS: Sequence[Callable[[ScheduleResults, Path], Part | None]] = (searches.part, models.part)
+PARTS: Sequence[Callable[[ScheduleResults, Path], Part | None]] = (
+    searches.part,
+    models.part,
+    operators.part,
+    end_to_end.part,
+)
 """In the order of the page."""
-ROWS: Sequence[Callable[[ScheduleResults], tuple[MetricRow, ...]]] = (lambda found: found.rows, times.rows)
+ROWS: Sequence[Callable[[ScheduleResults], tuple[MetricRow, ...]]] = (
+    lambda found: found.rows,
+    times.rows,
+    operators.rows,
+)
 """What claims are decided on."""
 
 

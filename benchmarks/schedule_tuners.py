@@ -1,0 +1,145 @@
+"""Ours, TVM's MetaSchedule and the vendor library on the same operators, in one run on this machine.
+
+Both searches make the same number of measurements, by the same worker and clock; the five fastest schedules
+of each are measured three times more in the end, in turn, and the lowest median counts. The library is torch
+with oneDNN on one thread (`costbench.hardware.cpu.library`). `ratio` is our speed over MetaSchedule's; its
+geometric mean over workloads and seeds stands at the end. Needs the extra `cpu`; a workload and seed takes
+minutes. Results are printed as they come and kept in `--out`.
+
+    python -m benchmarks.schedule_tuners C6 --trials 200
+    python -m benchmarks.schedule_tuners C2 C6 C9 C12 matmul-256 matmul-512 --trials 200 --seeds 0 1 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from costbench.artifacts import write_json
+from costbench.compiler.schedule.operators import Operator, parse_operator
+from costbench.experiments.tuning.schedules import (
+    CONFIRMED,
+    ROUNDS,
+    Hooks,
+    ScheduleOptions,
+    TunedSchedule,
+    tune_schedule,
+)
+from costbench.hardware.cpu.device import CpuDevice
+from costbench.hardware.cpu.library import library_times
+from costbench.hardware.cpu.peer import PeerSearch, PeerSpec, meta_schedule
+from costbench.metrics.averages import geometric_mean
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One workload and seed.
+
+    Attributes:
+        workload: by name.
+        seed: of both searches.
+        trials: of both searches.
+        ours: GFLOPS.
+        meta_schedule: GFLOPS.
+        library: GFLOPS.
+        ours_s: wall seconds of our search.
+        meta_schedule_s: wall seconds of MetaSchedule's.
+        ours_failed: trials that failed.
+        meta_schedule_failed: trials that failed.
+    """
+
+    workload: str
+    seed: int
+    trials: int
+    ours: float
+    meta_schedule: float
+    library: float
+    ours_s: float
+    meta_schedule_s: float
+    ours_failed: int
+    meta_schedule_failed: int
+
+    @property
+    def ratio(self) -> float:
+        """Returns our speed over MetaSchedule's."""
+        return self.ours / self.meta_schedule
+
+
+def compared(workload: str, seed: int, trials: int, folder: Path) -> Compared:
+    """Runs both searches and the library on a workload."""
+    operator = parse_operator(workload)
+    options = ScheduleOptions(workload, trials=trials, seed=seed)
+    begin = time.monotonic()
+    with CpuDevice() as device:
+        ours = tune_schedule(folder / "ours", options, device, Hooks(), resume=False)
+    middle = time.monotonic()
+    peer = meta_schedule(operator, PeerSpec(trials, seed), folder / "meta_schedule")
+    end = time.monotonic()
+    speeds = confirmed(operator, ours, peer)
+    return Compared(
+        workload,
+        seed,
+        trials,
+        *speeds,
+        library_times([workload])[workload].gflops,
+        middle - begin,
+        end - middle,
+        ours.progress.failed,
+        sum(trial.runtime_ns is None for trial in peer.trials),
+    )
+
+
+def confirmed(operator: Operator, ours: TunedSchedule, peer: PeerSearch) -> tuple[float, float]:
+    """Returns the GFLOPS of both after measuring the fastest schedules of both in turn."""
+    space = ours.header.space
+    mine = [one.number for one in ours.finalists]
+    theirs = [Path(trial.program) for trial in peer.fastest(CONFIRMED)]
+    times: dict[int | Path, list[float]] = {key: [] for key in (*mine, *theirs)}
+    with CpuDevice() as device:
+        for _ in range(ROUNDS):
+            for number in mine:
+                times[number] += device.measure(space, space.rows([number])).runtime_ns.tolist()
+            for program in theirs:
+                times[program] += device.measure_program(operator, program).runtime_ns.tolist()
+    best = [min(median(times[key]) for key in keys if min(times[key]) > 0) for keys in (mine, theirs)]
+    return operator.flops / best[0], operator.flops / best[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints a line per workload and seed, then the geometric mean of the ratios."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("workloads", nargs="+", help="names or descriptions")
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--out", type=Path, default=Path("out/schedule_tuners"))
+    options = parser.parse_args(arguments)
+    found: list[Compared] = []
+    print(
+        f"{'workload':<14}{'seed':>5}{'ours':>9}{'MetaSch.':>9}{'library':>9}{'ratio':>7}  GFLOPS", flush=True
+    )
+    for seed in options.seeds:
+        for workload in options.workloads:
+            one = compared(workload, seed, options.trials, options.out / f"{workload}-{seed}")
+            found.append(one)
+            print(
+                f"{one.workload:<14}{one.seed:>5}{one.ours:>9.1f}{one.meta_schedule:>9.1f}{one.library:>9.1f}"
+                f"{one.ratio:>7.2f}  {one.ours_s:.0f} s and {one.meta_schedule_s:.0f} s, load "
+                f"{os.getloadavg()[0]:.1f}",
+                flush=True,
+            )
+            write_json(options.out / "compared.json", [asdict(each) for each in found])
+    ratio = geometric_mean([one.ratio for one in found])
+    print(f"ours over MetaSchedule, geometric mean of {len(found)}: {ratio:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

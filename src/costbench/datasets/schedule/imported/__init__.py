@@ -1,0 +1,1 @@
+"""Reads tuning records of others: AutoTVM's logs and MetaSchedule's data bases."""
