@@ -64,8 +64,13 @@ def split_order(split: str) -> int:
 
 
 def title_of(model: str) -> str:
-    """What people call a model."""
-    return TITLES.get(model, model)
+    """What people call a model; one of the user's own, `module:Class`, goes by its class."""
+    return TITLES.get(model, model.rpartition(":")[2])
+
+
+def is_given(model: str) -> bool:
+    """Whether a model is one of the user's own, named by dotted path."""
+    return ":" in model
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,34 @@ def test_every_task_with_and_without_a_model(tmp_path: Path, task: TaskName, mod
     assert times == sorted(times, reverse=True)
     assert times[-1] == pytest.approx(found.best_ns)
     assert sum(gain.saved_ns for gain in found.gains) == pytest.approx(found.default_ns - found.best_ns)
+
+
+@pytest.mark.parametrize("task", ["tile", "fusion"])
+def test_a_model_of_the_users_own(tmp_path: Path, task: TaskName, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts the instructions of a kernel: fusing everything is then best."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tuning_own.py").write_text(
+        "class Model:\n    tasks = ('tile', 'fusion')\n\n    def predict(self, kernel, decisions):\n"
+        "        return [1000.0 + len(kernel.instructions)] * len(decisions)\n"
+    )
+    options = TuneOptions(
+        small_file(tmp_path), task, model="tuning_own:Model", model_minutes=0.003, compile_s=14.4
+    )
+    found = tuned(session(tmp_path, options), "small")
+    assert found.num_predicted > 0
+    assert found.num_measured > 0
+
+
+def test_a_model_of_the_users_own_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tuning_fails.py").write_text(
+        "class Model:\n    def predict(self, kernel, decisions):\n        return kernel.speed\n"
+    )
+    options = TuneOptions(small_file(tmp_path), "tile", model="tuning_fails:Model")
+    with pytest.raises(DataError, match=r"tuning_fails\.py, line 3, in predict: AttributeError: .*speed"):
+        tuned(session(tmp_path, options), "small")
+    with pytest.raises(DataError, match=r"expected a model for fusion"):
+        tuned(session(tmp_path / "other", replace(options, task="fusion")), "small")
 
 
 def test_what_is_chosen_can_be_looked_up_in_the_program(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, TiledKernels
+from costbench.autotuning.kernel_costs import EstimatedKernels, GivenKernels, KernelCosts, TiledKernels
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, choose
+from costbench.execution.dotted import is_dotted
 from costbench.experiments.grid.spec import cell_from_name
 from costbench.experiments.tuning.fusion import tune_fusion
 from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
@@ -20,6 +21,7 @@ from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.models.cost_model import CostModel
+from costbench.models.given_model import load_given_model
 from costbench.tasks import TaskName
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ def _tile_model(name: str, analytical: AnalyticalModel) -> CostModel | None:
         return None
     if name == ANALYTICAL:
         return analytical
+    if is_dotted(name):
+        return load_given_model(name, analytical.architecture).for_task("tile")
     return _checkpoint(name, "tile", analytical)
 
 
@@ -75,6 +79,8 @@ def _fusion_model(name: str, tiled: TiledKernels, analytical: AnalyticalModel) -
         return None
     if name == ANALYTICAL:
         return EstimatedKernels(tiled)
+    if is_dotted(name):
+        return GivenKernels(tiled, load_given_model(name, tiled.architecture).for_task("fusion"))
     from costbench.autotuning.learned_kernels import LearnedKernels
 
     return LearnedKernels(tiled, _checkpoint(name, "fusion", analytical))
