@@ -34,8 +34,8 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 `collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `autotune` →
 `register` → `report`
 
-**Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`) into `data/programs/user/`; they are
-listed by `costbench programs` and become rows of the table.
+**Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`, or text: `.hlo`, `.txt`) into
+`data/programs/user/`; they are listed by `costbench programs` and become rows of the table.
 
 **TpuGraphs**: `costbench import-tpugraphs DIR` reads the public data set, `costbench score` has its metrics.
 
