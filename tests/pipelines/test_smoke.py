@@ -228,7 +228,7 @@ def test_the_best_of_each_task_is_its_champion(smoke: Path) -> None:
 
     client = MlflowClient(f"sqlite:///{smoke / 'mlflow.db'}")
     for task, better in (("tile", max), ("fusion", min)):
-        version = client.get_model_version_by_alias(f"costbench-{task}", "champion")
+        version = client.get_model_version_by_alias(f"costbench-{task}-smoke", "champion")
         command = [sys.executable, "-m", "costbench", "runs", "best", "--task", task]
         done = call(smoke, [*command, "--split", "random", "--chip", "tpu_v2", "--limit", "50", "--json"])
         assert done.returncode == 0, done.stderr

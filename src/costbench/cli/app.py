@@ -136,9 +136,9 @@ def best(  # noqa: PLR0913 - each is an option
     """List the best trained models by their validation metric, from the store MLFLOW_TRACKING_URI.
 
     Validation metrics compare within a split, chip and profile. With `--register`, the best becomes version
-    `champion` of `costbench-tile` or `costbench-fusion`, and can be served (docs/serving.md):
+    `champion` of `costbench-tile-PROFILE` or `costbench-fusion-PROFILE`, and can be served (docs/serving.md):
 
-    `mlflow models serve -m models:/costbench-tile@champion --env-manager local -p 5001`
+    `mlflow models serve -m models:/costbench-tile-laptop@champion --env-manager local -p 5001`
 
     Example: `costbench runs best --task tile --split random --chip tpu_v2 --json | jq -r '.[0].run_id'`
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,8 @@ from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, choose
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.grid.spec import cell_from_name
+from costbench.experiments.tracking.registered import is_registered, registered_model
+from costbench.experiments.tracking.runs import tracking_uri
 from costbench.experiments.tuning.fusion import tune_fusion
 from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
 from costbench.experiments.tuning.tiles import tune_tiles
@@ -26,6 +29,8 @@ from costbench.tasks import TaskName
 
 if TYPE_CHECKING:
     from costbench.models.learned import LearnedCostModel
+
+_log = logging.getLogger(__name__)
 
 
 def tuned(session: Session, name: str) -> Tuned:
@@ -42,14 +47,16 @@ def tuned(session: Session, name: str) -> Tuned:
 
 def _tune_tiles(program: PreparedProgram, session: Session) -> Tuned:
     analytical = AnalyticalModel(session.target.architecture)
-    return tune_tiles(program, session, _tile_model(session.options.model, analytical))
+    return tune_tiles(program, session, _tile_model(session.options.model, session.target.name, analytical))
 
 
 def _tune_fusion(program: PreparedProgram, session: Session) -> Tuned:
     architecture = session.target.architecture
     analytical = AnalyticalModel(architecture)
     tiled = TiledKernels(program.lowering, architecture, analytical)
-    return tune_fusion(program, session, tiled, _fusion_model(session.options.model, tiled, analytical))
+    return tune_fusion(
+        program, session, tiled, _fusion_model(session.options.model, session.target.name, tiled, analytical)
+    )
 
 
 TUNE: Mapping[str, Callable[[PreparedProgram, Session], Tuned]] = {
@@ -64,17 +71,19 @@ def unfused(module: HloModule) -> HloModule:
     return inline_fusions(module) if fused else module
 
 
-def _tile_model(name: str, analytical: AnalyticalModel) -> CostModel | None:
+def _tile_model(name: str, chip: str, analytical: AnalyticalModel) -> CostModel | None:
     if name == NO_MODEL:
         return None
     if name == ANALYTICAL:
         return analytical
     if is_dotted(name):
         return load_given_model(name, analytical.architecture).for_task("tile")
-    return _checkpoint(name, "tile", analytical)
+    return _checkpoint(name, "tile", chip, analytical)
 
 
-def _fusion_model(name: str, tiled: TiledKernels, analytical: AnalyticalModel) -> KernelCosts | None:
+def _fusion_model(
+    name: str, chip: str, tiled: TiledKernels, analytical: AnalyticalModel
+) -> KernelCosts | None:
     if name == NO_MODEL:
         return None
     if name == ANALYTICAL:
@@ -83,23 +92,34 @@ def _fusion_model(name: str, tiled: TiledKernels, analytical: AnalyticalModel) -
         return GivenKernels(tiled, load_given_model(name, tiled.architecture).for_task("fusion"))
     from costbench.autotuning.learned_kernels import LearnedKernels
 
-    return LearnedKernels(tiled, _checkpoint(name, "fusion", analytical))
+    return LearnedKernels(tiled, _checkpoint(name, "fusion", chip, analytical))
 
 
-def _checkpoint(name: str, task: TaskName, analytical: AnalyticalModel) -> LearnedCostModel:
-    """Loads the model in a folder; a folder named after a cell must be one of the task."""
+def _checkpoint(name: str, task: TaskName, chip: str, analytical: AnalyticalModel) -> LearnedCostModel:
+    """Loads a trained model, which must be of the task, as far as its place tells; warns of another chip."""
     from costbench.models.checkpoint import load_checkpoint
 
-    folder = Path(name)
+    folder, trained_for, trained_on = _place(name)
     if not folder.is_dir():
-        expected = f"the folder of a trained model, {ANALYTICAL} or {NO_MODEL}"
+        expected = (
+            "the folder of a trained model, models:/NAME@champion, module:Class of your own, "
+            f"{ANALYTICAL} or {NO_MODEL}"
+        )
         raise DataError("no such folder", where=folder, field="--model", expected=expected)
-    if (trained_for := _task_of(folder) or task) != task:
-        raise DataError(f"trained for the task {trained_for}", where=folder, expected=f"a model for {task}")
+    if (trained_for or task) != task:
+        raise DataError(f"trained for the task {trained_for}", where=name, expected=f"a model for {task}")
+    if (trained_on or chip) != chip:
+        _log.warning("%s: trained for %s, used for %s: its ranking may be off", name, trained_on, chip)
     return load_checkpoint(folder, analytical=analytical)
 
 
-def _task_of(folder: Path) -> str | None:
+def _place(name: str) -> tuple[Path, str | None, str | None]:
+    """Returns the folder of a model, and the task and chip that it was trained for; None where not known."""
+    if is_registered(name):
+        found = registered_model(tracking_uri(), name)
+        return found.folder, found.task, found.chip
+    folder = Path(name)
     with suppress(DataError):
-        return cell_from_name(folder.resolve().name).task
-    return None
+        cell = cell_from_name(folder.resolve().name)
+        return folder, cell.task, cell.chip
+    return folder, None, None
