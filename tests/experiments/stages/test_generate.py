@@ -22,6 +22,7 @@ from costbench.experiments.stages.generate import (
 )
 from costbench.target import load_target
 from costbench.workloads.manifest import load_manifest
+from tests.experiments.small_programs import LOOP
 
 
 def _task(folder: Path, name: str) -> TileTask:
@@ -87,27 +88,6 @@ ENTRY main {
   a = f32[256,256]{1,0} tanh(x)
   c = f32[256,256]{1,0} custom-call(a), custom_call_target="spotrf"
   ROOT y = f32[256,256]{1,0} add(c, a)
-}
-"""
-LOOP = """HloModule m
-
-body {
-  p = (s32[], f32[256,256]{1,0}) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  v = f32[256,256]{1,0} get-tuple-element(p), index=1
-  w = f32[256,256]{1,0} tanh(v)
-  ROOT t = (s32[], f32[256,256]{1,0}) tuple(i, w)
-}
-
-cond {
-  q = (s32[], f32[256,256]{1,0}) parameter(0)
-  j = s32[] get-tuple-element(q), index=0
-  ROOT r = pred[] compare(j, j), direction=LT
-}
-
-ENTRY main {
-  s = (s32[], f32[256,256]{1,0}) parameter(0)
-  ROOT l = (s32[], f32[256,256]{1,0}) while(s), condition=cond, body=body
 }
 """
 

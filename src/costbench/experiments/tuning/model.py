@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from costbench.autotuning.kernel_costs import EstimatedKernels, GivenKernels, KernelCosts, TiledKernels
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
+from costbench.compiler.trip_counts import assumed_trip_counts
 from costbench.errors import DataError, choose
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.grid.spec import cell_from_name
@@ -19,10 +20,12 @@ from costbench.experiments.tracking.runs import tracking_uri
 from costbench.experiments.tuning.fusion import tune_fusion
 from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
 from costbench.experiments.tuning.tiles import tune_tiles
-from costbench.hlo.files import program_in
+from costbench.hlo.files import proto_in
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.proto.hlo_pb2 import HloModuleProto
+from costbench.hlo.reader import module_from_proto
 from costbench.models.cost_model import CostModel
 from costbench.models.given_model import load_given_model
 from costbench.tasks import TaskName
@@ -41,7 +44,16 @@ def tuned(session: Session, name: str) -> Tuned:
         UnsupportedKernelError: for a kernel that cannot be priced.
         DataError: for a model that cannot be read or is of the other task.
     """
-    program = PreparedProgram(unfused(program_in(session.options.file)), name)
+    options = session.options
+    proto = proto_in(options.file)
+    session.origins |= op_names(proto)
+    module = unfused(module_from_proto(proto, where=str(options.file)))
+    program = PreparedProgram(module, name, unknown_trip_count=options.trip_count)
+    for loop, (trips, bounded) in assumed_trip_counts(
+        program.module, unknown_trip_count=options.trip_count
+    ).items():
+        basis = "the bound in its condition" if bounded else "--trip-count, as no bound is known"
+        _log.warning("%s: loop %s: %d iterations assumed: %s", name, loop, trips, basis)
     return choose(TUNE, session.options.task, "task")(program, session)
 
 
@@ -63,6 +75,16 @@ TUNE: Mapping[str, Callable[[PreparedProgram, Session], Tuned]] = {
     "tile": _tune_tiles,
     "fusion": _tune_fusion,
 }
+
+
+def op_names(proto: HloModuleProto) -> dict[str, str]:
+    """Returns what the user's code calls instructions, by their names, where a dump has kept it."""
+    return {
+        inst.name: inst.metadata.op_name
+        for computation in proto.computations
+        for inst in computation.instructions
+        if inst.metadata.op_name
+    }
 
 
 def unfused(module: HloModule) -> HloModule:
