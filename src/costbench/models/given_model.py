@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ class GivenModel:
     """
 
     name: str
-    model: object
+    model: Any
     tasks: tuple[str, ...]
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
@@ -45,7 +46,7 @@ class GivenModel:
         """
         try:
             with errors_of(self.name):
-                answer = self.model.predict(kernel, decisions)  # type: ignore[attr-defined]
+                answer = self.model.predict(kernel, decisions)
         except DataError as error:
             if isinstance(error.__cause__, UnsupportedKernelError):
                 raise error.__cause__ from None
@@ -111,7 +112,7 @@ def load_given_model(name: str, architecture: Architecture) -> GivenModel:
         DataError: if there is no such thing, it cannot be built or has no method `predict`, with the line of
             the user's file.
     """
-    found = load_dotted(name)
+    found: Any = load_dotted(name)
     if inspect.isclass(found) or (callable(found) and not hasattr(found, "predict")):
         with errors_of(name):
             takes = "architecture" in inspect.signature(found).parameters

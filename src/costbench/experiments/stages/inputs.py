@@ -84,9 +84,9 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
         if path == "experiments.*":
             found[f"{SECTION}.{experiment}"] = own
             # What an entry leaves out is the first of these lists.
-            for key, section, names in (("splits", "split", "names"), ("chips", "features", "chips")):
+            for key, named, listed in (("splits", "split", "names"), ("chips", "features", "chips")):
                 if key not in own:
-                    found[f"{section}.{names}"] = _mapping(sections.get(section)).get(names)
+                    found[f"{named}.{listed}"] = _mapping(sections.get(named)).get(listed)
         elif path == "experiments.autotuned":
             tuned = _mapping(sections.get("autotune")).values()
             models = [name for one in tuned for name in _mapping(one).get("models", ())]
