@@ -22,8 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence test test-fast test-lowest test-cpu test-postgres check format
-.PHONY: lock proto clean
+.PHONY: help venv repro status profiles demo evidence test test-fast test-lowest test-cpu test-postgres check docs
+.PHONY: format lock proto clean
 .PHONY: distclean need-git
 
 help: ## List the targets
@@ -83,6 +83,11 @@ check: $(INSTALLED) ## ruff, mypy --strict, import contracts, links in the docum
 format: $(INSTALLED) ## Let ruff rewrite what it can
 	ruff check --fix $(LINTED)
 	ruff format $(LINTED)
+
+docs: $(INSTALLED) ## Make pages of all docstrings in out/api (installs the extra docs)
+	uv pip install --quiet --python $(BIN)/python --editable '.[docs]'
+	pdoc --docformat google --output-directory out/api costbench.workbench costbench '!costbench.*_pb2'
+	@printf '\nPages:  %s\n' "$(CURDIR)/out/api/index.html"
 
 lock: $(INSTALLED) ## Resolve pyproject.toml anew into requirements.lock
 	bash tools/lock.sh $(VENV)

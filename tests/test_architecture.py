@@ -59,7 +59,20 @@ def test_import_contracts_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("file", [file for file in SOURCES if file.name == "__init__.py"], ids=short)
+def test_the_package_itself_imports_nothing_of_it() -> None:
+    """It runs before every module: its names, which are for notebooks, are imported when they are used."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
+    running = [node for node in tree.body if not isinstance(node, ast.If)]
+    found = {alias.name for node in running if isinstance(node, ast.Import) for alias in node.names}
+    found |= {str(node.module) for node in running if isinstance(node, ast.ImportFrom)}
+    assert found == {"importlib", "typing"}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [file for file in SOURCES if file.name == "__init__.py" and file.parent != PACKAGE],
+    ids=short,
+)
 def test_package_files_hold_a_docstring_only(file: Path) -> None:
     body = ast.parse(file.read_text("utf-8")).body
     assert len(body) == 1

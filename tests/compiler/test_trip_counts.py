@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from costbench.compiler.trip_counts import execution_counts, scalar_value
+from costbench.compiler.trip_counts import assumed_trip_counts, execution_counts, scalar_value
 from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
@@ -67,6 +67,14 @@ def test_an_unknown_loop_is_bounded_by_its_condition() -> None:
 def test_a_loop_of_which_nothing_is_known_takes_the_stated_count() -> None:
     assert counts(loop(None))["body"] == 100
     assert counts(loop(None), unknown_trip_count=9)["body"] == 9
+
+
+def test_what_is_assumed_of_loops_can_be_listed() -> None:
+    """Iterations, and whether they come from a bound; a stated count is not assumed."""
+    assert assumed_trip_counts(loop(12)) == {}
+    assert list(assumed_trip_counts(loop(None, in_condition=7)).values()) == [(7, True)]
+    assert list(assumed_trip_counts(loop(None)).values()) == [(100, False)]
+    assert list(assumed_trip_counts(loop(None), unknown_trip_count=5).values()) == [(5, False)]
 
 
 def test_a_sentinel_is_no_bound() -> None:

@@ -23,3 +23,27 @@ def small_file(folder: Path) -> Path:
     path = folder / "small_step.hlo.pb"
     path.write_bytes(module_to_bytes(small_step()))
     return path
+
+
+LOOP = """HloModule m
+
+body {
+  p = (s32[], f32[256,256]{1,0}) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  v = f32[256,256]{1,0} get-tuple-element(p), index=1
+  w = f32[256,256]{1,0} tanh(v)
+  ROOT t = (s32[], f32[256,256]{1,0}) tuple(i, w)
+}
+
+cond {
+  q = (s32[], f32[256,256]{1,0}) parameter(0)
+  j = s32[] get-tuple-element(q), index=0
+  ROOT r = pred[] compare(j, j), direction=LT
+}
+
+ENTRY main {
+  s = (s32[], f32[256,256]{1,0}) parameter(0)
+  ROOT l = (s32[], f32[256,256]{1,0}) while(s), condition=cond, body=body
+}
+"""
+"""A loop of which nothing tells how often it runs."""

@@ -18,6 +18,7 @@ import pytest
 from costbench.datasets.splits import read_split
 from costbench.metrics.rows import read_rows
 from tests.pipelines.workplace import (
+    OWN_MODEL,
     PROGRAMS,
     TINY,
     call,
@@ -51,6 +52,9 @@ def test_the_run_leaves_tables_figures_and_a_page(smoke: Path) -> None:
         for split in ("random", "manual"):
             for metric in ("ape_mean", "ape_median", "tau_mean", "tau_median"):
                 assert f"tile/{split}/tpu_v2/{model}/{metric}" in summary
+    assert -1.0 <= summary[f"tile/random/tpu_v2/{OWN_MODEL}/tau_mean"] <= 1.0
+    for table in ("tile_random_tpu_v2", "baselines_tile_random_tpu_v2"):
+        assert "LargestTile" in (reports / "tables" / f"{table}.md").read_text(), table
     assert abs(summary["tile/random/tpu_v2/random/tau_mean"]) < 0.5
     assert summary["tile/random/tpu_v2/iterations/tau_mean"] > 0.3
 
@@ -224,7 +228,7 @@ def test_the_best_of_each_task_is_its_champion(smoke: Path) -> None:
 
     client = MlflowClient(f"sqlite:///{smoke / 'mlflow.db'}")
     for task, better in (("tile", max), ("fusion", min)):
-        version = client.get_model_version_by_alias(f"costbench-{task}", "champion")
+        version = client.get_model_version_by_alias(f"costbench-{task}-smoke", "champion")
         command = [sys.executable, "-m", "costbench", "runs", "best", "--task", task]
         done = call(smoke, [*command, "--split", "random", "--chip", "tpu_v2", "--limit", "50", "--json"])
         assert done.returncode == 0, done.stderr

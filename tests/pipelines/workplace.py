@@ -25,6 +25,8 @@ PROGRAMS = (
     "vgg19_b64_infer_f32",
     "wavernn_3_b1_infer_bf16",
 )
+OWN_MODEL = "examples.my_cost_model:LargestTile"
+"""A model of a user's own, which lies in the workplace."""
 Changes = Mapping[str, Mapping[str, object]]
 # Deep enough to exercise everything, small enough for seconds.
 TINY: Changes = {
@@ -96,7 +98,7 @@ EXPERIMENTS = {
 
 def make_workplace(folder: Path) -> Path:
     """Copy what a run needs, with git and the smoke profile made tiny; the folder."""
-    for name in ("src", "pipelines", "data/programs", "data/schedules"):
+    for name in ("src", "pipelines", "data/programs", "data/schedules", "examples"):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "user")
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
     files = ("dvc.yaml", "data/dvc.yaml", "data/dvc.lock", "profiles/smoke/dvc.yaml", "params.yaml")
@@ -116,6 +118,7 @@ def write_profile(folder: Path, name: str, changes: Changes) -> Path:
     path = Path("profiles") / name / "params.yaml"
     out = f"out/{name}"
     sections["run"] |= {"name": name, "params": str(path), "out": out, "reports": f"{out}/reports"}
+    sections["evaluate"]["models"].append(OWN_MODEL)
     sections["experiments"] = {one: sections["experiments"][one] for one in EXPERIMENTS}
     for one, variants in EXPERIMENTS.items():
         entry = sections["experiments"][one]

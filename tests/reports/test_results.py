@@ -10,6 +10,7 @@ import pytest
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import Cell, load_results
+from costbench.reports.tables.ablation import ablation_tables
 from tests.reports.conftest import fusion_rows, make_row, rows_of, variant_rows
 
 
@@ -52,6 +53,32 @@ def test_cells_come_random_split_first_and_models_in_fixed_order(tmp_path: Path)
     ]
     assert results.cells[0].models == ("learned", "analytical", "random")
     assert results.identities("chip") == ("tpu_v2", "tpu_v3")
+
+
+def test_experiments_may_use_the_same_variant_name(tmp_path: Path) -> None:
+    """The later one's is listed with its name; baselines, which are the same, are not."""
+    for name, value in (("main-tile", 2.0), ("mine", 4.0)):
+        place = {"split": "random", "chip": "tpu_v2"}
+        rows = [
+            make_row(**place, value=value),
+            make_row(**place, value=value, variant="wide"),
+            make_row(**place, value=value, model="hybrid"),
+            make_row(**place, value=9.0, model="analytical"),
+        ]
+        write_rows(tmp_path / name / "rows.jsonl", rows)
+    results = load_results(tmp_path / "main-tile" / "rows.jsonl", tmp_path / "mine" / "rows.jsonl")
+    (cell,) = results.cells
+    program = cell.programs[0][1]
+    error = "tile_size_ape"
+    assert [cell.score(m, error, program) for m in ("learned", "hybrid", "analytical")] == [2.0, 2.0, 9.0]
+    found = {one.variant: one.score("learned", error, program) for one in results.variants}
+    assert found == {"wide": 2.0, "mine.main": 4.0, "mine.wide": 4.0, "mine.hybrid": 4.0}
+    assert results.experiments["wide"] == "main-tile"
+    tables = {table.name: table for table in ablation_tables(results)}
+    shown = [row[1] for row in tables["variants_random_tpu_v2"].rows]
+    assert [label for label in shown if label != "main model"] == [
+        "mine: hybrid", "mine: main", "mine: wide", "main-tile: wide",
+    ]  # fmt: skip
 
 
 def test_no_rows_are_no_results(tmp_path: Path) -> None:

@@ -70,9 +70,24 @@ def test_fusion_has_keys_for_long_and_short_kernels(tmp_path: Path) -> None:
     assert summary[f"{prefix}/tau_mean"] == pytest.approx(0.65)
     assert "fusion/manual/tpu_v3/hybrid/tau_ge5us_median" in summary
     assert not [key for key in summary if "kernels" in key]
-    shown = headlines(results)["fusion"]["manual"]["tpu_v3"]
-    assert list(shown) == ["learned", "hybrid", "analytical"]
-    assert shown["analytical"]["mape_ge5us_mean"] == pytest.approx(24.0)
+    # The analytical model is the only baseline.
+    shown = headlines(results)
+    assert shown["fusion"] == {
+        "learned": pytest.approx(2.0),
+        "hybrid": pytest.approx(2.0 ** (1 / 3)),
+        "baseline": pytest.approx(24.0),
+    }
+
+
+def test_headlines_are_of_the_folds_and_few(tmp_path: Path) -> None:
+    """One cell of each task: folds before other splits, the calibrated chip before others."""
+    rows = [*rows_of(), *rows_of("random", "tpu_v3"), *rows_of("folds", "tpu_v3")]
+    changed = [replace(row, value=row.value + 1.0) if row.split == "folds" else row for row in rows]
+    write_rows(tmp_path / "r.jsonl", changed)
+    shown = headlines(load_results(tmp_path / "r.jsonl"))
+    # 4, 1 and 0, one more each.
+    assert shown["tile"]["learned"] == pytest.approx((5.0 * 2.0 * 1.0) ** (1 / 3))
+    assert sum(map(len, shown.values())) <= 9
 
 
 def test_every_baseline_has_keys_on_every_split(tmp_path: Path) -> None:

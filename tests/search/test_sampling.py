@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costbench.search.sampling import exhaustive, random_draws
+from costbench.search.sampling import enumeration, exhaustive, random_draws
 from costbench.search.space import Numbered, Vectors
 from tests.autotuning.small_spaces import NONE, Dials, Line
 
@@ -22,6 +22,13 @@ def test_exhaustive_goes_in_pieces() -> None:
     found = batches(exhaustive(Numbered(Line(40_000, frozenset())), np.random.default_rng(0), NONE))
     assert [len(batch) for batch in found] == [16384, 16384, 7232]
     assert [i for batch in found for i in batch] == list(range(40_000))
+
+
+def test_enumeration_is_exhaustive_in_small_batches() -> None:
+    line = Numbered(Line(40, frozenset()))
+    found = batches(enumeration(line, np.random.default_rng(0), line.rows([9])))
+    assert [len(batch) for batch in found] == [1, 16, 16, 7]
+    assert [one for batch in found for one in batch] == [9, *range(9), *range(10, 40)]
 
 
 def test_exhaustive_begins_with_the_first_of_more_than_there_could_be() -> None:

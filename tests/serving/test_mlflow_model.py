@@ -56,7 +56,7 @@ def port(checkpoint: Path, tracking_store: str) -> Iterator[int]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     source = str(Path(__file__).resolve().parents[2] / "src")
     command = [
-        *(sys.executable, "-m", "mlflow", "models", "serve", "-m", "models:/costbench-tile@champion"),
+        *(sys.executable, "-m", "mlflow", "models", "serve", "-m", "models:/costbench-tile-p@champion"),
         *("--env-manager", "local", "-p", str(number), "-w", "1"),
     ]
     environment = os.environ | {"MLFLOW_TRACKING_URI": tracking_store, "PATH": path, "PYTHONPATH": source}

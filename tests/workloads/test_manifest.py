@@ -15,7 +15,7 @@ import zstandard
 
 from costbench.artifacts import digest_bytes, write_bytes
 from costbench.errors import DataError
-from costbench.hlo.reader import read_module
+from costbench.hlo.reader import module_from_bytes, read_module
 from costbench.workloads.manifest import (
     ProgramEntry,
     all_programs,
@@ -171,10 +171,22 @@ def test_user_programs_of_every_suffix_are_listed(small: tuple[Path, ProgramEntr
     (folder / "user" / "packed.hlo.pb.zst").write_bytes((folder / entry.file).read_bytes())
     (folder / "user" / "notes.txt").write_text("not a program")
     (folder / "user" / ".hlo.pb").write_bytes(b"")
+    text = "HloModule m\n\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] tanh(x)\n}\n"
+    for name in ("dump.hlo.txt", "plain.hlo", "printed.txt"):
+        (folder / "user" / name).write_text(text)
     found = user_programs(folder)
-    assert [one.name for one in found] == ["user_mine", "user_other", "user_packed"]
-    assert [one.application for one in found] == ["user:mine", "user:other", "user:packed"]
-    assert all(read_program_bytes(folder, one) == proto for one in found)
+    assert [one.name for one in found] == [
+        "user_dump", "user_mine", "user_other", "user_packed", "user_plain", "user_printed",
+    ]  # fmt: skip
+    assert all(one.is_given for one in found)
+    assert not entry.is_given
+    for one in (found[0], found[4], found[5]):
+        module = module_from_bytes(read_program_bytes(folder, one), where=one.name)
+        assert [inst.name for inst in module.entry_computation.instructions] == ["x", "y"]
+    assert [one.application for one in found] == [
+        f"user:{stem}" for stem in ("dump", "mine", "other", "packed", "plain", "printed")
+    ]
+    assert all(read_program_bytes(folder, found[place]) == proto for place in (1, 2, 3))
     assert all_programs(folder) == (entry, *found)
     for one in found:
         verify_program(folder, one)

@@ -21,6 +21,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.models.given_model import GivenModel
 from costbench.target import Architecture
 
 FloatArray = npt.NDArray[np.float64]
@@ -104,6 +105,26 @@ class EstimatedKernels:
         for place, space, extents in self.tiled.tiled(kernels):
             tile = space.nest.tile_sizes(extents[None])
             found[place] = self.tiled.tiles.predict_nest(space.nest, tile)[0]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class GivenKernels:
+    """Kernel costs by a cost model of the user's own, one kernel at a time.
+
+    Attributes:
+        tiled: how kernels are lowered.
+        model: predicts nanoseconds.
+    """
+
+    tiled: TiledKernels
+    model: GivenModel
+
+    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+        """Return predicted nanoseconds, float64 [k]."""
+        found = np.full(len(kernels), np.inf)
+        for place, space, extents in self.tiled.tiled(kernels):
+            found[place] = self.model.predict_ns(kernels[place], space.nest.tile_sizes(extents[None]))
         return found
 
 

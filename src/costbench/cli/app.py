@@ -34,8 +34,8 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 `collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `autotune` →
 `register` → `report`
 
-**Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`) into `data/programs/user/`; they are
-listed by `costbench programs` and become rows of the table.
+**Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`, or text: `.hlo`, `.txt`) into
+`data/programs/user/`; they are listed by `costbench programs` and become rows of the table.
 
 **TpuGraphs**: `costbench import-tpugraphs DIR` reads the public data set, `costbench score` has its metrics.
 
@@ -136,9 +136,9 @@ def best(  # noqa: PLR0913 - each is an option
     """List the best trained models by their validation metric, from the store MLFLOW_TRACKING_URI.
 
     Validation metrics compare within a split, chip and profile. With `--register`, the best becomes version
-    `champion` of `costbench-tile` or `costbench-fusion`, and can be served (docs/serving.md):
+    `champion` of `costbench-tile-PROFILE` or `costbench-fusion-PROFILE`, and can be served (docs/serving.md):
 
-    `mlflow models serve -m models:/costbench-tile@champion --env-manager local -p 5001`
+    `mlflow models serve -m models:/costbench-tile-laptop@champion --env-manager local -p 5001`
 
     Example: `costbench runs best --task tile --split random --chip tpu_v2 --json | jq -r '.[0].run_id'`
     """

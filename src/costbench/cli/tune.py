@@ -45,17 +45,35 @@ def tune(  # noqa: PLR0913 (a command has its options)
     model: Annotated[
         str,
         typer.Option(
-            help="Who ranks: `analytical`, which needs no training; the folder of a trained model; or `none`,"
-            " to search on hardware alone. For schedules the folder of a model of other workloads, or `none`,"
-            " the default there."
+            help="Who ranks: `analytical`, which needs no training; the folder of a trained model, or its"
+            " address in the registry, `models:/costbench-tile-laptop@champion`; a class of your own,"
+            " `mymodel:MyModel`; or `none`, to search on hardware alone. For schedules the folder of a model of"
+            " other workloads, or `none`, the default there."
         ),
     ] = "analytical",
-    budget: Annotated[float, typer.Option(help="Minutes of hardware, compiling included.")] = 10.0,
-    model_budget: Annotated[float, typer.Option(help="Minutes of predicting (fusion).")] = 1.0,
+    budget: Annotated[
+        float,
+        typer.Option(
+            help="Minutes charged for the simulated machine, compiling included, not minutes of waiting."
+            " Fusion: a config costs --compile-s and three runs, so 10 minutes measure about five."
+        ),
+    ] = 10.0,
+    model_budget: Annotated[
+        float,
+        typer.Option(
+            help="Minutes charged for predicting (fusion), 0.5 ms a config and 0.25 µs per instruction: a"
+            " minute is 100,000 configs of a small program. A space that is smaller is enumerated."
+        ),
+    ] = 1.0,
     top_k: Annotated[int, typer.Option(help="Tile sizes measured per kernel (tile).")] = 10,
     compile_s: Annotated[
         float, typer.Option(help="Seconds of hardware charged for compiling a program (fusion).")
     ] = 101.5,
+    time_limit: Annotated[
+        float,
+        typer.Option(help="Minutes of this computer's time for predicting; what was found then is measured."),
+    ] = math.inf,
+    trip_count: Annotated[int, typer.Option(help="Iterations of loops without a known bound.")] = 100,
     chip: Annotated[str, typer.Option(help="A chip by name, or a YAML file of your own.")] = "tpu_v3",
     trials: Annotated[int, typer.Option(help="Schedules measured (schedule).")] = 200,
     target: Annotated[
@@ -83,9 +101,11 @@ def tune(  # noqa: PLR0913 (a command has its options)
 
     **Your program**, from JAX:
 
-    `hlo = jax.jit(step).lower(*arguments).compiler_ir("hlo")`
+    `lowered = jax.jit(step).trace(*arguments).lower(lowering_platforms=("tpu",))`
 
-    `Path("step.hlo.pb").write_bytes(hlo.as_serialized_hlo_module_proto())`
+    `proto = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()`
+
+    `Path("step.hlo.pb").write_bytes(proto)`
 
     **A trained model**: the default works without one. After `make repro` (or `make demo`, in minutes),
     `costbench runs best --task fusion` lists those there are, best first, with their folders.
@@ -120,11 +140,17 @@ def tune(  # noqa: PLR0913 (a command has its options)
             compile_s=compile_s,
             seed=seed,
             prices=prices,
+            time_limit=time_limit,
+            trip_count=trip_count,
         )
         _tune_program(options, chip, out, resume)
 
     def of_operator() -> None:
-        _refuse(context, ("budget", "model_budget", "top_k", "compile_s", "chip", "prices"), task)
+        _refuse(
+            context,
+            ("budget", "model_budget", "top_k", "compile_s", "chip", "prices", "time_limit", "trip_count"),
+            task,
+        )
         earlier = None if model == "none" or not _given(context, "model") else Path(model)
         tune_schedules(Asked(subject, trials, target, earlier, seed, out, resume), _console())
 
@@ -163,7 +189,7 @@ def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: boo
         raise typer.Exit(INTERRUPTED) from None
     write_results(folder, options, session.target.name, tuned)
     _draw(tuned, options, folder)
-    _print(console, tuned, options, folder)
+    _print(console, tuned, options, folder, session.target.name)
     if session.interrupted:
         typer.echo("costbench: stopped; --resume goes on", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -272,6 +298,8 @@ def _lines(clock: Callable[[], float]) -> Report:
 def _part(step: Step, progress: Progress) -> tuple[float, float | None]:
     """What is done, of how much: steps where there are many, otherwise of the budget."""
     number, count = step.place
+    if step.decisions is not None:
+        return progress.num_decisions, step.decisions
     return (number, count) if count > 1 else (progress.budget.spent_seconds, progress.budget.seconds)
 
 
@@ -281,14 +309,14 @@ def _found(step: Step, progress: Progress) -> str:
     return f"{progress.num_decisions:,} tried, best {best}"
 
 
-def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path) -> None:
+def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path, chip: str) -> None:
     from rich.table import Table
 
     from costbench.tasks import KERNEL_TASKS
 
     gained = sorted((gain for gain in tuned.gains if gain.saved_ns > 0), key=lambda gain: -gain.saved_ns)
     if gained:
-        table = Table(title=f"{tuned.program}, {options.task}: what was gained")
+        table = Table(title=f"{tuned.program}, {options.task}: what was gained on {chip}")
         # A trained model of tile sizes predicts scores without unit.
         in_ns = not KERNEL_TASKS[options.task].ranks_decisions or options.model == "analytical"
         predicted = ["predicted (µs)" if in_ns else "predicted score"] if tuned.num_predicted else []
@@ -303,11 +331,11 @@ def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path) -
             rest = sum(gain.saved_ns for gain in gained[_LISTED:]) / _NS_PER_US
             table.add_row(f"{len(gained) - _LISTED:,} more", "", "", "", f"{rest:,.3f}")
         console.print(table)
-    console.print(summary(tuned, options, folder), highlight=False, soft_wrap=True)
+    console.print(summary(tuned, options, folder, chip), highlight=False, soft_wrap=True)
 
 
-def summary(tuned: Tuned, options: TuneOptions, folder: Path) -> str:
-    """What came out, in words."""
+def summary(tuned: Tuned, options: TuneOptions, folder: Path, chip: str = "") -> str:
+    """What came out, in words; `chip` names what it was measured on."""
     from costbench.tasks import TASKS, labels_of
 
     default, best = (f"{ns / _NS_PER_MS:.3f} ms" for ns in (tuned.default_ns, tuned.best_ns))
@@ -323,7 +351,8 @@ def summary(tuned: Tuned, options: TuneOptions, folder: Path) -> str:
         lines = [f"{tuned.program}: nothing faster found than the compiler's default {chosen} ({default})"]
     if tuned.num_predicted:
         lines.append(f"{tuned.num_predicted:,} {chosen} predicted by {options.model}")
-    lines.append(f"{tuned.num_measured:,} measured in {tuned.hardware_seconds:,.4g} s of hardware time")
+    on = f" on {chip} (simulated)" if chip else ""
+    lines.append(f"{tuned.num_measured:,} measured{on} in {tuned.hardware_seconds:,.4g} s of hardware time")
     compiles = TASKS[options.task].measures_programs
     if not tuned.num_measured and compiles and options.compile_s > 60 * options.minutes:
         lines.append(

@@ -37,6 +37,13 @@ class Kernel:
     outputs: tuple[int, ...]
     trip_count: int = 1
 
+    def __repr__(self) -> str:
+        """Returns the name and shape of its first result, and its size; the whole program would be pages."""
+        if not self.outputs:
+            return "Kernel(empty)"
+        first = self.instruction(self.outputs[0])
+        return f"Kernel({first.name}: {first.shape}, {len(self.instructions)} instructions)"
+
     @cached_property
     def body(self) -> HloComputation:
         """Returns the computation that the kernel is a part of."""

@@ -83,6 +83,10 @@ class PreparedProgram:
         self.name = name
         self.counts = tuple(execution_counts(self.module, unknown_trip_count=unknown_trip_count))
 
+    def __repr__(self) -> str:
+        """Returns the name and the number of instructions."""
+        return f"PreparedProgram({self.name}, {self.module.num_instructions:,} instructions)"
+
     @cached_property
     def fusions(self) -> dict[int, KernelGroups]:
         """Returns the default heuristic's groups for every computation that runs."""

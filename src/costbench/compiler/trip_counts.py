@@ -19,6 +19,9 @@ DEFAULT_UNKNOWN_TRIP_COUNT = 100
 MAX_TRIP_COUNT_BOUND = 1 << 20
 """Larger constants in a condition are no bound on iterations (a sentinel such as the largest integer)."""
 
+KNOWN_TRIP_COUNT = 'backend_config={"known_trip_count":{"n":"N"}}'
+"""How a program states the iterations of a loop, as XLA does where it could prove them."""
+
 _ORDERED = frozenset({"LT", "LE", "GT", "GE", "NE"})
 
 
@@ -41,6 +44,26 @@ def execution_counts(
                 for callee in inst.called:
                     counts[callee] += counts[index]
     return tuple(counts)
+
+
+def assumed_trip_counts(
+    module: HloModule, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
+) -> dict[str, tuple[int, bool]]:
+    """Returns the loops whose trip count the program does not state, by name of the instruction.
+
+    Returns:
+        iterations that are used, and whether they are a bound read off the loop's condition; where they are
+        not, they are `unknown_trip_count`. Loops that never run are not listed.
+    """
+    found = {}
+    for count, body in zip(
+        execution_counts(module, unknown_trip_count=unknown_trip_count), module.computations, strict=True
+    ):
+        for inst in body.instructions if count else ():
+            if inst.opcode is Opcode.WHILE and inst.trip_count is None:
+                bound = trip_count(module, body, inst, unknown_trip_count=0)
+                found[inst.name] = (bound or unknown_trip_count, bool(bound))
+    return found
 
 
 def trip_count(

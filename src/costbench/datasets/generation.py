@@ -9,7 +9,8 @@ The modules `generation` of `tile`, `fusion` and `layout` define the tasks; this
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -18,9 +19,10 @@ import zstandard
 
 from costbench.artifacts import digest_bytes, write_bytes
 from costbench.compiler.program import PreparedProgram
+from costbench.compiler.trip_counts import KNOWN_TRIP_COUNT, assumed_trip_counts
 from costbench.datasets.shard_summary import ShardSummary
 from costbench.datasets.storage import Shard
-from costbench.errors import DataError
+from costbench.errors import CostbenchError, DataError
 from costbench.execution.workers import Backend, run_work_items
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "OnDone",
+    "OnLeftOut",
     "ShardSummary",
     "SharedProgram",
     "Task",
@@ -43,6 +46,7 @@ __all__ = [
     "shard_key",
     "write_compiled_program",
 ]
+_log = logging.getLogger(__name__)
 _ZSTD_LEVEL = 10
 _KEY_DIGITS = 32
 _OBJECTS_PER_COLLECTION = 100_000
@@ -95,6 +99,17 @@ class SharedProgram:
             write_compiled_program(path, self._prepared.module)
         return self._prepared
 
+    def log_assumed_loops(self) -> None:
+        """Warn of the loops of the program, if any task read it, whose trip counts are not stated in it."""
+        if self._prepared is None:
+            return
+        for name, (trips, bounded) in assumed_trip_counts(self._prepared.module).items():
+            basis = "the bound in its condition" if bounded else "no bound is known"
+            _log.warning(
+                "%s: loop %s: %d iterations assumed (%s); write %s behind it to set them",
+                self._prepared.name, name, trips, basis, KNOWN_TRIP_COUNT,
+            )  # fmt: skip
+
 
 class Task(Protocol):
     """One unit of generation; a frozen dataclass that travels to worker processes."""
@@ -135,8 +150,16 @@ class Task(Protocol):
 OnDone = Callable[[ShardSummary], None]
 
 
+OnLeftOut = Callable[[Task, str], None]
+
+
 def generate(
-    tasks: Sequence[Task], backend: Backend, on_done: OnDone | None = None, on_kept: OnDone | None = None
+    tasks: Sequence[Task],
+    backend: Backend,
+    on_done: OnDone | None = None,
+    on_kept: OnDone | None = None,
+    optional: Collection[str] = (),
+    on_left_out: OnLeftOut | None = None,
 ) -> tuple[ShardSummary, ...]:
     """Runs all tasks that are not done yet.
 
@@ -147,14 +170,16 @@ def generate(
         backend: where they are made.
         on_done: called for every shard made, in order of completion of groups.
         on_kept: called first for every shard that was already there.
+        optional: names of programs whose tasks may fail without ending the run; they leave no shards then.
+        on_left_out: called with each task that failed and the reason.
 
     Returns:
-        summaries in the order of `tasks` and of their paths.
+        summaries of what was made, in the order of `tasks` and of their paths.
 
     Raises:
         ParamsError: if the backend cannot be used.
         DataError: if workers are killed repeatedly.
-        CostbenchError: whatever a task raises.
+        CostbenchError: whatever a task raises that is not optional.
     """
     found: dict[str, tuple[ShardSummary, ...]] = {}
     for task in tasks:
@@ -166,14 +191,20 @@ def generate(
         if _key(task) not in found:
             groups[task.group] = (*groups.get(task.group, ()), task)
 
-    def log_made(group: str, made: Sequence[tuple[ShardSummary, ...]]) -> None:
-        for task, summaries in zip(groups[group], made, strict=True):
-            found[_key(task)] = summaries
-            _call(on_done, summaries)
+    def log_made(group: str, made: Sequence[tuple[ShardSummary, ...] | str]) -> None:
+        for task, outcome in zip(groups[group], made, strict=True):
+            if isinstance(outcome, str):
+                found[_key(task)] = ()
+                if on_left_out is not None:
+                    on_left_out(task, outcome)
+            else:
+                found[_key(task)] = outcome
+                _call(on_done, outcome)
 
     # Largest groups first, so that processes finish at similar times.
     longest_first = sorted(groups, key=lambda group: (-sum(task.weight for task in groups[group]), group))
-    run_work_items(_make, {group: groups[group] for group in longest_first}, backend, log_made)
+    work_items = {group: (groups[group], groups[group][0].name in optional) for group in longest_first}
+    run_work_items(_make, work_items, backend, log_made)
     return tuple(summary for task in tasks for summary in found[_key(task)])
 
 
@@ -181,14 +212,33 @@ def _key(task: Task) -> str:
     return str(task.paths[0])
 
 
-def _make(tasks: Sequence[Task]) -> tuple[tuple[ShardSummary, ...], ...]:
+def _make(item: tuple[Sequence[Task], bool]) -> tuple[tuple[ShardSummary, ...] | str, ...]:
+    """Returns the summaries of each task of a group, or the reason why an optional one failed."""
+    tasks, optional = item
     shared = SharedProgram()
+    failed: dict[str, str] = {}
     with _rare_collections():
         for task in tasks:
             # A killed worker may have finished some tasks of the group.
             if not task.is_done():
-                task.make(shared)
-    return tuple(task.summaries() for task in tasks)
+                try:
+                    task.make(shared)
+                except CostbenchError as error:
+                    if not optional:
+                        raise
+                    failed[_key(task)] = str(error)
+    if optional:
+        shared.log_assumed_loops()
+        empty = [task for task in tasks if _key(task) not in failed and not _num_kernels(task)]
+        failed |= {_key(task): "no kernel with two or more decisions" for task in empty}
+    for task in tasks:
+        for path in task.paths if _key(task) in failed else ():
+            path.unlink(missing_ok=True)
+    return tuple(failed[_key(task)] if _key(task) in failed else task.summaries() for task in tasks)
+
+
+def _num_kernels(task: Task) -> int:
+    return sum(summary.num_kernels for summary in task.summaries())
 
 
 @contextmanager

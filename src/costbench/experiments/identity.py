@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from costbench.artifacts import digest_bytes, read_json, remove_stale_temporaries, write_json
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.execution.closure import Closure, Package, find_closure, read_package
+from costbench.execution.dotted import is_dotted, source_digest
 from costbench.params import digest, parse
 
 if TYPE_CHECKING:
@@ -152,6 +153,15 @@ def identify(
         data_digest,
         _chained(module_closure(module).digest(), [one.code_digest for one in before]),
     )
+
+
+def given_code(names: Iterable[str]) -> tuple[StageIdentity, ...]:
+    """Return the identities of the files that dotted paths among `names` are defined in.
+
+    Raises:
+        DataError: if a file is not there.
+    """
+    return tuple(StageIdentity("", "", source_digest(name)) for name in names if is_dotted(name))
 
 
 def _chained(own: str, before: list[str]) -> str:

@@ -190,6 +190,13 @@ def _describe(module: HloModule, body: HloComputation, position: int) -> list[tu
         UnsupportedKernelError: for an operation the machine cannot run; never a silent zero.
     """
     inst = body.instructions[position]
+    if inst.opcode not in VECTOR_COSTS:
+        target = f" to {inst.custom_call_target!r}" if inst.custom_call_target else ""
+        raise UnsupportedKernelError(
+            f"the machine has no routine for {inst.opcode.xla_name!r}{target}",
+            field=f"instruction {inst.name}",
+            expected="an operation of XLA itself that runs on one core",
+        )
     cost = vector_cost(inst.opcode)
     special = _special_operations(module, body, position)
     if special is not None:

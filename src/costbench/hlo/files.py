@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from costbench.errors import HloError
@@ -9,6 +10,13 @@ from costbench.hlo.module import HloModule
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import module_from_proto, parse_proto
 from costbench.hlo.text.reader import looks_like_text, proto_from_text
+
+_MLIR_BYTECODE = b"ML\xefR"
+_MLIR_TEXT = re.compile(r"\A\s*(?:(?:#|//)[^\n]*\n\s*)*(?:builtin\.)?module\b")
+_FROM_JAX = (
+    'HLO, from JAX: jax.jit(f).trace(*args).lower(lowering_platforms=("tpu",))'
+    '.compiler_ir("hlo").as_serialized_hlo_module_proto()'
+)
 
 
 def program_in(path: Path) -> HloModule:
@@ -36,6 +44,8 @@ def proto_in(path: Path) -> hlo_pb2.HloModuleProto:
         text = ""
     if looks_like_text(text):
         return proto_from_text(text, where=str(path))
+    if content.startswith(_MLIR_BYTECODE) or _MLIR_TEXT.search(text):
+        raise HloError("is MLIR, not HLO", where=path, expected=_FROM_JAX)
     try:
         return parse_proto(content, where=str(path))
     except HloError as error:

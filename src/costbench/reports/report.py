@@ -27,7 +27,7 @@ from costbench.reports.schedule.section import schedule_rows, schedule_section
 from costbench.reports.search.curves import read_paths
 from costbench.reports.search.results import Searches, load_searches
 from costbench.reports.search.sections import search_sections
-from costbench.reports.search.summary import flat_searches, search_headlines
+from costbench.reports.search.summary import flat_searches
 from costbench.reports.sections.ablation import ablation_section, differences_section, missing_section
 from costbench.reports.sections.first_figures import overview_figures
 from costbench.reports.sections.overview import Overview, overview_section
@@ -158,8 +158,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     extra |= flat_schedules(inputs.schedules, findings) | flat_models(inputs.schedules)
     headline = summarise(results, extra)
     write_json(folder / "summary.json", headline)
-    searched = {"autotune": search_headlines(searches)} if searches.places else {}
-    write_json(folder / "metrics.json", {**headlines(results), **searched})
+    write_json(folder / "metrics.json", headlines(results))
     write_budgets(budgets, folder / "budgets.json")
     tables = [table for section in shown for table in section.tables]
     written = tuple(path for table in tables for path in write_table(table, folder / "tables"))

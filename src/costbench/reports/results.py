@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 
 import numpy as np
 
@@ -64,8 +65,13 @@ def split_order(split: str) -> int:
 
 
 def title_of(model: str) -> str:
-    """What people call a model."""
-    return TITLES.get(model, model)
+    """What people call a model; one of the user's own, `module:Class`, goes by its class."""
+    return TITLES.get(model, model.rpartition(":")[2])
+
+
+def is_given(model: str) -> bool:
+    """Whether a model is one of the user's own, named by dotted path."""
+    return ":" in model
 
 
 @dataclass(frozen=True)
@@ -122,12 +128,14 @@ class Results:
         parts: over other groups of kernels.
         variants: of ablations, over all kernels, sorted likewise.
         rows: the rows themselves, sorted.
+        experiments: the experiment that a variant is of, by name of the variant; the first of several.
     """
 
     cells: tuple[Cell, ...]
     parts: tuple[Cell, ...]
     variants: tuple[Cell, ...]
     rows: tuple[MetricRow, ...]
+    experiments: Mapping[str, str] = field(default_factory=dict)
 
     def part(self, cell: Cell, kernels: str) -> Cell | None:
         """The same results over another group of kernels, or None where there are none."""
@@ -152,13 +160,29 @@ class Results:
 
 
 def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Results:
-    """The results in a file of rows, or in several.
+    """The results in a file of rows, or in several, each in a folder named after its experiment.
+
+    Where an experiment trains a variant that an earlier one has trained for the same task, split and chip,
+    its own is listed as `EXPERIMENT.VARIANT`.
 
     Raises:
         DataError: for a file that is missing or malformed (see `read_rows`), if there are no rows, or for a
             program that is listed under two applications.
     """
-    rows = tuple(sorted(row for one in (path, *more) for row in read_rows(one)))
+    taken: dict[tuple[str, ...], str] = {}
+    experiments: dict[str, str] = {}
+    found_rows: list[MetricRow] = []
+    for one in (path, *more):
+        experiment = Path(one).parent.name
+        for row in read_rows(one):
+            trained = row.model in TRAINED
+            key = (row.task, row.split, row.chip, row.model, row.variant)
+            if trained and taken.setdefault(key, experiment) != experiment:
+                row = replace(row, model=TRAINED[0], variant=_named_apart(experiment, row))
+            if trained:
+                experiments.setdefault(row.variant, experiment)
+            found_rows.append(row)
+    rows = tuple(sorted(found_rows))
     if not rows:
         raise DataError("no result rows", where=path, expected="rows written by the stage `evaluate`")
     groups: dict[tuple[str, str, str, str, str], list[MetricRow]] = {}
@@ -171,7 +195,14 @@ def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Resul
         tuple(cell for cell in found if cell.kernels != ALL and cell.variant == MAIN),
         tuple(cell for cell in found if cell.kernels == ALL and cell.variant != MAIN),
         rows,
+        experiments,
     )
+
+
+def _named_apart(experiment: str, row: MetricRow) -> str:
+    """Returns the name of a variant with that of its experiment, and of its model where it has its own."""
+    parts = (experiment, *((row.model,) if row.model != TRAINED[0] else ()), row.variant)
+    return ".".join(parts if row.variant != MAIN or row.model == TRAINED[0] else parts[:2])
 
 
 def _cell(own: Sequence[MetricRow], path: str | PathLike[str]) -> Cell:

@@ -68,7 +68,8 @@ def run(params: Path) -> None:
         card=split / "card.json",
         histories={
             path.parent.name: path
-            for name in names
+            # Of experiments with cells of one name the first counts.
+            for name in reversed(names)
             for path in sorted((train / name).glob(f"*-{MAIN}-s*/history.csv"))
         },
         curves=section.curves,

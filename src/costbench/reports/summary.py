@@ -12,7 +12,7 @@ Averages are over test programs, each counting once, after averaging over seeds:
 - every other metric of the rows: `<metric>_mean` and `<metric>_median`;
 - the same of variants, whose model is called `learned@<variant>`: `tile/random/tpu_v2/learned@mse/ape_mean`;
 - `unseen_<name>`, for the means and medians of APE and tau: without kernels that training has seen;
-- `new_structure_<name>`, for the means that `dvc metrics` shows: over kernels whose operator graph, extents
+- `new_structure_<name>`, for the means of the main measures: over kernels whose operator graph, extents
   aside, training has not seen; `leakage/{task}/{split}/{chip}/share_of_structures`: share of the others.
 """
 
@@ -23,8 +23,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from costbench.reports.claims.data import Side
 from costbench.reports.data.structure_table import NEW_STRUCTURE, share_of_structures
-from costbench.reports.results import UNSEEN, Cell, Results
+from costbench.reports.results import FOLDS, PRIMARY_CHIP, UNSEEN, Cell, Results, split_order
+from costbench.reports.strongest import strongest_baseline
 from costbench.tasks import LEARNED
 
 _UNSEEN_METRICS = ("ape_mean", "ape_median", "tau_mean", "tau_median")
@@ -90,19 +92,34 @@ def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(flat.items()))
 
 
-HEADLINE_MODELS = ("learned", "tuned", "hybrid", "analytical")
 HEADLINE_METRICS = ("ape_mean", "tau_mean", "mape_ge5us_mean", "tau_ge5us_mean")
-Headlines = dict[str, dict[str, dict[str, dict[str, dict[str, float]]]]]
+HEADLINE_MODELS = ("learned", "hybrid")
+_BASELINE = "baseline"
 
 
-def headlines(results: Results) -> Headlines:
-    """The few numbers that `dvc metrics` shows and compares: task -> split -> chip -> model -> metric."""
-    tree: Headlines = {}
+def headlines(results: Results) -> dict[str, dict[str, float]]:
+    """Returns the few numbers that `dvc metrics` shows and compares, which fit on a line of a terminal.
+
+    Returns:
+        task -> `learned`, `hybrid` and `baseline` (the strongest one) -> mean error over test programs,
+        on the folds if there are any, otherwise on the first split, and of their chips on the one that was
+        calibrated if it is there.
+    """
+    best: dict[str, Cell] = {}
     for cell in results.cells:
-        models = {
-            model: {name: found[name] for name in HEADLINE_METRICS if name in found}
-            for model in HEADLINE_MODELS
-            if (found := averages(cell, model))
-        }
-        tree.setdefault(cell.task, {}).setdefault(cell.split, {})[cell.chip] = models
-    return tree
+        if cell.task not in best or _rank(cell) < _rank(best[cell.task]):
+            best[cell.task] = cell
+    found = {}
+    for task, cell in best.items():
+        measure = LEARNED[task].measures[0]
+        side = Side(split=cell.split, chip=cell.chip)
+        strongest = strongest_baseline(results.scores, task, measure.metric, side)
+        named = {model: model for model in HEADLINE_MODELS} | ({_BASELINE: strongest} if strongest else {})
+        errors = {name: averages(cell, model) for name, model in named.items()}
+        key = f"{measure.short}_mean"
+        found[task] = {name: values[key] for name, values in errors.items() if key in values}
+    return found
+
+
+def _rank(cell: Cell) -> tuple[bool, int, bool]:
+    return cell.split != FOLDS, split_order(cell.split), cell.chip != PRIMARY_CHIP

@@ -16,6 +16,7 @@ Proposals = Generator[Rows, npt.NDArray[np.float64], None]
 _CHUNK_BITS = 1 << 20
 _LONGEST_CHUNK = 1 << 14
 _FIRST_BATCH = 64
+_WATCHED_BATCH = 16
 
 
 def exhaustive(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -> Proposals:
@@ -30,6 +31,13 @@ def exhaustive(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -
         rows = rows[seen.fresh(rows)]
         if len(rows):
             yield rows
+
+
+def enumeration(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -> Proposals:
+    """Yields what `exhaustive` does in small batches, where scoring a decision takes long enough to watch."""
+    for rows in exhaustive(space, rng, start):
+        for first in range(0, len(rows), _WATCHED_BATCH):
+            yield rows[first : first + _WATCHED_BATCH]
 
 
 def random_draws(space: SearchSpace[Any], rng: np.random.Generator, start: Rows) -> Proposals:

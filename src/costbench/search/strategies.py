@@ -14,7 +14,7 @@ import numpy as np
 
 from costbench.search.annealing import Annealing
 from costbench.search.genetic import Genetic
-from costbench.search.sampling import Proposals, exhaustive, random_draws
+from costbench.search.sampling import Proposals, enumeration, exhaustive, random_draws
 from costbench.search.space import Rows, SearchSpace
 
 
@@ -35,6 +35,7 @@ class Strategy(Protocol):
 STRATEGIES: Mapping[str, Strategy] = {
     "annealing": Annealing(),
     "annealing-1": Annealing(num_chains=1),
+    "enumeration": enumeration,
     "exhaustive": exhaustive,
     "genetic": Genetic(),
     "random": random_draws,

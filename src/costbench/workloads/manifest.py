@@ -14,10 +14,14 @@ from pathlib import Path
 from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
 from costbench.errors import DataError, HloError
 from costbench.hlo.reader import decompress
+from costbench.hlo.text.reader import looks_like_text, proto_from_text
 
 MANIFEST_NAME = "manifest.json"
 USER_FOLDER = "user"
-_USER_SUFFIXES = (".hlo.pb.zst", ".hlo.pb", ".pb")
+_USER_SUFFIXES = (".hlo.pb.zst", ".hlo.pb", ".pb", ".hlo.txt", ".txt", ".hlo")
+_USER_APPLICATION = "user:"
+_MAYBE_NOTES = ".txt"
+_LOOKED_AT = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,11 @@ class ProgramEntry:
     instructions: int
     sha256: str
     file: str
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the program is one of the user's own."""
+        return self.application.startswith(_USER_APPLICATION)
 
 
 def load_manifest(folder: Path) -> tuple[ProgramEntry, ...]:
@@ -116,13 +125,16 @@ def toolchain_of(folder: Path) -> dict[str, str]:
 
 
 def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
-    """The uncompressed serialised HloModuleProto of a program.
+    """The uncompressed serialised HloModuleProto of a program; HLO text is converted.
 
     Raises:
         DataError: the file is missing, unreadable, or a truncated or corrupt zstd frame.
+        HloError: text that is not HLO, naming file and line.
     """
     path = Path(folder) / entry.file
     data = read_bytes(path)
+    if entry.is_given and (text := _hlo_text(data)) is not None:
+        return proto_from_text(text, where=str(path)).SerializeToString(deterministic=True)
     try:
         return decompress(data, where=str(path))
     except HloError as error:
@@ -148,7 +160,8 @@ def verify_program(folder: Path, entry: ProgramEntry) -> None:
 def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
     """Programs that a user dropped in `<folder>/user`, each an application `user:<stem>` of its own.
 
-    Any `*.hlo.pb`, `*.pb` or `*.hlo.pb.zst` counts; the folder may be absent.
+    Any `*.hlo.pb`, `*.pb`, `*.hlo.pb.zst` or `*.hlo` counts, and any `*.txt` that begins as HLO text does;
+    the folder may be absent.
 
     Raises:
         DataError: two files have one stem.
@@ -160,10 +173,26 @@ def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
         stem = path.name.removesuffix(suffix) if suffix else ""
         if not path.is_file() or not stem or stem.startswith("."):
             continue
+        if suffix == _MAYBE_NOTES and _hlo_text(_beginning(path)) is None:
+            continue
         if stem in found:
             raise DataError(f"{path.name} and {found[stem].name} share a stem", where=place)
         found[stem] = path
     return tuple(_user_entry(stem, path.name) for stem, path in sorted(found.items()))
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LOOKED_AT)
+    except OSError as error:
+        raise DataError(f"cannot read: {error.strerror}", where=path) from error
+
+
+def _hlo_text(data: bytes) -> str | None:
+    """Returns bytes as text if they begin as HLO text does."""
+    text = data.decode("utf-8", errors="replace")
+    return text if looks_like_text(text) else None
 
 
 def all_programs(folder: Path) -> tuple[ProgramEntry, ...]:
@@ -177,7 +206,7 @@ def all_programs(folder: Path) -> tuple[ProgramEntry, ...]:
 
 def _user_entry(stem: str, file_name: str) -> ProgramEntry:
     return ProgramEntry(
-        name=f"user_{stem}", application=f"user:{stem}", builder="", step="", batch=0, dtype="",
+        name=f"user_{stem}", application=f"{_USER_APPLICATION}{stem}", builder="", step="", batch=0, dtype="",
         optimizer="", source="user", faithful="", reference="", instructions=0, sha256="",
         file=f"{USER_FOLDER}/{file_name}",
     )  # fmt: skip

@@ -39,6 +39,22 @@ def test_cells_are_the_whole_grid(tmp_path: Path) -> None:
     assert cells[0].name == "tile-manual-tpu_v2-main-s0"
 
 
+def test_task_and_variants_are_enough(tmp_path: Path) -> None:
+    """The rest is the first split, the first chip, seed 0, no baselines."""
+    path = tmp_path / "params.yaml"
+    entry = {"task": "tile", "variants": {"wide": {"net": {"hidden": 16}}}}
+    sections = {
+        "train": TRAIN,
+        "split": {"names": ["manual", "random"]},
+        "features": {"chips": ["tpu_v3", "x"]},
+    }
+    path.write_text(json.dumps({**sections, "experiments": {"mine": entry}}))
+    experiment = load_experiment(path, "mine")
+    assert [cell.name for cell in experiment.cells] == ["tile-manual-tpu_v3-wide-s0"]
+    assert experiment.grid.follows == "features"
+    assert not experiment.grid.baselines
+
+
 def test_folds_are_a_cell_each(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     entry = ENTRY | {"splits": ["folds", "random"], "seeds": [0], "variants": {"main": {}}}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,11 @@ from costbench.experiments.stages.generate import (
     GenerateParams,
     _chosen,
     _remove_outdated,
+    run,
 )
 from costbench.target import load_target
 from costbench.workloads.manifest import load_manifest
+from tests.experiments.small_programs import LOOP
 
 
 def _task(folder: Path, name: str) -> TileTask:
@@ -66,6 +71,54 @@ def test_programs_are_chosen_by_name(repository: Path) -> None:
         _chosen(("mlp",), entries, folder)
     with pytest.raises(DataError, match="no programs"):
         _chosen((), (), folder)
+
+
+def test_the_users_own_programs_are_always_chosen(repository: Path) -> None:
+    folder = repository / "data" / "programs"
+    entries = load_manifest(folder)
+    own = replace(entries[0], name="user_mine", application="user:mine")
+    chosen = _chosen((entries[3].name,), (*entries, own), folder)
+    assert [entry.name for entry in chosen] == [entries[3].name, "user_mine"]
+
+
+CALL = """HloModule m
+
+ENTRY main {
+  x = f32[256,256]{1,0} parameter(0)
+  a = f32[256,256]{1,0} tanh(x)
+  c = f32[256,256]{1,0} custom-call(a), custom_call_target="spotrf"
+  ROOT y = f32[256,256]{1,0} add(c, a)
+}
+"""
+
+
+def test_own_programs_that_cannot_be_priced_are_left_out_and_said_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = tmp_path / "data" / "programs" / "user"
+    own.mkdir(parents=True)
+    (own.parent / "manifest.json").write_text('{"programs": [], "toolchain": {}}')
+    (own / "call.txt").write_text(CALL)
+    (own / "cut.hlo").write_text(CALL[:100])
+    (own / "loop.hlo").write_text(LOOP)
+    params = tmp_path / "params.yaml"
+    names = {"name": "toy", "params": "params.yaml", "out": "out", "reports": "reports"}
+    layout: dict[str, object] = {"max_configs": 2}
+    generate = {
+        "tasks": ["tile", "fusion"], "chips": ["tpu_v2"], "programs": [],
+        "tile": {"max_tiles_per_kernel": 4}, "fusion": {"max_configs": 1}, "layout": layout,
+    }  # fmt: skip
+    params.write_text(json.dumps({"run": {**names, "root": ".", "jobs": 1}, "generate": generate}))
+    run(params)
+    made = {path.name.split(".")[0] for path in (tmp_path / "out" / "generate" / "fusion").rglob("*.arrow")}
+    assert made == {"user_loop"}
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any(re.match(r"user_cut: left out: .*cut\.hlo: line \d+: ", text) for text in warned)
+    call = [text for text in warned if text.startswith("user_call: left out of the task fusion: ")]
+    assert "instruction c: the machine has no routine for 'custom-call' to 'spotrf'" in call[0]
+    assert "user_loop: loop l: 100 iterations assumed (no bound is known); write backend_config=" in str(
+        warned
+    )
 
 
 def test_chips_are_different_ones() -> None:

@@ -52,8 +52,11 @@ def test_the_best_cell_of_the_profile_split_and_chip_is_the_champion(
         folder = finish_cell(tmp_path / key, "tile", key, tau)
         runs[key] = track_cell(tracking_store, cell, folder, key, tau, profile=name)
     run(profile(tmp_path))
-    version = client_of(tracking_store).get_model_version_by_alias("costbench-tile", "champion")
+    version = client_of(tracking_store).get_model_version_by_alias("costbench-tile-toy", "champion")
     assert version.run_id == runs["good"]
+    assert [model.name for model in client_of(tracking_store).search_registered_models()] == [
+        "costbench-tile-toy"
+    ]
     found = champions(tmp_path)
     assert isinstance(found, dict)
     assert set(found) == {"tile"}

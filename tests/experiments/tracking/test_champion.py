@@ -12,6 +12,7 @@ from costbench.experiments.grid.spec import Cell
 from costbench.experiments.tracking.champion import Registered, example, register_champion
 from costbench.experiments.tracking.queries import Wanted, best_runs
 from costbench.experiments.tracking.record import client_of
+from costbench.experiments.tracking.registered import registered_model
 from costbench.serving.service import load_service
 from tests.experiments.finished_cells import finish_cell, register_best, track_cell
 
@@ -37,21 +38,21 @@ def test_the_best_is_registered_once_and_a_better_one_takes_its_place(
     folder = finish_cell(tmp_path / "first", "tile", "one", 0.5)
     run_id = track_cell(tracking_store, CELL, folder, "one", 0.5)
     first = register_best(tracking_store, Wanted("tile"))
-    assert first == Registered("costbench-tile", "1", is_new=True)
+    assert first == Registered("costbench-tile-p", "1", is_new=True)
     again = register_best(tracking_store, Wanted("tile"))
-    assert again == Registered("costbench-tile", "1", is_new=False)
+    assert again == Registered("costbench-tile-p", "1", is_new=False)
     client = client_of(tracking_store)
-    version = client.get_model_version_by_alias("costbench-tile", "champion")
+    version = client.get_model_version_by_alias("costbench-tile-p", "champion")
     assert version.run_id == run_id
     assert {"split": "random", "chip": "tpu_v2", "experiment": "main"}.items() <= version.tags.items()
 
     better = finish_cell(tmp_path / "second", "tile", "two", 0.75, seed=1)
     track_cell(tracking_store, CELL, better, "two", 0.75)
-    assert register_best(tracking_store, Wanted("tile")) == Registered("costbench-tile", "2", is_new=True)
+    assert register_best(tracking_store, Wanted("tile")) == Registered("costbench-tile-p", "2", is_new=True)
     # Back to what it was: that version is used again.
     worse = best_runs(tracking_store, Wanted("tile"))[1]
-    assert register_champion(tracking_store, worse) == Registered("costbench-tile", "1", is_new=False)
-    assert client.get_model_version_by_alias("costbench-tile", "champion").version == 1
+    assert register_champion(tracking_store, worse) == Registered("costbench-tile-p", "1", is_new=False)
+    assert client.get_model_version_by_alias("costbench-tile-p", "champion").version == 1
 
 
 @pytest.mark.parametrize("task", ["tile", "fusion"])
@@ -73,13 +74,38 @@ def test_the_registered_model_has_all_that_it_takes(task: str, tracking_store: s
         np.testing.assert_array_equal(answer[name], value)
 
 
+def test_champions_of_profiles_do_not_meet(tracking_store: str, tmp_path: Path) -> None:
+    """A better model of a run in miniature leaves alone what the default profile has registered."""
+    for name, tau in (("laptop", 0.5), ("smoke", 0.9)):
+        folder = finish_cell(tmp_path / name, "tile", name, tau)
+        track_cell(tracking_store, CELL, folder, name, tau, profile=name)
+        register_best(tracking_store, Wanted("tile", profile=name))
+    client = client_of(tracking_store)
+    for name in ("laptop", "smoke"):
+        version = client.get_model_version_by_alias(f"costbench-tile-{name}", "champion")
+        assert (version.version, version.tags["costbench.key"]) == (1, name)
+
+
+def test_the_checkpoint_of_a_champion_can_be_loaded(tracking_store: str, tmp_path: Path) -> None:
+    folder = finish_cell(tmp_path / "cell", "tile", "key", 0.5)
+    track_cell(tracking_store, CELL, folder, "key", 0.5)
+    register_best(tracking_store, Wanted("tile"))
+    found = registered_model(tracking_store, "models:/costbench-tile-p@champion")
+    assert (found.task, found.chip) == ("tile", "tpu_v2")
+    assert (found.folder / "weights.pt").read_bytes() == (folder / "weights.pt").read_bytes()
+    with pytest.raises(DataError, match="costbench-tile-other"):
+        registered_model(tracking_store, "models:/costbench-tile-other@champion")
+    with pytest.raises(DataError, match="tracking is off"):
+        registered_model("", "models:/costbench-tile-p@champion")
+
+
 def test_a_metric_over_few_kernels_makes_no_champion(tracking_store: str, tmp_path: Path) -> None:
     for name, tau, kernels in (("short", 0.9, 20), ("long", 0.5, 60)):
         folder = finish_cell(tmp_path / name, "tile", name, tau)
         track_cell(tracking_store, CELL, folder, name, tau, kernels=kernels)
     assert best_runs(tracking_store, Wanted("tile"))[0].key == "short"
     register_best(tracking_store, Wanted("tile"))
-    version = client_of(tracking_store).get_model_version_by_alias("costbench-tile", "champion")
+    version = client_of(tracking_store).get_model_version_by_alias("costbench-tile-p", "champion")
     assert version.tags["costbench.key"] == "long"
 
 

@@ -37,7 +37,8 @@ def test_stopped_anywhere_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     whole = tuned(tmp_path / "a", options)
     assert whole.num_measured > 2
     part = tuned(tmp_path / "b", options, report=stop_in("predicted"))
-    assert (part.num_predicted, part.num_measured) == (2, 0)
+    # The compiler's config and a batch of the 32 that there are.
+    assert (part.num_predicted, part.num_measured) == (17, 0)
     assert part.best_ns == part.default_ns
     assert part.unmeasured is not None
     assert part.unmeasured[0] <= part.unmeasured[1]

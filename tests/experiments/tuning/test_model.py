@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from costbench.experiments.tuning.program import Session, TuneOptions
 from costbench.hlo.files import program_in
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
+from costbench.hlo.writer import module_to_proto
 from costbench.target import load_target
 from costbench.tasks import TaskName
-from tests.experiments.small_programs import small_file, small_step
+from tests.experiments.finished_cells import finish_cell
+from tests.experiments.small_programs import LOOP, small_file, small_step
 from tests.experiments.tuning.test_program import nothing
 
 TARGET = load_target("tpu_v3")
@@ -80,6 +83,77 @@ def test_every_task_with_and_without_a_model(tmp_path: Path, task: TaskName, mod
     assert times == sorted(times, reverse=True)
     assert times[-1] == pytest.approx(found.best_ns)
     assert sum(gain.saved_ns for gain in found.gains) == pytest.approx(found.default_ns - found.best_ns)
+
+
+@pytest.mark.parametrize("task", ["tile", "fusion"])
+def test_a_model_of_the_users_own(tmp_path: Path, task: TaskName, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts the instructions of a kernel: fusing everything is then best."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tuning_own.py").write_text(
+        "class Model:\n    tasks = ('tile', 'fusion')\n\n    def predict(self, kernel, decisions):\n"
+        "        return [1000.0 + len(kernel.instructions)] * len(decisions)\n"
+    )
+    options = TuneOptions(
+        small_file(tmp_path), task, model="tuning_own:Model", model_minutes=0.003, compile_s=14.4
+    )
+    found = tuned(session(tmp_path, options), "small")
+    assert found.num_predicted > 0
+    assert found.num_measured > 0
+
+
+def test_a_model_of_the_users_own_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tuning_fails.py").write_text(
+        "class Model:\n    def predict(self, kernel, decisions):\n        return kernel.speed\n"
+    )
+    options = TuneOptions(small_file(tmp_path), "tile", model="tuning_fails:Model")
+    with pytest.raises(DataError, match=r"tuning_fails\.py, line 3, in predict: AttributeError: .*speed"):
+        tuned(session(tmp_path, options), "small")
+    with pytest.raises(DataError, match=r"expected a model for fusion"):
+        tuned(session(tmp_path / "other", replace(options, task="fusion")), "small")
+
+
+def test_small_fusion_spaces_are_enumerated(tmp_path: Path) -> None:
+    """Every config is predicted once where the budget pays for all of them."""
+    path = tmp_path / "chain.hlo"
+    path.write_text(
+        "HloModule chain\n\nENTRY main {\n  x = f32[512,1024]{1,0} parameter(0)\n"
+        "  a = f32[512,1024]{1,0} tanh(x)\n  b = f32[512,1024]{1,0} negate(a)\n"
+        "  ROOT c = f32[512,1024]{1,0} exponential(b)\n}\n"
+    )
+    steps = []
+    options = TuneOptions(path, "fusion", model_minutes=0.1, compile_s=14.4)
+    one = Session(tmp_path / "out", options, TARGET, resume=False, report=lambda *told: steps.append(told))
+    found = tuned(one, "chain")
+    assert found.num_predicted == 2**2
+    step, progress = [told for told in steps if told[0].name == "predicted"][-1]
+    assert (progress.num_decisions, step.decisions) == (4, 4)
+
+
+def test_a_model_of_another_chip_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = finish_cell(tmp_path / "tile-random-tpu_v2-main-s0", "tile", "key", 0.5)
+    tuned(session(tmp_path, TuneOptions(small_file(tmp_path), "tile", model=str(folder), top_k=1)), "small")
+    assert "trained for tpu_v2, used for tpu_v3" in caplog.text
+
+
+def test_names_in_the_users_code_stand_beside_those_of_the_dump(tmp_path: Path) -> None:
+    proto = module_to_proto(small_step())
+    entry = next(one for one in proto.computations if one.id == proto.entry_computation_id)
+    for inst in entry.instructions:
+        inst.metadata.op_name = f"jit(step)/{inst.name}"
+    path = tmp_path / "named.hlo.pb"
+    path.write_bytes(proto.SerializeToString())
+    found = tuned(session(tmp_path, TuneOptions(path, "tile", top_k=1)), "named")
+    assert any("jit(step)/" in gain.what for gain in found.gains)
+    assert any(kernel["op_name"] for kernel in found.decisions["kernels"])  # type: ignore[attr-defined]
+    assert all(row.what and row.described.startswith("output ") for row in found.rows)
+
+
+def test_assumed_loops_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "loop.hlo"
+    path.write_text(LOOP)
+    tuned(session(tmp_path, TuneOptions(path, "tile", trip_count=7, top_k=1)), "loop")
+    assert "loop: loop l: 7 iterations assumed: --trip-count" in caplog.text
 
 
 def test_what_is_chosen_can_be_looked_up_in_the_program(tmp_path: Path) -> None:

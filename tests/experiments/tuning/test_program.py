@@ -111,6 +111,18 @@ def test_costs_of_kernels_are_kept(tmp_path: Path) -> None:
     assert session(tmp_path / "out", options).known_costs() == {}
 
 
+def test_the_time_limit_ends_a_search_on_a_model_alone(tmp_path: Path) -> None:
+    """Its first batch is kept, and the searches after it go on."""
+    late = session(tmp_path / "out", TuneOptions(small_file(tmp_path), "tile", time_limit=1e-9))
+    whole = session(tmp_path / "other", TuneOptions(small_file(tmp_path), "tile")).search(LINE, of_the_line)
+    assert whole is not None
+    first = late.search(replace(LINE, limited=True), of_the_line)
+    assert first is not None
+    assert 0 < len(first) < len(whole)
+    assert not late.interrupted
+    assert late.search(replace(LINE, name="measured"), of_the_line) == whole
+
+
 def test_results_by_hand(tmp_path: Path) -> None:
     measured = tune(PROBLEM, Table(broken=frozenset({2})), Plan("exhaustive", start=(11, 2)))
     rows = rows_of(replace(measured, decisions=(11, 2), scores=(16.0, math.inf), seconds=(0.5, 0.5)), None)
@@ -118,5 +130,5 @@ def test_results_by_hand(tmp_path: Path) -> None:
     tuned = Tuned("p", 30.0, 20.0, 0, 2, 1.0, {"kernels": []}, (), tuple(rows), ((0.5, 20.0),))
     write_results(tmp_path, TuneOptions(tmp_path, "tile"), "tpu_v3", tuned)
     lines = (tmp_path / "costs.csv").read_text().splitlines()
-    assert lines[1:] == ["line,b,,16.0,0.5", "line,2,,,0.5"]
+    assert lines[1:] == ["line,b,,16.0,0.5,,", "line,2,,,0.5,,"]
     assert '"speedup": 1.5' in (tmp_path / "decisions.json").read_text()

@@ -8,7 +8,7 @@ import pytest
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.search.results import Searches, load_searches
-from costbench.reports.search.summary import flat_searches, search_headlines
+from costbench.reports.search.summary import flat_searches
 from tests.reports.conftest import PROGRAMS
 from tests.reports.search_rows import TILE_SPEEDUPS, fusion_search_rows, tile_rows
 
@@ -56,18 +56,3 @@ def test_figure_5_has_medians_and_whiskers(flat: dict[str, float]) -> None:
 
 def test_nothing_has_no_keys() -> None:
     assert flat_searches(Searches()) == {}
-
-
-def test_headlines_are_few(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.jsonl", [*tile_rows(), *fusion_search_rows((1,))])
-    found = search_headlines(load_searches(tmp_path / "rows.jsonl"))
-    assert found["tile"]["random"]["tpu_v2"] == {
-        "learned_10_fewer_hardware_seconds": 50.0,
-        "learned_10_slowdown_mean": pytest.approx(0.05),
-    }
-    # No search had ten minutes.
-    assert found["fusion"]["random"]["tpu_v2"] == {
-        "default_model_and_hardware_1m_speedup_mean": pytest.approx((1.2 * 1.2 * 1.1) ** (1 / 3)),
-        "random_model_and_hardware_1m_speedup_mean": pytest.approx(0.5 * (1.2 * 1.2 * 1.1) ** (1 / 3)),
-    }
-    assert search_headlines(Searches()) == {}

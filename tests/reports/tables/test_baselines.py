@@ -17,6 +17,7 @@ def test_rows_say_what_a_model_is_and_how_it_stands(make_cell: Callable[..., Cel
         *model_rows("learned", [10.0] * 6, split="folds"),
         *model_rows("analytical_constant", [20.0] * 6, split="folds"),
         *model_rows("trees", [16.0] * 6, split="folds"),
+        *model_rows("mine:MyModel", [12.0] * 6, split="folds"),
     ]
     write_rows(tmp_path / "r.jsonl", rows)
     results = load_results(tmp_path / "r.jsonl")
@@ -26,10 +27,11 @@ def test_rows_say_what_a_model_is_and_how_it_stands(make_cell: Callable[..., Cel
     assert "folds over applications, tpu_v3" in table.title
     assert [row[:2] for row in table.rows] == [
         ("learned", "network"),
+        ("MyModel", "yours"),
         ("boosted trees", "strongest baseline"),
         ("analytical x constant", "baseline"),
     ]
-    shown = [[table.text(row, column) for column in range(2, 12)] for row in range(3)]
+    shown = [[table.text(row, column) for column in range(2, 12)] for row in (0, 2, 3)]
     assert shown[0] == ["10.0", "10.0", "10.0", "0.50", "100", "-6.0", "-6.0", "-6.0", "6", "1"]
     assert shown[1] == ["16.0", "16.0", "16.0", "0.50", "–", "–", "–", "–", "6", "1"]
     assert shown[2][4:8] == ["0", "4.0", "4.0", "4.0"]

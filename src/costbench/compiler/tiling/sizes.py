@@ -23,6 +23,13 @@ class TileSizes:
     kernel_bounds: npt.NDArray[np.int64]
     output_bounds: npt.NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        """Returns the number of tile sizes, and the first one."""
+        if not len(self):
+            return "TileSizes(none)"
+        first = f"output {self.output_bounds[0].tolist()}, kernel {self.kernel_bounds[0].tolist()}"
+        return f"TileSizes({len(self):,}, the first: {first})"
+
     def __len__(self) -> int:
         return len(self.output_bounds)
 

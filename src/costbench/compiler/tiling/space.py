@@ -92,6 +92,10 @@ class TileSpace:
     candidates: tuple[IntArray, ...]
     architecture: Architecture
 
+    def __repr__(self) -> str:
+        """Returns the kernel and the number of tile sizes."""
+        return f"TileSpace({self.nest.kernel!r}, {self.size:,} tile sizes)"
+
     @cached_property
     def radices(self) -> tuple[int, ...]:
         """Returns the number of candidates per loop."""

@@ -40,7 +40,7 @@ from costbench.experiments.autotuning.tile import (
 from costbench.experiments.evaluation.scoring import BEST
 from costbench.experiments.grid.spec import LEARNED, MAIN
 from costbench.hardware.device import Device
-from costbench.hlo.reader import read_module
+from costbench.hlo.files import program_in
 from costbench.models.cost_model import CostModel
 from costbench.target import load_target
 
@@ -156,7 +156,7 @@ def _of_kind(params: SearchParams, kind: type[_P]) -> _P:
 
 
 def _program(task: AutotuneTask) -> PreparedProgram:
-    return PreparedProgram(read_module(task.file), task.program)
+    return PreparedProgram(program_in(task.file), task.program)
 
 
 def tile_metrics(points: Iterable[TilePoint]) -> Metrics:

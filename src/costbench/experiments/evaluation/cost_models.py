@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.execution.dotted import is_dotted
 from costbench.experiments.evaluation.baselines import IterationModel, RandomModel
 from costbench.experiments.evaluation.scoring import Predict
+from costbench.models.given_model import GivenModel, load_given_model
 from costbench.target import Architecture
 
 
@@ -44,3 +46,13 @@ COST_MODELS: Mapping[str, Callable[[ModelSources], BySeed]] = {
     "iterations": _iterations,
     "random": _random,
 }
+
+
+def given_models(names: Iterable[str], task: str, architecture: Architecture) -> dict[str, GivenModel]:
+    """Return the user's own models among some names, as far as they are for a task.
+
+    Raises:
+        DataError: for one that cannot be loaded (see `load_given_model`).
+    """
+    found = {name: load_given_model(name, architecture) for name in names if is_dotted(name)}
+    return {name: model for name, model in found.items() if task in model.tasks}

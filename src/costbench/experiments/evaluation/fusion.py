@@ -14,6 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
+from costbench.datasets.tile.kernels import CompiledPrograms
+from costbench.experiments.evaluation.cost_models import given_models
 from costbench.experiments.evaluation.fitted import fitted_costs
 from costbench.experiments.evaluation.kernel_kinds import kind_of
 from costbench.experiments.evaluation.networks import network_costs
@@ -30,6 +33,7 @@ from costbench.experiments.grid.spec import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.regression import mape
+from costbench.target import load_target
 
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
@@ -59,6 +63,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     for name, costs in fitted.items():
         # A kernel of a fusion config was measured with one tile size.
         predicted[name, MAIN, 0] = np.array([float(cost[0]) for cost in costs])
+    predicted |= _given(task)
     computed_by: dict[ModelKey, str] = {}
     for one in task.checkpoints:
         key = one.model, one.variant, one.seed
@@ -66,6 +71,22 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     metrics = {group: _by_model(predicted, measured, kept) for group, kept in groups.items() if kept.any()}
     shown = {key: values for key, values in predicted.items() if key[0] not in fitted}
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
+
+
+def _given(task: ProgramTask) -> dict[ModelKey, FloatArray]:
+    """Returns the costs of all kernels by the user's own models, in the order of the features."""
+    architecture = load_target(task.chip).architecture
+    given = given_models(task.models, "fusion", architecture)
+    if not given:
+        return {}
+    parts = fusion_parts(task.data, task.chip, task.program)
+    kernels = FusionKernels(parts, CompiledPrograms(task.data, 1), architecture)
+    found = {name: np.empty(len(kernels)) for name in given}
+    for index in range(len(kernels)):
+        measured = kernels.kernel(index)
+        for name, model in given.items():
+            found[name][index] = model.predict_ns(measured.kernel, measured.tile_sizes)
+    return {(name, MAIN, 0): costs for name, costs in found.items()}
 
 
 def _unseen(shard: FeatureShard, task: ProgramTask, kept: BoolArray) -> dict[str, BoolArray]:

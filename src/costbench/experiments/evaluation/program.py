@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
+from costbench.execution.dotted import is_dotted
 from costbench.metrics.overhead import Overhead
 from costbench.models.execution_spec import Accelerator
 
@@ -36,13 +37,13 @@ class EvaluateParams:
     """Section `evaluate`.
 
     Attributes:
-        models: cost models to compare; `learned` stands for every trained cell. A model is evaluated on the
-            tasks that it exists for.
+        models: cost models to compare; `learned` stands for every trained cell, `mymodel:MyModel` for one of
+            the user's own. A model is evaluated on the tasks that it exists for.
         top_k: values of k for slowdown@k and the top-k score.
         random_seeds: random rankings to average over.
     """
 
-    models: tuple[ModelName, ...]
+    models: tuple[str, ...]
     top_k: tuple[int, ...]
     random_seeds: tuple[int, ...]
 
@@ -51,6 +52,10 @@ class EvaluateParams:
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+        for model in self.models:
+            if model not in get_args(ModelName) and not is_dotted(model):
+                known = ", ".join(get_args(ModelName))
+                raise ValueError(f"no model {model!r}, must be one of {known}, or your own as module:Class")
         if min(self.top_k) < 1:
             raise ValueError(f"top_k are {list(self.top_k)}, must be at least 1")
 
@@ -90,7 +95,7 @@ class ProgramTask:
     chip: str
     program: str
     checkpoints: tuple[Checkpoint, ...]
-    models: tuple[ModelName, ...]
+    models: tuple[str, ...]
     params: EvaluateParams
     seen: frozenset[str]
     known_structures: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
-from costbench.experiments.evaluation.cost_models import COST_MODELS, ModelSources
+from costbench.experiments.evaluation.cost_models import COST_MODELS, ModelSources, given_models
 from costbench.experiments.evaluation.fitted import fitted_costs
 from costbench.experiments.evaluation.kernel_kinds import kernel_kind
 from costbench.experiments.evaluation.networks import network_costs
@@ -77,12 +77,14 @@ def _evaluated(
 def _models(task: ProgramTask, architecture: Architecture) -> dict[ModelKey, Predict]:
     """Returns the prediction functions of the models that are neither trained nor fitted."""
     sources = ModelSources(architecture, task.params.random_seeds)
-    return {
+    found = {
         (name, MAIN, seed): predict
         for name in task.models
         if name in COST_MODELS
         for seed, predict in COST_MODELS[name](sources).items()
     }
+    given = given_models(task.models, "tile", architecture)
+    return found | {(name, MAIN, 0): model.predict_nest for name, model in given.items()}
 
 
 def _learned(

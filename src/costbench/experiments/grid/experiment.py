@@ -9,7 +9,7 @@ section `train`; the best values of the sweep, if the experiment follows it; the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -34,12 +34,13 @@ _GIVEN = "tpugraphs:"
 
 @dataclass(frozen=True)
 class Grid:
-    """Fields of an experiment's entry other than its variants.
+    """Fields of an experiment's entry other than its variants; only the task has to be given.
 
     Attributes:
         task: the compiler's decision, of the stage `features`.
         splits: of the stage `split`; `folds` stands for every fold, `own` for that of an imported data set.
-        chips: of the stage `features`, by name.
+            The first of `split.names` where it is left out.
+        chips: of the stage `features`, by name; the first of `features.chips` where it is left out.
         seeds: one training run each.
         baselines: whether the models that are not trained are evaluated, too.
         transfer: whether models are also tested on chips that they were not trained for.
@@ -50,7 +51,7 @@ class Grid:
     task: LearnedTask
     splits: tuple[Literal["random", "manual", "folds", "own"], ...]
     chips: tuple[str, ...]
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...] = (0,)
     baselines: bool = False
     transfer: bool = False
     follows: Literal["features", "sweep"] = "features"
@@ -162,9 +163,10 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
         known = ", ".join(map(str, entries)) or "none"
         raise ParamsError(f"no experiment {name!r}", where=params, field=SECTION, expected=known)
     field = f"{SECTION}.{name}"
-    entry = dict(_mapping(entries[name], params, field, "task, splits, chips, seeds, variants"))
+    entry = dict(_mapping(entries[name], params, field, "task and variants, maybe splits, chips, seeds"))
     changes = _mapping(entry.pop("variants", {MAIN: {}}), params, f"{field}.variants", "variants by name")
     own = _mapping(entry.pop("settings", {}), params, f"{field}.settings", "changes, or {} for none")
+    entry = _defaults(sections) | entry
     grid = parse(GivenGrid if "data" in entry else Grid, entry, where=params, field=field)
     train = _mapping(sections.get("train"), params, "train", "settings by task")
     base = _mapping(train.get(grid.task), params, f"train.{grid.task}", "settings of the task")
@@ -180,6 +182,17 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
     if not variants:
         raise ParamsError("no variants", where=params, field=f"{field}.variants", expected="one or more")
     return Experiment(name, grid, variants, num_folds(sections, params) if FOLDS in grid.splits else 0)
+
+
+def _defaults(sections: Mapping[str, object]) -> dict[str, object]:
+    """Returns the first split and the first chip of a parameter file, as far as it names any."""
+    found: dict[str, object] = {}
+    for key, section, names in (("splits", "split", "names"), ("chips", "features", "chips")):
+        listed = sections.get(section)
+        values = listed.get(names) if isinstance(listed, Mapping) else None
+        if isinstance(values, Sequence) and not isinstance(values, str) and values:
+            found[key] = [values[0]]
+    return found
 
 
 def num_folds(sections: Mapping[str, object], params: Path) -> int:

@@ -29,6 +29,7 @@ from costbench.experiments.grid.spec import MAIN, Cell, listed_as, selected
 from costbench.experiments.identity import (
     StageIdentity,
     git_revision,
+    given_code,
     identify,
     read_identity,
     write_identity,
@@ -94,7 +95,7 @@ def evaluate_task(item: tuple[str, ProgramTask]) -> ProgramResult:
 
 def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, workspace: Workspace) -> None:
     trained = read_identity(workspace.stage("train") / experiment.name)
-    identity = identify(__name__, section, trained.data_digest, trained)
+    identity = identify(__name__, section, trained.data_digest, trained, *given_code(section.models))
     given = given_samples(experiment, workspace)
     if given is not None and given.digest() != trained.data_digest:
         raise DataError("differs from what was trained on", where=given.source.root, expected="train anew")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from costbench.datasets.layout.collections import family_of
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.datasets.tile.kernels import compiled_program_path
-from costbench.errors import ChoiceError, DataError, TargetError
+from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import code_digest, identify, remove_outdated, write_identity
 from costbench.experiments.progress import ShardProgress
@@ -21,8 +22,9 @@ from costbench.experiments.workspace import load_workspace
 from costbench.params import load_section
 from costbench.target import Target, load_target
 from costbench.tasks import TaskName
-from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes
+from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
 
+_log = logging.getLogger(__name__)
 SUMMARY_FILE = "summary.json"
 
 
@@ -33,7 +35,7 @@ class GenerateParams:
     Attributes:
         tasks: decisions to measure.
         chips: names of chips, or YAML files.
-        programs: names of programs; all of the corpus and the user's own when empty.
+        programs: names of programs of the corpus; all of them when empty. The user's own are always there.
         tile: how many tiles of how many kernels.
         fusion: how many fusion configs.
         layout: how many layout configs.
@@ -68,10 +70,18 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
     _remove_outdated(folder, tasks)
+    left_out: list[Task] = []
+
+    def leave_out(task: Task, reason: str) -> None:
+        left_out.append(task)
+        decision = task.paths[0].relative_to(folder).parts[0]
+        _log.warning("%s: left out of the task %s: %s", task.name, decision, reason)
+
+    own = {entry.name for entry in user_programs(workspace.programs)}
     with ShardProgress(_num_wanted(tasks)) as progress:
-        summaries = generate(tasks, workspace.backend, progress.made, progress.kept)
+        summaries = generate(tasks, workspace.backend, progress.made, progress.kept, own, leave_out)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
-    shards = [path for task in tasks for path in task.paths]
+    shards = [path for task in tasks if task not in left_out for path in task.paths]
     write_identity(folder, identify(__name__, section, digest_files(shards, folder)[:16]))
 
 
@@ -126,10 +136,24 @@ def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
     tasks: list[Task] = []
     for entry in _chosen(section.programs, all_programs(programs), programs):
         # All tasks of a program refer to the same bytes, so memory holds each program once.
-        program = _Program(entry, read_program_bytes(programs, entry), targets, folder)
+        data = _data(programs, entry)
+        if data is None:
+            continue
+        program = _Program(entry, data, targets, folder)
         for name in section.tasks:
             tasks += WORK_ITEMS[name](program, section)
     return tasks
+
+
+def _data(programs: Path, entry: ProgramEntry) -> bytes | None:
+    """Returns the bytes of a program; None, after a warning, for one of the user's own that is no program."""
+    try:
+        return read_program_bytes(programs, entry)
+    except CostbenchError as error:
+        if not entry.is_given:
+            raise
+        _log.warning("%s: left out: %s", entry.name, error)
+        return None
 
 
 def _chosen(
@@ -141,7 +165,9 @@ def _chosen(
     for name in names:
         if name not in known:
             raise ChoiceError(f"unknown program {name!r}", where=programs, expected=", ".join(sorted(known)))
-    return tuple(known[name] for name in sorted(set(names))) if names else entries
+    if not names:
+        return entries
+    return tuple(known[name] for name in sorted({*names, *(one.name for one in entries if one.is_given)}))
 
 
 def _remove_outdated(folder: Path, tasks: Sequence[Task]) -> None:

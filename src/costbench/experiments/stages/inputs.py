@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from costbench.artifacts import write_json
+from costbench.execution.dotted import is_dotted, source_digest
 from costbench.experiments.given_experiment import listing_digest
 from costbench.experiments.grid.spec import SECTION, experiment_names
 from costbench.experiments.identity import BYSTANDERS, module_closure
@@ -62,6 +63,7 @@ def run(params: Path) -> None:
                 own = _mapping(experiments.get(name))
                 # Imported files are no dependency that dvc.yaml could name.
                 found |= {"data": listing_digest(own, workspace.root)} if "data" in own else {}
+                found |= _given(found["parameters"])
                 write_json(folder / stage / f"{name}.json", found)
         else:
             write_json(folder / f"{stage}.json", {"parameters": parameters(stage, sections), **code})
@@ -81,6 +83,10 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
     for path in _PARAMETERS[stage]:
         if path == "experiments.*":
             found[f"{SECTION}.{experiment}"] = own
+            # What an entry leaves out is the first of these lists.
+            for key, named, listed in (("splits", "split", "names"), ("chips", "features", "chips")):
+                if key not in own:
+                    found[f"{named}.{listed}"] = _mapping(sections.get(named)).get(listed)
         elif path == "experiments.autotuned":
             tuned = _mapping(sections.get("autotune")).values()
             models = [name for one in tuned for name in _mapping(one).get("models", ())]
@@ -97,6 +103,13 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
         else:
             found[path] = sections.get(path)
     return found
+
+
+def _given(found: Mapping[str, Any]) -> dict[str, object]:
+    """Returns the digests of the files of the user's own cost models, where a stage asks any."""
+    names = _mapping(found.get("evaluate")).get("models") or ()
+    digests = {str(name): source_digest(str(name)) for name in names if is_dotted(str(name))}
+    return {"models": digests} if digests else {}
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

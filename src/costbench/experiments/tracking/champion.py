@@ -1,8 +1,10 @@
 """Registers the best trained model of a task in MLflow's model registry under the alias `champion`.
 
-`mlflow models serve -m models:/costbench-tile@champion` then serves it (docs/serving.md). A logged model
-consists of its checkpoint's two files and the source of `costbench.serving.mlflow_model`; nothing is pickled,
-and costbench itself must be installed. Logging takes seconds, so only models that are registered are logged.
+Every profile has registered models of its own, so a run in miniature never replaces what another profile
+registered. `mlflow models serve -m models:/costbench-tile-laptop@champion` then serves it (docs/serving.md).
+A logged model consists of its checkpoint's two files and the source of `costbench.serving.mlflow_model`;
+nothing is pickled, and costbench itself must be installed. Logging takes seconds, so only models that are
+registered are logged.
 """
 
 from __future__ import annotations
@@ -35,10 +37,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 CHAMPION = "champion"
 MODELS: Mapping[str, str] = {name: f"costbench-{name}" for name in KERNEL_TASKS}
-"""Names of the registered models, by task."""
+"""What the names of registered models begin with, by task."""
 _SERVED = Path(__file__).parents[2] / "serving" / "mlflow_model.py"
 _SERVED_DIGEST = "costbench.served_digest"
 _FILES = ("model.json", "weights.pt")
+
+
+def model_name(task: str, profile: str) -> str:
+    """Return the name of the registered model of a task in a profile, such as `costbench-tile-laptop`.
+
+    Raises:
+        ChoiceError: for a task without registered models.
+    """
+    return f"{choose(MODELS, task, 'task')}-{profile}"
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ def best_candidate(uri: str, wanted: Wanted) -> TrainedRun | None:
 
 
 def register_champion(uri: str, best: TrainedRun) -> Registered:
-    """Make a trained model the champion of its task; an existing version of the same model is reused.
+    """Make a trained model the champion of its task and profile; a version of the same model is reused.
 
     Raises:
         DataError: if the store cannot be used, or the folder no longer holds the model.
@@ -84,7 +95,7 @@ def register_champion(uri: str, best: TrainedRun) -> Registered:
     if not best.is_there:
         expected = "the model of this run; `costbench train` makes it again"
         raise DataError("no longer there", where=best.folder, field=best.name, expected=expected)
-    name = choose(MODELS, best.tags["task"], "task")
+    name = model_name(best.tags["task"], best.tags["profile"])
     served = digest_bytes(read_bytes(_SERVED))[:16]
     tags = {KEY: best.key, _SERVED_DIGEST: served, **best.tags}
     with store_errors(uri):
@@ -120,8 +131,10 @@ def _new_version(client: MlflowClient, uri: str, name: str, best: TrainedRun, ta
         client.get_registered_model(name)
     except MlflowException:
         task = best.tags["task"]
-        client.create_registered_model(name, {"task": task}, f"Learned cost models of the task {task}.")
-    with _addressed(uri), _quiet(), tempfile.TemporaryDirectory() as folder:
+        profile = best.tags["profile"]
+        about = f"Cost models of the task {task}, trained by the profile {profile}."
+        client.create_registered_model(name, {"task": task, "profile": profile}, about)
+    with addressed(uri), _quiet(), tempfile.TemporaryDirectory() as folder:
         import mlflow.pyfunc
         from mlflow.models import Model
 
@@ -153,7 +166,7 @@ def _new_version(client: MlflowClient, uri: str, name: str, best: TrainedRun, ta
 
 
 @contextmanager
-def _addressed(uri: str) -> Iterator[None]:
+def addressed(uri: str) -> Iterator[None]:
     """Set and restore MLflow's global tracking URI, which logging a model uses, and the environment."""
     import mlflow
 

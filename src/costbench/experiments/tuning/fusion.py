@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.charging import Charging, minutes
 from costbench.autotuning.fusion import (
     FusionDeviceEvaluator,
@@ -25,8 +26,9 @@ from costbench.compiler.spaces import ChoiceArray
 from costbench.experiments.tuning.outside import NO_PRICES, CostsWithOutside, OutsidePrices
 from costbench.experiments.tuning.program import Gain, Session, Step, Tuned, rows_of
 from costbench.hardware.device import Device
+from costbench.search.space import Vectors
 
-STRATEGY = "annealing-1"
+STRATEGY, ENUMERATION = "annealing-1", "enumeration"
 PREDICTING, MEASURING = Step("predicted", "predicting"), Step("measured", "measuring")
 
 
@@ -52,16 +54,18 @@ def tune_fusion(
     size = space.module.num_instructions
     problem = fusion_problem(space, session.target.name)
     device = FusionDeviceEvaluator(pricer, session.target.name, charging.measuring(size))
-    start = (default_number(space),)
     predicted = None
     if model is None:
-        plan = Plan(STRATEGY, minutes(options.minutes), options.seed, start)
-        measured = session.search(MEASURING, partial(tune, problem, device, plan))
+        charge = charging.measuring(size)
+        cost_s = max(charge.compile_s, charge.repeat_s)
+        plan, step = _plan(space, minutes(options.minutes), cost_s, options.seed, MEASURING)
+        measured = session.search(step, partial(tune, problem, device, plan))
     else:
         costs = ProgramPricer(space, CostsWithOutside(model, prices), session.known_costs())
         evaluator = FusionModelEvaluator(costs, options.model, charging.predicting_s(size))
-        plan = Plan(STRATEGY, minutes(options.model_minutes), options.seed, start)
-        predicted = session.search(PREDICTING, partial(tune, problem, evaluator, plan))
+        budget = minutes(options.model_minutes)
+        plan, step = _plan(space, budget, evaluator.evaluation_s, options.seed, PREDICTING)
+        predicted = session.search(replace(step, limited=True), partial(tune, problem, evaluator, plan))
         session.keep_costs(costs.known)
         assert predicted is not None  # only an earlier search could have been interrupted
         shortlist = Shortlist(None, distinct=True, budget=minutes(options.minutes))
@@ -70,6 +74,20 @@ def tune_fusion(
     default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
     found = _tuned(space, problem, default_ns, predicted, measured)
     return replace(found, left_out=prices.left_out(program.unique_kernels))
+
+
+def _plan(
+    space: FusionSpace, budget: MeasurementBudget, cost_s: float, seed: int, step: Step
+) -> tuple[Plan, Step]:
+    """Returns how to search and how progress is counted.
+
+    A space of which the budget pays for every config is enumerated; others are searched by annealing, which
+    in a small space would spend most of its time on configs that it has already tried.
+    """
+    start, size = (default_number(space),), Vectors(space).size
+    if size * cost_s <= (budget.seconds or 0.0):
+        return Plan(ENUMERATION, budget, seed, start), replace(step, decisions=size)
+    return Plan(STRATEGY, budget, seed, start), step
 
 
 def _measure(

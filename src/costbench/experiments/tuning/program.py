@@ -6,7 +6,10 @@ resumed and then ends as if it had never stopped.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +18,7 @@ from costbench.artifacts import digest_file, read_json, write_json, write_text
 from costbench.autotuning.charging import COMPILE_S
 from costbench.autotuning.search import Progress, SearchInterrupted, Watch
 from costbench.autotuning.trace import SearchTrace, read_trace, write_trace
+from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
 from costbench.errors import DataError
 from costbench.experiments.tuning.outside import LeftOut
 from costbench.target import Target
@@ -31,6 +35,8 @@ class Step:
         name: of its trace.
         label: its name in messages.
         place: its index among the searches of its kind, and their number.
+        decisions: how many it tries if nothing stops it; None where a budget alone ends it.
+        limited: whether the time limit of the run ends it.
         program_ns: best runtime of the program before this search, where its scores are not program runtimes.
     """
 
@@ -38,6 +44,8 @@ class Step:
     label: str
     place: tuple[int, int] = (0, 1)
     program_ns: float | None = None
+    decisions: int | None = None
+    limited: bool = False
 
 
 Report = Callable[[Step, Progress], None]
@@ -61,6 +69,8 @@ class TuneOptions:
         compile_s: seconds charged for compiling a program (fusion).
         seed: of the searches and of the machine's noise.
         prices: file with prices of instructions that the chip does not run.
+        time_limit: minutes of this computer's time after which a search on a model ends; infinite for none.
+        trip_count: iterations assumed for loops of which the program tells nothing.
     """
 
     file: Path
@@ -73,15 +83,20 @@ class TuneOptions:
     compile_s: float = COMPILE_S
     seed: int = 0
     prices: Path | None = None
+    time_limit: float = math.inf
+    trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
 
     def __post_init__(self) -> None:
+        if not self.time_limit > 0.0:
+            raise DataError(f"{self.time_limit}", field="--time-limit", expected="minutes, above 0")
         for option, value in (("--budget", self.minutes), ("--model-budget", self.model_minutes)):
             if not 0.0 < value < math.inf:
                 raise DataError(f"{value}", field=option, expected="minutes, above 0")
         if not 0.0 <= self.compile_s < math.inf:
             raise DataError(f"{self.compile_s}", field="--compile-s", expected="seconds, at least 0")
         for option, count, least in (
-            ("--top-k", self.top_k, 1), ("max_tiles", self.max_tiles, 1), ("--seed", self.seed, 0)
+            ("--top-k", self.top_k, 1), ("max_tiles", self.max_tiles, 1), ("--seed", self.seed, 0),
+            ("--trip-count", self.trip_count, 1),
         ):  # fmt: skip
             if count < least:
                 raise DataError(f"{count}", field=option, expected=f"at least {least}")
@@ -97,6 +112,8 @@ class CostRow:
         predicted: the model's cost; None without a model.
         measured_ns: runtime; None where it did not compile.
         seconds: charged for the measurement.
+        what: the kernel or program, as people know it.
+        described: the decision, as people read it; empty where it is too long for a table.
     """
 
     subject: str
@@ -104,6 +121,8 @@ class CostRow:
     predicted: float | None
     measured_ns: float | None
     seconds: float
+    what: str = ""
+    described: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,6 +202,7 @@ class Session:
         options: the same.
         target: the same.
         interrupted: whether Ctrl-C was pressed; later searches then end at once.
+        origins: names of instructions -> what they were called in the user's code (JAX's `op_name`).
 
     Raises:
         DataError: if there is nothing to resume, or the options differ.
@@ -193,6 +213,8 @@ class Session:
     ) -> None:
         self.options, self.target = options, target
         self.interrupted = False
+        self.origins: dict[str, str] = {}
+        self._deadline = time.monotonic() + 60.0 * options.time_limit
         self._folder, self._report, self._resume = folder, report, resume
         prices = None if options.prices is None else digest_file(options.prices)
         settings = {
@@ -202,7 +224,7 @@ class Session:
             "prices": prices,
         }
         # A larger hardware budget only adds measurements, so it does not change the identity of the run.
-        del settings["minutes"]
+        del settings["minutes"], settings["time_limit"]
         path = folder / "settings.json"
         if resume:
             _verify_same(path, settings)
@@ -219,10 +241,20 @@ class Session:
         if self.interrupted:
             return recorded
         path.parent.mkdir(parents=True, exist_ok=True)
+        late = False
+
+        def watch(progress: Progress) -> None:
+            nonlocal late
+            self._report(step, progress)
+            late = step.limited and time.monotonic() > self._deadline
+            if late:
+                raise KeyboardInterrupt
+
         try:
-            trace = run(recorded, lambda progress: self._report(step, progress))
+            trace = run(recorded, watch)
         except SearchInterrupted as stopped:
-            self.interrupted = True
+            # At the limit this search ends and the next one begins: what was found so far is measured.
+            self.interrupted = not late
             trace = stopped.trace
             if recorded is not None and len(recorded) > len(trace):
                 return recorded
@@ -258,8 +290,20 @@ def _verify_same(path: Path, settings: dict[str, object]) -> None:
             raise DataError(f"is of {what}", where=path, expected=expected)
 
 
-def rows_of(measured: SearchTrace, predicted: SearchTrace | None) -> list[CostRow]:
-    """Returns the measured decisions with their predictions."""
+def rows_of(
+    measured: SearchTrace,
+    predicted: SearchTrace | None,
+    what: str = "",
+    described: Callable[[int], str] = lambda number: "",
+) -> list[CostRow]:
+    """Returns the measured decisions with their predictions.
+
+    Args:
+        measured: the measurements.
+        predicted: the predictions, if there are any.
+        what: the kernel or program, for people.
+        described: a decision by its number, for people.
+    """
     costs = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
     return [
         CostRow(
@@ -268,6 +312,8 @@ def rows_of(measured: SearchTrace, predicted: SearchTrace | None) -> list[CostRo
             predicted=costs.get(decision),
             measured_ns=score if math.isfinite(score) else None,
             seconds=seconds,
+            what=what,
+            described=described(decision),
         )
         for decision, score, seconds in zip(
             measured.decisions, measured.scores, measured.seconds, strict=True
@@ -296,9 +342,12 @@ def write_results(folder: Path, options: TuneOptions, chip: str, tuned: Tuned) -
         "left_out": [asdict(one) for one in tuned.left_out],
     }
     write_json(folder / "decisions.json", summary | tuned.decisions)
-    lines = ["subject,decision,predicted,measured_ns,hardware_seconds"]
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(
+        ["subject", "decision", "predicted", "measured_ns", "hardware_seconds", "what", "described"]
+    )
     for row in tuned.rows:
-        predicted = "" if row.predicted is None else repr(row.predicted)
-        measured = "" if row.measured_ns is None else repr(row.measured_ns)
-        lines.append(f"{row.subject},{row.decision},{predicted},{measured},{row.seconds!r}")
-    write_text(folder / "costs.csv", "\n".join(lines) + "\n")
+        numbers = ["" if one is None else repr(one) for one in (row.predicted, row.measured_ns, row.seconds)]
+        writer.writerow([row.subject, row.decision, *numbers, row.what, row.described])
+    write_text(folder / "costs.csv", table.getvalue())

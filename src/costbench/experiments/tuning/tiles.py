@@ -154,7 +154,7 @@ class _Tuning:
             self._keep(kernel, None, self._session.search(measuring, partial(tune, problem, device, plan)))
             return
         evaluator = ModelEvaluator(kernel.unique.kernel, self._model, options.model)
-        predicting = replace(step, name=f"{step.name}-predicted")
+        predicting = replace(step, name=f"{step.name}-predicted", limited=True)
         predicted = self._session.search(
             predicting, partial(tune, problem, evaluator, _plan(kernel, options))
         )
@@ -172,11 +172,24 @@ class _Tuning:
             self._measured[kernel.unique.fingerprint] = measured
             saved_ns = kernel.default_ns - min([kernel.default_ns, *measured.scores])
             self._program_ns -= kernel.unique.runs_per_program * saved_ns
-            self._rows += rows_of(measured, predicted)
+            what = self._named(kernel)
+            self._rows += rows_of(measured, predicted, what, partial(_readable, kernel.space))
         if measured is not None and predicted is not None:
             costs = dict(zip(predicted.decisions, predicted.scores, strict=True))
             name = kernel.unique.fingerprint
             self._predicted |= {(name, number): costs[number] for number in measured.decisions}
+
+    def _origin(self, kernel: _Kernel) -> str:
+        """Returns what the user's code calls the kernel's first result that has a name there."""
+        view = kernel.unique.kernel
+        names = (view.instruction(position).name for position in view.outputs)
+        return next(filter(None, (self._session.origins.get(name, "") for name in names)), "")
+
+    def _named(self, kernel: _Kernel) -> str:
+        view = kernel.unique.kernel
+        count, origin = len(view.instructions), self._origin(kernel)
+        size = f"{count} instruction{'s' if count > 1 else ''}"
+        return f"{view.instruction(view.outputs[0]).name} ({', '.join(filter(None, (size, origin)))})"
 
     def result(self) -> Tuned:
         """Returns the combined result of all searches."""
@@ -194,10 +207,10 @@ class _Tuning:
                 gained = kernel.default_ns - found_ns
                 best_ns = before - kernel.unique.runs_per_program * gained
                 curve.append((spent, best_ns))
-            decisions.append(_described(kernel, number, found_ns))
+            decisions.append(_described(kernel, number, found_ns, self._origin(kernel)))
             predicted = self._predicted.get((kernel.unique.fingerprint, number))
             runs = kernel.unique.runs_per_program
-            gains.append(Gain(_named(kernel), runs, kernel.default_ns, predicted, found_ns))
+            gains.append(Gain(self._named(kernel), runs, kernel.default_ns, predicted, found_ns))
         return Tuned(
             program=self._program,
             default_ns=default_ns,
@@ -234,25 +247,27 @@ def _tries(trace: SearchTrace | None) -> list[tuple[int, float, float]]:
     return [] if trace is None else list(zip(trace.decisions, trace.scores, trace.seconds, strict=True))
 
 
-def _named(kernel: _Kernel) -> str:
-    view = kernel.unique.kernel
-    count = len(view.instructions)
-    return f"{view.instruction(view.outputs[0]).name} ({count} instruction{'s' if count > 1 else ''})"
+def _readable(space: TileSpace, number: int) -> str:
+    """Returns a tile size as text: `output 128x24, kernel 96x24`, in native tiles."""
+    tile = _tile(space, number)
+    parts = (("output", tile["output_bounds"]), ("kernel", tile["kernel_bounds"]))
+    return ", ".join(f"{name} {'x'.join(map(str, bounds))}" for name, bounds in parts if bounds)
 
 
-def _described(kernel: _Kernel, number: int, found_ns: float) -> dict[str, object]:
+def _described(kernel: _Kernel, number: int, found_ns: float, origin: str) -> dict[str, object]:
     view = kernel.unique.kernel
     return {
         "fingerprint": kernel.unique.fingerprint,
         "computation": view.body.name,
         "instructions": [view.instruction(position).name for position in view.instructions],
+        "op_name": origin,
         "runs_per_program": kernel.unique.runs_per_program,
         "default": _tile(kernel.space, kernel.default) | {"runtime_ns": kernel.default_ns},
         "chosen": _tile(kernel.space, number) | {"runtime_ns": found_ns},
     }
 
 
-def _tile(space: TileSpace, number: int) -> dict[str, object]:
+def _tile(space: TileSpace, number: int) -> dict[str, list[int]]:
     sizes = space.decode(np.array([number], dtype=np.int64))
     output, kernel = sizes.output_bounds[0].tolist(), sizes.kernel_bounds[0].tolist()
     return {"output_bounds": output, "kernel_bounds": kernel}

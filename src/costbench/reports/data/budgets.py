@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from costbench.artifacts import read_json, write_json
@@ -72,10 +72,19 @@ class Budget:
 def read_budgets(cells: Iterable[Path]) -> tuple[Budget, ...]:
     """Budgets of the trained cells in these folders, each below that of its experiment.
 
+    A variant that an earlier experiment trains for the same task, split and chip is called
+    `EXPERIMENT.VARIANT`, as in results.
+
     Raises:
         DataError: for a folder that is called after no cell, or holds no finished one.
     """
-    return tuple(_read(folder) for folder in cells)
+    taken: dict[tuple[str, ...], str] = {}
+    found = []
+    for budget in map(_read, cells):
+        first = taken.setdefault((budget.task, budget.split, budget.chip, budget.variant), budget.experiment)
+        apart = first != budget.experiment
+        found.append(replace(budget, variant=f"{budget.experiment}.{budget.variant}") if apart else budget)
+    return tuple(found)
 
 
 def _read(folder: Path) -> Budget:

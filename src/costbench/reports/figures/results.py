@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from costbench.metrics.measures import Measure
 from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.papers.numbers import PaperTable
-from costbench.reports.results import TITLES, Cell
+from costbench.reports.results import Cell, title_of
 from costbench.reports.tables.program import PAPER_MODELS
 from costbench.tasks import LEARNED
 
@@ -100,7 +100,7 @@ def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, measure: Measure) ->
     series: list[tuple[str, str, bool, list[float]]] = []
     for model in BARS:
         if model in cell.models:
-            series.append((model, f"{TITLES.get(model, model)}, ours", False, _series(cell, model, measure)))
+            series.append((model, f"{title_of(model)}, ours", False, _series(cell, model, measure)))
         if paper is not None and model in PAPER_MODELS:
             label = f"{model}, {paper.paper}"
             series.append((model, label, True, _paper_series(cell, paper, model, measure)))

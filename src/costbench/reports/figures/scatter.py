@@ -15,7 +15,7 @@ from costbench.errors import DataError
 from costbench.metrics.checks import Floats, paired, positive
 from costbench.reports.figures.canvas import save, styled
 from costbench.reports.figures.results import COLOURS
-from costbench.reports.results import MODELS, TITLES
+from costbench.reports.results import MODELS, title_of
 
 _NAMES = ("task", "split", "chip", "model", "predicted_ns", "measured_ns")
 _PANELS_A_ROW = 4
@@ -108,5 +108,5 @@ def _panel(axes: Axes, one: Scatter) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.grid(visible=True, axis="both")
-    axes.set_title(f"{TITLES.get(one.model, one.model)}, {len(one.measured_ns):,} kernels", fontsize=9.0)
+    axes.set_title(f"{title_of(one.model)}, {len(one.measured_ns):,} kernels", fontsize=9.0)
     axes.set_xlabel("measured runtime (µs)")

@@ -12,8 +12,7 @@ Models have underscores for spaces: `model_and_hardware`.
 
 from __future__ import annotations
 
-from costbench.reports.search.bars import EXHAUSTIVE, FIGURE_4, STARTS, TOP_K
-from costbench.reports.search.bars import key as name_of
+from costbench.reports.search.bars import EXHAUSTIVE, FIGURE_4
 from costbench.reports.search.results import (
     MEASURED,
     PREDICTED,
@@ -36,27 +35,6 @@ def flat_searches(searches: Searches) -> dict[str, float]:
         for bar in place.bars:
             flat |= _tile(place, bar) if LEARNED[place.task].ranks_decisions else _fusion(place, bar)
     return {key: value for key, value in flat.items() if value is not None}
-
-
-SearchHeadlines = dict[str, dict[str, dict[str, dict[str, float]]]]
-
-
-def search_headlines(searches: Searches) -> SearchHeadlines:
-    """The few numbers that `dvc metrics` shows and compares: task -> split -> chip -> name."""
-    tree: SearchHeadlines = {}
-    for place in searches.places:
-        learned = Bar("learned", f"top{TOP_K}")
-        named: dict[str, float | None] = {}
-        if LEARNED[place.task].ranks_decisions:
-            named["learned_10_fewer_hardware_seconds"] = place.fewer_seconds(learned, EXHAUSTIVE)
-            named["learned_10_slowdown_mean"] = place.mean(learned, SLOWDOWN)
-        else:
-            for start in STARTS:
-                shown = (Bar("hardware", f"{start}-10m"), Bar("model and hardware", f"{start}-1m"))
-                named |= {f"{start}_{name_of(bar)}_speedup_mean": place.mean(bar, SPEEDUP) for bar in shown}
-        known = {name: value for name, value in named.items() if value is not None}
-        tree.setdefault(place.task, {}).setdefault(place.split, {})[place.chip] = known
-    return tree
 
 
 def _key(place: Place, program: str, bar: Bar) -> str:

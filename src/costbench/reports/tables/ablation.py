@@ -158,7 +158,15 @@ def _others(results: Results, place: Place, known: set[str]) -> list[_Row]:
     if not there:
         return []
     named = [variant for variant in LABELS if variant in there or variant == MAIN]
-    return [_Row(v, LABELS.get(v, v), {}) for v in (*named, *sorted(there - set(named)))]
+    own = [_Row(v, _label(v, results.experiments.get(v)), {}) for v in sorted(there - set(named))]
+    return [*(_Row(v, LABELS.get(v, v), {}) for v in named), *own]
+
+
+def _label(variant: str, experiment: str | None) -> str:
+    """Returns the name of a variant with that of its experiment, unless it has that already."""
+    if experiment is None or variant.startswith(f"{experiment}."):
+        return variant.replace(".", ": ", 1) if experiment else variant
+    return f"{experiment}: {variant}"
 
 
 def _table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costbench.reports.results import BASELINES, SPLIT_NAMES, Cell, title_of
+from costbench.reports.results import BASELINES, SPLIT_NAMES, Cell, is_given, title_of
 from costbench.reports.standings import Estimate, Standings
 from costbench.reports.table import Column, Table, Value
 from costbench.tasks import LEARNED, labels_of
@@ -60,6 +60,8 @@ def baselines_table(cell: Cell, found: Standings) -> Table:
 def _kind(model: str, strongest: str | None) -> str:
     if model == strongest:
         return "strongest baseline"
+    if is_given(model):
+        return "yours"
     return "baseline" if model in BASELINES else "network"
 
 

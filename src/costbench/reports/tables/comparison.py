@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.measures import Measure
-from costbench.reports.results import TITLES, Cell
+from costbench.reports.results import Cell, title_of
 from costbench.reports.table import Column, Table, Value
 from costbench.rng import stream
 from costbench.tasks import LEARNED, labels_of
@@ -60,7 +60,7 @@ def _row(cell: Cell, baseline: str, measure: Measure, seed: int) -> tuple[Value,
     better = interval.share_negative if lower else 1.0 - interval.share_negative
     name = measure.title.replace("(%)", "(points)")
     return (
-        TITLES.get(baseline, baseline),
+        title_of(baseline),
         name,
         len(pairs),
         interval.difference,
