@@ -31,7 +31,7 @@ def hit_probability(distances: FloatArray, level: CacheLevel, sharers: int = 1) 
         probability = (known < lines).astype(np.float64)
     else:
         # Binned distances are no integers; a binomial of the next smaller one is what the bin stands for.
-        probability = np.asarray(bdtr(ways - 1, np.floor(known), ways / lines), dtype=np.float64)
+        probability = np.asarray(bdtr(ways - 1, known.astype(np.int64), ways / lines), dtype=np.float64)
         probability[known < ways] = 1.0
     return np.where(distances < 0, 0.0, probability)
 

@@ -149,7 +149,8 @@ def _block(code, block, before, step, window, state):  # type: ignore[no-untyped
             available[result] = result_at
             defined[result] += 1
         if key >= 0 and code.keys[place, 2]:
-            stored[key] = result_at
+            # A load that meets a store in flight gets its value from there, in the time of a load.
+            stored[key] = start
             version[key] = defined[base]
 
 

@@ -133,7 +133,7 @@ def _spill_block(values: _Values, room: int, span: tuple[int, int], after: IntAr
     begin, end = span
     first = values.starts[begin]
     for place in range(begin, end):
-        if values.results[place] >= 0:
+        if values.results[place] >= 0 and not _is_phi(values, place):
             values.state[values.results[place]] = _TO_COME
     num, used = _entering(values, span, room)
     for place in range(begin, end):
@@ -150,11 +150,18 @@ def _spill_block(values: _Values, room: int, span: tuple[int, int], after: IntAr
             elif values.next_use[value] > end:
                 num, used = _drop(values, value, num, used)
         value = values.results[place]
-        if value >= 0 and values.weights[value]:
+        # A phi is where the value of the last iteration is: in a register, or in memory.
+        if value >= 0 and values.weights[value] and not _is_phi(values, place):
             if values.next_use[value] < 0:
                 values.next_use[value] = end if values.leaves[value] else end + 1
             values.state[value] = _CHANGED
             num, used = _keep(values, value, (num, used), (room, end), found)
+
+
+@compiled
+def _is_phi(values: _Values, place: int) -> bool:
+    at = values.starts[place]
+    return at < values.starts[place + 1] and values.sources[at] != -1
 
 
 @compiled
