@@ -39,7 +39,8 @@ class OperationCost:
     """What an operation on one register costs.
 
     Attributes:
-        latency: cycles until the result can be used; of a load, from the first cache.
+        latency: cycles until the result can be used; of a load, from the first cache; of a store, until a
+            load of the same bytes can begin.
         inverse: cycles per operation when many are independent, by bits of the operand. A width that is not
             listed costs as the next wider one.
     """

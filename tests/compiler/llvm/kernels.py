@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 FIGURE = """
 define void @kernel(ptr %a, ptr %b, ptr %c, ptr %j) {
 for.cond7:
@@ -74,8 +72,10 @@ declare float @llvm.fmuladd.f32(float, float, float)
 """Sums of 5 x 6 by 6 x 40 products."""
 MATMUL_SIZES = {"left": 5 * 6 * 4, "right": 6 * 40 * 4, "out": 5 * 40 * 4}
 
-VECTORS = """
-define i32 @kernel(ptr %data, ptr %out) {
+MASK = "<8 x i1> <i1 0, i1 1, i1 1, i1 0, i1 1, i1 0, i1 0, i1 0>"
+LANES = "<4 x i1> <i1 1, i1 0, i1 1, i1 1>"
+VECTORS = f"""
+define i32 @kernel(ptr %data, ptr %out) {{
 entry:
   %buffer = alloca [64 x float], align 64
   br label %loop
@@ -83,11 +83,11 @@ loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
   %offset = mul i64 %i, 17
   %at = getelementptr float, ptr %data, i64 %offset
-  %some = call <8 x float> @llvm.masked.load.v8f32.p0(ptr %at, <8 x i1> <i1 0, i1 1, i1 1, i1 0, i1 1, i1 0, i1 0, i1 0>, <8 x float> zeroinitializer)
+  %some = call <8 x float> @llvm.masked.load.v8f32.p0(ptr %at, {MASK}, <8 x float> zeroinitializer)
   %one = insertelement <4 x ptr> poison, ptr %at, i64 0
   %all = shufflevector <4 x ptr> %one, <4 x ptr> poison, <4 x i32> zeroinitializer
   %places = getelementptr float, <4 x ptr> %all, <4 x i64> <i64 0, i64 40, i64 80, i64 120>
-  %far = call <4 x float> @llvm.masked.gather.v4f32.v4p0(<4 x ptr> %places, <4 x i1> <i1 1, i1 0, i1 1, i1 1>, <4 x float> zeroinitializer)
+  %far = call <4 x float> @llvm.masked.gather.v4f32.v4p0(<4 x ptr> %places, {LANES}, <4 x float> poison)
   %to = getelementptr <8 x float>, ptr %out, i64 %i
   store <8 x float> %some, ptr %to, align 4
   call void @llvm.memset.p0.i64(ptr %buffer, i8 0, i64 256, i1 false)
@@ -97,7 +97,7 @@ loop:
   br i1 %more, label %loop, label %done
 done:
   ret i32 0
-}
+}}
 declare <8 x float> @llvm.masked.load.v8f32.p0(ptr, <8 x i1>, <8 x float>)
 declare <4 x float> @llvm.masked.gather.v4f32.v4p0(<4 x ptr>, <4 x i1>, <4 x float>)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
@@ -163,7 +163,10 @@ loop:
 def vector_loop(lanes: int, accumulators: int) -> str:
     """Returns a loop of independent chains of multiply-adds of `lanes` floats, 100 iterations."""
     vector = f"<{lanes} x float>"
-    each: Callable[[str], str] = lambda line: "\n".join(line.replace("#", str(i)) for i in range(accumulators))  # noqa: E731
+
+    def each(line: str) -> str:
+        return "\n".join(line.replace("#", str(number)) for number in range(accumulators))
+
     return f"""
 define void @kernel(ptr %out) {{
 entry:

@@ -43,13 +43,18 @@ def test_phis_join_a_block_to_its_own_repetition() -> None:
 
 def test_operations_and_what_machine_code_folds() -> None:
     found = graph(kernels.VECTORS).operations["loop"]
-    by_result = dict(zip((i.result for i in graph(kernels.VECTORS).by_name["loop"].instructions), found, strict=True))
+    by_result = dict(
+        zip((i.result for i in graph(kernels.VECTORS).by_name["loop"].instructions), found, strict=True)
+    )
     assert (by_result["some"].kind, by_result["some"].lanes, by_result["some"].bits) == ("masked_load", 8, 32)
     assert (by_result["far"].kind, by_result["far"].lanes) == ("gather", 4)
     assert by_result["at"].kind == "free"
     # Four addresses at once are arithmetic.
     assert (by_result["places"].kind, by_result["places"].lanes) == ("integer", 4)
-    assert [(each.kind, each.length) for each in found if each.length] == [("set_bytes", 256), ("copy_bytes", 20)]
+    assert [(each.kind, each.length) for each in found if each.length] == [
+        ("set_bytes", 256),
+        ("copy_bytes", 20),
+    ]
 
 
 def test_a_broadcast_load_is_a_load() -> None:

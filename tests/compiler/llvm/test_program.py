@@ -32,8 +32,10 @@ def test_functions_that_a_kernel_mentions_belong_to_it_and_others_do_not() -> No
 
 
 def test_blocks_without_names_have_their_numbers() -> None:
-    text = "define i32 @f(i32 %0) {\n  switch i32 %0, label %2 [\n    i32 1, label %3\n    i32 2, label %3\n  ]\n"
-    text += "2:\n  br label %3\n3:\n  %4 = phi i32 [ 7, %2 ], [ 8, %1 ], [ 8, %1 ]\n  ret i32 %4\n}\n"
+    text = (
+        "define i32 @f(i32 %0) {\n  switch i32 %0, label %2 [\n    i32 1, label %3\n    i32 2, label %3\n  ]"
+    )
+    text += "\n2:\n  br label %3\n3:\n  %4 = phi i32 [ 7, %2 ], [ 8, %1 ], [ 8, %1 ]\n  ret i32 %4\n}\n"
     [function] = parse_program(text, "f").functions
     assert [(block.name, block.successors) for block in function.blocks] == [
         ("1", ("2", "3")),
@@ -43,7 +45,8 @@ def test_blocks_without_names_have_their_numbers() -> None:
 
 
 def test_metadata_and_debug_records_are_left_out() -> None:
-    text = 'define void @f(ptr %p) {\n  %x = load i32, ptr %p, align 4, !range !0\n  ret void\n}\n!0 = !{i32 0, i32 9}\n'
+    text = "define void @f(ptr %p) {\n  %x = load i32, ptr %p, align 4, !range !0\n  ret void\n}\n"
+    text += "!0 = !{i32 0, i32 9}\n"
     [function] = parse_program(text, "f").functions
     assert function.blocks[0].instructions[0].text == "load i32, ptr %p, align 4"
 

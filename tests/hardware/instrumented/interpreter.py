@@ -96,7 +96,7 @@ class Interpreter:
 
 
 def reuse_distances(lines: list[int]) -> list[int]:
-    """Returns for each access the distinct other lines since the last one to its line; -1 for first accesses."""
+    """Returns for each access the distinct other lines since the last to its line; -1 at first."""
     found = []
     for place, line in enumerate(lines):
         before = next((at for at in range(place - 1, -1, -1) if lines[at] == line), None)

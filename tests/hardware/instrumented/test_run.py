@@ -46,7 +46,9 @@ def test_counts_of_edges_are_the_interpreters(name: str) -> None:
 def test_reuse_distances_of_all_accesses_are_the_interpreters(name: str) -> None:
     text, sizes = KERNELS[name]
     program = parse_program(text, "kernel")
-    sites = {(s.function, s.block, s.place): number for number, s in enumerate(instrumented(program, True).sites)}
+    sites = {
+        (s.function, s.block, s.place): number for number, s in enumerate(instrumented(program, True).sites)
+    }
     touched = interpreted(text).touched
     # The kernel runs twice, and what counts is the second run.
     expected = reuse_distances([line for _, line in touched] * 2)[len(touched) :]

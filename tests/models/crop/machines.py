@@ -24,7 +24,7 @@ CORE = Core(
 MEMORY = Memory(64, (CacheLevel(32, 8, 4.0), CacheLevel(1024, 8, 14.0, 2.0)), 100.0, 10.0)
 COSTS = {name: OperationCost(1.0, {"64": 0.25, "256": 0.5}) for name in RESOURCES}
 COSTS |= {"multiply_add": OperationCost(4.0, {"256": 0.5}), "load": OperationCost(4.0, {"256": 0.5})}
-COSTS |= {"store": OperationCost(4.0, {"256": 1.0})}
+COSTS |= {"store": OperationCost(2.0, {"256": 1.0})}
 ROUND = Processor("round", "made up", 4, CORE, MEMORY, COSTS)
 
 
@@ -32,7 +32,9 @@ def without_fused() -> Processor:
     return replace(ROUND, core=replace(CORE, fused=False))
 
 
-def features(text: str, counts: Mapping[tuple[str, str], int], distances: tuple[int, ...] = ()) -> ProgramFeatures:
+def features(
+    text: str, counts: Mapping[tuple[str, str], int], distances: tuple[int, ...] = ()
+) -> ProgramFeatures:
     """Returns features of a kernel with counts of its edges and a sample of each distance at each site."""
     program = parse_program(text, "kernel")
     static, names = static_features(program)

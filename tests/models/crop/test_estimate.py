@@ -30,7 +30,7 @@ def cycles(text: str, processor: Processor = ROUND) -> float:
         (8, 4, 4.0),  # four chains fit into the latency
         (8, 8, 4.0),  # eight at two a cycle: both
         (8, 12, 6.0),  # twelve at two a cycle
-        (16, 12, 12.0),  # of two registers each, and they do fit into the loads and stores of those that do not
+        (16, 12, 12.0),  # of two registers each
         (32, 1, 4.0),  # four registers side by side
     ],
 )
@@ -57,7 +57,9 @@ def test_vectors_beyond_the_registers_cost_loads_and_stores() -> None:
     # Eight of 24 sums are stored, a cycle each, which the 12 cycles of multiply-adds hide.
     assert spilled == pytest.approx(12.0, rel=0.1)
     slow = dict(ROUND.operations) | {"store": replace(ROUND.operations["store"], inverse={"256": 3.0})}
-    assert cycles(kernels.vector_loop(8, 24), replace(ROUND, operations=slow)) == pytest.approx(24.0, rel=0.15)
+    assert cycles(kernels.vector_loop(8, 24), replace(ROUND, operations=slow)) == pytest.approx(
+        24.0, rel=0.15
+    )
 
 
 ACCUMULATED = """
@@ -81,8 +83,8 @@ done:
 
 
 def test_sums_in_memory_wait_for_the_store_before() -> None:
-    # A load of 4 cycles and an addition of 1.
-    assert cycles(ACCUMULATED) == pytest.approx(5.0, rel=0.06)
+    # Two cycles until the load can begin, 4 of the load and 1 of the addition.
+    assert cycles(ACCUMULATED) == pytest.approx(7.0, rel=0.06)
 
 
 def far(distance: int) -> ProgramFeatures:
@@ -91,14 +93,17 @@ def far(distance: int) -> ProgramFeatures:
 
 def test_breakdown_adds_up_and_names_the_level() -> None:
     estimator = Estimator(ROUND)
-    near, middle, away = (estimator.breakdown(far(distance)) for distance in (0, 4096, 1 << 24))
+    near, middle, away = (estimator.breakdown(far(distance)) for distance in (0, 2048, 1 << 24))
     assert near.memory == pytest.approx({"L2": 0.0, "RAM": 0.0}, abs=1e-6)
     assert middle.memory["L2"] > 500.0
-    assert middle.memory["RAM"] == pytest.approx(0.0, abs=1e-6)
+    # Of 2048 other lines, more than seven are in the line's set of the second cache once in 100,000 times.
+    assert middle.memory["RAM"] == pytest.approx(0.0, abs=0.1)
     assert away.memory["RAM"] > 5000.0
-    for distance, parts in ((0, near), (4096, middle), (1 << 24, away)):
+    for distance, parts in ((0, near), (2048, middle), (1 << 24, away)):
         assert parts.total == pytest.approx(estimator.runtime_ns(far(distance)))
-    assert [each.total for each in (near, middle, away)] == sorted(each.total for each in (near, middle, away))
+    assert [each.total for each in (near, middle, away)] == sorted(
+        each.total for each in (near, middle, away)
+    )
 
 
 def test_exits_of_long_loops_are_mispredicted_and_of_short_ones_are_not() -> None:

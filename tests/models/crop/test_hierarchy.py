@@ -15,7 +15,8 @@ MEMORY = Memory(64, (SMALL, LARGE), 100.0, 5.0)
 
 def equation_4(distance: int, ways: int, lines: int) -> float:
     return sum(
-        comb(distance, a) * (ways / lines) ** a * ((lines - ways) / lines) ** (distance - a) for a in range(ways)
+        comb(distance, a) * (ways / lines) ** a * ((lines - ways) / lines) ** (distance - a)
+        for a in range(ways)
     )
 
 

@@ -25,7 +25,9 @@ def test_sums_that_do_not_fit_are_stored_and_loaded(
 
 
 def test_operands_in_memory_need_no_register() -> None:
-    loads = "\n".join(f"  %x{i} = load <8 x float>, ptr %p\n  %y{i} = fadd <8 x float> %x{i}, %v" for i in range(20))
+    loads = "\n".join(
+        f"  %x{i} = load <8 x float>, ptr %p\n  %y{i} = fadd <8 x float> %x{i}, %v" for i in range(20)
+    )
     stores = "\n".join(f"  store <8 x float> %y{i}, ptr %p" for i in range(20))
     # Each sum is stored at the end, so that twenty are alive.
     text = f"define void @kernel(ptr %p, <8 x float> %v) {{\n{loads}\n{stores}\n  ret void\n}}\n"

@@ -99,11 +99,11 @@ class ProgramFeatures:
         Raises:
             DataError: if counts were not taken for this number of threads.
         """
-        return self.counts[self._place(threads), 0]
+        return np.asarray(self.counts[self._place(threads), 0], dtype=np.int64)
 
     def total_counts(self, threads: int) -> IntArray:
         """Returns the executions of each edge by all threads together."""
-        return self.counts[self._place(threads), 1]
+        return np.asarray(self.counts[self._place(threads), 1], dtype=np.int64)
 
     def _place(self, threads: int) -> int:
         found = np.flatnonzero(self.threads == threads)
@@ -143,8 +143,8 @@ class ProgramFeatures:
             own = {name.partition(".")[2]: arrays.pop(name) for name in list(arrays) if "." in name}
             static = StaticFeatures(**{**own, "num_values": int(own["num_values"])})
             names = tuple(str(name) for name in arrays.pop("names"))
-            numbers = {name: int(arrays.pop(name)) for name in ("touched", "footprint")}
-            return cls(static=static, names=names, **numbers, **arrays)
+            touched, footprint = int(arrays.pop("touched")), int(arrays.pop("footprint"))
+            return cls(static=static, names=names, touched=touched, footprint=footprint, **arrays)
         except (OSError, ValueError, KeyError, TypeError) as error:
             expected = "a file of ProgramFeatures.save"
             raise DataError("cannot be read as features", where=path, expected=expected) from error
@@ -208,18 +208,18 @@ class _Builder:
                 self.flat["sites"].append(self.sites.get((function.name, block.name, at), NONE))
                 self.flat["results"].append(self.values.get((place, instruction.result), NONE))
                 self.flat["starts"].append(len(self.flat["operands"]))
-                for value, source in self._reads(place, instruction):
-                    self.flat["operands"].append(value)
-                    self.flat["sources"].append(source)
+                for number, origin in self._reads(place, instruction):
+                    self.flat["operands"].append(number)
+                    self.flat["sources"].append(origin)
         for source, target in function.edges:
             start = NONE if source == ENTRY_EDGE else self.block_numbers[place, source]
             self.edges.append((start, self.block_numbers[place, target]))
 
     def _reads(self, place: int, instruction: Instruction) -> Iterator[tuple[int, int]]:
         if instruction.opcode == "phi":
-            for value, source in instruction.incoming:
-                if value:
-                    yield self.values[place, value], self.block_numbers[place, source]
+            for name, source in instruction.incoming:
+                if name:
+                    yield self.values[place, name], self.block_numbers[place, source]
             return
         for name in instruction.operands:
             yield self.values[place, name], NONE
@@ -227,20 +227,20 @@ class _Builder:
     def _groups(self, graph: FunctionGraph) -> dict[tuple[str, int], int]:
         """Returns a key for each base and offset: overlapping accesses of one base share it."""
         by_base: dict[str, list[Access]] = {}
-        for accesses in graph.accesses.values():
-            for access in accesses:
-                if access is not None and access.base:
-                    by_base.setdefault(access.base, []).append(access)
-        found = {}
+        for found_in_block in graph.accesses.values():
+            for found in found_in_block:
+                if found is not None and found.base:
+                    by_base.setdefault(found.base, []).append(found)
+        keys: dict[tuple[str, int], int] = {}
         for base, accesses in by_base.items():
             end = None
             for access in sorted(accesses, key=lambda each: each.offset):
                 if end is None or access.offset >= end:
                     self.num_keys += 1
                     end = access.offset
-                found[base, access.offset] = self.num_keys - 1
+                keys[base, access.offset] = self.num_keys - 1
                 end = max(end, access.offset + access.num_bytes)
-        return found
+        return keys
 
     def _key(self, place: int, access: Access | None, groups: Mapping[tuple[str, int], int]) -> list[int]:
         if access is None or not access.base:

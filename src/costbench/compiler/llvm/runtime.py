@@ -16,6 +16,7 @@ LINE_BYTES = 64
 """Bytes of a cache line in reuse distances; every processor that is described has lines of this size."""
 STACK_BYTES = 1 << 18
 """Stack below the kernel's caller that is traced."""
+_ABOVE_BYTES = 4096
 GLOBALS = (
     "cb.arena",
     "cb.limit",
@@ -55,7 +56,8 @@ declare i64 @llvm.vector.reduce.add.v8i64(<8 x i64>)
 define internal void @cb.begin() {{
   %frame = call ptr @llvm.frameaddress.p0(i32 0)
   %high = ptrtoint ptr %frame to i64
-  %low = sub i64 %high, {STACK_BYTES}
+  ; The kernel's frame begins where this one does; some bytes above it are part of the window, too.
+  %low = sub i64 %high, {STACK_BYTES - _ABOVE_BYTES}
   %aligned = and i64 %low, -{LINE_BYTES}
   store i64 %aligned, ptr @cb.stack
   ret void

@@ -15,6 +15,7 @@ from costbench.hardware.instrumented.engine import host_vector_bits
 from costbench.hardware.instrumented.microbenchmarks import (
     FORMS,
     access_time,
+    forwarding_latency,
     line_time,
     load_latency,
     operation_times,
@@ -118,9 +119,11 @@ def describe(name: str = "") -> Processor:
     operations["branch"] = OperationCost(1.0, {"64": 0.5})
     memory = _memory(caches, ghz)
     widths = [each for each in (32, 128, 256, 512) if each <= bits]
-    for kind in ("load", "store"):
+    nearest = memory.caches[0].latency
+    forwarded = max(0.0, round(forwarding_latency(bits) * ghz - nearest, 1))
+    for kind, latency in (("load", nearest), ("store", forwarded)):
         inverse = {str(width): round(access_time(kind, width) * ghz, 3) for width in widths}
-        operations[kind] = OperationCost(memory.caches[0].latency, inverse)
+        operations[kind] = OperationCost(latency, inverse)
     features = binding.get_host_cpu_features()
     core = Core(
         ghz=round(ghz, 3),

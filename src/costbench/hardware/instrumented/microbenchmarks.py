@@ -215,6 +215,20 @@ def line_time(num_bytes: int) -> float:
     return _time(_counted([], [], body, []), iterations, address) / _UNROLLED
 
 
+def forwarding_latency(bits: int) -> float:
+    """Returns nanoseconds from a value that is stored to the same value loaded again."""
+    memory = np.zeros(256, dtype=np.uint8)
+    form = _Form("add", bits)
+    body, last = ["%a = inttoptr i64 %address to ptr"], "%p"
+    for step in range(_UNROLLED):
+        body.append(f"store volatile {form.type} {last}, ptr %a, align 64")
+        body.append(f"%v{step} = load volatile {form.type}, ptr %a, align 64")
+        last = f"%v{step}"
+    phi = f"%p = phi {form.type} [ %start, %entry ], [ {last}, %loop ]"
+    text = _counted([form.barrier("%start", form.one)], [phi], body, [])
+    return _time(text, ITERATIONS // _UNROLLED, -(-memory.ctypes.data // 64) * 64) / _UNROLLED
+
+
 def access_time(kind: str, bits: int) -> float:
     """Returns nanoseconds between independent loads or stores of so many bits in the first cache."""
     memory = np.zeros(4096 + 64, dtype=np.uint8)

@@ -164,7 +164,7 @@ class _Plan:
         unknown = (lengths == 0) & (static.sites != NONE)
         lengths[unknown] = self.lines[unknown] * LINE_BYTES
         self.code = machine_code(static, processor, lengths)
-        operations = np.bincount(block_of, weights=self.code.slots, minlength=num_blocks)
+        operations = np.bincount(block_of, self.code.slots, num_blocks).astype(np.float64)
         self._spread(spills(static, processor), operations, block_of)
         self.operations = operations
         work = counts * operations[static.edges[:, 1]]

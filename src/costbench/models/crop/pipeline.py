@@ -43,6 +43,32 @@ class Code(NamedTuple):
     busy: FloatArray
 
 
+class _State(NamedTuple):
+    """What is in flight.
+
+    Attributes:
+        available: cycle at which each value is there.
+        defined: how often each value has been computed.
+        stored: cycle at which what was stored under each key can be loaded.
+        version: of the key's base when that was.
+        used: of each resource and cycle, the share that is taken; cycles modulo `_HORIZON`.
+        tag: which cycle an entry of `used` is about.
+        low: of each resource, the first cycle that may have room.
+        ring: cycle at which each of the last `window` operations left.
+        clock: cycle of the last entry, of the last exit, and operations entered.
+    """
+
+    available: FloatArray
+    defined: IntArray
+    stored: FloatArray
+    version: IntArray
+    used: FloatArray
+    tag: IntArray
+    low: IntArray
+    ring: FloatArray
+    clock: FloatArray
+
+
 @compiled
 def edge_cycles(code: Code, edges: IntArray, wanted: IntArray, sizes: IntArray) -> FloatArray:
     """Returns the cycles that the target of each edge adds after its source [e].
@@ -54,7 +80,7 @@ def edge_cycles(code: Code, edges: IntArray, wanted: IntArray, sizes: IntArray) 
         alone. sizes: values, keys, width and window.
     """
     found = np.zeros(len(edges))
-    state = (
+    state = _State(
         np.zeros(sizes[0] + 1),
         np.zeros(sizes[0] + 1, dtype=np.int64),
         np.zeros(sizes[1] + 1),
@@ -90,14 +116,16 @@ def edge_cycles(code: Code, edges: IntArray, wanted: IntArray, sizes: IntArray) 
 
 
 @compiled
-def _simulated(code, pair, middle, repetitions, sizes, state):  # type: ignore[no-untyped-def]
+def _simulated(
+    code: Code, pair: tuple[int, int], middle: int, repetitions: int, sizes: IntArray, state: _State
+) -> tuple[float, float]:
     """Returns when the part before, and when all has left: `pair[0]`, then `pair[1]` repeatedly."""
-    low, ring, clock = state[6:]
+    clock = state.clock
     # Time goes on from one simulation to the next, so that what earlier ones left lies in the past.
     begin = np.ceil(clock[1]) + 1.0
     clock[0], clock[1], clock[2] = begin, begin, 0.0
-    low[:] = int(begin)
-    ring[:] = 0.0
+    state.low[:] = int(begin)
+    state.ring[:] = 0.0
     step, window = 1.0 / sizes[2], sizes[3]
     before = -1
     first = begin
@@ -113,9 +141,8 @@ def _simulated(code, pair, middle, repetitions, sizes, state):  # type: ignore[n
 
 
 @compiled
-def _block(code, block, before, step, window, state):  # type: ignore[no-untyped-def]
-    # The clock: last entry, last exit, operations entered.
-    available, defined, stored, version, used, tag, low, ring, clock = state
+def _block(code: Code, block: int, before: int, step: float, window: int, state: _State) -> None:
+    available, defined, stored, version, _, _, _, ring, clock = state
     resources = code.busy.shape[1]
     for place in range(code.blocks[block], code.blocks[block + 1]):
         ready = 0.0
@@ -136,7 +163,7 @@ def _block(code, block, before, step, window, state):  # type: ignore[no-untyped
         for resource in range(resources):
             amount = code.busy[place, resource]
             if amount > 0.0:
-                began, done = _occupy((used[resource], tag[resource], low), resource, ready, clock[0], amount)
+                began, done = _occupy(state, resource, ready, clock[0], amount)
                 start, end = max(start, began), max(end, done)
         result_at = start + code.latency[place]
         if count:
@@ -149,16 +176,15 @@ def _block(code, block, before, step, window, state):  # type: ignore[no-untyped
             available[result] = result_at
             defined[result] += 1
         if key >= 0 and code.keys[place, 2]:
-            # A load that meets a store in flight gets its value from there, in the time of a load.
-            stored[key] = start
+            stored[key] = result_at
             version[key] = defined[base]
 
 
 @compiled
-def _occupy(state, resource, ready, entry, amount):  # type: ignore[no-untyped-def]
+def _occupy(state: _State, resource: int, ready: float, entry: float, amount: float) -> tuple[float, float]:
     """Takes `amount` cycles of a resource from `ready` on; returns when the first and the last are taken."""
-    used, tag, low = state
-    cycle = max(int(np.ceil(ready - 1e-9)), low[resource])
+    used, tag, low = state.used[resource], state.tag[resource], state.low
+    cycle = max(int(ready + 1e-9), low[resource])
     horizon = len(used)
     began = -1
     while True:
@@ -181,4 +207,5 @@ def _occupy(state, resource, ready, entry, amount):  # type: ignore[no-untyped-d
     while tag[start % horizon] == start and used[start % horizon] > 1.0 - 1e-9:
         start += 1
     low[resource] = start
-    return float(began), float(cycle)
+    # Mean latencies are no whole cycles: what is ready within a cycle starts there and then.
+    return max(ready, float(began)), max(ready, float(cycle))

@@ -161,7 +161,7 @@ def _spill_block(values: _Values, room: int, span: tuple[int, int], after: IntAr
 @compiled
 def _is_phi(values: _Values, place: int) -> bool:
     at = values.starts[place]
-    return at < values.starts[place + 1] and values.sources[at] != -1
+    return bool(at < values.starts[place + 1] and values.sources[at] != -1)
 
 
 @compiled
