@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from costbench.cli.crop import COMMANDS as CROP
 from costbench.cli.schedules import COMMANDS as SCHEDULES
 from costbench.cli.stages import STAGES
 from costbench.cli.tpugraphs import COMMANDS as TPUGRAPHS
@@ -46,7 +47,7 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 app.command()(tune)
 for _command in TPUGRAPHS:
     app.command(rich_help_panel="TpuGraphs")(_command)
-for _schedules in SCHEDULES:
+for _schedules in (*SCHEDULES, *CROP):
     app.command(rich_help_panel="Schedules on this machine's processor")(_schedules)
 for _stage in STAGES:
     app.command(rich_help_panel="Stages of the pipeline")(_stage)

@@ -29,6 +29,10 @@ _PIPE_WIDTH = 130
 _LINE_EVERY_S = 5.0
 
 
+_OF_PROGRAMS = ("budget", "model_budget", "top_k", "compile_s", "chip", "prices", "time_limit", "trip_count")
+"""Options that have no effect on schedules."""
+
+
 def tune(  # noqa: PLR0913 (a command has its options)
     context: typer.Context,
     subject: Annotated[
@@ -47,8 +51,8 @@ def tune(  # noqa: PLR0913 (a command has its options)
         typer.Option(
             help="Who ranks: `analytical`, which needs no training; the folder of a trained model, or its"
             " address in the registry, `models:/costbench-tile-laptop@champion`; a class of your own,"
-            " `mymodel:MyModel`; or `none`, to search on hardware alone. For schedules the folder of a model of"
-            " other workloads, or `none`, the default there."
+            " `mymodel:MyModel`; or `none`, to search on hardware alone. For schedules the folder of a model"
+            " of other workloads, or `none`, the default there."
         ),
     ] = "analytical",
     budget: Annotated[

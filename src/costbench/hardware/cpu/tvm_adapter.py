@@ -39,6 +39,8 @@ BROKEN_FFI = ("0.1.15",)
 """Versions of apache-tvm-ffi that crash in `tvm.ir.save_json`; pip would choose them unpinned."""
 TARGETS = ("native", "generic")
 ENTRY = "main"
+KERNEL = "main_compute_"
+"""Function of the loops in a built program; those around it check arguments."""
 _BLOCK = "compute"
 
 
@@ -118,6 +120,10 @@ class Program:
     def assembly(self) -> str:
         """Returns the machine code as text."""
         return str(self._library.inspect_source("asm"))
+
+    def llvm_ir(self) -> str:
+        """Returns the optimised LLVM IR as text; its kernel is the function `KERNEL`."""
+        return str(self._library.inspect_source("ll"))
 
 
 def device_arrays(arrays: Sequence[FloatArray]) -> list[Any]:

@@ -1,0 +1,119 @@
+"""Commands of the analytical model of schedules: describe a processor, explain a schedule's time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from costbench.compiler.llvm.features import ProgramFeatures
+    from costbench.models.crop.estimate import Breakdown
+
+_SHOWN_BLOCKS = 5
+
+
+def describe_cpu(
+    out: Annotated[Path | None, typer.Option(help="YAML file to write; printed if left out.")] = None,
+    name: Annotated[str, typer.Option(help="What to call the processor.")] = "",
+) -> None:
+    """Describe this machine's processor for the analytical model: caches, costs of operations, memory.
+
+    Takes about a minute, on one core of an idle machine. What cannot be measured is assumed, and listed in
+    `source`.
+
+    Example: `costbench describe-cpu --out my_cpu.yaml`
+    """
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    from costbench.artifacts import write_text
+    from costbench.hardware.instrumented.description import as_mapping, describe
+
+    text = StringIO()
+    YAML().dump(as_mapping(describe(name)), text)
+    if out is None:
+        typer.echo(text.getvalue(), nl=False)
+    else:
+        write_text(out, text.getvalue())
+
+
+def explain(
+    workload: Annotated[str, typer.Argument(help="A workload, or `matmul:m=64,n=64,k=64`.")],
+    number: Annotated[int, typer.Argument(help="Number of the configuration in the recorded sub-space.")],
+    processor: Annotated[
+        list[str] | None, typer.Option(help="Processors by name or as .yaml; all that ship if left out.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads of parallel loops.", min=1)] = 1,
+    features: Annotated[
+        Path | None, typer.Option(help="File of the program's features: read if it exists, else written.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Figure to write, without .svg and .png.")] = None,
+) -> None:
+    """Say why a schedule is slow: its predicted time on processors that are described, in parts that add up.
+
+    Program features are taken from the LLVM IR that TVM builds (extra `cpu`), or from a file that was written
+    before; no processor has to be there.
+
+    Example: `costbench explain C6 17 --processor intel_xeon_gold_5220r --plot c6`
+    """
+    from costbench.models.crop.estimate import Estimator
+    from costbench.processor import available_processors, load_processor
+
+    described = [load_processor(name) for name in processor or available_processors()]
+    estimators = [Estimator(each, threads) for each in described]
+    found = _features(workload, number, threads, features)
+    bars = {}
+    for estimator in estimators:
+        parts = _parts(estimator.breakdown(found))
+        bars[estimator.processor.name] = parts
+        typer.echo(f"{estimator.processor.name}, {threads} threads: {sum(parts.values()):.1f} µs")
+        total = max(sum(parts.values()), 1e-9)
+        for part, value in parts.items():
+            typer.echo(f"  {part:<10} {value:12.1f} µs {100 * value / total:6.1f}%")
+        for block in estimator.blocks(found)[:_SHOWN_BLOCKS]:
+            share, cycles = 100 * block.share, block.cycles
+            typer.echo(f"  {share:5.1f}%  {block.executions:>11,} x {cycles:9.1f} cycles  {block.name}")
+    if plot is not None:
+        from costbench.reports.figures.time_parts import write_time_parts
+
+        for path in write_time_parts(bars, f"{workload}, schedule {number}, {threads} threads", plot):
+            typer.echo(str(path))
+
+
+def _parts(found: Breakdown) -> dict[str, float]:
+    """Returns the parts in microseconds."""
+    parts = {
+        "compute": found.compute,
+        **found.memory,
+        "branches": found.branches,
+        "imbalance": found.imbalance,
+    }
+    return {name: value / 1e3 for name, value in parts.items()}
+
+
+def _features(workload: str, number: int, threads: int, path: Path | None) -> ProgramFeatures:
+    from costbench.compiler.llvm.features import ProgramFeatures
+    from costbench.compiler.schedule.operators import parse_operator
+    from costbench.compiler.schedule.sub_spaces import recorded_space
+    from costbench.errors import DataError
+
+    space = recorded_space(parse_operator(workload))
+    if not 0 <= number < space.size:
+        raise DataError(f"no configuration {number}", where=workload, expected=f"a number below {space.size}")
+    if path is not None and path.exists():
+        return ProgramFeatures.load(path)
+    from costbench.hardware.instrumented.analysis import Analyzer
+    from costbench.hardware.instrumented.schedules import kernel_of
+
+    kernel = kernel_of(space.operator, space.choices(space.rows([number])[0]))
+    with Analyzer((threads,)) as analyzer:
+        found = analyzer.features(kernel)
+    if path is not None:
+        found.save(path)
+    return found
+
+
+COMMANDS = (describe_cpu, explain)

@@ -1,0 +1,1 @@
+"""Static analysis of LLVM IR and its instrumentation."""

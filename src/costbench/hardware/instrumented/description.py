@@ -1,0 +1,190 @@
+"""Describes this machine's processor: sizes from the system, times measured (crop2024, section 3.3)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from llvmlite import binding
+
+from costbench.errors import DataError
+from costbench.hardware.instrumented.engine import host_vector_bits
+from costbench.hardware.instrumented.microbenchmarks import (
+    FORMS,
+    access_time,
+    forwarding_latency,
+    line_time,
+    load_latency,
+    operation_times,
+)
+from costbench.processor import CacheLevel, Core, Memory, OperationCost, Processor
+
+SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
+ASSUMED = {"width": 6, "window": 256, "mispredict": 15.0, "history": 32}
+"""What neither the system says nor a microbenchmark here measures: a current core's order of magnitude."""
+_LARGEST_BYTES = 128 << 20
+_PLAUSIBLE_GHZ = (0.5, 7.0)
+_CLOCK_LATENCY = {"integer": 1.0}
+_UNITS = {"K": 1, "M": 1024, "G": 1024 * 1024}
+
+
+@dataclass(frozen=True)
+class CacheFacts:
+    """A cache as the system describes it.
+
+    Attributes:
+        level: 1 is the nearest.
+        kib: size in KiB.
+        associativity: lines of a set; 1 << 16 for a cache that the system calls fully associative.
+        line_bytes: bytes of a line.
+        sharers: hardware threads that share it.
+    """
+
+    level: int
+    kib: float
+    associativity: int
+    line_bytes: int
+    sharers: int
+
+
+def cache_facts(folder: Path = SYSTEM) -> tuple[CacheFacts, ...]:
+    """Returns the caches that hold data, nearest first.
+
+    Raises:
+        DataError: if the system says nothing of them, or leaves out a size.
+    """
+    found = []
+    for index in sorted(folder.glob("index*")):
+        facts = {file.name: _text(file) for file in index.iterdir() if file.is_file()}
+        if facts.get("type") not in ("Data", "Unified"):
+            continue
+        try:
+            size = facts["size"]
+            found.append(
+                CacheFacts(
+                    int(facts["level"]),
+                    float(size[:-1]) * _UNITS[size[-1]],
+                    int(facts["ways_of_associativity"]) or 1 << 16,
+                    int(facts["coherency_line_size"]),
+                    _num_listed(facts.get("shared_cpu_list", "0")),
+                )
+            )
+        except (KeyError, ValueError) as error:
+            expected = "level, size, ways_of_associativity and coherency_line_size"
+            raise DataError("incomplete facts of a cache", where=index, expected=expected) from error
+    if not found:
+        expected = "a system that describes its caches; write a description by hand instead (docs/crop.md)"
+        raise DataError("no facts of caches", where=folder, expected=expected)
+    return tuple(sorted(found, key=lambda cache: cache.level))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _num_listed(text: str) -> int:
+    """Returns how many numbers a list such as 0-3,8 has."""
+    parts = [part.partition("-") for part in text.split(",") if part]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in parts)
+
+
+def describe(name: str = "") -> Processor:
+    """Returns the description of this processor, measured now, on one thread.
+
+    Args:
+        name: what to call it; what the system says if empty.
+
+    Raises:
+        DataError: if the system does not describe its caches, or times are implausible, as they are on a
+        machine
+            that others use.
+    """
+    bits = host_vector_bits()
+    caches = cache_facts()
+    times = {kind: _times(kind, bits) for kind in FORMS}
+    # An integer addition takes one cycle.
+    ghz = _CLOCK_LATENCY["integer"] / times["integer"]["latency"]
+    low, high = _PLAUSIBLE_GHZ
+    if not low <= ghz <= high:
+        raise DataError(
+            f"a frequency of {ghz:.2f} GHz", expected=f"{low:g} to {high:g}; measure on an idle machine"
+        )
+    operations = {kind: _cycles(found, ghz) for kind, found in times.items()}
+    operations["branch"] = OperationCost(1.0, {"64": 0.5})
+    memory = _memory(caches, ghz)
+    widths = [each for each in (32, 128, 256, 512) if each <= bits]
+    nearest = memory.caches[0].latency
+    forwarded = max(0.0, round(forwarding_latency(bits) * ghz - nearest, 1))
+    for kind, latency in (("load", nearest), ("store", forwarded)):
+        inverse = {str(width): round(access_time(kind, width) * ghz, 3) for width in widths}
+        operations[kind] = OperationCost(latency, inverse)
+    features = binding.get_host_cpu_features()
+    core = Core(
+        ghz=round(ghz, 3),
+        vector_bits=bits,
+        vector_registers=32 if bits == 512 or not features.get("avx") else 16,
+        fused=bool(features.get("fma")) or not features.get("sse2"),
+        width=int(ASSUMED["width"]),
+        window=int(ASSUMED["window"]),
+        mispredict=ASSUMED["mispredict"],
+        history=int(ASSUMED["history"]),
+    )
+    source = "measured by costbench describe-cpu; assumed: " + ", ".join(ASSUMED) + ", branch"
+    try:
+        return Processor(name or _model(), source, os.cpu_count() or 1, core, memory, operations)
+    except ValueError as error:
+        raise DataError(f"implausible measurements: {error}", expected="an idle machine") from error
+
+
+def _times(kind: str, bits: int) -> dict[str, Any]:
+    widths = [64] if kind.startswith("integer") else [32, 128, 256, 512]
+    if kind == "shuffle":
+        widths = widths[1:]
+    found = {width: operation_times(kind, width) for width in widths if width <= max(bits, 64)}
+    widest = found[max(found)]
+    return {"latency": widest.latency, "inverse": {width: each.inverse for width, each in found.items()}}
+
+
+def _cycles(times: Mapping[str, Any], ghz: float) -> OperationCost:
+    inverse = {str(width): round(found * ghz, 3) for width, found in times["inverse"].items()}
+    return OperationCost(round(times["latency"] * ghz, 2), inverse)
+
+
+def _memory(facts: tuple[CacheFacts, ...], ghz: float) -> Memory:
+    """Returns the hierarchy with latencies of a random and line times of a linear walk.
+
+    Each goes over half of a level, of far ones over no more than four times the level before: the operators
+    that are predicted are that large, and a random walk over more measures the translation of addresses.
+    """
+    caches, before = [], 0.0
+    for place, fact in enumerate(facts):
+        nearer = facts[place - 1].kib * 4096 if place else _LARGEST_BYTES
+        size = int(min(fact.kib * 512, nearer, _LARGEST_BYTES))
+        before = max(before, round(load_latency(size) * ghz, 1))
+        cycles = round(line_time(size) * ghz, 2) if place else 0.0
+        caches.append(CacheLevel(fact.kib, fact.associativity, before, cycles, fact.sharers > 1))
+    far = min(int(facts[-1].kib * 1024 * 4), _LARGEST_BYTES)
+    ram = max(before, round(load_latency(far) * ghz, 1))
+    return Memory(facts[0].line_bytes, tuple(caches), ram, round(line_time(far) * ghz, 2))
+
+
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown"
+
+
+def as_mapping(processor: Processor) -> dict[str, object]:
+    """Returns a description as `costbench.processor.load_processor` reads it."""
+    found = asdict(processor)
+    found["memory"]["caches"] = [asdict(level) for level in processor.memory.caches]
+    return found

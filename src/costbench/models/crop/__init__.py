@@ -1,0 +1,1 @@
+"""The analytical cost model of tensor programs on processors."""

@@ -1,0 +1,102 @@
+"""What a program's instructions become on a processor: operations on native registers, with their costs.
+
+A vector that is wider than the processor's becomes several operations; a fused multiply-add becomes two where
+there is none; values that do not fit into the vector registers are stored and loaded again. Costs that a
+description does not list are made of those it does: a gather is a load per lane, a bulk copy stores and loads
+native vectors, a call takes the time of a mispredicted branch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.llvm.features import StaticFeatures
+from costbench.compiler.llvm.operations import KINDS
+from costbench.processor import RESOURCES, Processor
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+RESOURCE_NAMES = ("integer", "float", "shuffle", "load", "store")
+_LANE_BITS = 20
+READING = ("load", "masked_load", "gather", "copy_bytes")
+
+
+@dataclass(frozen=True, eq=False)
+class MachineCode:
+    """Costs of each instruction.
+
+    Attributes:
+        slots: int64 [n], operations that enter the pipeline.
+        latency: float64 [n], cycles until the result can be used, of loads from the first cache.
+        busy: float64 [n, resources], cycles that each resource is occupied.
+        reads: bool [n], whether the result comes from memory.
+    """
+
+    slots: IntArray
+    latency: FloatArray
+    busy: FloatArray
+    reads: npt.NDArray[np.bool_]
+
+
+def machine_code(static: StaticFeatures, processor: Processor, lengths: FloatArray) -> MachineCode:
+    """Returns the costs of a program's instructions.
+
+    Args:
+        static: the program.
+        processor: what it runs on.
+        lengths: [n] bytes of each bulk access.
+    """
+    packed = (static.kinds << _LANE_BITS | static.shapes[:, 0]) << _LANE_BITS | static.shapes[:, 1]
+    unique, inverse = np.unique(packed, return_inverse=True)
+    mask = (1 << _LANE_BITS) - 1
+    rows = [
+        _cost(KINDS[each >> 2 * _LANE_BITS], each >> _LANE_BITS & mask, each & mask, processor)
+        for each in unique.tolist()
+    ]
+    slots = np.array([row[0] for row in rows], dtype=np.int64)[inverse]
+    latency = np.array([row[1] for row in rows])[inverse]
+    busy = np.array([row[2] for row in rows])[inverse]
+    for kind in ("set_bytes", "copy_bytes"):
+        places = np.flatnonzero(static.kinds == KINDS.index(kind))
+        vectors = np.ceil(np.maximum(lengths[places], 1) / (processor.core.vector_bits / 8))
+        slots[places] = (vectors * slots[places]).astype(np.int64)
+        busy[places] *= vectors[:, None]
+    reads = np.isin(static.kinds, [KINDS.index(kind) for kind in READING])
+    return MachineCode(slots, latency, busy, reads)
+
+
+def _cost(kind: str, lanes: int, bits: int, processor: Processor) -> tuple[int, float, list[float]]:
+    """Returns operations, latency and occupation of one instruction; of a bulk access, per native vector."""
+    core, busy = processor.core, dict.fromkeys(RESOURCE_NAMES, 0.0)
+    width = lanes * bits
+    registers = max(1, -(-width // core.vector_bits))
+    part = max(1, min(width, core.vector_bits))
+
+    def occupy(name: str, times: int, at: int) -> float:
+        cost = processor.operations[name]
+        busy[RESOURCES[name]] += times * cost.inverse_at(at)
+        return cost.latency
+
+    if kind == "free":
+        return 0, 0.0, list(busy.values())
+    if kind == "call":
+        latency = processor.core.mispredict
+        return 1 + int(latency), latency, list(busy.values())
+    if kind == "multiply_add" and not core.fused:
+        latency = occupy("multiply", registers, part) + occupy("add", registers, part)
+        return 2 * registers, latency, list(busy.values())
+    if kind in ("gather", "scatter"):
+        latency = occupy("load" if kind == "gather" else "store", lanes, bits)
+        latency += occupy("shuffle", lanes, part)
+        return 2 * lanes, latency, list(busy.values())
+    if kind in ("set_bytes", "copy_bytes"):
+        latency = occupy("store", 1, core.vector_bits)
+        if kind == "copy_bytes":
+            latency += occupy("load", 1, core.vector_bits)
+        return 1 + (kind == "copy_bytes"), latency, list(busy.values())
+    name = {"masked_load": "load", "masked_store": "store"}.get(kind, kind)
+    latency = occupy(name, registers, part)
+    return registers, latency, list(busy.values())

@@ -1,0 +1,57 @@
+"""Commands of the analytical model, on features of a kernel that was written by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from costbench.cli.app import app
+from costbench.errors import CostbenchError
+from tests.compiler.llvm import kernels
+from tests.models.crop.machines import features
+
+SCHEDULE = ["explain", "matmul:m=8,n=16,k=4", "0"]
+
+
+def test_a_schedule_is_explained_and_drawn(tmp_path: Path) -> None:
+    counts = {("entry", "loop"): 1, ("loop", "loop"): 99, ("loop", "done"): 1}
+    features(kernels.vector_loop(8, 8), counts).save(tmp_path / "f.npz")
+    options = ["--features", str(tmp_path / "f.npz"), "--plot", str(tmp_path / "figure")]
+    result = CliRunner().invoke(app, [*SCHEDULE, *options, "--processor", "amd_epyc_7763"])
+    assert result.exit_code == 0, result.output
+    assert "AMD EPYC 7763, 1 threads" in result.output
+    assert "kernel:loop" in result.output
+    assert "compute" in result.output
+    assert (tmp_path / "figure.svg").stat().st_size > 1000
+    assert (tmp_path / "figure.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([*SCHEDULE, "--processor", "z80"], "unknown processor"),
+        ([*SCHEDULE, "--threads", "1000"], "1000 threads"),
+        (["explain", "matmul:m=8,n=16,k=4", "99999"], "no configuration 99999"),
+        (["explain", "C13", "0"], "unknown workload"),
+    ],
+)
+def test_mistakes_are_one_error(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, CostbenchError)
+    assert said in str(result.exception)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tvm") is not None, reason="TVM is installed")
+def test_without_the_compiler_the_extra_is_named() -> None:
+    result = CliRunner().invoke(app, SCHEDULE)
+    assert "costbench[cpu]" in str(result.exception)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs the extra cpu (TVM)")
+def test_a_schedule_is_built_and_explained(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [*SCHEDULE, "--features", str(tmp_path / "f.npz")])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "f.npz").exists()
