@@ -38,7 +38,7 @@ def test_one_budget_for_two_kernels() -> None:
 
 def test_unknown_strategies_name_the_choices() -> None:
     with pytest.raises(
-        ChoiceError, match=r"unknown strategy 'luck' .expected one of annealing, annealing-1, exh"
+        ChoiceError, match=r"unknown strategy 'luck' .expected one of annealing, annealing-1, enum"
     ):
         tune(PROBLEM, Table(), Plan("luck", UNLIMITED, 0))
 

@@ -22,7 +22,15 @@ from costbench.experiments.stages import train
 from costbench.params import load_yaml
 from costbench.tasks import LEARNED
 from tests.deadline import HANGS_AFTER_S
-from tests.pipelines.workplace import TINY, call, call_stage, digest_folder, environment, write_profile
+from tests.pipelines.workplace import (
+    EXPERIMENTS,
+    TINY,
+    call,
+    call_stage,
+    digest_folder,
+    environment,
+    write_profile,
+)
 
 pytestmark = [
     pytest.mark.pipeline,
@@ -157,7 +165,7 @@ def test_training_takes_the_best_values(smoke: Path) -> None:
     assert other["net"]["hidden"] == 8
 
 
-def test_another_sweep_trains_anew_what_follows_it_alone(workplace: Path) -> None:
+def test_all_that_is_trained_comes_after_the_sweep(workplace: Path) -> None:
     """A dry run does not know that a sweep's result will be another, hence `--force --downstream`."""
     write_profile(workplace, "smoke", TINY)
     sweep = "profiles/smoke/dvc.yaml:sweep"
@@ -165,9 +173,11 @@ def test_another_sweep_trains_anew_what_follows_it_alone(workplace: Path) -> Non
     assert done.returncode == 0, done.stderr
     running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
     # DVC may take those behind the training in any order, but the report after what it shows.
-    assert running[:2] == ["sweep", "train@tuned-tile"]
-    assert sorted(running[2:]) == ["autotune", "evaluate@tuned-tile", "register", "report"]
-    assert max(map(running.index, ("autotune", "evaluate@tuned-tile"))) < running.index("report")
+    stages = [f"{stage}@{name}" for stage in ("evaluate", "train") for name in EXPERIMENTS]
+    assert running[0] == "sweep"
+    assert sorted(running[1:]) == sorted([*stages, "autotune", "register", "report"])
+    for name in EXPERIMENTS:
+        assert running.index(f"train@{name}") < running.index(f"evaluate@{name}") < running.index("report")
 
 
 def test_a_sweep_that_has_not_run_is_one_error(workplace: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -54,8 +55,12 @@ class EvaluateParams:
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
         for model in self.models:
             if model not in get_args(ModelName) and not is_dotted(model):
-                known = ", ".join(get_args(ModelName))
-                raise ValueError(f"no model {model!r}, must be one of {known}, or your own as module:Class")
+                names = get_args(ModelName)
+                near = "".join(
+                    f", did you mean {one!r}?" for one in difflib.get_close_matches(model, names, n=1)
+                )
+                expected = f"one of {', '.join(names)}, or your own as module:Class"
+                raise ValueError(f"no model {model!r}{near}, must be {expected}")
         if min(self.top_k) < 1:
             raise ValueError(f"top_k are {list(self.top_k)}, must be at least 1")
 

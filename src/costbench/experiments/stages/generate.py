@@ -77,7 +77,8 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
         decision = task.paths[0].relative_to(folder).parts[0]
         _log.warning("%s: left out of the task %s: %s", task.name, decision, reason)
 
-    own = {entry.name for entry in user_programs(workspace.programs)}
+    # A program that the parameters name has to be there; of those found in the folder, what can be used.
+    own = {entry.name for entry in user_programs(workspace.programs)} - {*section.programs}
     with ShardProgress(_num_wanted(tasks)) as progress:
         summaries = generate(tasks, workspace.backend, progress.made, progress.kept, own, leave_out)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
@@ -136,7 +137,7 @@ def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
     tasks: list[Task] = []
     for entry in _chosen(section.programs, all_programs(programs), programs):
         # All tasks of a program refer to the same bytes, so memory holds each program once.
-        data = _data(programs, entry)
+        data = _data(programs, entry, named=entry.name in section.programs)
         if data is None:
             continue
         program = _Program(entry, data, targets, folder)
@@ -145,12 +146,12 @@ def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
     return tasks
 
 
-def _data(programs: Path, entry: ProgramEntry) -> bytes | None:
-    """Returns the bytes of a program; None, after a warning, for one of the user's own that is no program."""
+def _data(programs: Path, entry: ProgramEntry, *, named: bool) -> bytes | None:
+    """Returns the bytes of a program; None, after a warning, for a file in the user's folder that is none."""
     try:
         return read_program_bytes(programs, entry)
     except CostbenchError as error:
-        if not entry.is_given:
+        if named or not entry.is_given:
             raise
         _log.warning("%s: left out: %s", entry.name, error)
         return None
