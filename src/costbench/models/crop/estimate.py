@@ -285,9 +285,8 @@ def _line_sources(features: ProgramFeatures, sources: FloatArray) -> tuple[Float
     place_of[static.sites[places]] = places
     at = place_of[profile[:, 0]]
     weights = sources[profile[:, 1]] * profile[:, 2:3]
-    by_place, by_block = np.zeros((num, levels)), np.zeros((num_blocks, levels))
-    np.add.at(by_place, at, weights)
-    np.add.at(by_block, block_of[at], weights)
+    by_place = np.column_stack([np.bincount(at, column, num) for column in weights.T])
+    by_block = np.column_stack([np.bincount(block_of[at], column, num_blocks) for column in weights.T])
     shares = np.tile(weights.sum(axis=0) / weights.sum(), (num, 1))
     for found in (by_block[block_of], by_place):
         sums = found.sum(axis=1)

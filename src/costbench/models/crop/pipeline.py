@@ -87,7 +87,8 @@ def edge_cycles(code: Code, edges: IntArray, wanted: IntArray, via: IntArray, si
         np.zeros(sizes[1] + 1),
         np.full(sizes[1] + 1, -1, dtype=np.int64),
         np.zeros((code.busy.shape[1], _HORIZON)),
-        np.full((code.busy.shape[1], _HORIZON), -1, dtype=np.int64),
+        # No simulation begins at cycle 0, so that zero is no cycle's tag, and untouched pages cost nothing.
+        np.zeros((code.busy.shape[1], _HORIZON), dtype=np.int64),
         np.zeros(code.busy.shape[1], dtype=np.int64),
         np.zeros(sizes[3]),
         np.zeros(3),
