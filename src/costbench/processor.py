@@ -31,6 +31,9 @@ RESOURCES = {
 }
 """Execution resource of each operation that a description has to list. Operations of one resource wait for
 each other; an operation occupies its resource for its inverse throughput."""
+OPTIONAL = {"gather": "load", "scatter": "store"}
+"""Operations that may be left out, and the resource that they occupy. They then are a load or store and a
+shuffle for each lane."""
 _LARGEST_CYCLES = 1000.0
 
 
@@ -164,7 +167,7 @@ class Processor:
         threads: hardware threads, of which a program uses as many as it is given.
         core: its pipeline.
         memory: its memory hierarchy.
-        operations: cost by kind, one for each of `RESOURCES`.
+        operations: cost by kind, one for each of `RESOURCES`, perhaps of `OPTIONAL`.
     """
 
     name: str
@@ -176,7 +179,7 @@ class Processor:
 
     def __post_init__(self) -> None:
         missing = sorted(set(RESOURCES) - set(self.operations))
-        unknown = sorted(set(self.operations) - set(RESOURCES))
+        unknown = sorted(set(self.operations) - set(RESOURCES) - set(OPTIONAL))
         if missing or unknown:
             said = f"lacks {', '.join(missing)}" if missing else f"has unknown {', '.join(unknown)}"
             raise ValueError(f"operations {said}; they are {', '.join(RESOURCES)}")

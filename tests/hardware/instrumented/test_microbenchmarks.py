@@ -9,7 +9,14 @@ import pytest
 from costbench.errors import DataError
 from costbench.hardware.instrumented.description import cache_facts
 from costbench.hardware.instrumented.engine import Compiled
-from costbench.hardware.instrumented.microbenchmarks import FORMS, _loop, fastest, operation_times
+from costbench.hardware.instrumented.microbenchmarks import (
+    FORMS,
+    _loop,
+    fastest,
+    forwarding_latency,
+    lane_access,
+    operation_times,
+)
 
 
 @pytest.mark.parametrize("kind", FORMS)
@@ -20,6 +27,17 @@ def test_chains_take_no_less_than_work_side_by_side(kind: str) -> None:
 
 def test_a_division_takes_longer_than_an_addition() -> None:
     assert operation_times("divide", 128).latency > 1.5 * operation_times("add", 128).latency
+
+
+def test_more_lanes_take_longer_to_gather() -> None:
+    narrow, wide = (lane_access("gather", bits) for bits in (128, 256))
+    assert narrow.inverse < wide.inverse
+    assert wide.inverse < 1.2 * wide.latency
+    assert lane_access("scatter", 128).inverse > 0.0
+
+
+def test_a_stored_value_takes_longer_than_one_in_a_register() -> None:
+    assert forwarding_latency(128) > 0.0
 
 
 def test_a_loop_runs_as_often_as_it_is_told() -> None:

@@ -10,7 +10,7 @@ import pytest
 from costbench.compiler.llvm.features import ProgramFeatures, bins_of
 from costbench.errors import DataError
 from costbench.models.crop.estimate import Estimator
-from costbench.processor import Processor
+from costbench.processor import OperationCost, Processor
 from tests.compiler.llvm import kernels
 from tests.models.crop.machines import CORE, ROUND, features, without_fused
 
@@ -85,6 +85,60 @@ done:
 def test_sums_in_memory_wait_for_the_store_before() -> None:
     # Two cycles until the load can begin, 4 of the load and 1 of the addition.
     assert cycles(ACCUMULATED) == pytest.approx(7.0, rel=0.06)
+
+
+TWO_BLOCKS = """
+define void @kernel(ptr %out) {
+entry:
+  br label %first
+first:
+  %i = phi i64 [ 0, %entry ], [ %next, %second ]
+  %a = phi <8 x float> [ zeroinitializer, %entry ], [ %a.next, %second ]
+  %b = phi <8 x float> [ zeroinitializer, %entry ], [ %b.next, %second ]
+  %a.next = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %a, <8 x float> %a, <8 x float> %a)
+  br label %second
+second:
+  %b.next = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %b, <8 x float> %b, <8 x float> %b)
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, 100
+  br i1 %more, label %first, label %done
+done:
+  store <8 x float> %a.next, ptr %out
+  ret void
+}
+declare <8 x float> @llvm.fmuladd.v8f32(<8 x float>, <8 x float>, <8 x float>)
+"""
+
+
+def test_iterations_of_a_loop_of_two_blocks_overlap() -> None:
+    counts = {
+        ("entry", "first"): 1,
+        ("second", "first"): 999,
+        ("first", "second"): 1000,
+        ("second", "done"): 1,
+    }
+    found = Estimator(ROUND).blocks(features(TWO_BLOCKS, counts))
+    by_name = {block.name: block.cycles for block in found}
+    # Two chains of four cycles side by side, however blocks divide them.
+    assert by_name["kernel:first"] + by_name["kernel:second"] == pytest.approx(4.0, rel=0.03)
+
+
+def gathers(cost: OperationCost | None) -> float:
+    text = """define void @kernel(ptr %p, <8 x i64> %q) {
+  %at = getelementptr float, ptr %p, <8 x i64> %q
+  %x = call <8 x float> @llvm.masked.gather.v8f32.v8p0(<8 x ptr> %at, {ON}, <8 x float> poison)
+  ret void
+}
+declare <8 x float> @llvm.masked.gather.v8f32.v8p0(<8 x ptr>, <8 x i1>, <8 x float>)
+""".replace("{ON}", "<8 x i1> splat (i1 true)")
+    operations = dict(ROUND.operations) | ({} if cost is None else {"gather": cost})
+    return Estimator(replace(ROUND, operations=operations)).runtime_ns(features(text, {}))
+
+
+def test_a_gather_costs_what_is_described_or_loads_and_shuffles() -> None:
+    # Eight loads of four bytes at two a cycle and as many shuffles, a latency of four and of one.
+    assert gathers(None) == pytest.approx(9.0, abs=1.0)
+    assert gathers(OperationCost(50.0, {"256": 20.0})) > gathers(None) + 40.0
 
 
 def far(distance: int) -> ProgramFeatures:

@@ -76,9 +76,8 @@ class ProgramFeatures:
     Attributes:
         static: what its text says.
         threads: int64 [t], numbers of threads that counts were taken for, ascending.
-        counts: int64 [t, 2, e]: of each edge, effective executions (serial ones and the most of any task),
-        and
-            those of all threads together.
+        counts: int64 [t, 2, e]: of each edge, effective executions (serial ones and the most of any
+            task), and those of all threads together.
         profile: int64 [p, 3]: site, position in `BIN_DISTANCES`, number of samples.
         touched: lines touched in one run.
         footprint: bytes of arguments and workspaces.

@@ -16,11 +16,12 @@ from costbench.hardware.instrumented.microbenchmarks import (
     FORMS,
     access_time,
     forwarding_latency,
+    lane_access,
     line_time,
     load_latency,
     operation_times,
 )
-from costbench.processor import CacheLevel, Core, Memory, OperationCost, Processor
+from costbench.processor import OPTIONAL, CacheLevel, Core, Memory, OperationCost, Processor
 
 SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
 ASSUMED = {"width": 6, "window": 256, "mispredict": 15.0, "history": 32}
@@ -102,8 +103,7 @@ def describe(name: str = "") -> Processor:
 
     Raises:
         DataError: if the system does not describe its caches, or times are implausible, as they are on a
-        machine
-            that others use.
+            machine that others use.
     """
     bits = host_vector_bits()
     caches = cache_facts()
@@ -123,6 +123,11 @@ def describe(name: str = "") -> Processor:
     forwarded = max(0.0, round(forwarding_latency(bits) * ghz - nearest, 1))
     for kind, latency in (("load", nearest), ("store", forwarded)):
         inverse = {str(width): round(access_time(kind, width) * ghz, 3) for width in widths}
+        operations[kind] = OperationCost(latency, inverse)
+    for kind in OPTIONAL:
+        found = {width: lane_access(kind, width) for width in widths if width >= 128}
+        latency = round(found[max(found)].latency * ghz, 1)
+        inverse = {str(width): round(each.inverse * ghz, 2) for width, each in found.items()}
         operations[kind] = OperationCost(latency, inverse)
     features = binding.get_host_cpu_features()
     core = Core(

@@ -229,6 +229,43 @@ def forwarding_latency(bits: int) -> float:
     return _time(text, ITERATIONS // _UNROLLED, -(-memory.ctypes.data // 64) * 64) / _UNROLLED
 
 
+def lane_access(kind: str, bits: int) -> OperationTimes:
+    """Returns the times of a gather or scatter of 32-bit lanes, each in a line of its own in the first cache.
+
+    The latency is that of a chain of gathers, each of which takes its addresses from the one before; a
+    scatter has none.
+    """
+    lanes = bits // 32
+    memory = np.zeros(64 * lanes + 64, dtype=np.uint8)
+    address = -(-memory.ctypes.data // 64) * 64
+    on = f"<{lanes} x i1> <" + ", ".join(["i1 true"] * lanes) + ">"
+    offsets = ", ".join(f"i64 {64 * lane}" for lane in range(lanes))
+    pointers, words = f"<{lanes} x ptr>", f"<{lanes} x i32>"
+    before = ["%base = inttoptr i64 %address to ptr"]
+    before.append(f"%all = getelementptr i8, ptr %base, <{lanes} x i64> <{offsets}>")
+    runs = ITERATIONS // _UNROLLED // 4
+    if kind == "scatter":
+        name = f"@llvm.masked.scatter.v{lanes}i32.v{lanes}p0"
+        declare = f"declare void {name}({words}, {pointers}, <{lanes} x i1>)\n"
+        body = [f"call void {name}({words} zeroinitializer, {pointers} %all, {on})"] * _UNROLLED
+        return OperationTimes(0.0, _time(declare + _counted(before, [], body, []), runs, address) / _UNROLLED)
+    name = f"@llvm.masked.gather.v{lanes}i32.v{lanes}p0"
+    declare = f"declare {words} {name}({pointers}, <{lanes} x i1>, {words})\n"
+    sink = f'call void asm sideeffect "", "{"v" if bits > 256 else "x"},~{{{{memory}}}}"({words} {{}})'
+    chain, side, last = [], [], "%p"
+    for step in range(_UNROLLED):
+        # What is gathered is zero, and is added to the addresses.
+        chain.append(f"%at{step} = getelementptr i8, {pointers} %all, {words} {last}")
+        chain.append(f"%v{step} = call {words} {name}({pointers} %at{step}, {on}, {words} poison)")
+        side.append(f"%v{step} = call {words} {name}({pointers} %all, {on}, {words} poison)")
+        side.append(sink.format(f"%v{step}"))
+        last = f"%v{step}"
+    phi = f"%p = phi {words} [ zeroinitializer, %entry ], [ {last}, %loop ]"
+    latency = _time(declare + _counted(before, [phi], chain, [sink.format(last)]), runs, address)
+    inverse = _time(declare + _counted(before, [], side, []), runs, address)
+    return OperationTimes(latency / _UNROLLED, inverse / _UNROLLED)
+
+
 def access_time(kind: str, bits: int) -> float:
     """Returns nanoseconds between independent loads or stores of so many bits in the first cache."""
     memory = np.zeros(4096 + 64, dtype=np.uint8)

@@ -109,7 +109,7 @@ class Kernel:
 
         Raises:
             DataError: if the kernel says that it failed, or touches memory that is neither its own nor the
-            stack.
+                stack.
         """
         return self._run(threads, np.zeros(1, dtype=np.int64), 0)
 

@@ -1,7 +1,7 @@
 """Crop: the run time of a tensor program on a processor that is only described (crop2024, equations 1 and 2).
 
 Cost(P) = sum over edges of Cost(target after source) * ECount(edge): equation 1 with blocks counted by where
-they are entered from, so that a block costs what it adds to its predecessor where the branch is predicted,
+they are entered from, so that a block costs what it adds to those before it where the branch is predicted,
 and all of its own time and the lost cycles where it is not.
 
 Nothing is fitted: program features come from `costbench.compiler.llvm.features`, everything else from the
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from costbench.compiler.llvm.features import BIN_DISTANCES, NONE, ProgramFeatures
 from costbench.errors import DataError
 from costbench.models.crop.hierarchy import level_shares
-from costbench.models.crop.machine_code import RESOURCE_NAMES, machine_code
+from costbench.models.crop.machine_code import RESOURCE_NAMES, InstructionCosts
 from costbench.models.crop.pipeline import Code, edge_cycles
 from costbench.models.crop.registers import spills
 from costbench.processor import Processor
@@ -86,11 +86,12 @@ class Estimator:
             raise DataError(f"{threads} threads", where=processor.name, expected=f"1 to {processor.threads}")
         self.processor = processor
         self.threads = threads
+        self._costs = InstructionCosts(processor)
         self._sources = level_shares(BIN_DISTANCES, processor.memory, threads)
 
     def _plan(self, features: ProgramFeatures) -> _Plan:
         counts = features.effective_counts(self.threads)
-        return _Plan(features, self.processor, counts, self._sources)
+        return _Plan(features, self._costs, counts, self._sources)
 
     def runtime_ns(self, features: ProgramFeatures) -> float:
         """Returns the predicted run time in nanoseconds.
@@ -152,8 +153,9 @@ class _Plan:
     """What does not depend on how far memory reaches."""
 
     def __init__(
-        self, features: ProgramFeatures, processor: Processor, counts: IntArray, sources: FloatArray
+        self, features: ProgramFeatures, costs: InstructionCosts, counts: IntArray, sources: FloatArray
     ) -> None:
+        processor = costs.processor
         self.static, self.processor, self.counts = features.static, processor, counts
         static = self.static
         num_blocks = len(static.blocks) - 1
@@ -163,12 +165,13 @@ class _Plan:
         # A bulk access without a constant length touches as many lines as the trace saw.
         unknown = (lengths == 0) & (static.sites != NONE)
         lengths[unknown] = self.lines[unknown] * LINE_BYTES
-        self.code = machine_code(static, processor, lengths)
+        self.code = costs.machine_code(static, lengths)
         operations = np.bincount(block_of, self.code.slots, num_blocks).astype(np.float64)
         self._spread(spills(static, processor), operations, block_of)
         self.operations = operations
         work = counts * operations[static.edges[:, 1]]
         self.rare = work < _RARE * max(float(work.sum()), 1.0)
+        self.via = _most_frequent_edges(static.edges, counts, num_blocks)
         self.unpredicted = _unpredicted(static.edges, counts, processor.core.history)
         self.counts = counts
 
@@ -189,7 +192,7 @@ class _Plan:
             [static.num_values, int(static.keys[:, 0].max(initial=-1)) + 1, core.width, core.window],
             dtype=np.int64,
         )
-        found = edge_cycles(code, static.edges, wanted.astype(np.int64), sizes)
+        found = edge_cycles(code, static.edges, wanted.astype(np.int64), self.via, sizes)
         found[self.rare] = (self.operations / core.width)[static.edges[self.rare, 1]]
         if not predicted:
             found[self.unpredicted] += core.mispredict
@@ -237,6 +240,16 @@ class _Plan:
         return float(cycles @ (self.counts if counts is None else counts))
 
 
+def _most_frequent_edges(edges: IntArray, counts: IntArray, num_blocks: int) -> IntArray:
+    """Returns the edge by which each block is entered most often; -1 for those that do not run."""
+    order = np.argsort(counts, kind="stable")
+    order = order[counts[order] > 0]
+    found = np.full(num_blocks, NONE)
+    # Of several assignments the last one holds.
+    found[edges[order, 1]] = order
+    return found
+
+
 def _unpredicted(edges: IntArray, counts: IntArray, history: int) -> BoolArray:
     """Returns which edges leave a block against the prediction.
 
@@ -272,9 +285,8 @@ def _line_sources(features: ProgramFeatures, sources: FloatArray) -> tuple[Float
     place_of[static.sites[places]] = places
     at = place_of[profile[:, 0]]
     weights = sources[profile[:, 1]] * profile[:, 2:3]
-    by_place, by_block = np.zeros((num, levels)), np.zeros((num_blocks, levels))
-    np.add.at(by_place, at, weights)
-    np.add.at(by_block, block_of[at], weights)
+    by_place = np.column_stack([np.bincount(at, column, num) for column in weights.T])
+    by_block = np.column_stack([np.bincount(block_of[at], column, num_blocks) for column in weights.T])
     shares = np.tile(weights.sum(axis=0) / weights.sum(), (num, 1))
     for found in (by_block[block_of], by_place):
         sums = found.sum(axis=1)

@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from costbench.compiler.llvm.features import StaticFeatures
 from costbench.compiler.llvm.operations import KINDS
-from costbench.processor import RESOURCES, Processor
+from costbench.processor import OPTIONAL, RESOURCES, Processor
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 RESOURCE_NAMES = ("integer", "float", "shuffle", "load", "store")
 _LANE_BITS = 20
-READING = ("load", "masked_load", "gather", "copy_bytes")
+_READS = np.array([kind in ("load", "masked_load", "gather", "copy_bytes") for kind in KINDS])
+_BULK = np.array([kind in ("set_bytes", "copy_bytes") for kind in KINDS])
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,35 +42,47 @@ class MachineCode:
     reads: npt.NDArray[np.bool_]
 
 
-def machine_code(static: StaticFeatures, processor: Processor, lengths: FloatArray) -> MachineCode:
-    """Returns the costs of a program's instructions.
+class InstructionCosts:
+    """What instructions cost on a processor; each kind and shape is worked out once.
 
     Args:
-        static: the program.
-        processor: what it runs on.
-        lengths: [n] bytes of each bulk access.
+        processor: what they run on.
     """
-    packed = (static.kinds << _LANE_BITS | static.shapes[:, 0]) << _LANE_BITS | static.shapes[:, 1]
-    unique, inverse = np.unique(packed, return_inverse=True)
-    mask = (1 << _LANE_BITS) - 1
-    rows = [
-        _cost(KINDS[each >> 2 * _LANE_BITS], each >> _LANE_BITS & mask, each & mask, processor)
-        for each in unique.tolist()
-    ]
-    slots = np.array([row[0] for row in rows], dtype=np.int64)[inverse]
-    latency = np.array([row[1] for row in rows])[inverse]
-    busy = np.array([row[2] for row in rows])[inverse]
-    for kind in ("set_bytes", "copy_bytes"):
-        places = np.flatnonzero(static.kinds == KINDS.index(kind))
-        vectors = np.ceil(np.maximum(lengths[places], 1) / (processor.core.vector_bits / 8))
+
+    def __init__(self, processor: Processor) -> None:
+        self.processor = processor
+        self._rows: dict[int, tuple[int, float, list[float]]] = {}
+
+    def machine_code(self, static: StaticFeatures, lengths: FloatArray) -> MachineCode:
+        """Returns the costs of a program's instructions.
+
+        Args:
+            static: the program.
+            lengths: [n] bytes of each bulk access.
+        """
+        packed = (static.kinds << _LANE_BITS | static.shapes[:, 0]) << _LANE_BITS | static.shapes[:, 1]
+        unique, inverse = np.unique(packed, return_inverse=True)
+        rows = [self._row(each) for each in unique.tolist()]
+        slots = np.array([row[0] for row in rows], dtype=np.int64)[inverse]
+        latency = np.array([row[1] for row in rows])[inverse]
+        busy = np.array([row[2] for row in rows])[inverse]
+        places = np.flatnonzero(_BULK[static.kinds])
+        vectors = np.ceil(np.maximum(lengths[places], 1) / (self.processor.core.vector_bits / 8))
         slots[places] = (vectors * slots[places]).astype(np.int64)
         busy[places] *= vectors[:, None]
-    reads = np.isin(static.kinds, [KINDS.index(kind) for kind in READING])
-    return MachineCode(slots, latency, busy, reads)
+        return MachineCode(slots, latency, busy, _READS[static.kinds])
+
+    def _row(self, packed: int) -> tuple[int, float, list[float]]:
+        if packed not in self._rows:
+            mask = (1 << _LANE_BITS) - 1
+            kind, lanes, bits = packed >> 2 * _LANE_BITS, packed >> _LANE_BITS & mask, packed & mask
+            self._rows[packed] = _cost(KINDS[kind], lanes, bits, self.processor)
+        return self._rows[packed]
 
 
 def _cost(kind: str, lanes: int, bits: int, processor: Processor) -> tuple[int, float, list[float]]:
     """Returns operations, latency and occupation of one instruction; of a bulk access, per native vector."""
+    resources = RESOURCES | OPTIONAL
     core, busy = processor.core, dict.fromkeys(RESOURCE_NAMES, 0.0)
     width = lanes * bits
     registers = max(1, -(-width // core.vector_bits))
@@ -77,7 +90,7 @@ def _cost(kind: str, lanes: int, bits: int, processor: Processor) -> tuple[int, 
 
     def occupy(name: str, times: int, at: int) -> float:
         cost = processor.operations[name]
-        busy[RESOURCES[name]] += times * cost.inverse_at(at)
+        busy[resources[name]] += times * cost.inverse_at(at)
         return cost.latency
 
     if kind == "free":
@@ -88,7 +101,7 @@ def _cost(kind: str, lanes: int, bits: int, processor: Processor) -> tuple[int, 
     if kind == "multiply_add" and not core.fused:
         latency = occupy("multiply", registers, part) + occupy("add", registers, part)
         return 2 * registers, latency, list(busy.values())
-    if kind in ("gather", "scatter"):
+    if kind in OPTIONAL and kind not in processor.operations:
         latency = occupy("load" if kind == "gather" else "store", lanes, bits)
         latency += occupy("shuffle", lanes, part)
         return 2 * lanes, latency, list(busy.values())

@@ -5,9 +5,9 @@ operands are there and its resources are free, in any order, and leaves in progr
 blocks with Simian, a simulator of discrete events, one vertex after another; this one knows a window, so that
 iterations of a loop overlap as they do in a processor.
 
-A block costs what it adds after its predecessor: the time until it has left minus the time until the
-predecessor has. A block that follows itself is repeated until its window is full, and costs what a further
-repetition adds.
+A block costs what it adds after the blocks before it: the time until it has left minus the time until its
+predecessor has. In a loop these are the iterations before; elsewhere the predecessor, what that follows most
+often, and so on, until they fill the window. crop2024 joins a block to one successor.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from costbench.execution.compiled import compiled
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-_REPEATED = 2
-"""Windows that a repeated block fills before it counts as steady, and again while it is measured."""
-_MOST_OPERATIONS = 6000
-"""Instructions after which a repetition is steady enough in any case."""
+_FILLED = 2
+"""Windows of operations before the block whose cycles are counted."""
+_MOST_BLOCKS = 512
+"""Blocks before it at most."""
 _HORIZON = 1 << 13
 """Cycles for which occupation is kept, more than anything in flight takes."""
 
@@ -70,14 +70,15 @@ class _State(NamedTuple):
 
 
 @compiled
-def edge_cycles(code: Code, edges: IntArray, wanted: IntArray, sizes: IntArray) -> FloatArray:
+def edge_cycles(code: Code, edges: IntArray, wanted: IntArray, via: IntArray, sizes: IntArray) -> FloatArray:
     """Returns the cycles that the target of each edge adds after its source [e].
 
     Args:
         code: the program.
         edges: [e, 2] source block, or -1, and target block.
-        wanted: [e] 0 to leave an edge out (0 cycles), 1 for the target after its source, 2 for the target
-        alone. sizes: values, keys, width and window.
+        wanted: [e] 0 to leave an edge out (0 cycles), 1 for the target after its source, 2 for it alone.
+        via: [b] the edge by which each block is entered most often, or -1.
+        sizes: values, keys, width and window.
     """
     found = np.zeros(len(edges))
     state = _State(
@@ -86,62 +87,121 @@ def edge_cycles(code: Code, edges: IntArray, wanted: IntArray, sizes: IntArray) 
         np.zeros(sizes[1] + 1),
         np.full(sizes[1] + 1, -1, dtype=np.int64),
         np.zeros((code.busy.shape[1], _HORIZON)),
-        np.full((code.busy.shape[1], _HORIZON), -1, dtype=np.int64),
+        # No simulation begins at cycle 0, so that zero is no cycle's tag, and untouched pages cost nothing.
+        np.zeros((code.busy.shape[1], _HORIZON), dtype=np.int64),
         np.zeros(code.busy.shape[1], dtype=np.int64),
         np.zeros(sizes[3]),
         np.zeros(3),
     )
-    alone = np.full(len(code.blocks) - 1, -1.0)
+    operations = np.zeros(len(code.blocks) - 1, dtype=np.int64)
+    for block in range(len(operations)):
+        for place in range(code.blocks[block], code.blocks[block + 1]):
+            operations[block] += code.slots[place]
+    path = np.empty(_MOST_BLOCKS, dtype=np.int64)
+    looped = np.zeros(len(edges), dtype=np.bool_)
+    alone = np.full(len(operations), -1.0)
     for edge in range(len(edges)):
-        if wanted[edge] == 0:
-            continue
         source, target = edges[edge]
-        length = code.blocks[target + 1] - code.blocks[target]
-        if source == target and wanted[edge] == 1:
-            entered = 0
-            for place in range(code.blocks[target], code.blocks[target + 1]):
-                entered += code.slots[place]
-            half = max(2, -(-_REPEATED * sizes[3] // max(1, entered)))
-            half = max(2, min(half, _MOST_OPERATIONS // (2 * max(1, length))))
-            times = _simulated(code, (-1, target), half, 2 * half, sizes, state)
-            found[edge] = (times[1] - times[0]) / half
-        elif source < 0 or wanted[edge] == 2:
+        if wanted[edge] == 0 or looped[edge]:
+            continue
+        if source < 0 or wanted[edge] == 2:
             if alone[target] < 0:
-                alone[target] = _simulated(code, (-1, target), 1, 1, sizes, state)[1]
+                alone[target] = _cycles_after(code, path[:0], target, sizes, state)
             found[edge] = alone[target]
-        else:
-            times = _simulated(code, (source, target), 1, 1, sizes, state)
-            found[edge] = times[1] - times[0]
+            continue
+        if via[target] == edge:
+            start = _path_to(edges, via, operations, (source, target, 1 << 40), path)
+            if path[start] == target:
+                _loop(code, path[start:], via, sizes, state, (found, looped, wanted))
+                continue
+        start = _path_to(edges, via, operations, (source, -1, _FILLED * sizes[3]), path)
+        found[edge] = _cycles_after(code, path[start:], target, sizes, state)
     return found
 
 
 @compiled
-def _simulated(
-    code: Code, pair: tuple[int, int], middle: int, repetitions: int, sizes: IntArray, state: _State
-) -> tuple[float, float]:
-    """Returns when the part before, and when all has left: `pair[0]`, then `pair[1]` repeatedly."""
-    clock = state.clock
-    # Time goes on from one simulation to the next, so that what earlier ones left lies in the past.
-    begin = np.ceil(clock[1]) + 1.0
-    clock[0], clock[1], clock[2] = begin, begin, 0.0
-    state.low[:] = int(begin)
-    state.ring[:] = 0.0
-    step, window = 1.0 / sizes[2], sizes[3]
-    before = -1
-    first = begin
-    if pair[0] >= 0:
-        _block(code, pair[0], -1, step, window, state)
-        first, before = clock[1], pair[0]
-    for number in range(repetitions):
-        _block(code, pair[1], before, step, window, state)
-        before = pair[1]
-        if pair[0] < 0 and number + 1 == middle:
-            first = clock[1]
-    return first - begin, clock[1] - begin
+def _path_to(
+    edges: IntArray, via: IntArray, operations: IntArray, ends: tuple[int, int, int], path: IntArray
+) -> int:
+    """Fills in the blocks that lead to one, those entered from most often; returns where the path begins.
+
+    Args:
+        edges: [e, 2] source and target block.
+        via: [b] edge by which each block is entered most often, or -1.
+        operations: [b] of each block.
+        ends: last block, block at which the path may begin, operations after which it does.
+        path: receives the blocks, at its end.
+    """
+    last, first, most = ends
+    start, entered = len(path) - 1, operations[last]
+    path[start] = last
+    while path[start] != first and entered < most and start > 0:
+        edge = via[path[start]]
+        if edge < 0 or edges[edge, 0] < 0:
+            break
+        start -= 1
+        path[start] = edges[edge, 0]
+        entered += operations[path[start]]
+    return start
 
 
 @compiled
-def _block(code: Code, block: int, before: int, step: float, window: int, state: _State) -> None:
+def _begin(state: _State) -> None:
+    """Empties the pipeline; time goes on, so that what earlier simulations left lies in the past."""
+    begin = np.ceil(state.clock[1]) + 1.0
+    state.clock[0], state.clock[1], state.clock[2] = begin, begin, 0.0
+    state.low[:] = int(begin)
+    state.ring[:] = 0.0
+
+
+@compiled
+def _loop(
+    code: Code,
+    loop: IntArray,
+    via: IntArray,
+    sizes: IntArray,
+    state: _State,
+    result: tuple[FloatArray, npt.NDArray[np.bool_], IntArray],
+) -> None:
+    """Adds the cycles of the blocks of a loop to their edges, means over iterations that follow each other.
+
+    One simulation serves all its edges, for which block of a loop waits depends on where it was begun.
+    """
+    found, looped, wanted = result
+    _begin(state)
+    entered = 0
+    for block in loop:
+        for place in range(code.blocks[block], code.blocks[block + 1]):
+            entered += code.slots[place]
+    rounds = max(2, _FILLED * sizes[3] // max(1, entered) + 1)
+    before = loop[-1]
+    for number in range(2 * rounds):
+        for block in loop:
+            first = state.clock[1]
+            _block(code, block, before, sizes, state)
+            before = block
+            edge = via[block]
+            if number >= rounds and wanted[edge] == 1:
+                found[edge] += (state.clock[1] - first) / rounds
+                looped[edge] = True
+
+
+@compiled
+def _cycles_after(code: Code, path: IntArray, target: int, sizes: IntArray, state: _State) -> float:
+    """Returns the cycles that a block adds after a path."""
+    _begin(state)
+    before = -1
+    for block in path:
+        _block(code, block, before, sizes, state)
+        before = block
+    first = state.clock[1]
+    _block(code, target, before, sizes, state)
+    return float(state.clock[1] - first)
+
+
+@compiled
+def _block(code: Code, block: int, before: int, sizes: IntArray, state: _State) -> None:
+    step, window = 1.0 / sizes[2], sizes[3]
     available, defined, stored, version, _, _, _, ring, clock = state
     resources = code.busy.shape[1]
     for place in range(code.blocks[block], code.blocks[block + 1]):
