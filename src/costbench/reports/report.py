@@ -136,6 +136,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         tpugraphs=tpugraphs_pointer(results),
         figures=overview_figures(cells, found, searches, folder / "figures"),
         evidence=inputs.evidence,
+        schedules=bool(inputs.schedules.rows),
     )
     sections = [
         overview_section(overview),

@@ -79,6 +79,9 @@ def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(make_cell:
     section = overview_section(_overview(make_cell(), Searches()))
     simulated, differs = section.paragraphs
     assert "Simulated: the compiler, the chips" in simulated
+    assert "measured on a processor" not in simulated
+    own = overview_section(replace(_overview(make_cell(), Searches()), schedules=True))
+    assert "or of a CPU schedule; those were measured on a processor." in own.paragraphs[0]
     assert "of tpu_v2 nothing was measured" in simulated
     assert "tpu_v3 was fitted" not in simulated
     assert differs.startswith(

@@ -36,6 +36,7 @@ class Overview:
         figures: of the hybrid and of what tuning gains.
         tpugraphs: how the models of tpugraphs2023 do, if any was tested.
         evidence: path of the page whose verdicts count, from this one; empty if that is this page.
+        schedules: whether the page has results on schedules, which a real processor ran.
     """
 
     cells: Sequence[Cell]
@@ -48,6 +49,7 @@ class Overview:
     figures: tuple[PageFigure, ...] = ()
     tpugraphs: Pointer | None = None
     evidence: str = ""
+    schedules: bool = False
 
 
 def overview_section(overview: Overview) -> Section:
@@ -74,7 +76,7 @@ def overview_section(overview: Overview) -> Section:
         anchor="overview",
         title="At a glance",
         label="At a glance",
-        paragraphs=(_simulated(chips), *_differs(overview.cells)),
+        paragraphs=(_simulated(chips, overview.schedules), *_differs(overview.cells)),
         figures=overview.figures,
         pointers=(
             *_preview(overview.evidence),
@@ -103,12 +105,13 @@ def _preview(evidence: str) -> tuple[Pointer, ...]:
     return (Pointer("Which results count? Those of the profile evidence", answer, "overview", evidence),)
 
 
-def _simulated(chips: Sequence[str]) -> str:
+def _simulated(chips: Sequence[str], schedules: bool) -> str:
     known = [_MEASURED[chip] for chip in reversed(chips) if chip in _MEASURED]
     measured = f" Measured: {'; '.join(known)}." if known else ""
+    beside = " or of a CPU schedule; those were measured on a processor" if schedules else ""
     return (
         "Simulated: the compiler, the chips and with them every runtime on this page that is not marked as a "
-        f"paper's.{measured} The programs are real."
+        f"paper's{beside}.{measured} The programs are real."
     )
 
 
