@@ -19,8 +19,8 @@ packages() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("pur
 
 "$base/bin/python" -c '' || { echo "$base is no environment; run make venv" >&2; exit 1; }
 "$venv/bin/python" -c '' 2>/dev/null || "$base/bin/python" -m venv --without-pip --clear "$venv"
-# After its own packages, so that these come first.
-packages "$base" >"$(packages "$venv")/zz_base.pth"
+# After its own packages, so that these come first; as a site folder, since an editable install is a path file itself.
+printf 'import site; site.addsitedir("%s")\n' "$(packages "$base")" >"$(packages "$venv")/zz_base.pth"
 
 mapfile -t extra < <("$base/bin/python" -c '
 import tomllib
