@@ -61,7 +61,7 @@ class OperationCost:
                 raise ValueError(f"inverse has to be positive cycles by bits, not {bits}: {cycles}")
 
     def inverse_at(self, bits: int) -> float:
-        """Returns cycles per operation on operands of so many bits."""
+        """Returns cycles per operation on operands of that width in bits."""
         widths = sorted(int(each) for each in self.inverse)
         return self.inverse[str(next((width for width in widths if width >= bits), widths[-1]))]
 

@@ -26,7 +26,11 @@ def test_learners_are_what_their_names_say() -> None:
 
 @pytest.mark.parametrize("model", sorted(MODELS))
 def test_every_model_has_a_representation(model: str) -> None:
-    learner_of(ScheduleModelSpec(model, "tree" if model in READS_TREES else "relation"))
+    own, other = ("tree", "relation") if model in READS_TREES else ("relation", "tree")
+    learner = learner_of(ScheduleModelSpec(model, own))
+    assert isinstance(learner, TreeGruLearner if model in READS_TREES else BoostedTrees)
+    with pytest.raises((ValueError, CostbenchError)):
+        ScheduleModelSpec(model, other)
 
 
 @pytest.mark.parametrize(

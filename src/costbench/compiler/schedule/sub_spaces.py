@@ -26,7 +26,7 @@ class _Wish:
 
     Attributes:
         values: at most these.
-        keep: at least so many of them.
+        keep: how many of them stay at least.
     """
 
     values: tuple[Value, ...]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costbench.datasets.schedule.table import RecordedTable
+from costbench.datasets.schedule.table import AFTERWARDS, RecordedTable
 from costbench.metrics.ranking import kendall_tau
 
 TRUSTED_TAU = 0.9
@@ -37,6 +37,18 @@ def agreement(table: RecordedTable, round_number: int) -> Agreement:
     chosen = table.repeats[(table.repeats[:, 3] == round_number) & (table.repeats[:, 1] > 0)]
     chosen = chosen[np.unique(chosen[:, 0], return_index=True)[1]]
     return compare(table.columns["runtime_ns"][chosen[:, 0]], chosen[:, 1])
+
+
+def confirmed_gflops(table: RecordedTable) -> float | None:
+    """Returns the speed of the schedule that was measured fastest, by its measurements after recording.
+
+    The first measurement of it is the least of many and therefore too fast on average; later ones are not
+    selected. None if it was not measured again.
+    """
+    fastest = int(np.argmax(table.gflops))
+    again = table.repeats[(table.repeats[:, 3] == AFTERWARDS) & (table.repeats[:, 0] == fastest), 1]
+    again = again[again > 0]
+    return float(table.space.operator.flops / np.median(again)) if len(again) else None
 
 
 def compare(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> Agreement:

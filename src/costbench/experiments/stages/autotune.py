@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_bytes, digest_file, read_json, write_json
-from costbench.errors import DataError, ParamsError
+from costbench.artifacts import digest_bytes, digest_file, write_json
 from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
 from costbench.execution.workers import run_work_items
 from costbench.experiments.autotuning.fusion import FusionCurve
@@ -28,10 +27,11 @@ from costbench.experiments.identity import (
     remove_outdated,
     write_identity,
 )
+from costbench.experiments.kept import KeyedResult, kept_and_missing
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
-from costbench.params import digest, load_section, parse
+from costbench.params import digest, load_section
 from costbench.target import load_target
 from costbench.tasks import TASKS
 
@@ -68,16 +68,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class ItemFile:
+class ItemFile(KeyedResult):
     """The result of a work item as stored in its file.
 
     Attributes:
-        key: digest of everything that it depends on.
         entries: metrics.
         curves: of fusion searches.
     """
 
-    key: str
     entries: tuple[Entry, ...]
     curves: tuple[FusionCurve, ...]
 
@@ -139,9 +137,8 @@ def _file_of(key: str, tuned: Autotuned) -> ItemFile:
 
 def _made(wanted: Sequence[Wanted], backend: Backend) -> dict[str, ItemFile]:
     """Return results by key of the work item: valid ones of earlier runs, and those computed now."""
-    kept = {one.item.name: found for one in wanted if (found := _kept(one)) is not None}
-    missing = {one.item.name: one for one in wanted if one.item.name not in kept}
-    _log.info("%d wanted: %d kept, %d to do", len(wanted), len(kept), len(missing))
+    earlier, missing = kept_and_missing(ItemFile, {one.item.name: one for one in wanted})
+    _log.info("%d wanted: %d kept, %d to do", len(wanted), len(earlier), len(missing))
     done = 0
 
     def log_result(name: str, found: ItemFile) -> None:
@@ -149,17 +146,7 @@ def _made(wanted: Sequence[Wanted], backend: Backend) -> dict[str, ItemFile]:
         done += 1
         _log.info("[%d/%d] %s: %s", done, len(missing), name, _speedups(found))
 
-    return kept | run_work_items(tune_program, missing, backend, log_result)
-
-
-def _kept(wanted: Wanted) -> ItemFile | None:
-    if not wanted.path.exists():
-        return None
-    try:
-        found = parse(ItemFile, read_json(wanted.path), where=wanted.path)
-    except (DataError, ParamsError):
-        return None
-    return found if found.key == wanted.key else None
+    return earlier | run_work_items(tune_program, missing, backend, log_result)
 
 
 def _speedups(found: ItemFile) -> str:

@@ -49,7 +49,7 @@ class Price:
             raise ValueError(f"gb_per_s is {self.gb_per_s}, expected above 0")
 
     def of(self, num_bytes: int) -> float:
-        """Returns the nanoseconds for so many bytes; a byte at 1e9 bytes per second takes one."""
+        """Returns the nanoseconds of a transfer of that size; a byte at 1e9 bytes per second takes one."""
         return self.ns + (num_bytes / self.gb_per_s if self.gb_per_s else 0.0)
 
 

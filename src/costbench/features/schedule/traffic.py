@@ -16,7 +16,7 @@ CACHE_BYTES = 32 * 1024
 
 
 def traffic(compute: StatementBatch, capacity: int) -> FloatArray:
-    """Returns the bytes that enter a cache of so many bytes during the computation, float64 [n].
+    """Returns the bytes that enter a cache of that size during the computation, float64 [n].
 
     It is the traffic of the outermost loop whose working set fits: the bytes that one run of it touches,
     times its runs. Where not even the innermost loop fits, every access is traffic.

@@ -53,7 +53,7 @@ FORMS: Mapping[str, str] = {
 
 
 def operation_times(kind: str, bits: int) -> OperationTimes:
-    """Returns the times of an operation on operands of so many bits: 64 of integers, 32 and more of floats.
+    """Returns the times of an operation on operands of 64 bits (integers) or 32 and more (floats).
 
     Shuffles and integers pass a barrier, without which LLVM makes one operation of two.
     """
@@ -182,7 +182,7 @@ def fastest(call: Callable[[], object], repeats: int = _REPEATS) -> float:
 
 
 def load_latency(num_bytes: int) -> float:
-    """Returns nanoseconds from a load to its value, in a random cycle through so many bytes of memory."""
+    """Returns nanoseconds from a load to its value, in a random cycle through a buffer of that size."""
     lines = max(2, num_bytes // (8 * _LINE_WORDS))
     order = stream(0, "pointer chase", str(lines)).permutation(lines)
     memory = np.zeros(lines * _LINE_WORDS + _LINE_WORDS, dtype=np.int64)
@@ -198,7 +198,7 @@ def load_latency(num_bytes: int) -> float:
 
 
 def line_time(num_bytes: int) -> float:
-    """Returns nanoseconds per line of reading so many bytes again and again in their order."""
+    """Returns nanoseconds per line of reading a buffer of that size again and again in its order."""
     chunk = 64 * _UNROLLED
     chunks = max(1, num_bytes // chunk)
     memory = np.zeros(chunks * chunk + 64, dtype=np.uint8)
@@ -267,7 +267,7 @@ def lane_access(kind: str, bits: int) -> OperationTimes:
 
 
 def access_time(kind: str, bits: int) -> float:
-    """Returns nanoseconds between independent loads or stores of so many bits in the first cache."""
+    """Returns nanoseconds between independent loads or stores of that width in the first cache."""
     memory = np.zeros(4096 + 64, dtype=np.uint8)
     lanes = bits // 32
     type_ = "float" if lanes == 1 else f"<{lanes} x float>"

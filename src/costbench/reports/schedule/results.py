@@ -19,6 +19,7 @@ import numpy as np
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow, read_rows
+from costbench.metrics.schedule_times import ModelTime
 from costbench.reports.data.evidence import parsed
 
 SCHEDULE, SPLIT = "schedule", "recorded"
@@ -88,31 +89,6 @@ class RecordedFacts:
     tau: float | None
     spread: float
     trusted: bool
-
-
-@dataclass(frozen=True)
-class ModelTime:
-    """Wall times of a model on this machine, in seconds.
-
-    Attributes:
-        target: of the recorded table.
-        workload: by name.
-        application: its operator.
-        arm: whose model.
-        fit_s: of fitting it to `fitted` schedules.
-        predict_s: of predicting `predicted` schedules.
-        fitted: number of schedules.
-        predicted: number of schedules.
-    """
-
-    target: str
-    workload: str
-    application: str
-    arm: str
-    fit_s: float
-    predict_s: float
-    fitted: int
-    predicted: int
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ _REACHED = "trials to 95%"
 
 
 def gflops(trials: int) -> str:
-    """Returns the metric of the speed after so many trials."""
+    """Returns the metric of the speed after that number of trials."""
     return f"gflops_{trials}"
 
 

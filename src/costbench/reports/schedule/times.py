@@ -6,36 +6,21 @@ from dataclasses import asdict
 from pathlib import Path
 
 from costbench.artifacts import write_json
-from costbench.metrics.rows import MetricRow
-from costbench.reports.schedule.results import SCHEDULE, TIMES_FILE, ModelTime, ScheduleResults
+from costbench.metrics.rows import MetricRow, RowOrigin
+from costbench.reports.schedule.results import SCHEDULE, SPLIT, TIMES_FILE, ScheduleResults
 
 
 def rows(results: ScheduleResults) -> tuple[MetricRow, ...]:
     """Returns the times as rows for claims: metric `seconds`, variant `fit` or `predict`."""
-    return tuple(
-        _row(one, variant, seconds)
-        for one in results.times
-        for variant, seconds in (("fit", one.fit_s), ("predict", one.predict_s))
-    )
-
-
-def _row(one: ModelTime, variant: str, seconds: float) -> MetricRow:
-    return MetricRow(
-        task=SCHEDULE,
-        split="recorded",
-        chip=one.target,
-        model=one.arm,
-        variant=variant,
-        seed=0,
-        application=one.application,
-        program=one.workload,
-        kernels="all",
-        metric="seconds",
-        value=seconds,
-        params_digest="",
-        data_digest="",
-        git_revision="",
-    )
+    found: list[MetricRow] = []
+    for one in results.times:
+        origin = RowOrigin(SCHEDULE, SPLIT, one.target, one.application, one.workload, "", "", "")
+        times = {
+            (one.arm, "fit", 0): {"seconds": one.fit_s},
+            (one.arm, "predict", 0): {"seconds": one.predict_s},
+        }
+        found += origin.rows("all", times)
+    return tuple(found)
 
 
 def write_machine_times(results: ScheduleResults, folder: Path) -> tuple[Path, ...]:

@@ -91,9 +91,9 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
         svgs = write_top_k_figure(row, figures)
         if svgs:
             caption = (
-                "How much slower than exhaustive search programs are after measuring so many tile sizes of "
-                f"each kernel (left) and for so many hardware seconds (right), mean over programs, {where}. "
-                "Linear below 1%, logarithmic above."
+                "How much slower than exhaustive search programs are after measuring that many tile sizes "
+                f"of each kernel (left) and for that many hardware seconds (right), mean over programs, "
+                f"{where}. Linear below 1%, logarithmic above."
             )
             alt = f"Curves of slow-down against measurements and hardware seconds, one a model, {where}."
             drawn.append(PageFigure(svgs[0], alt, caption))

@@ -68,6 +68,6 @@ def _tune(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
         "What tuning with a model, as `costbench tune` does, gains over the compiler's own choice in each "
         "test program. Tile sizes: the learned model's first choice, nothing measured; the best of "
         f"{TOP_K} measured for each kernel; of all measured. Fusion: the best found "
-        "with so many minutes of hardware, with a search on the model before them or without."
+        "with that many minutes of hardware, with a search on the model before them or without."
     )
     return (PageFigure(paths[0], alt, caption),)

@@ -16,7 +16,7 @@ import numpy as np
 
 from costbench.artifacts import write_json, write_text
 from costbench.metrics.overhead import BATCH, OVERHEAD_FILE, Overhead
-from costbench.metrics.rows import MAIN, MetricRow
+from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.claims.rule import Finding
 from costbench.reports.papers.tpugraphs2023 import printed_table
 from costbench.reports.rendering import to_markdown
@@ -39,7 +39,7 @@ def overhead_rows(overheads: Sequence[Overhead]) -> tuple[MetricRow, ...]:
     `inference` is one forward pass (`single`, or `batch` for each of a hundred), `prediction` the same with
     feature extraction, as the paper counts it, and `compile and run` what is charged.
     """
-    rows = []
+    rows: list[MetricRow] = []
     for one in overheads:
         times = {
             ("inference", "single"): one.single_s,
@@ -48,28 +48,9 @@ def overhead_rows(overheads: Sequence[Overhead]) -> tuple[MetricRow, ...]:
             ("prediction", "batch"): one.extraction_s / BATCH + one.batch_s,
             ("compile and run", MAIN): one.compile_s + one.run_s,
         }
-        for (model, variant), seconds in times.items():
-            rows.append(_row(one, model, variant, seconds))
+        origin = RowOrigin("layout", one.split, one.chip, one.application, one.program, "", "", "")
+        rows += origin.rows("all", {(*name, 0): {"seconds": seconds} for name, seconds in times.items()})
     return tuple(rows)
-
-
-def _row(one: Overhead, model: str, variant: str, seconds: float) -> MetricRow:
-    return MetricRow(
-        task="layout",
-        split=one.split,
-        chip=one.chip,
-        model=model,
-        variant=variant,
-        seed=0,
-        application=one.application,
-        program=one.program,
-        kernels="all",
-        metric="seconds",
-        value=seconds,
-        params_digest="",
-        data_digest="",
-        git_revision="",
-    )
 
 
 def without_wall_times(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -12,7 +12,7 @@ from costbench.autotuning.schedule.chains import ChainSpec
 from costbench.autotuning.schedule.guided import GuidedSpec
 from costbench.compiler.schedule.operators import parse_operator
 from costbench.compiler.schedule.sub_spaces import recorded_space
-from costbench.datasets.schedule.table import RecordedTable, empty_table, write_table
+from costbench.datasets.schedule.table import AFTERWARDS, RecordedTable, empty_table, write_table
 from costbench.experiments.autotuning.schedule.params import (
     ScheduleTuning,
     SearchGroup,
@@ -37,7 +37,7 @@ SECTION = ScheduleTuning(
 
 
 def made_up_table(workload: str, target: str = "native") -> RecordedTable:
-    """A complete table; every 50th configuration failed."""
+    """A complete table; every 50th configuration failed, and the fastest took twice as long a second time."""
     space = recorded_space(parse_operator(OPERATORS[workload]), 1200)
     host = {"processor": "made-up processor"}
     table = empty_table(workload, space, target, host, {"min_block_ms": 1})
@@ -48,7 +48,9 @@ def made_up_table(workload: str, target: str = "native") -> RecordedTable:
     runtime = np.where(failed, 0, np.maximum(1, runtime))
     columns = dict(table.columns)
     columns |= {"measured": np.ones(space.size, dtype=np.bool_), "runtime_ns": runtime, "median_ns": runtime}
-    table = replace(table, columns=columns)
+    fastest = int(np.argmin(np.where(failed, runtime.max(), runtime)))
+    again = np.array([(fastest, 2 * runtime[fastest], space.size, AFTERWARDS)], dtype=np.int64)
+    table = replace(table, columns=columns, repeats=again)
     return table.with_reasons(dict.fromkeys(np.flatnonzero(failed).tolist(), "wrong output"))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench import rng
+from costbench.experiments.autotuning.schedule.arms import ARMS
 from costbench.experiments.autotuning.schedule.joint import fitted_to, joint_features
 from costbench.experiments.autotuning.schedule.tables import TableFile, runtimes, table_of
 from costbench.features.schedule.traffic import traffic_cost
@@ -24,14 +25,13 @@ FloatArray = npt.NDArray[np.float64]
 TRANSFER, FOLDS = "transfer", "folds"
 TOP = (1, 5, 10)
 FITTED: Mapping[str, ScheduleModelSpec] = {
-    "gbt-rank": ScheduleModelSpec(),
-    "gbt-regression": ScheduleModelSpec(objective="regression"),
-    "gbt-flattened": ScheduleModelSpec(representation="flattened"),
-    "gbt-config": ScheduleModelSpec(representation="config"),
-    "treegru-rank": ScheduleModelSpec("treegru", "tree"),
-    "treegru-context-rank": ScheduleModelSpec("treegru_context", "tree"),
+    name: ARMS[name].model
+    for name in (
+        *("gbt-rank", "gbt-regression", "gbt-flattened", "gbt-config"),
+        *("treegru-rank", "treegru-context-rank"),
+    )
 }
-"""Models by name; names are those of the arms that they could guide."""
+"""Models by the name of the arm that they guide."""
 BASELINES = ("random", "traffic")
 """Costs without a fit: random numbers, and the bytes that enter a cache (`features.schedule.traffic`)."""
 
@@ -68,7 +68,8 @@ def scores(task: ModelTest) -> dict[str, dict[str, float]]:
     """Returns the metrics of each tested workload.
 
     - `kendall_tau`: between predicted and measured runtimes;
-    - `top_1`, `top_5`, `top_10`: how much slower the best of so many is than the fastest of all, in percent;
+    - `top_1`, `top_5`, `top_10`: how much slower the best of the 1, 5 or 10 that are predicted
+      fastest is than the fastest of all, in percent;
     - `failed_in_10`: how many of the ten schedules that are predicted fastest have failed.
 
     A schedule that failed counts as slow as the slowest that ran.

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from costbench.artifacts import digest_bytes, read_json, write_json
-from costbench.errors import DataError, ParamsError
+from costbench.artifacts import digest_bytes, write_json
 from costbench.execution.workers import run_work_items
 from costbench.experiments.autotuning.schedule.global_models import (
     BASELINES,
@@ -23,23 +22,21 @@ from costbench.experiments.autotuning.schedule.params import ScheduleTuning
 from costbench.experiments.autotuning.schedule.results import SCHEDULE
 from costbench.experiments.autotuning.schedule.tables import Tables
 from costbench.experiments.identity import code_digest, remove_outdated
+from costbench.experiments.kept import KeyedResult, kept_and_missing
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
-from costbench.params import parse
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TestedFile:
+class TestedFile(KeyedResult):
     """The result of a test as stored in its file.
 
     Attributes:
-        key: digest of everything that it depends on.
         metrics: of each tested workload.
     """
 
-    key: str
     metrics: Mapping[str, Mapping[str, float]]
 
 
@@ -94,10 +91,9 @@ def run_tests(
         key = digest_bytes("\0".join(parts).encode())[:32]
         wanted[test.name] = WantedTest(test, folder / f"{test.name}.json", key)
     remove_outdated(folder, {one.path for one in wanted.values()})
-    kept = {name: found for name, one in wanted.items() if (found := _kept(one)) is not None}
-    missing = {name: one for name, one in wanted.items() if name not in kept}
-    _log.info("%d tests of models of schedules: %d kept, %d to do", len(wanted), len(kept), len(missing))
-    made = kept | run_work_items(run_test, missing, workspace.backend, _log_test)
+    earlier, missing = kept_and_missing(TestedFile, wanted)
+    _log.info("%d tests of models of schedules: %d kept, %d to do", len(wanted), len(earlier), len(missing))
+    made = earlier | run_work_items(run_test, missing, workspace.backend, _log_test)
     return [(one.test, made[name]) for name, one in wanted.items()]
 
 
@@ -135,13 +131,3 @@ def rows_of_tests(
 def _log_test(name: str, found: TestedFile) -> None:
     taus = ", ".join(f"{workload} {own['kendall_tau']:.2f}" for workload, own in found.metrics.items())
     _log.info("%s: tau %s", name, taus)
-
-
-def _kept(wanted: WantedTest) -> TestedFile | None:
-    if not wanted.path.exists():
-        return None
-    try:
-        found = parse(TestedFile, read_json(wanted.path), where=wanted.path)
-    except (DataError, ParamsError):
-        return None
-    return found if found.key == wanted.key else None

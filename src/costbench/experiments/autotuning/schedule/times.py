@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,24 +11,11 @@ import numpy as np
 from costbench import rng
 from costbench.experiments.autotuning.schedule.arms import ARMS, TIMED
 from costbench.experiments.autotuning.schedule.tables import TableFile, features_of, runtimes
+from costbench.metrics.schedule_times import ModelTime
 from costbench.models.schedule.learner import samples_of
 from costbench.models.schedule.spec import learner_of
 
 _ROUNDS = 2
-
-
-@dataclass(frozen=True)
-class ModelTime:
-    """Wall times of a model, in seconds; fields as `reports.schedule.results.ModelTime` has them."""
-
-    target: str
-    workload: str
-    application: str
-    arm: str
-    fit_s: float
-    predict_s: float
-    fitted: int
-    predicted: int
 
 
 def model_times(files: Iterable[TableFile], samples: int, seed: int) -> list[ModelTime]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json, write_text
-from costbench.errors import DataError, ParamsError
+from costbench.artifacts import digest_bytes, read_bytes, write_json, write_text
 from costbench.execution.workers import run_work_items
 from costbench.experiments.autotuning.schedule.arms import ARMS
 from costbench.experiments.autotuning.schedule.model_items import rows_of_tests, run_tests
@@ -26,10 +25,11 @@ from costbench.experiments.autotuning.schedule.search import ScheduleSearch, sea
 from costbench.experiments.autotuning.schedule.tables import TableFile, Tables, complete_tables
 from costbench.experiments.autotuning.schedule.times import model_times
 from costbench.experiments.identity import code_digest, git_revision, remove_outdated
+from costbench.experiments.kept import KeyedResult, kept_and_missing
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import write_rows
 from costbench.models.schedule.spec import READS_TREES
-from costbench.params import digest, parse
+from costbench.params import digest
 
 _log = logging.getLogger(__name__)
 FOLDER = "schedule"
@@ -38,15 +38,13 @@ _ROWS, _CURVES, _TABLES, _TIMES = "rows.jsonl", "curves.json", "tables.json", "w
 
 
 @dataclass(frozen=True)
-class SearchFile:
+class SearchFile(KeyedResult):
     """The result of a search as stored in its file.
 
     Attributes:
-        key: digest of everything that it depends on.
         decisions: numbers of the configurations, in the order of their measurement.
     """
 
-    key: str
     decisions: tuple[int, ...]
 
 
@@ -163,11 +161,10 @@ def _effort(search: ScheduleSearch) -> tuple[bool, bool, int]:
 
 def _made(wanted: Sequence[Wanted], workspace: Workspace) -> dict[str, SearchFile]:
     """Returns the results by name of the search: valid ones of earlier runs, and those found now."""
-    kept = {one.search.name: found for one in wanted if (found := _kept(one)) is not None}
-    missing = {one.search.name: one for one in wanted if one.search.name not in kept}
-    _log.info("%d searches for schedules: %d kept, %d to do", len(wanted), len(kept), len(missing))
+    earlier, missing = kept_and_missing(SearchFile, {one.search.name: one for one in wanted})
+    _log.info("%d searches for schedules: %d kept, %d to do", len(wanted), len(earlier), len(missing))
     log: Callable[[str, SearchFile], None] = _Progress(len(missing))
-    return kept | run_work_items(search_schedules, missing, workspace.backend, log)
+    return earlier | run_work_items(search_schedules, missing, workspace.backend, log)
 
 
 class _Progress:
@@ -180,16 +177,6 @@ class _Progress:
         self._done += 1
         if self._done * 10 // self._total > (self._done - 1) * 10 // self._total:
             _log.info("[%d/%d] %s", self._done, self._total, name)
-
-
-def _kept(wanted: Wanted) -> SearchFile | None:
-    if not wanted.path.exists():
-        return None
-    try:
-        found = parse(SearchFile, read_json(wanted.path), where=wanted.path)
-    except (DataError, ParamsError):
-        return None
-    return found if found.key == wanted.key else None
 
 
 def _gathered(wanted: Sequence[Wanted], made: dict[str, SearchFile]) -> list[Searched]:

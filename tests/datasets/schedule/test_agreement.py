@@ -1,0 +1,52 @@
+"""Noise of a recorded table, with repeats made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costbench.compiler.schedule.operators import parse_operator
+from costbench.compiler.schedule.sub_spaces import recorded_space
+from costbench.datasets.schedule.agreement import agreement, confirmed_gflops
+from costbench.datasets.schedule.table import (
+    AFTERWARDS,
+    WHILE_RECORDING,
+    RecordedTable,
+    empty_table,
+)
+
+FASTEST = 5
+
+
+def table(*repeats: tuple[int, int, int]) -> RecordedTable:
+    """Runtimes of 1000 ns and more, 800 ns of the fastest; repeats are (number, nanoseconds, round)."""
+    space = recorded_space(parse_operator("matmul:m=32,n=32,k=32"), 600)
+    empty = empty_table("matmul", space, "native", {}, {})
+    runtime = 1000 + np.arange(space.size)
+    runtime[FASTEST] = 800
+    listed = np.array([(number, ns, space.size, kind) for number, ns, kind in repeats], dtype=np.int64)
+    return replace(empty, columns={**empty.columns, "runtime_ns": runtime}, repeats=listed.reshape(-1, 4))
+
+
+def test_the_fastest_has_the_speed_of_its_measurements_after_recording() -> None:
+    """Median of 900, 1000 and 2000 ns for 2 * 32^3 operations; other rounds and schedules do not count."""
+    again = [(FASTEST, ns, AFTERWARDS) for ns in (900, 2000, 1000)]
+    found = confirmed_gflops(table(*again, (FASTEST, 700, WHILE_RECORDING), (0, 500, AFTERWARDS)))
+    assert found == pytest.approx(2 * 32**3 / 1000)
+
+
+@pytest.mark.parametrize("repeats", [(), ((0, 900, AFTERWARDS),), ((FASTEST, 0, AFTERWARDS),)])
+def test_without_a_measurement_nothing_is_confirmed(repeats: tuple[tuple[int, int, int], ...]) -> None:
+    assert confirmed_gflops(table(*repeats)) is None
+
+
+def test_agreement_by_hand() -> None:
+    """1000, 1001, 1002 and 800 ns become 1100, 1001, 1102 and 1200: two of six pairs keep their order."""
+    ones = ((0, 1100), (1, 1001), (2, 1102), (FASTEST, 1200))
+    found = agreement(table(*((number, ns, AFTERWARDS) for number, ns in ones)), AFTERWARDS)
+    assert found.pairs == 4
+    assert found.tau == pytest.approx((2 - 4) / 6)
+    assert found.median_ratio == pytest.approx((1.1 + 1102 / 1002) / 2)
+    assert agreement(table(), AFTERWARDS).tau is None
