@@ -12,6 +12,9 @@ PROTOS := costbench/hlo/proto/hlo.proto costbench/datasets/tpugraphs/proto/tunin
 # Files that ruff and the link checker look at, present or not yet.
 LINTED := $(wildcard src tests pipelines benchmarks examples tools)
 
+# How to look at the runs, where there are any.
+PAGES = @[ "$${COSTBENCH_TRACKING:-}" = off ] || costbench runs pages
+
 # Stages call `python`; it has to be the one of .venv.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Processes, not threads, use the cores: two OpenMP teams on the same cores spin against each other.
@@ -38,6 +41,7 @@ $(INSTALLED): requirements.lock pyproject.toml tools/install.sh
 repro: $(INSTALLED) need-git ## Run the default profile (params.yaml) and say where the tables are
 	bash tools/with_workers.sh $(WORKERS) dvc repro
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/index.html" "$(CURDIR)/reports/tables/"
+	$(PAGES)
 
 status: $(INSTALLED) need-git ## Say which stages are out of date, and why
 	dvc repro --quiet inputs
@@ -51,10 +55,12 @@ profiles/%/dvc.yaml: dvc.yaml
 demo: $(INSTALLED) need-git profiles ## Run the smoke profile: the same stages in minutes
 	bash tools/with_workers.sh $(WORKERS) dvc repro profiles/smoke/dvc.yaml
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/out/smoke/reports/index.html" "$(CURDIR)/out/smoke/reports/tables/"
+	$(PAGES)
 
 evidence: $(INSTALLED) need-git profiles ## Run the profile whose verdicts count: hours on two cores, a rerun goes on
 	bash tools/with_workers.sh $(WORKERS) dvc repro profiles/evidence/dvc.yaml
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/evidence/index.html" "$(CURDIR)/reports/evidence/tables/"
+	$(PAGES)
 
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
 	pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

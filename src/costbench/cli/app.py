@@ -157,6 +157,24 @@ def best(  # noqa: PLR0913 - each is an option
         typer.echo(f"{made.uri}: version {made.version}{'' if made.is_new else ', as before'}", err=True)
 
 
+@_runs.command()
+def pages(port: Annotated[int, typer.Option(help="Of `mlflow ui`.")] = 5000) -> None:
+    """Print how to look at the runs in a browser, with the addresses of the pages that list them.
+
+    Example: `costbench runs pages --port 5001`
+    """
+    from costbench.experiments.tracking.queries import experiment_pages
+    from costbench.experiments.tracking.runs import tracking_uri
+
+    uri = tracking_uri()
+    is_server = uri.startswith("http")
+    found = experiment_pages(uri, uri.rstrip("/") if is_server else f"http://127.0.0.1:{port}")
+    if not is_server:
+        typer.echo(f"mlflow ui --backend-store-uri {uri} --port {port}")
+    for name, page in found.items():
+        typer.echo(f"{name:<20} {page}")
+
+
 @app.command()
 def fidelity(
     file: Annotated[Path, typer.Argument(help="Raw TpuGraphs tile-tuning file (TuningData protobuf).")],

@@ -123,6 +123,32 @@ _TAGS = (
 )  # fmt: skip
 
 
+def experiment_pages(uri: str, server: str) -> dict[str, str]:
+    """Return addresses of MLflow's pages that list runs, by name of the experiment; without empty ones.
+
+    The page that MLflow opens, and the links on it, lead to traces of language models instead: their
+    addresses lack the `workflowType`.
+
+    Args:
+        uri: of the tracking store.
+        server: address of `mlflow ui`.
+
+    Raises:
+        DataError: if tracking is off or the store cannot be used.
+    """
+    if uri == OFF:
+        raise DataError("is off", where="COSTBENCH_TRACKING", expected="a tracking store to look at")
+    prepare(uri, TRAINED)
+    with store_errors(uri):
+        client = client_of(uri)
+        found = sorted(client.search_experiments(), key=lambda one: str(one.name))
+        return {
+            one.name: f"{server}/#/experiments/{one.experiment_id}?workflowType=machine_learning"
+            for one in found
+            if client.search_runs([one.experiment_id], max_results=1)
+        }
+
+
 def best_runs(uri: str, wanted: Wanted) -> list[TrainedRun]:
     """Return the runs as `find_runs` does. Raises: DataError, if there are none."""
     if uri == OFF:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
 from costbench.execution.process import load
 from costbench.experiments.tracking.record import OFF, TrackedRun, client_of, modules_of
+from costbench.experiments.tracking.store import described, make_experiment, make_relative
 from costbench.experiments.writer import is_gone, this_process
 
 if TYPE_CHECKING:
@@ -85,19 +87,20 @@ def prepare(uri: str, experiment: str) -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
     load(modules_of(uri))
     with store_errors(uri):
-        if client_of(uri).get_experiment_by_name(experiment) is None:
-            client_of(uri).create_experiment(experiment)
+        make_experiment(client_of(uri), experiment)
+        make_relative(uri)
 
 
 @contextmanager
 def store_errors(uri: str) -> Iterator[None]:
-    """Turn errors of MLflow into one of ours. Raises: DataError, naming the store."""
+    """Turn errors of MLflow and its database into one of ours. Raises: DataError, naming the store."""
     from mlflow.exceptions import MlflowException
 
     try:
         yield
-    except MlflowException as error:
-        raise DataError(f"cannot be used for tracking: {error.message}", where=uri) from error
+    except (MlflowException, sqlite3.Error) as error:
+        said = error.message if isinstance(error, MlflowException) else str(error)
+        raise DataError(f"cannot be used for tracking: {said}", where=uri) from error
 
 
 @contextmanager
@@ -136,6 +139,7 @@ def tracked_run(
         _TAG_DATA: provenance.data_digest,
         "mlflow.source.git.commit": provenance.git_revision.split("+")[0],
         _WRITER: this_process(),
+        **described((more_tags or {}).get(KIND, ""), more_tags or {}),
         **(more_tags or {}),
     }
     with store_errors(uri):

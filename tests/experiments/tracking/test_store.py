@@ -1,0 +1,112 @@
+"""A store can be copied or moved with its files, and its pages say what they show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from costbench.errors import DataError
+from costbench.experiments.grid.spec import Cell
+from costbench.experiments.tracking.queries import Wanted, experiment_pages
+from costbench.experiments.tracking.record import OFF, client_of
+from costbench.experiments.tracking.runs import KIND, prepare, tracked_run
+from costbench.experiments.tracking.store import ABOUT, described, make_relative
+from tests.experiments.finished_cells import PROVENANCE, finish_cell, register_best, track_cell
+
+pytestmark = [
+    # MLflow's own use of SQLAlchemy, and what it says of its own type hints.
+    pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning"),
+]
+REPOSITORY = Path(__file__).resolve().parents[3]
+# MLflow remembers a store by its address in a process, so another test must not use the same.
+RELATIVE = "sqlite:///copied.db"
+IN_THE_COPY = f"""
+from pathlib import Path
+from costbench.experiments.tracking.registered import registered_model
+from costbench.experiments.tracking.runs import WORK, tracked_run
+from tests.experiments.finished_cells import PROVENANCE
+found = registered_model({RELATIVE!r}, "models:/costbench-tile-p@champion")
+print(len((found.folder / "weights.pt").read_bytes()))
+Path("note.txt").write_text("new")
+with tracked_run({RELATIVE!r}, "costbench/report", "r", PROVENANCE, {{WORK: "w"}}, goes_on=True) as run:
+    run.log_files([Path("note.txt")], "report")
+"""
+
+
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_copy_of_the_folder_reads_and_writes_its_own_files(
+    tracking_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    monkeypatch.chdir(first)
+    shutil.copy(tracking_template, first / "copied.db")
+    cell = finish_cell(tmp_path / "cell", "tile", "key", 0.5)
+    track_cell(RELATIVE, Cell("tile", "random", "tpu_v2", "main", 0), cell, "key", 0.5)
+    register_best(RELATIVE, Wanted("tile"))
+    (first / "note.txt").write_text("old")
+    with tracked_run(RELATIVE, "costbench/report", "r", PROVENANCE, {"costbench.work": "w"}) as run:
+        run.log_files([first / "note.txt"], "report")
+    shutil.copytree(first, second)
+    before = files_of(first)
+
+    environment = os.environ | {"PYTHONPATH": f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}"}
+    done = subprocess.run(
+        [sys.executable, "-c", IN_THE_COPY], cwd=second, env=environment, check=True, capture_output=True
+    )
+    assert int(done.stdout) == (cell / "weights.pt").stat().st_size
+    assert files_of(first) == before
+    (note,) = (second / "mlruns").rglob("note.txt")
+    assert note.read_text() == "new"
+    shutil.rmtree(first)
+    again = subprocess.run([sys.executable, "-c", IN_THE_COPY], cwd=second, env=environment, check=False)
+    assert again.returncode == 0
+
+
+def test_places_of_an_absolute_address_and_those_that_a_user_chose_stay(
+    tracking_store: str, tmp_path: Path
+) -> None:
+    client = client_of(tracking_store)
+    client.create_experiment("elsewhere", artifact_location="s3://bucket/mlruns-of-mine/7")
+    prepare(tracking_store, "usual")
+    place = client.get_experiment_by_name("usual").artifact_location
+    assert Path(place).is_absolute()
+    make_relative(tracking_store)
+    assert client.get_experiment_by_name("usual").artifact_location == place
+    assert client.get_experiment_by_name("elsewhere").artifact_location == "s3://bucket/mlruns-of-mine/7"
+
+
+def test_runs_and_experiments_say_what_they_are(tracking_store: str) -> None:
+    tags = {KIND: "cell", "task": "tile", "chip": "tpu_v2", "split": "random", "seed": "3", "monitor": "tau"}
+    with tracked_run(tracking_store, "costbench/train", "cell", PROVENANCE, tags) as run:
+        pass
+    client = client_of(tracking_store)
+    said = client.get_run(run.run_id).data.tags[ABOUT]
+    assert said.startswith("Cost model of the task tile, trained for tpu_v2 on the split random with seed 3")
+    assert client.get_experiment_by_name("costbench/train").tags[ABOUT].startswith("Trainings: ")
+
+
+def test_a_run_of_an_unknown_kind_has_no_description() -> None:
+    assert described("other", {}) == {}
+    assert described("report", {"profile": "smoke"})[ABOUT].startswith("Report of profile smoke. ")
+
+
+def test_the_pages_that_list_runs(tracking_store: str) -> None:
+    prepare(tracking_store, "costbench/sweep")  # without a run
+    with tracked_run(tracking_store, "costbench/report", "r", PROVENANCE):
+        pass
+    number = client_of(tracking_store).get_experiment_by_name("costbench/report").experiment_id
+    assert experiment_pages(tracking_store, "http://here:5000") == {
+        "costbench/report": f"http://here:5000/#/experiments/{number}?workflowType=machine_learning"
+    }
+    with pytest.raises(DataError, match="is off"):
+        experiment_pages(OFF, "http://here:5000")
