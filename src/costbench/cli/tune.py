@@ -91,7 +91,8 @@ def tune(  # noqa: PLR0913 (a command has its options)
         Path | None,
         typer.Option(
             help="A YAML file: times of instructions that the chip does not run, by opcode or by target of a"
-            " custom call, `all-reduce: {ns: 2000, gb_per_s: 35}`. Without it they count nothing."
+            " custom call, `my_kernel: {ns: 2000, gb_per_s: 35}`; collectives by the links between chips,"
+            " `collectives: {chips: 8, gb_per_s: 35, ns: 1000}`. Without it they count nothing."
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,

@@ -56,9 +56,69 @@ def test_the_rest_is_tuned_and_prices_are_added(tmp_path: Path, task: TaskName) 
     assert priced.best_ns == pytest.approx(free.best_ns + 1_000)
 
 
-def test_a_program_of_nothing_else_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", ["tile", "fusion"])
+def test_a_program_of_nothing_else_is_refused(tmp_path: Path, task: TaskName) -> None:
     with pytest.raises(UnsupportedKernelError, match=r"out: no kernel to tune: .* custom-call"):
-        tune(tmp_path, "custom_call_literal")
+        tune(tmp_path, "custom_call_literal", task)
+
+
+EMPTY = """HloModule empty
+
+ENTRY main {
+  a = f32[0]{0} parameter(0)
+  ROOT n = f32[0]{0} negate(a)
+}
+"""
+# The loop never runs.
+NEVER = """HloModule never
+
+body {
+  s = (s32[], f32[8,128]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8,128] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[8,128] exponential(x)
+  ROOT r = (s32[], f32[8,128]) tuple(j, y)
+}
+
+cond {
+  s = (s32[], f32[8,128]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(0)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+ENTRY main {
+  s = (s32[], f32[8,128]) parameter(0)
+  ROOT w = (s32[], f32[8,128]) while(s), condition=cond, body=body,
+    backend_config={"known_trip_count":{"n":"0"}}
+}
+"""
+
+
+@pytest.mark.parametrize("text", [EMPTY, NEVER])
+@pytest.mark.parametrize("task", ["tile", "fusion"])
+def test_a_program_that_takes_no_time_is_refused(tmp_path: Path, task: TaskName, text: str) -> None:
+    file = tmp_path / "program.hlo"
+    file.write_text(text)
+    options = TuneOptions(file, task, minutes=4.0, model_minutes=0.1)
+    session = Session(tmp_path / "out", options, TARGET, resume=False, report=nothing)
+    with pytest.raises(UnsupportedKernelError, match="no kernel to tune: no instruction takes time"):
+        tuned(session, "program")
+
+
+def test_links_price_the_collectives_that_have_no_price_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("collectives: {chips: 4, gb_per_s: 2, ns: 10}\nall-gather: {ns: 7}\n")
+    program = PreparedProgram(inline_fusions(program_in(CORPUS / "collective_starts.hlo")), "program")
+    total = {one.what: one.total_ns for one in read_prices(file).left_out(program.unique_kernels)}
+    small, whole = 4 * 64 * 128, 4 * 256 * 128
+    assert total == {
+        "all-reduce": 6 * 10 + 2 * 0.75 * small / 2,
+        "all-gather": 7.0,
+        "collective-permute": 10 + whole / 2,
+    }
 
 
 @pytest.mark.parametrize(
@@ -68,6 +128,8 @@ def test_a_program_of_nothing_else_is_refused(tmp_path: Path) -> None:
         ("all-reduce: {us: 5}", "us"),
         ("all-reduce: {ns: -5}", "ns is -5.0, expected 0 or more"),
         ("all-reduce: {gb_per_s: 0}", "gb_per_s is 0.0, expected above 0"),
+        ("collectives: {chips: 0, gb_per_s: 1}", "chips is 0, expected 1 or more"),
+        ("collectives: {gb_per_s: 1}", "chips"),
         ("[1]", "expected a mapping"),
     ],
 )

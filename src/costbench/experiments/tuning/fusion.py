@@ -23,7 +23,12 @@ from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.spaces import ChoiceArray
-from costbench.experiments.tuning.outside import NO_PRICES, CostsWithOutside, OutsidePrices
+from costbench.experiments.tuning.outside import (
+    NO_PRICES,
+    CostsWithOutside,
+    OutsidePrices,
+    require_kernels,
+)
 from costbench.experiments.tuning.program import Gain, Session, Step, Tuned, rows_of
 from costbench.hardware.device import Device
 from costbench.search.space import Vectors
@@ -44,9 +49,10 @@ def tune_fusion(
     Kernels that the chip does not run take what `prices` say, or nothing; the result lists them.
 
     Raises:
-        UnsupportedKernelError: for any other kernel that cannot be lowered.
+        UnsupportedKernelError: for any other kernel that cannot be lowered, or a program without kernels.
         DataError: if the traces to resume are of another search.
     """
+    require_kernels(program)
     options, space = session.options, FusionSpace(program)
     machine = MeasuredKernels(tiled, Device(session.target, options.seed), program.fingerprints)
     pricer = ProgramPricer(space, CostsWithOutside(machine, prices))

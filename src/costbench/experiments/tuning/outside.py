@@ -3,8 +3,9 @@
 They have no decision to tune, and their runtime is not known. They count nothing in a program's runtime and
 are listed as left out, unless a file of prices says what they take:
 
-    all-reduce: {ns: 2000, gb_per_s: 35}    # latency and bandwidth of the links between chips
-    my_kernel: {ns: 125000}                 # a custom call, by its target
+    collectives: {chips: 8, gb_per_s: 35, ns: 1000}   # links between chips, as `links` models them
+    infeed: {ns: 2000, gb_per_s: 10}                  # an opcode; that of a collective goes before the links
+    my_kernel: {ns: 125000}                           # a custom call, by its target
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import numpy as np
 
 from costbench.autotuning.kernel_costs import FloatArray, KernelCosts
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.program import UniqueKernel
+from costbench.compiler.program import PreparedProgram, UniqueKernel
+from costbench.errors import UnsupportedKernelError
+from costbench.experiments.tuning.links import Links
 from costbench.hardware.vector_work import VECTOR_COSTS
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
@@ -75,9 +78,15 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class OutsidePrices:
-    """Prices of instructions that the chip does not run, by opcode or target of a custom call."""
+    """Prices of instructions that the chip does not run.
+
+    Attributes:
+        table: by opcode or target of a custom call.
+        collectives: the links that price collectives without an entry in the table; None prices none.
+    """
 
     table: Mapping[str, Price] = field(default_factory=dict)
+    collectives: Links | None = None
 
     def price_ns(self, kernel: Kernel) -> float | None:
         """Returns the nanoseconds that a kernel outside the chip takes, 0 without price; None for others."""
@@ -100,14 +109,16 @@ class OutsidePrices:
         return tuple(found.values())
 
     def _priced(self, kernel: Kernel, inst: Instruction) -> float | None:
-        price = self.table.get(outside_name(inst))
-        if price is None:
-            return None
         read = sum(kernel.instruction(operand).shape.num_bytes for operand in inst.operands)
-        return price.of(max(read, inst.shape.num_bytes))
+        num_bytes = max(read, inst.shape.num_bytes)
+        price = self.table.get(outside_name(inst))
+        if price is not None:
+            return price.of(num_bytes)
+        return None if self.collectives is None else self.collectives.price_ns(inst.opcode, num_bytes)
 
 
 NO_PRICES = OutsidePrices()
+_COLLECTIVES = "collectives"
 
 
 def _together(first: LeftOut, second: LeftOut) -> LeftOut:
@@ -124,7 +135,28 @@ def read_prices(path: Path | None) -> OutsidePrices:
     """
     if path is None:
         return NO_PRICES
-    return parse(OutsidePrices, {"table": load_yaml(path)}, where=path)
+    table = load_yaml(path)
+    if not isinstance(table, dict):
+        return parse(OutsidePrices, {"table": table}, where=path)
+    links = table.pop(_COLLECTIVES, None)
+    return parse(OutsidePrices, {"table": table, _COLLECTIVES: links}, where=path)
+
+
+def require_kernels(program: PreparedProgram) -> None:
+    """Raises UnsupportedKernelError for a program of which the chip runs no kernel: nothing can be tuned."""
+    kernels = [unique.kernel for unique in program.unique_kernels]
+    outside = [outside_instruction(kernel) for kernel in kernels]
+    if None in outside:
+        return
+    reason, name = "no instruction takes time", ""
+    if outside and outside[0] is not None:
+        reason, name = f"the machine has no routine for {outside[0].opcode.xla_name}", outside[0].name
+    raise UnsupportedKernelError(
+        f"no kernel to tune: {reason}",
+        where=program.name,
+        field=name,
+        expected="a program with kernels that the chip runs",
+    )
 
 
 def outside_instruction(kernel: Kernel) -> Instruction | None:

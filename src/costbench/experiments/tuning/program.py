@@ -184,8 +184,8 @@ class Tuned:
 
     @property
     def speedup(self) -> float:
-        """Runtime by default divided by runtime with the chosen decisions."""
-        return self.default_ns / self.best_ns
+        """Runtime by default divided by runtime with the chosen decisions; 1 where nothing takes time."""
+        return self.default_ns / self.best_ns if self.best_ns else 1.0
 
 
 class Session:

@@ -19,7 +19,13 @@ from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import TileSpace, nest_tile_space
 from costbench.errors import UnsupportedKernelError
-from costbench.experiments.tuning.outside import NO_PRICES, LeftOut, OutsidePrices, outside_instruction
+from costbench.experiments.tuning.outside import (
+    NO_PRICES,
+    LeftOut,
+    OutsidePrices,
+    outside_instruction,
+    require_kernels,
+)
 from costbench.experiments.tuning.program import CostRow, Gain, Session, Step, Tuned, TuneOptions, rows_of
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
@@ -56,6 +62,7 @@ def tune_tiles(
         UnsupportedKernelError: if no kernel is left.
         DataError: if the traces to resume are of another search.
     """
+    require_kernels(program)
     device = Device(session.target, session.options.seed)
     kernels, left_out = _kernels(program, device, prices)
     tuning = _Tuning(program.name, kernels, session, device, model)
@@ -90,13 +97,6 @@ def _kernels(
             refused.append(LeftOut("", name, unique.runs_per_program, None, error.message()))
     if not found and problem is not None:
         raise problem
-    if not found and left_out:
-        raise UnsupportedKernelError(
-            f"no kernel to tune: {left_out[0].reason}",
-            where=program.name,
-            field=left_out[0].example,
-            expected="a program with kernels that the chip runs",
-        )
     return sorted(found, key=lambda kernel: -kernel.total_ns), (*left_out, *refused)
 
 
