@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def test_the_users_own_programs_are_always_chosen(repository: Path) -> None:
     assert [entry.name for entry in chosen] == [entries[3].name, "user_mine"]
 
 
+CORPUS = Path(__file__).parents[2] / "hlo" / "corpus"
 CALL = """HloModule m
 
 ENTRY main {
@@ -101,21 +103,27 @@ def test_own_programs_that_cannot_be_priced_are_left_out_and_said_so(
     (own / "call.txt").write_text(CALL)
     (own / "cut.hlo").write_text(CALL[:100])
     (own / "loop.hlo").write_text(LOOP)
+    for name in ("fusion_in_loop", "custom_call_empty_root"):
+        shutil.copy(CORPUS / f"{name}.hlo", own)
     params = tmp_path / "params.yaml"
     names = {"name": "toy", "params": "params.yaml", "out": "out", "reports": "reports"}
     layout: dict[str, object] = {"max_configs": 2}
     generate = {
-        "tasks": ["tile", "fusion"], "chips": ["tpu_v2"], "programs": [],
+        "tasks": ["tile", "fusion", "layout"], "chips": ["tpu_v2"], "programs": [],
         "tile": {"max_tiles_per_kernel": 4}, "fusion": {"max_configs": 1}, "layout": layout,
     }  # fmt: skip
     params.write_text(json.dumps({"run": {**names, "root": ".", "jobs": 1}, "generate": generate}))
     run(params)
-    made = {path.name.split(".")[0] for path in (tmp_path / "out" / "generate" / "fusion").rglob("*.arrow")}
-    assert made == {"user_loop"}
+    folders = [tmp_path / "out" / "generate" / task for task in ("fusion", "layout")]
+    made = [{path.name.split(".")[0] for path in folder.rglob("*.arrow")} for folder in folders]
+    # The fusions of a compiled program are taken apart before any task sees it.
+    assert made == [{"user_loop", "user_fusion_in_loop"}] * 2
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert any(re.match(r"user_cut: left out: .*cut\.hlo: line \d+: ", text) for text in warned)
     call = [text for text in warned if text.startswith("user_call: left out of the task fusion: ")]
     assert "instruction c: the machine has no routine for 'custom-call' to 'spotrf'" in call[0]
+    empty = [text for text in warned if text.startswith("user_custom_call_empty_root: left out: ")]
+    assert "instruction done: the machine has no routine for 'custom-call' to 'sink'" in empty[0]
     assert "user_loop: loop l: 100 iterations assumed (no bound is known); write backend_config=" in str(
         warned
     )

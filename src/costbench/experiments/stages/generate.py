@@ -14,11 +14,15 @@ from costbench.datasets.layout.collections import family_of
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.datasets.tile.kernels import compiled_program_path
-from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError
+from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import code_digest, identify, remove_outdated, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
+from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.reader import module_from_bytes
+from costbench.hlo.writer import module_to_bytes
 from costbench.params import load_section
 from costbench.target import Target, load_target
 from costbench.tasks import TaskName
@@ -147,14 +151,36 @@ def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
 
 
 def _data(programs: Path, entry: ProgramEntry, *, named: bool) -> bytes | None:
-    """Returns the bytes of a program; None, after a warning, for a file in the user's folder that is none."""
+    """Returns the bytes of a program; None, after a warning, for a user's file that cannot be used."""
     try:
-        return read_program_bytes(programs, entry)
+        data = read_program_bytes(programs, entry)
+        return _taken_apart(data, entry.name) if entry.is_given else data
     except CostbenchError as error:
         if named or not entry.is_given:
             raise
         _log.warning("%s: left out: %s", entry.name, error)
         return None
+
+
+def _taken_apart(data: bytes, name: str) -> bytes:
+    """Returns a user's program without the fusions and asynchronous pairs of the compiler that dumped it.
+
+    Raises:
+        HloError: for bytes that are no program.
+        UnsupportedKernelError: for an instruction whose result, used by others, holds no array.
+    """
+    module = inline_fusions(module_from_bytes(data, where=name))
+    for computation in module.computations:
+        used = {place for inst in computation.instructions for place in inst.operands} | {computation.root}
+        for place in sorted(used):
+            inst = computation.instructions[place]
+            if inst.opcode is not Opcode.TUPLE and inst.shape.is_tuple and not any(inst.shape.leaves()):
+                called = f" to '{inst.custom_call_target}'" if inst.custom_call_target else ""
+                raise UnsupportedKernelError(
+                    f"the machine has no routine for '{inst.opcode.xla_name}'{called} without a result",
+                    field=f"instruction {inst.name}",
+                )
+    return module_to_bytes(module)
 
 
 def _chosen(
