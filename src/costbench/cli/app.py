@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costbench.cli.crop import COMMANDS as CROP
+from costbench.cli.from_jax import from_jax
 from costbench.cli.schedules import COMMANDS as SCHEDULES
 from costbench.cli.stages import STAGES
 from costbench.cli.tpugraphs import COMMANDS as TPUGRAPHS
@@ -45,6 +46,7 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 )
 
 app.command()(tune)
+app.command()(from_jax)
 for _command in TPUGRAPHS:
     app.command(rich_help_panel="TpuGraphs")(_command)
 for _schedules in (*SCHEDULES, *CROP):

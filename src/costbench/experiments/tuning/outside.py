@@ -135,9 +135,7 @@ def read_prices(path: Path | None) -> OutsidePrices:
     """
     if path is None:
         return NO_PRICES
-    table = load_yaml(path)
-    if not isinstance(table, dict):
-        return parse(OutsidePrices, {"table": table}, where=path)
+    table = dict(load_yaml(path))
     links = table.pop(_COLLECTIVES, None)
     return parse(OutsidePrices, {"table": table, _COLLECTIVES: links}, where=path)
 
