@@ -27,7 +27,7 @@ def from_jax(
 
     Examples:
 
-    `costbench from-jax model:step f32[32,784] s32[32] --out step.hlo.pb`
+    `costbench from-jax model:step "f32[32,784]" "s32[32]" --out step.hlo.pb`
 
     `costbench tune step.hlo.pb`
     """
