@@ -42,7 +42,7 @@ from costbench.experiments.grid.spec import LEARNED, MAIN
 from costbench.hardware.device import Device
 from costbench.hlo.files import program_in
 from costbench.models.cost_model import CostModel
-from costbench.target import load_target
+from costbench.target import Target, load_target
 
 ModelKey = tuple[str, str, int]
 Metrics = dict[ModelKey, dict[str, float]]
@@ -63,10 +63,11 @@ class AutotuneTask:
         decision: `tile` or `fusion`.
         file: of the program.
         program: by name.
-        chip: by name or file.
+        chip: by name.
         checkpoints: folders of models trained for that decision, by the name under which they are listed.
         params: how to search, for that decision.
         seed: of the machine's noise.
+        chip_file: that describes the chip; empty for one that ships with the package.
     """
 
     decision: str
@@ -76,6 +77,16 @@ class AutotuneTask:
     checkpoints: Mapping[str, Path]
     params: SearchParams
     seed: int = 0
+    chip_file: str = ""
+
+    @property
+    def target(self) -> Target:
+        """Returns the chip.
+
+        Raises:
+            TargetError: for a name that no chip has, or a file that describes none.
+        """
+        return load_target(self.chip_file or self.chip)
 
 
 @dataclass(frozen=True)
@@ -108,7 +119,7 @@ def _tiles(task: AutotuneTask) -> Autotuned:
     from costbench.models.checkpoint import load_checkpoint
 
     params = _of_kind(task.params, AutotuneTileParams)
-    target = load_target(task.chip)
+    target = task.target
     analytical = AnalyticalModel(target.architecture)
     models: dict[str, CostModel] = {
         name: load_checkpoint(folder, analytical=analytical) for name, folder in task.checkpoints.items()
@@ -125,7 +136,7 @@ def _fusions(task: AutotuneTask) -> Autotuned:
     from costbench.models.checkpoint import load_checkpoint
 
     params = _of_kind(task.params, AutotuneFusionParams)
-    target, program = load_target(task.chip), _program(task)
+    target, program = task.target, _program(task)
     analytical = AnalyticalModel(target.architecture)
     tiled = TiledKernels(program.lowering, target.architecture, analytical, capacity=_KEPT_KERNELS)
     space = FusionSpace(program)

@@ -23,6 +23,7 @@ from costbench.errors import DataError
 from costbench.experiments.autotuning.fusion import AutotuneFusionParams
 from costbench.experiments.autotuning.programs import AutotuneTask
 from costbench.experiments.autotuning.tile import AutotuneTileParams
+from costbench.experiments.chips import chip_files
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.spec import MAIN, listed_as
 from costbench.experiments.workspace import Workspace
@@ -156,7 +157,7 @@ class TuningItems:
             DataError: for a program that is not in the corpus, or a stage that has not finished.
             ParamsError: for an experiment that section `experiments` does not have.
         """
-        chosen = tuning.programs
+        chosen, own_chips = tuning.programs, chip_files(self.workspace.params)
         experiments = [load_experiment(self.workspace.params, name) for name in tuning.models]
         for chip in chosen.chips:
             listed: list[tuple[str, str, list[str]]] = [
@@ -169,7 +170,8 @@ class TuningItems:
                 models = self._checkpoints(decision, experiments, trained, chip)
                 for entry in self._small(programs, chosen.max_instructions)[: limit or None]:
                     file = self.workspace.programs / entry.file
-                    task = AutotuneTask(decision, file, entry.name, chip, models, tuning.search, self.seed)
+                    search = tuning.search, self.seed, own_chips.get(chip, "")
+                    task = AutotuneTask(decision, file, entry.name, chip, models, *search)
                     yield TuningItem(name, entry.application, entry.instructions, task)
 
     def _small(self, programs: Sequence[str], most: int) -> list[ProgramEntry]:

@@ -33,7 +33,6 @@ from costbench.experiments.grid.spec import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.regression import mape
-from costbench.target import load_target
 
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
@@ -75,7 +74,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
 
 def _given(task: ProgramTask) -> dict[ModelKey, FloatArray]:
     """Returns the costs of all kernels by the user's own models, in the order of the features."""
-    architecture = load_target(task.chip).architecture
+    architecture = task.target.architecture
     given = given_models(task.models, "fusion", architecture)
     if not given:
         return {}

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from costbench.execution.dotted import is_dotted
 from costbench.metrics.overhead import Overhead
 from costbench.models.execution_spec import Accelerator
+from costbench.target import Target, load_target
 
 UNSEEN = "unseen"
 """Name of the group of kernels that do not occur in training programs."""
@@ -93,6 +94,7 @@ class ProgramTask:
         fitted: folder of the baselines that were fitted to the split's training programs; None without any.
         split: as result rows list it.
         imported: whether its samples are imported ones, so that there is no compiled program in `data`.
+        chip_file: that describes the chip; empty for one that ships with the package.
     """
 
     data: Path
@@ -107,6 +109,16 @@ class ProgramTask:
     fitted: Path | None = None
     split: str = ""
     imported: bool = False
+    chip_file: str = ""
+
+    @property
+    def target(self) -> Target:
+        """Returns the chip.
+
+        Raises:
+            TargetError: for a name that no chip has, or a file that describes none.
+        """
+        return load_target(self.chip_file or self.chip)
 
     def groups(self, fingerprint: str) -> tuple[str, ...]:
         """Return the groups that a kernel is in by what training has not seen of it."""

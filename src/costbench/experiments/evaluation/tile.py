@@ -17,7 +17,7 @@ from costbench.experiments.evaluation.program import ModelKey, ProgramResult, Pr
 from costbench.experiments.evaluation.scoring import BEST, EvaluatedKernel, Predict, evaluate_program
 from costbench.experiments.grid.spec import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
-from costbench.target import Architecture, load_target
+from costbench.target import Architecture
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -28,7 +28,7 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     Raises:
         DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
     """
-    target = load_target(task.chip)
+    target = task.target
     path = shard_path(task.data, task.chip, task.program)
     shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
     features = _features(task, shard)

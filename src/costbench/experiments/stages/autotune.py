@@ -32,7 +32,6 @@ from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, t
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest, load_section
-from costbench.target import load_target
 from costbench.tasks import TASKS
 
 _log = logging.getLogger(__name__)
@@ -176,7 +175,7 @@ def _wanted(section: AutotuneParams, workspace: Workspace) -> list[Wanted]:
         task = item.task
         parts = [code, digest(task.params), str(task.seed), item.name]
         parts += [f"{model} {folder.name}" for model, folder in task.checkpoints.items()]
-        parts += [digest(load_target(task.chip)), *(digests[path] for path in _inputs(item))]
+        parts += [digest(task.target), *(digests[path] for path in _inputs(item))]
         key = digest_bytes("\0".join(parts).encode())[:32]
         found.append(Wanted(item, folder / f"{item.name}.json", key))
     return found

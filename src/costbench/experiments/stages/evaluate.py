@@ -16,6 +16,7 @@ from costbench.errors import DataError, choose
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.process import load
 from costbench.execution.workers import run_work_items
+from costbench.experiments.chips import chip_files
 from costbench.experiments.evaluation.fusion import evaluate_fusions
 from costbench.experiments.evaluation.imported_tile import evaluate_imported_tiles
 from costbench.experiments.evaluation.layout import evaluate_layouts
@@ -159,6 +160,7 @@ def _tasks(
     grid = experiment.grid
     models = tuple(name for name in section.models if grid.baselines and name != "learned")
     features = workspace.stage("features") if given is None else given.features
+    own_chips = chip_files(workspace.params)
     tasks = {}
     for split_name in sorted(experiment.splits):
         if given is None:
@@ -192,6 +194,7 @@ def _tasks(
                         fitted,
                         listed_split(split_name),
                         given is not None,
+                        own_chips.get(chip, ""),
                     ),
                 )
     return tasks

@@ -1,0 +1,24 @@
+"""Finds chips of the user's own, which have a file in place of one that ships with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from costbench.params import load_yaml
+from costbench.target import available_targets, load_target
+
+
+def chip_files(params: Path) -> dict[str, str]:
+    """Returns the YAML file of each chip of section `generate` that has one, by the chip's name.
+
+    Raises:
+        ParamsError: if the parameters cannot be read.
+        TargetError: for a file that describes no chip.
+    """
+    section = load_yaml(params).get("generate")
+    listed = section.get("chips") if isinstance(section, dict) else None
+    if not isinstance(listed, Sequence) or isinstance(listed, str):
+        return {}
+    files = [str(one) for one in listed if str(one) not in available_targets()]
+    return {load_target(file).name: file for file in files}

@@ -1,0 +1,33 @@
+"""Chips of the user's own are found by the name in their file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from costbench.artifacts import write_json
+from costbench.errors import TargetError
+from costbench.experiments.autotuning.programs import AutotuneTask
+from costbench.experiments.autotuning.tile import AutotuneTileParams
+from costbench.experiments.chips import chip_files
+from costbench.target import load_target
+
+
+def test_files_by_name(tmp_path: Path) -> None:
+    own = replace(load_target("tpu_v3"), name="mine")
+    write_json(tmp_path / "chip.yaml", asdict(own))
+    file = str(tmp_path / "chip.yaml")
+    write_json(tmp_path / "params.yaml", {"generate": {"chips": ["tpu_v2", file]}})
+    assert chip_files(tmp_path / "params.yaml") == {"mine": file}
+    task = AutotuneTask("tile", Path("f"), "p", "mine", {}, AutotuneTileParams(), chip_file=file)
+    assert task.target == own
+    with pytest.raises(TargetError, match="unknown chip 'mine'"):
+        _ = replace(task, chip_file="").target
+
+
+@pytest.mark.parametrize("content", [{}, {"generate": {}}, {"generate": {"chips": "tpu_v2"}}])
+def test_without_chips_there_are_no_files(tmp_path: Path, content: dict[str, object]) -> None:
+    write_json(tmp_path / "params.yaml", content)
+    assert chip_files(tmp_path / "params.yaml") == {}
