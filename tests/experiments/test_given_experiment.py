@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from costbench.features.feature_shards import sample_paths
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.models.layout.checkpoint import load_layout_model
 from costbench.params import load_yaml
+from costbench.reports import stage as report
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, save
 from tests.datasets.tpugraphs.public_folder import write_public_folder
 
@@ -172,6 +174,28 @@ def test_tiles_are_trained_and_evaluated(root: Path, smoke: dict[str, Any]) -> N
     assert {row.model for row in rows} == {"learned", "random", "linear", "trees", "best"}
     learned = {row.metric for row in rows if row.model == "learned"}
     assert learned == {"kendall_tau", "opa", "kernel_top_1", "kernel_top_5", "kernel_top_10"}
+
+
+@pytest.mark.parametrize("task", ["tile", "layout"])
+def test_a_report_needs_no_simulated_samples(root: Path, smoke: dict[str, Any], task: str) -> None:
+    path = params(root, smoke, task=task, baselines=True, seeds=[0, 1], variants={"main": {}, "other": {}})
+    for stage in (train, evaluate, report):
+        stage.run(path)
+    made = root / "out" / "smoke" / "reports"
+    summary = read_json(made / "summary.json")
+    where = f"{task}/own/tpu_v3"
+    assert isinstance(summary, dict)
+    learned, other = (summary[f"{where}/learned{name}/tau_mean"] for name in ("", "@other"))
+    assert learned == other
+    with (made / "tables" / f"baselines_{task}_own_tpu_v3.csv").open(encoding="utf-8") as file:
+        rows = {row["model"]: row for row in csv.DictReader(file)}
+    assert rows["learned"]["seeds"] == "2"
+    assert {row["programs"] for row in rows.values()} == {"2"}
+    assert all(row["error"] for row in rows.values())
+    assert (made / "figures" / f"{task}_own_tpu_v3.svg").is_file()
+    assert (made / "tables" / "variants_own_tpu_v3.csv").is_file()
+    data = [path for path in made.rglob("*.csv") if "nan" in path.read_text("utf-8").casefold()]
+    assert data == []
 
 
 def test_metrics_of_tiles_by_hand() -> None:

@@ -25,9 +25,7 @@ def _inputs(folder: Path) -> ReportInputs:
     evidence = write_evidence(folder)
     return ReportInputs(
         rows=(folder / "rows.jsonl",),
-        audits=evidence.audits,
-        counts=evidence.counts,
-        card=evidence.card,
+        split=folder,
         histories={"tile-random-tpu_v2-s0": evidence.history},
         curves={"tile": "val_tau"},
         provenance={"profile": "test"},
@@ -64,11 +62,10 @@ def test_report_is_complete_and_repeatable(tmp_path: Path) -> None:
     assert summary["leakage/tile/random/tpu_v2/share_of_kernels"] == 0.1
 
 
-@pytest.mark.parametrize("name", ["rows", "audits", "counts", "card"])
+@pytest.mark.parametrize("name", ["rows.jsonl", "leakage.json", "counts.json", "card.json"])
 def test_a_missing_input_is_named(tmp_path: Path, name: str) -> None:
     inputs = _inputs(tmp_path)
-    given = getattr(inputs, name)
-    missing: Path = given[0] if isinstance(given, tuple) else given
+    missing = tmp_path / name
     missing.unlink()
     with pytest.raises(DataError, match=missing.name):
         write_report(inputs, tmp_path / "out", seed=0)

@@ -12,8 +12,15 @@ from costbench.reports.claims.restated import on_folds, restated
 from costbench.reports.claims.rule import Finding, evaluate_claims
 from costbench.reports.claims.section import claims_section, write_claims
 from costbench.reports.data.budgets import Budget, budget_table, read_budgets, write_budgets
-from costbench.reports.data.dataset_card import flat_counts, read_cards
-from costbench.reports.data.evidence import flat_leaks, read_audits, read_counts, read_history
+from costbench.reports.data.dataset_card import Card, flat_counts, read_cards
+from costbench.reports.data.evidence import (
+    Audit,
+    SplitCounts,
+    flat_leaks,
+    read_audits,
+    read_counts,
+    read_history,
+)
 from costbench.reports.data.section import data_section
 from costbench.reports.figures.results import write_curve_figure
 from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
@@ -51,9 +58,8 @@ class ReportInputs:
 
     Attributes:
         rows: result rows, a file an experiment.
-        audits: `leakage.json`.
-        counts: `counts.json`.
-        card: `card.json`.
+        split: folder of the stage `split`, whose `leakage.json`, `counts.json` and `card.json` describe the
+            simulated samples; None where all results are of imported ones.
         histories: name of a training run -> its curve as CSV; names begin with the task.
         curves: task -> column of its curves that is drawn.
         provenance: what else says where the numbers come from, name -> value.
@@ -69,9 +75,7 @@ class ReportInputs:
     """
 
     rows: tuple[Path, ...]
-    audits: Path
-    counts: Path
-    card: Path
+    split: Path | None
     histories: Mapping[str, Path]
     curves: Mapping[str, str]
     provenance: Mapping[str, str]
@@ -116,7 +120,8 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         DataError: if an input is missing or malformed, or a file cannot be written.
     """
     results = load_results(*inputs.rows)
-    audits, cards = read_audits(inputs.audits), read_cards(inputs.card)
+    samples = _samples(inputs.split)
+    audits, cards = samples.audits, samples.cards
     evidence = Evidence(audits, folder / "figures", seed)
     searches = load_searches(inputs.searches)
     budgets = read_budgets(inputs.trained)
@@ -150,7 +155,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         claims_section(findings),
         missing_section(results),
         analytical_section(results),
-        data_section(cards, read_counts(inputs.counts), audits, folder / "figures"),
+        data_section(cards, samples.counts, audits, folder / "figures") if cards else None,
         _training_section(inputs, budgets, folder / "figures"),
         _provenance_section(results, searches, inputs.provenance),
     ]
@@ -171,6 +176,22 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     page, summary, metrics = (folder / n for n in ("index.html", "summary.json", "metrics.json"))
     budgets_file = folder / "budgets.json"
     return ReportFiles(page, summary, metrics, budgets_file, claims, written, figures, headline, decided)
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """What the stage `split` says of the simulated samples."""
+
+    audits: tuple[Audit, ...] = ()
+    counts: tuple[SplitCounts, ...] = ()
+    cards: tuple[Card, ...] = ()
+
+
+def _samples(split: Path | None) -> _Samples:
+    if split is None:
+        return _Samples()
+    audits, counts, cards = (split / name for name in ("leakage.json", "counts.json", "card.json"))
+    return _Samples(read_audits(audits), read_counts(counts), read_cards(cards))
 
 
 def _findings(
@@ -248,11 +269,28 @@ def _scatter_section(inputs: ReportInputs, figures: Path) -> Section | None:
 
 
 def _lead(cells: Sequence[Cell]) -> str:
-    chips = sorted({cell.chip for cell in cells})
-    programs = {program for cell in cells for _, program in cell.programs}
+    imported = [cell for cell in cells if cell.is_imported]
+    simulated = [cell for cell in cells if not cell.is_imported]
+    lines = []
+    if simulated:
+        chips = sorted({cell.chip for cell in simulated})
+        lines.append(
+            f"A learned and a hand-written cost model {_goals(simulated)} of {_num_programs(simulated)} "
+            f"unseen XLA programs on {' and '.join(chips)} (simulated), beside baselines and the paper that "
+            "posed the task."
+        )
+    if imported:
+        lines.append(
+            f"Learned cost models {_goals(imported)} of {_num_programs(imported)} programs of imported data, "
+            "beside baselines."
+        )
+    return " ".join(lines)
+
+
+def _goals(cells: Sequence[Cell]) -> str:
     tasks = {cell.task for cell in cells}
-    does = [labels_of(task).goal for task in LEARNED if task in tasks]
-    return (
-        f"A learned and a hand-written cost model {' and '.join(does)} of {len(programs)} unseen XLA "
-        f"programs on {' and '.join(chips)} (simulated), beside baselines and the paper that posed the task."
-    )
+    return " and ".join(labels_of(task).goal for task in LEARNED if task in tasks)
+
+
+def _num_programs(cells: Sequence[Cell]) -> int:
+    return len({program for cell in cells for _, program in cell.programs})

@@ -12,8 +12,9 @@ import numpy as np
 
 from costbench.errors import DataError
 from costbench.metrics.rows import MAIN, MetricRow, read_rows
+from costbench.reports.described import OWN, described, labels_on
 from costbench.reports.scores import ScoreIndex, score_index
-from costbench.tasks import task_order
+from costbench.tasks import Labels, Task, task_order
 
 TRAINED = ("learned", "tuned", "hybrid", "lpm2021")
 """Networks, with a seed for each training run."""
@@ -51,6 +52,7 @@ SPLIT_NAMES: Mapping[str, str] = {
     "random": "random split",
     "manual": "manual split",
     FOLDS: "folds over applications",
+    OWN: "the data set's own split",
 }
 """What people call the splits, in the order in which reports show them."""
 
@@ -108,6 +110,21 @@ class Cell:
         """Models that have results here, in the order of `MODELS`, others behind by name."""
         known = [model for model in MODELS if model in self.seeds]
         return (*known, *sorted(set(self.seeds) - {*known, BEST}))
+
+    @property
+    def described(self) -> Task:
+        """The task, with the measures that it has on this split."""
+        return described(self.task, self.split)
+
+    @property
+    def labels(self) -> Labels:
+        """What reports call the task and its parts, likewise."""
+        return labels_on(self.task, self.split)
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the results are of an imported data set."""
+        return self.split == OWN
 
     def score(self, model: str, metric: str, program: str) -> float | None:
         """A number, or None where the metric is not defined (or the model has no results)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.datasets.layout.sizes import collection_sizes
-from costbench.experiments.grid.spec import MAIN, experiment_names
+from costbench.experiments.grid.spec import MAIN, SECTION, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
@@ -63,9 +63,7 @@ def run(params: Path) -> None:
         before.append(read_identity(tuned))
     inputs = ReportInputs(
         rows=tuple(evaluated / name / "rows.jsonl" for name in names),
-        audits=split / "leakage.json",
-        counts=split / "counts.json",
-        card=split / "card.json",
+        split=split if _has_simulated(params) else None,
         histories={
             path.parent.name: path
             # Of experiments with cells of one name the first counts.
@@ -106,6 +104,11 @@ def run(params: Path) -> None:
     times += write_machine_times(inputs.schedules, machine)
     _track(workspace, names, provenance, written, (overhead_metrics(overheads), times))
     _log.info("%s", written.page)
+
+
+def _has_simulated(params: Path) -> bool:
+    """Whether any experiment is over simulated samples, which the stage `split` describes."""
+    return any("data" not in _mapping(one) for one in _mapping(load_yaml(params).get(SECTION)).values())
 
 
 def _recorded(params: Path) -> str:

@@ -16,7 +16,6 @@ from costbench.reports.results import Cell, Results
 from costbench.reports.scores import MIN_PROGRAMS, STATISTICS, Scores, interval, matched, scores_of, share_won
 from costbench.reports.strongest import strongest_baseline
 from costbench.rng import stream
-from costbench.tasks import LEARNED
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def standings(results: Results, cell: Cell, seed: int) -> Standings:
         cell: main results of a task, split and chip.
         seed: of the bootstrap; a cell has a random stream of its own.
     """
-    metric = LEARNED[cell.task].measures[0].metric
+    metric = cell.described.measures[0].metric
     sides = {model: Side(model, MAIN, cell.split, cell.chip) for model in cell.models}
     found = {model: scores_of(results.scores, cell.task, metric, side) for model, side in sides.items()}
     found = {model: scores for model, scores in found.items() if scores.programs}
@@ -106,7 +105,7 @@ def standings(results: Results, cell: Cell, seed: int) -> Standings:
 def _standing(
     cell: Cell, model: str, scores: Scores, against: Scores | None, draws: CrossedDraws
 ) -> Standing:
-    tau = LEARNED[cell.task].measures[1]
+    tau = cell.described.measures[1]
     own = Standing(
         model=model,
         error=mean_error(scores, draws),

@@ -13,9 +13,9 @@ import numpy as np
 
 from costbench.metrics.measures import Measure
 from costbench.reports.claims.data import Side
+from costbench.reports.described import described
 from costbench.reports.results import BASELINES
 from costbench.reports.scores import STATISTICS, ScoreIndex, scores_of
-from costbench.tasks import LEARNED
 
 STRONGEST = "strongest"
 """In place of a model: the strongest baseline."""
@@ -45,13 +45,13 @@ def strongest_baseline(index: ScoreIndex, task: str, metric: str, side: Side) ->
     if not shared:
         return None
     programs = tuple(sorted(shared))
-    rises = measure_of(task, metric).better == "higher"
+    rises = measure_of(task, metric, side.split).better == "higher"
     statistic = STATISTICS["mean" if rises else "geometric_mean"]
     means = {model: float(statistic(scores.over(programs).means)[0]) for model, scores in found.items()}
     best = np.argmax(list(means.values())) if rises else np.argmin(list(means.values()))
     return list(means)[int(best)]
 
 
-def measure_of(task: str, metric: str) -> Measure:
-    """Returns the description of a metric of a learned task."""
-    return next(measure for measure in LEARNED[task].known_measures if measure.metric == metric)
+def measure_of(task: str, metric: str, split: str = "") -> Measure:
+    """Returns the description of a metric of a learned task, on a split."""
+    return next(measure for measure in described(task, split).known_measures if measure.metric == metric)

@@ -27,7 +27,6 @@ from costbench.reports.claims.data import Side
 from costbench.reports.data.structure_table import NEW_STRUCTURE, share_of_structures
 from costbench.reports.results import FOLDS, PRIMARY_CHIP, UNSEEN, Cell, Results, split_order
 from costbench.reports.strongest import strongest_baseline
-from costbench.tasks import LEARNED
 
 _UNSEEN_METRICS = ("ape_mean", "ape_median", "tau_mean", "tau_median")
 _ERROR_KINDS = {
@@ -47,7 +46,7 @@ _TAU_KINDS = {
 def averages(cell: Cell, model: str) -> dict[str, float]:
     """Headline numbers of one model in one cell, by name as in the module's description."""
     found: dict[str, float] = {}
-    known = LEARNED[cell.task].known_measures
+    known = cell.described.known_measures
     for measure in known:
         values = cell.over_programs(model, measure.metric)
         if not values:
@@ -111,7 +110,7 @@ def headlines(results: Results) -> dict[str, dict[str, float]]:
             best[cell.task] = cell
     found = {}
     for task, cell in best.items():
-        measure = LEARNED[task].measures[0]
+        measure = cell.described.measures[0]
         side = Side(split=cell.split, chip=cell.chip)
         strongest = strongest_baseline(results.scores, task, measure.metric, side)
         named = {model: model for model in HEADLINE_MODELS} | ({_BASELINE: strongest} if strongest else {})

@@ -18,7 +18,6 @@ from costbench.metrics.rows import MAIN
 from costbench.reports.claims.data import Side
 from costbench.reports.data.budgets import Budget
 from costbench.reports.results import Results
-from costbench.tasks import LEARNED
 
 MAX_RATIO = 1.25
 """Of the error of a network to that of the main one, where it had less training."""
@@ -56,10 +55,10 @@ def _samples(budgets: Sequence[Budget]) -> Mapping[tuple[str, Side], int]:
 
 
 def _ratio(results: Results, task: str, side: Side, main: Side) -> float | None:
-    measure = LEARNED[task].measures[0]
     cells = [results.cell(task, one.split, one.chip, one.variant) for one in (side, main)]
     if cells[0] is None or cells[1] is None:
         return None
+    measure = cells[0].described.measures[0]
     pairs = [
         (own, reference)
         for _, program in cells[0].programs

@@ -61,3 +61,14 @@ def test_layouts_have_tables_and_a_figure(tmp_path: Path) -> None:
     assert "Kendall's τ of gst-listmle: xla:random 0.40, xla:default 0.15." in text
     assert "without results are full-listmle on xla:random" in text
     assert "gst-listmle on nlp:random" in text
+
+
+def test_layouts_without_the_papers_networks_stand_by_themselves(tmp_path: Path) -> None:
+    own = {("main", "xla:random"): [0.2, 0.6], ("gcn", "xla:random"): [0.1, 0.3]}
+    results = results_of(tmp_path, layout_rows(own))
+    section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
+    assert section is not None
+    names = [table.name for table in section.tables if table.name.endswith("_random_tpu_v3")]
+    assert names == ["tpugraphs_layouts_random_tpu_v3"]
+    assert section.figures == ()
+    assert "6 and 7: no layout model of the paper was run" in " ".join(section.paragraphs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from costbench.reports.results import BEST, SPLIT_NAMES, TRAINED, Cell, title_of
 from costbench.reports.table import Column, Table, Value
-from costbench.tasks import LEARNED, labels_of
 
 NEW_STRUCTURE = "new_structure"
 """Group of kernels whose operator graph, extents aside, occurs in no training program."""
@@ -21,7 +20,7 @@ def structure_table(cell: Cell, new: Cell | None, strongest: str | None) -> Tabl
         new: the same over kernels of new structure; None where there are none.
         strongest: the strongest baseline, shown beside networks.
     """
-    measure = LEARNED[cell.task].measures[0]
+    measure = cell.described.measures[0]
     models = [model for model in cell.models if model in (*TRAINED, "analytical", strongest)]
     columns = [Column("application", "Application"), Column("program", "Program")]
     columns += [
@@ -33,7 +32,7 @@ def structure_table(cell: Cell, new: Cell | None, strongest: str | None) -> Tabl
         columns += [Column(f"{model}_all", "all", group, measure.decimals)]
         columns += [Column(f"{model}_new", "new structure", group, measure.decimals)]
     where = f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
-    title = f"{labels_of(cell.task).heading}, kernels of a structure that training has not seen, {where}"
+    title = f"{cell.labels.heading}, kernels of a structure that training has not seen, {where}"
     name = f"structure_{cell.name}"
     if new is None:
         return Table(name, title, tuple(columns), ())

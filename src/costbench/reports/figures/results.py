@@ -18,7 +18,6 @@ from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.papers.numbers import PaperTable
 from costbench.reports.results import Cell, title_of
 from costbench.reports.tables.program import PAPER_MODELS
-from costbench.tasks import LEARNED
 
 COLOURS = {
     "learned": "#0072B2",
@@ -44,7 +43,7 @@ def write_program_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> 
     with styled():
         figure = Figure(figsize=(max(9.5, 1.0 * (len(cell.programs) + 2)), 6.0), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True)
-        error, tau = LEARNED[cell.task].measures
+        error, tau = cell.described.measures
         _bars(upper, cell, shown, error)
         _bars(lower, cell, shown, tau)
         upper.set_ylabel(f"{error.title}\nlower is better")

@@ -8,7 +8,7 @@ from costbench.metrics.measures import Measure
 from costbench.reports.page import Pointer
 from costbench.reports.results import FOLDS, PRIMARY_CHIP, SPLIT_NAMES, Cell, split_order, title_of
 from costbench.reports.standings import Standing, Standings
-from costbench.tasks import LEARNED, labels_of
+from costbench.tasks import LEARNED
 
 _NAMED = {"learned": "The learned model", "hybrid": "The hybrid of network and analytical model"}
 _TEMPLATES: Mapping[int, str] = {
@@ -56,11 +56,11 @@ def _conclusion(cell: Cell, model: str, found: Standings) -> Pointer | None:
         return None
     name = _NAMED[model]
     subject = name[0].lower() + name[1:] if own.sign == 0 else name
-    labels = labels_of(cell.task)
+    labels = cell.labels
     said = _TEMPLATES[own.sign].format(model=subject, baseline=title_of(strongest.model))
     headline = f"{labels.title}: {said}"
     where = f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{labels.kernels}"
-    measure = LEARNED[cell.task].measures[0]
+    measure = cell.described.measures[0]
     answer = f"{_numbers(own, strongest, measure, labels.short_error)}; {where}."
     return Pointer(headline, answer, f"baselines_{cell.name}")
 

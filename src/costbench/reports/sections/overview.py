@@ -10,8 +10,9 @@ from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, Fin
 from costbench.reports.claims.section import papers_own
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.dataset_card import Card
+from costbench.reports.described import OWN
 from costbench.reports.page import PageFigure, Pointer, Section
-from costbench.reports.results import Cell, title_of
+from costbench.reports.results import SPLIT_NAMES, Cell, title_of
 from costbench.reports.search.bars import EXHAUSTIVE, TOP_K, best_known
 from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
 from costbench.reports.sections.conclusions import conclusions
@@ -58,7 +59,12 @@ def overview_section(overview: Overview) -> Section:
     Raises:
         ParamsError: if the package's data of the papers are broken.
     """
-    chips = sorted({cell.chip for cell in overview.cells})
+    chips = sorted({cell.chip for cell in overview.cells if not cell.is_imported})
+    given = any(cell.is_imported for cell in overview.cells)
+    origins = [
+        *([_simulated(chips, overview.schedules)] if chips or not given else []),
+        *([f"Runtimes on {SPLIT_NAMES[OWN]} are those in the files that were imported."] if given else []),
+    ]
     asked: list[Pointer | None] = [
         _differences(overview.differences),
         _tile_search(next(iter(overview.searches.of("tile")), None)),
@@ -76,7 +82,7 @@ def overview_section(overview: Overview) -> Section:
         anchor="overview",
         title="At a glance",
         label="At a glance",
-        paragraphs=(_simulated(chips, overview.schedules), *_differs(overview.cells)),
+        paragraphs=(*origins, *_differs(overview.cells)),
         figures=overview.figures,
         pointers=(
             *_preview(overview.evidence),

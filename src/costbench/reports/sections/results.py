@@ -19,7 +19,7 @@ from costbench.reports.tables.baselines import baselines_table
 from costbench.reports.tables.comparison import comparison_table
 from costbench.reports.tables.earlier import earlier_tables
 from costbench.reports.tables.program import program_table, short_kernels_table
-from costbench.tasks import LEARNED, labels_of
+from costbench.tasks import LEARNED
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence, found: Standi
     if paper is not None:
         cell = replace(cell, programs=paper.ordered(cell.programs))
     svg, _ = write_program_figure(cell, paper, evidence.figures)
-    error, tau = LEARNED[cell.task].measures
+    error, tau = cell.described.measures
     alt = (
         f"Bar chart of {_plain(error.title)} and Kendall's tau per test program, {cell.split} split, "
         f"{cell.chip}; the numbers are in the table below."
@@ -73,7 +73,7 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence, found: Standi
         *earlier_tables(results, cell),
         comparison_table(cell, evidence.seed),
     ]
-    task, name = LEARNED[cell.task], labels_of(cell.task).title
+    task, name = cell.described, cell.labels.title
     if task.short_kernels:
         tables.insert(2, short_kernels_table(cell, found.strongest))
     leaked = audit is not None and audit.test.leaked_kernels > 0
@@ -106,8 +106,8 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence, found: Standi
 def _findings(cell: Cell, found: Standings) -> str:
     """What the numbers say of networks and the strongest baseline, in words that follow from them."""
     parts = []
-    labels = labels_of(cell.task)
-    error, tau = LEARNED[cell.task].measures
+    labels = cell.labels
+    error, tau = cell.described.measures
     for model in cell.models:
         means = [measure.mean(cell.over_programs(model, measure.metric)) for measure in (error, tau)]
         shown = model in (*TRAINED, "analytical", found.strongest)

@@ -9,13 +9,14 @@ from costbench.metrics.rows import MAIN
 from costbench.reports.claims.data import Side
 from costbench.reports.claims.rule import NOT_TRAINED_ENOUGH, Undertrained
 from costbench.reports.data.budgets import Budget, budget_note
+from costbench.reports.described import described
 from costbench.reports.papers.numbers import PaperAblation, VariantScores, ablation_of_paper
 from costbench.reports.results import SPLIT_NAMES, Cell, Results, split_order
 from costbench.reports.table import Column, Table, Value
 from costbench.reports.tables.differences import is_difference
 from costbench.reports.tpugraphs.variants import is_of_paper
 from costbench.reports.undertrained import MAX_RATIO, undertrained
-from costbench.tasks import KERNEL_TASKS
+from costbench.tasks import KERNEL_TASKS, LEARNED
 
 MODEL = "learned"
 ABLATIONS = ("inputs", "networks")
@@ -106,7 +107,7 @@ def _finished(table: Table, place: Place, budgets: Sequence[Budget], short: Unde
 
 def _flagged(table: Table, place: Place, short: Undertrained) -> Table:
     """With a column for each task that says which rows were not trained enough, if any were not."""
-    for task in KERNEL_TASKS:
+    for task in _shown(table):
         own = {
             str(row[0]): short.get((task, Side(MODEL, str(row[0]), place.split, place.chip)))
             for row in table.rows
@@ -128,12 +129,18 @@ def _flagged(table: Table, place: Place, short: Undertrained) -> Table:
     return table
 
 
+def _shown(table: Table) -> list[str]:
+    """Returns the tasks that the table has columns of."""
+    keys = {column.key for column in table.columns}
+    return [task for task in LEARNED if f"{task}_seeds" in keys]
+
+
 def _noted(table: Table, place: Place, budgets: Sequence[Budget]) -> Table:
     """With a note on what each row's training was given."""
     variants = {str(row[0]): str(row[0]) for row in table.rows}
     own = [one for one in budgets if (one.split, one.chip) == (place.split, place.chip)]
     # A model that was trained for another chip had the budget of the main one.
-    notes = [budget_note(own, variants, task) for task in KERNEL_TASKS]
+    notes = [budget_note(own, variants, task) for task in _shown(table)]
     return replace(table, notes=(*table.notes, *(note for note in notes if note)))
 
 
@@ -180,17 +187,20 @@ def _table(
         found = results.cell(task, place.split, place.chip, variant)
         return found if found is not None and MODEL in found.seeds else None
 
-    run = {row.variant: {task: cell_of(task, row.variant) for task in KERNEL_TASKS} for row in rows}
-    kept = [row for row in rows if any(run[row.variant].values())]
-    tasks = tuple(task for task in KERNEL_TASKS if any(run[row.variant][task] for row in kept))
+    run = {row.variant: {task: cell_of(task, row.variant) for task in LEARNED} for row in rows}
+    # Variants of whole programs are most of them in the tables of tpugraphs2023; main alone would be none.
+    own = {task for row in rows for task in LEARNED if row.variant != MAIN and run[row.variant][task]}
+    asked = [task for task in LEARNED if task in KERNEL_TASKS or task in own]
+    kept = [row for row in rows if any(run[row.variant][task] for task in asked)]
+    tasks = tuple(task for task in asked if any(run[row.variant][task] for row in kept))
     columns = [Column("variant", "Variant"), Column("label", "What it is")]
     for task in tasks:
-        columns += _columns(task, rows, paper)
+        columns += _columns(task, place, rows, paper)
     filled = []
     for row in kept:
         values: list[Value] = [row.variant, row.label]
         for task in tasks:
-            values += _ours(run[row.variant][task], task)
+            values += _ours(run[row.variant][task])
             values += [
                 None if (scores := row.printed.get(task)) is None else getattr(scores, field)
                 for field in _printed_fields(task, rows)
@@ -205,8 +215,8 @@ def _printed_fields(task: str, rows: Sequence[_Row]) -> tuple[str, ...]:
     return tuple(f for f in _PRINTED.values() if any(getattr(s, f) is not None for s in scores))
 
 
-def _columns(task: str, rows: Sequence[_Row], paper: PaperAblation | None) -> list[Column]:
-    error, tau = KERNEL_TASKS[task].measures
+def _columns(task: str, place: Place, rows: Sequence[_Row], paper: PaperAblation | None) -> list[Column]:
+    error, tau = described(task, place.split).measures
     group = f"{error.title}, ours"
     columns = [Column(f"{task}_{p}", _HEADERS[k], group, error.decimals) for k, p in _PRINTED.items()]
     columns.append(Column(f"{task}_tau", "mean", tau.title, tau.decimals))
@@ -220,10 +230,10 @@ def _columns(task: str, rows: Sequence[_Row], paper: PaperAblation | None) -> li
     return columns
 
 
-def _ours(cell: Cell | None, task: str) -> list[Value]:
+def _ours(cell: Cell | None) -> list[Value]:
     if cell is None:
         return [None] * (len(_PRINTED) + 2)
-    error, tau = KERNEL_TASKS[task].measures
+    error, tau = cell.described.measures
     values = cell.over_programs(MODEL, error.metric)
     averages: list[Value] = [error.average(kind, values) for kind in _PRINTED]
     return [*averages, tau.mean(cell.over_programs(MODEL, tau.metric)), len(cell.seeds[MODEL])]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from costbench.reports.results import BASELINES, SPLIT_NAMES, Cell, is_given, title_of
 from costbench.reports.standings import Estimate, Standings
 from costbench.reports.table import Column, Table, Value
-from costbench.tasks import LEARNED, labels_of
 
 
 def baselines_table(cell: Cell, found: Standings) -> Table:
@@ -15,7 +14,7 @@ def baselines_table(cell: Cell, found: Standings) -> Table:
         cell: the results.
         found: how its models stand (see `costbench.reports.standings`).
     """
-    error, tau = LEARNED[cell.task].measures
+    error, tau = cell.described.measures
     group, difference = error.title, "Less the strongest baseline's (points)"
     columns = (
         Column("model", "Model"),
@@ -51,7 +50,7 @@ def baselines_table(cell: Cell, found: Standings) -> Table:
         "The strongest baseline is the model without a network with the least mean error on these very "
         "programs, a choice that favours it.",
     )
-    heading = labels_of(cell.task)
+    heading = cell.labels
     where = f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{heading.kernels}"
     title = f"{heading.heading}, every model against the strongest baseline, {where}"
     return Table(f"baselines_{cell.name}", title, columns, tuple(rows), 0, notes)

@@ -7,7 +7,6 @@ from costbench.metrics.measures import Measure
 from costbench.reports.results import Cell, title_of
 from costbench.reports.table import Column, Table, Value
 from costbench.rng import stream
-from costbench.tasks import LEARNED, labels_of
 
 _COLUMNS = (
     Column("baseline", "learned minus"),
@@ -31,7 +30,7 @@ def comparison_table(cell: Cell, seed: int) -> Table:
     for baseline in cell.models:
         if baseline == "learned":
             continue
-        for measure in reversed(LEARNED[cell.task].measures):
+        for measure in reversed(cell.described.measures):
             row = _row(cell, baseline, measure, seed)
             if row is not None:
                 rows.append(row)
@@ -39,7 +38,7 @@ def comparison_table(cell: Cell, seed: int) -> Table:
         "Programs are drawn with replacement 10,000 times, both models' values of a program together; the "
         "interval is that of percentiles. Good are positive differences of τ and negative ones of errors.",
     )
-    prefix = labels_of(cell.task).prefix
+    prefix = cell.labels.prefix
     title = f"Learned model against each baseline, {prefix}{cell.split} split, {cell.chip}"
     return Table(f"comparison_{cell.name}", title, _COLUMNS, tuple(rows), 0, notes)
 

@@ -10,7 +10,6 @@ from costbench.metrics.measures import AVERAGES, Measure
 from costbench.reports.papers.numbers import PaperTable
 from costbench.reports.results import BEST, SPLIT_NAMES, TITLES, TRAINED, Cell, is_given, title_of
 from costbench.reports.table import Column, Table, Value
-from costbench.tasks import LEARNED, labels_of
 
 PAPER_MODELS = ("learned", "analytical")
 _SHOWN = (*TRAINED, "analytical")
@@ -28,7 +27,7 @@ def program_table(cell: Cell, paper: PaperTable | None, strongest: str | None = 
         strongest: the strongest baseline, shown beside networks and the analytical model.
     """
     shown = paper if paper is not None and paper.chip == cell.chip else None
-    task, labels = LEARNED[cell.task], labels_of(cell.task)
+    task, labels = cell.described, cell.labels
     title = f"{labels.heading}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{labels.kernels}"
     if shown is not None:
         title += f", beside {shown.table} of {shown.paper}"
@@ -37,7 +36,7 @@ def program_table(cell: Cell, paper: PaperTable | None, strongest: str | None = 
 
 def short_kernels_table(cell: Cell, strongest: str | None = None) -> Table:
     """The same of kernels below 5 us, for which the paper prints no rows; empty if there are none."""
-    measures, heading = LEARNED[cell.task].short_kernels, labels_of(cell.task).heading
+    measures, heading = cell.described.short_kernels, cell.labels.heading
     title = f"{heading}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}, kernels below 5 µs"
     cell = _shown(cell, strongest)
     table = _table(cell, measures, None, (f"{cell.name}_short", title), "kernels_lt5us")
@@ -128,7 +127,7 @@ def _rows_that_ours_lack(cell: Cell, measures: Sequence[Measure], paper: PaperTa
 
 def _notes(cell: Cell, measures: Sequence[Measure], paper: PaperTable | None) -> tuple[str, ...]:
     notes = [
-        labels_of(cell.task).definition,
+        cell.labels.definition,
         f"In the geometric mean an error below {APE_FLOOR_PERCENT}% counts as {APE_FLOOR_PERCENT}%, so that "
         "a program without error does not hide the others; – where a correlation is not positive. The "
         "standard deviation is that over programs.",

@@ -29,6 +29,7 @@ from costbench.reports.tpugraphs.variants import (
     TILE_BEST,
     TOP_K,
     Place,
+    compared_places,
     kernel_mean,
     layout_mean,
     layout_places,
@@ -77,11 +78,16 @@ def tpugraphs_section(
     of_tiles, of_layouts = tile_places(results), layout_places(results)
     if not of_tiles and not of_layouts:
         return None
+    compared = compared_places(results)
     tables = [
         sizes_table(inputs.collections, cards, PRIMARY_CHIP),
-        layouts.best_table(results, next(iter(of_tiles), None), next(iter(of_layouts), None)),
+        layouts.best_table(results, next(iter(of_tiles), None), next(iter(compared), None)),
         tuned_table(inputs.settings),
-        *(table for place in of_layouts for table in _layout_tables(results, place)),
+        *(
+            table
+            for place in of_layouts
+            for table in _layout_tables(results, place, compared=place in compared)
+        ),
         *(tiles.variants_table(results, place) for place in of_tiles),
         *(tiles.programs_table(results, place) for place in of_tiles),
         overhead_table(inputs.overheads, measured=False),
@@ -95,19 +101,17 @@ def tpugraphs_section(
         paragraphs=tuple(sentence for sentence in text if sentence),
         figures=(
             *(_tile_figure(results, place, figures) for place in of_tiles),
-            *(_layout_figure(results, place, figures) for place in of_layouts),
+            *(_layout_figure(results, place, figures) for place in compared),
         ),
         tables=tuple(tables),
         folded=tuple(table.name for table in tables if table.name not in shown_first),
     )
 
 
-def _layout_tables(results: Results, place: Place) -> tuple[Table, ...]:
-    return (
-        layouts.variants_table(results, place),
-        layouts.programs_table(results, place),
-        layouts.collection_table(results, place),
-    )
+def _layout_tables(results: Results, place: Place, *, compared: bool) -> tuple[Table, ...]:
+    """Returns every model by collection, behind tables 6 and 7 where models stand beside the paper's."""
+    beside = (layouts.variants_table(results, place), layouts.programs_table(results, place))
+    return (*(beside if compared else ()), layouts.collection_table(results, place))
 
 
 def _tile_figure(results: Results, place: Place, folder: Path) -> PageFigure:
@@ -183,7 +187,7 @@ def layout_sentence(results: Results, place: Place) -> str:
 def _missing(results: Results, inputs: TpuGraphsInputs) -> list[str]:
     """Returns what of the paper's tables has no numbers of ours, and why."""
     lines = []
-    of_tiles, of_layouts = tile_places(results), layout_places(results)
+    of_tiles, compared = tile_places(results), compared_places(results)
     labels = printed_table("tile_variants").labels
     for place in of_tiles:
         absent = [label for label in labels if tile_cell(results, place, label) is None]
@@ -191,9 +195,9 @@ def _missing(results: Results, inputs: TpuGraphsInputs) -> list[str]:
             lines.append(f"Tables 8 and 9, {place.title}: not run are {', '.join(absent)}.")
     if not of_tiles:
         lines.append("Tables 8 and 9 and Figure 5: no tile variant was run.")
-    if not of_layouts:
-        lines.append("Tables 2 (layouts), 6 and 7: no layout model was run.")
-    for place in of_layouts:
+    if not compared:
+        lines.append("Tables 2 (layouts), 6 and 7: no layout model of the paper was run.")
+    for place in compared:
         absent = [
             f"{variant} on {name}"
             for name in ("xla:random",)

@@ -87,6 +87,14 @@ def layout_places(results: Results) -> tuple[Place, ...]:
     return _ordered({Place(row.split, row.chip) for row in rows})
 
 
+def compared_places(results: Results) -> tuple[Place, ...]:
+    """Returns those of `layout_places` where a layout network that the paper lists was tested."""
+    networks = set(LAYOUT_VARIANTS.values())
+    rows = (row for row in results.rows if row.task == LAYOUT and row.variant in networks)
+    there = {Place(row.split, row.chip) for row in rows if row.kernels in COLLECTIONS}
+    return tuple(place for place in layout_places(results) if place in there)
+
+
 def _ordered(places: set[Place]) -> tuple[Place, ...]:
     def rank(place: Place) -> tuple[bool, int, Place]:
         return (place.split != FOLDS, split_order(place.split), place)
