@@ -17,6 +17,7 @@ from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
 from tests.compiler.small_layouts import SAME, dot_and_add, space_of, two_convolutions
 from tests.fuzz.programs import programs
@@ -122,6 +123,16 @@ def test_a_layout_met_before_is_not_compiled_again() -> None:
     assert not isinstance(again, NewPart)
     assert first.key == again.key
     assert first.hashes is again.hashes
+
+
+def test_rules_are_asked_once_about_instructions_that_repeat() -> None:
+    compiler = PackedCompiler(space_of(two_convolutions()))
+    compiler.compile(compiler.space.default)
+    opcodes = [inst.opcode for inst in compiler.facts.instructions]
+    # Filters and rectifiers are alike; one convolution reads an argument, the other a result.
+    assert opcodes.count(Opcode.PARAMETER) == 2
+    assert opcodes.count(Opcode.MAXIMUM) == 1
+    assert opcodes.count(Opcode.CONVOLUTION) == 2
 
 
 def test_the_oldest_layouts_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

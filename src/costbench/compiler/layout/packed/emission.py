@@ -112,6 +112,8 @@ class Emission:
             (node.computation, node.position): number for number, node in enumerate(tables.space.nodes)
         }
         self._rows, self._copies = HashNumbers(), HashNumbers()
+        self._alike = self._numbered_alike()
+        self._row_of: dict[tuple[int, tuple[int, ...], NodeLayouts | None], int] = {}
         self.body = self._tabulated(arrays)
 
     def key(self, order: IntArray, options: IntArray) -> int:
@@ -129,12 +131,36 @@ class Emission:
         rows = self._rows.find(keys)
         new = np.flatnonzero(rows == UNKNOWN)
         if len(new):
-            rows[new] = [self._facts.add(self._placed(p, order, options)) for p in new.tolist()]
+            rows[new] = [self._row(p, order, options) for p in new.tolist()]
             self._rows.add(keys[new], rows[new])
         found = _emit(self.body, rows, self._facts.rows, self._facts.needs)
         copies = np.flatnonzero(found.row == UNKNOWN)
         if len(copies):
             self._find_copies(found, copies)
+        return found
+
+    def _row(self, position: int, order: IntArray, options: IntArray) -> int:
+        """Returns the row of an instruction with the orders of its values; equal instructions share rows."""
+        first, stop = self.body.classes_offsets[position : position + 2].tolist()
+        orders = tuple(order[self.body.classes[first:stop]].tolist())
+        key = self._alike[position], orders, self._chosen(position, options)
+        row = self._row_of.get(key)
+        if row is None:
+            row = self._row_of[key] = self._facts.add(self._placed(position, order, options))
+        return row
+
+    def _numbered_alike(self) -> list[int]:
+        """Returns a number for each instruction, the same for instructions that rules cannot tell apart.
+
+        Programs repeat their layers, so there are fewer numbers than instructions.
+        """
+        numbers: dict[tuple[bytes, tuple[Shape, ...], Kind | None], int] = {}
+        found = []
+        for inst in self._body:
+            read = [self._body[operand] for operand in inst.operands]
+            kind = kind_of(read[0]) if read else None
+            key = self._facts.label(inst), tuple(operand.shape for operand in read), kind
+            found.append(numbers.setdefault(key, len(numbers)))
         return found
 
     def _find_copies(self, found: Emitted, copies: IntArray) -> None:

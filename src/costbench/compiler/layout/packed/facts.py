@@ -109,7 +109,7 @@ class FactTable:
         """Adds a row and returns its number."""
         inst = placed.inst
         number = len(self.instructions)
-        label = instruction_label(inst, [self._called[callee] for callee in inst.called], numbered=False)
+        label = self.label(inst)
         as_input = _digest(input_label(inst.shape))
         self.rows = _grown(self.rows, number + 1)
         self.labels = _grown(self.labels, number + 1)
@@ -122,6 +122,10 @@ class FactTable:
         self.label_bytes.append(label)
         self.input_digests.append(as_input)
         return number
+
+    def label(self, inst: Instruction) -> bytes:
+        """Returns the label that an instruction has in kernels; callees count by their fingerprints."""
+        return instruction_label(inst, [self._called[callee] for callee in inst.called], numbered=False)
 
     def _row(self, placed: Placed) -> list[int]:
         inst = placed.inst
