@@ -12,7 +12,7 @@ import pytest
 from costbench.artifacts import digest_files
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
-from costbench.reports.report import ReportInputs, write_report
+from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.schedule.results import load_schedules
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
@@ -32,12 +32,20 @@ def _inputs(folder: Path) -> ReportInputs:
     )
 
 
-def test_report_is_complete_and_repeatable(tmp_path: Path) -> None:
-    inputs = _inputs(tmp_path)
-    written = write_report(inputs, tmp_path / "one", seed=0)
-    write_report(inputs, tmp_path / "two", seed=0)
-    files = [sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in ("one", "two")]
-    assert digest_files(files[0], tmp_path / "one") == digest_files(files[1], tmp_path / "two")
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReportInputs, ReportFiles]:
+    """The inputs above and their report, to be read: drawing its figures takes seconds."""
+    folder = tmp_path_factory.mktemp("plain")
+    inputs = _inputs(folder)
+    return inputs, write_report(inputs, folder / "report", seed=0)
+
+
+def test_report_is_complete_and_repeatable(plain: tuple[ReportInputs, ReportFiles], tmp_path: Path) -> None:
+    inputs, written = plain
+    folders = (written.page.parent, tmp_path)
+    write_report(inputs, tmp_path, seed=0)
+    files = [sorted(path for path in folder.rglob("*") if path.is_file()) for folder in folders]
+    assert digest_files(files[0], folders[0]) == digest_files(files[1], folders[1])
     named = {
         *written.tables,
         *written.figures,
@@ -50,7 +58,7 @@ def test_report_is_complete_and_repeatable(tmp_path: Path) -> None:
     assert named == set(files[0])
     page = written.page.read_text()
     for link in re.findall(r'href="(tables/[^"]+)"', page):
-        assert (tmp_path / "one" / link).is_file()
+        assert (folders[0] / link).is_file()
     # Two cells, two of the data, one of training.
     assert page.count("<svg ") == 5
     for text in ("0123456789abcdef", "fedcba9876543210", "profile", "10.0% of the test kernels"):
@@ -71,8 +79,8 @@ def test_a_missing_input_is_named(tmp_path: Path, name: str) -> None:
         write_report(inputs, tmp_path / "out", seed=0)
 
 
-def test_tile_results_alone_say_what_else_there_could_be(tmp_path: Path) -> None:
-    written = write_report(_inputs(tmp_path), tmp_path / "out", seed=0)
+def test_tile_results_alone_say_what_else_there_could_be(plain: tuple[ReportInputs, ReportFiles]) -> None:
+    _, written = plain
     page = written.page.read_text()
     assert "How well do cost models choose tile sizes?" in page
     assert "Table 4 of lpm2021: none of its variants was run" in page
@@ -99,9 +107,8 @@ def test_schedules_are_part_of_everything(tmp_path: Path) -> None:
     assert (timed["verdict"], timed["effect"]) == ("holds", None)
 
 
-def test_searches_are_part_of_everything(tmp_path: Path) -> None:
-    inputs = _inputs(tmp_path)
-    without = write_report(inputs, tmp_path / "without", seed=0)
+def test_searches_are_part_of_everything(plain: tuple[ReportInputs, ReportFiles], tmp_path: Path) -> None:
+    inputs, without = plain
     page = without.page.read_text()
     assert 'href="#overview"' in page
     assert "autotuner" not in page.split("</nav>")[0]
