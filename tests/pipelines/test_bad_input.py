@@ -131,12 +131,20 @@ def test_backends(
     assert message in line
 
 
+IMPATIENT = """
+import runpy
+from costbench.execution import cluster
+cluster._CONNECT_S = 2  # in place of 20, in which nothing else would happen
+runpy.run_path("pipelines/generate.py", run_name="__main__")
+"""
+
+
 def test_a_scheduler_that_does_not_answer(bare: Path) -> None:
     """A port that nobody listens on."""
     params = write_profile(bare, "bad", TINY)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-    command = [sys.executable, "pipelines/generate.py", "--params", params]
+    command = [sys.executable, "-c", IMPATIENT, "--params", params]
     done = call(bare, command, COSTBENCH_SCHEDULER=address)
     assert done.returncode == 1, done.stderr
     (line,) = done.stderr.splitlines()

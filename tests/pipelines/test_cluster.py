@@ -1,4 +1,4 @@
-"""The same bytes from one process, from two, and from a Dask cluster of which a worker is killed."""
+"""The same bytes from one process, from two, and from a run whose processes and workers are killed."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ pytest.importorskip("distributed", reason="needs the extra `scale`")
 pytestmark = pytest.mark.pipeline
 TILES = 30
 VICTIM = "victim"
+HASH_SEED = "7"
+"""Of all processes of the run that is killed; those of the other one take any."""
 
 
 def _tasks(repository: Path, folder: Path) -> list[Task]:
@@ -67,6 +69,7 @@ class Cluster:
             repository,
             PYTHONPATH=os.pathsep.join(p for p in sys.path if p),
             DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0",
+            PYTHONHASHSEED=HASH_SEED,
         )
         self._log = (folder / "log").open("w")
         worker = ("worker", "--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
@@ -133,22 +136,52 @@ def _wait_until_it_trains(cluster: Cluster, pipeline: Future[subprocess.Complete
             time.sleep(0.02)
 
 
-def test_a_pipeline_on_a_cluster_that_loses_a_worker_leaves_the_same_tables(
+def _kill_when(condition: Path, folder: Path, params: Path) -> bool:
+    """Start `generate`, kill all its processes once a file is there; whether it was still running."""
+    process = subprocess.Popen(
+        [sys.executable, "pipelines/generate.py", "--params", str(params)],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while process.poll() is None and not condition.exists():
+        time.sleep(0.005)
+    running = process.poll() is None
+    if running:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return running
+
+
+def test_a_run_that_loses_its_processes_and_a_worker_leaves_the_same_bytes(
     workplace: Path, cluster: Cluster
 ) -> None:
-    """All stages on two workers, one of which is killed while it trains, beside the run without a cluster."""
-    params = write_profile(workplace, "cluster", TINY)
+    """A run in another folder, beside the one that nothing disturbed; nor does the order of sets matter.
+
+    All its processes, two of which compile programs, are killed in `generate`. It goes on with all stages on
+    a cluster of two workers, one of which is killed while it trains.
+    """
+    params = write_profile(workplace, "again", {**TINY, "run": {"jobs": 2}})
+    undisturbed, killed = (workplace / "out" / name for name in ("smoke", "again"))
+    shards = killed / "generate" / "tile" / "tpu_v2"
+    assert _kill_when(shards / f"{PROGRAMS[0]}.arrow", workplace, params)
+    assert len(list(shards.glob("*.arrow"))) < len(PROGRAMS)
+    write_profile(workplace, "again", TINY)
+    chosen = {"COSTBENCH_SCHEDULER": str(cluster.scheduler), "PYTHONHASHSEED": HASH_SEED}
     with ThreadPoolExecutor(1) as thread:
-        pipeline = thread.submit(call_stages, workplace, params, COSTBENCH_SCHEDULER=str(cluster.scheduler))
+        pipeline = thread.submit(call_stages, workplace, params, **chosen)
         _wait_until_it_trains(cluster, pipeline)
         cluster.kill_a_worker()
         done = pipeline.result()
     assert done.returncode == 0, done.stderr
     assert cluster.processes[-1].wait(10) == -signal.SIGKILL
-    alone, together = (workplace / "out" / name for name in ("smoke", "cluster"))
-    for name in ("generate", "split", "evaluate", "autotune", "reports/tables"):
-        assert digest_folder(alone / name) == digest_folder(together / name), name
+    for name in ("generate", "split", "evaluate", "autotune", "reports/tables", "reports/figures"):
+        assert digest_folder(undisturbed / name) == digest_folder(killed / name), name
     # Studies, which `sweep/*.yaml` names, are called after their profile.
     for name in ("reports/summary.json", "reports/claims.json", "sweep/tile.csv", "sweep/fusion.csv"):
-        assert (alone / name).read_bytes() == (together / name).read_bytes(), name
-    assert not list(together.glob(".cluster-*"))
+        assert (undisturbed / name).read_bytes() == (killed / name).read_bytes(), name
+    pages = [(out / "reports" / "index.html").read_text() for out in (undisturbed, killed)]
+    assert pages[0].replace("smoke", "again") == pages[1].replace("smoke", "again")
+    assert not list(killed.glob(".cluster-*"))
