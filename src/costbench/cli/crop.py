@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from costbench.compiler.llvm.features import ProgramFeatures
+    from costbench.datasets.schedule.networks.drawn import DrawnPrograms
     from costbench.models.crop.estimate import Breakdown
 
 _SHOWN_BLOCKS = 5
@@ -116,4 +117,72 @@ def _features(workload: str, number: int, threads: int, path: Path | None) -> Pr
     return found
 
 
-COMMANDS = (describe_cpu, explain)
+def record_networks(
+    out: Annotated[Path, typer.Option(help="Folder of recordings; what is there is continued.")],
+    network: Annotated[
+        list[str] | None, typer.Option(help="Networks by name; all of them if left out.")
+    ] = None,
+    random: Annotated[int, typer.Option(help="Schedules of an operator drawn at random.", min=1)] = 30,
+    searched: Annotated[int, typer.Option(help="Schedules drawn by a search after them.", min=0)] = 30,
+    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+) -> None:
+    """Measure schedules of networks' operators and take their features, on this machine (extra `cpu`).
+
+    Operators of few operations come first. Can be stopped with Ctrl-C and continued with the same command.
+
+    Example: `costbench record-networks --out recorded --network BERT-tiny --random 10 --searched 10`
+    """
+    import time
+
+    from costbench.compiler.schedule.networks import networks, operators_of
+    from costbench.datasets.schedule.networks.recording import DrawSpec, record_programs
+    from costbench.hardware.cpu.process import Limits
+    from costbench.hardware.instrumented.machine import AnalysingMachine
+
+    spec = DrawSpec(random, searched)
+    stop = time.monotonic() + 60 * minutes
+    with AnalysingMachine(spec.timing, Limits(run_s=6.0), seconds=20.0) as machine:
+        for operator in operators_of(network or networks()):
+            if minutes and time.monotonic() > stop:
+                return
+            try:
+                record_programs(spec, operator, machine, out, _print_programs)
+            except KeyboardInterrupt:
+                typer.echo("stopped; the same command continues", err=True)
+                raise typer.Exit(130) from None
+
+
+def _print_programs(found: DrawnPrograms) -> None:
+    import time
+
+    from costbench.compiler.schedule.networks import workload_name
+
+    runtime = found.columns["native_ns"]
+    taken = sum(bool(each) for each in found.features)
+    rate = found.operator.flops / max(1, runtime[runtime > 0].min(initial=1 << 62))
+    typer.echo(
+        f"{time.strftime('%H:%M:%S')} {workload_name(found.operator)}: {len(found)} programs, {taken} with "
+        f"features, best {rate:.1f} GFLOPS",
+        err=True,
+    )
+
+
+def estimate_networks(
+    recorded: Annotated[Path, typer.Argument(help="Folder of `record-networks`.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write: programs, a sample of features, card.")],
+    processor: Annotated[str, typer.Option(help="That was measured on, by name or as .yaml.")],
+    remarks: Annotated[str, typer.Option(help="What users should know, such as what ran beside.")] = "",
+) -> None:
+    """Turn recorded programs of networks into the small files that the evaluation reads. Needs no compiler.
+
+    Example: `costbench estimate-networks recorded data/networks --processor amd_epyc_zen5`
+    """
+    from costbench.experiments.networks.estimating import estimate_folder
+    from costbench.processor import load_processor
+
+    found = estimate_folder(recorded, out, load_processor(processor), remarks)
+    analysed = int(found.columns["analysed"].sum())
+    typer.echo(f"{len(found):,} programs of {len(found.operators)} operators, {analysed:,} analysed")
+
+
+COMMANDS = (describe_cpu, explain, record_networks, estimate_networks)

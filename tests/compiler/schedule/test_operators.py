@@ -48,6 +48,7 @@ def naive(operator: Operator, inputs: list[np.ndarray]) -> np.ndarray:
         "dense:n=2,ci=3,co=4",
         "conv2d:h=5,w=4,ci=2,co=3,kh=3,kw=3,stride=2,pad=1",
         "depthwise_conv2d:h=4,w=4,c=3,kh=3,kw=2,pad=1",
+        "grouped_conv2d:h=4,w=5,g=3,ci=2,co=2,kh=3,kw=2,stride=2,pad=1",
     ],
 )
 def test_reference_is_the_sum_of_products(text: str) -> None:
@@ -55,6 +56,16 @@ def test_reference_is_the_sum_of_products(text: str) -> None:
     inputs = inputs_of(operator)
     expected = naive(operator, [array.astype(np.float64) for array in inputs])
     np.testing.assert_allclose(expected_output(operator, inputs), expected, atol=1e-12)
+
+
+def test_groups_of_a_convolution_are_convolutions_of_their_channels() -> None:
+    sizes = "h=5,w=4,ci=3,co=2,kh=3,kw=3,stride=1,pad=1"
+    grouped, plain = parse_operator("grouped_conv2d:g=2," + sizes), parse_operator("conv2d:" + sizes)
+    data, weight = inputs_of(grouped)
+    found = expected_output(grouped, [data, weight])
+    for group in range(2):
+        own = expected_output(plain, [data[..., group, :], weight[..., group, :]])
+        np.testing.assert_allclose(found[..., group, :], own)
 
 
 def test_error_is_relative_and_infinite_for_what_was_never_written() -> None:

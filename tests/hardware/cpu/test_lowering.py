@@ -22,6 +22,7 @@ OPERATORS = (
     "conv2d:n=2,h=9,w=9,ci=3,co=8,kh=3,kw=3,stride=2,pad=1",
     "conv2d:n=1,h=6,w=6,ci=8,co=12,kh=1,kw=1,stride=2,pad=0",
     "depthwise_conv2d:n=1,h=8,w=8,c=24,kh=3,kw=3,stride=1,pad=1",
+    "grouped_conv2d:n=1,h=8,w=8,g=4,ci=6,co=8,kh=3,kw=3,stride=2,pad=1",
 )
 NUM_CONFIGS = 12
 

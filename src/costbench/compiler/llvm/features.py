@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from io import BytesIO
 from os import PathLike
+from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +37,7 @@ BIN_DISTANCES = np.array(
 )
 """Reuse distance that each bin of a profile stands for, in lines."""
 FORMAT = 1
+_EXPECTED = "a file of ProgramFeatures.save"
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,12 +124,18 @@ class ProgramFeatures:
             self.static.edges[:, 1], weights=self.effective_counts(threads), minlength=blocks
         ).astype(np.int64)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Writes the features as a compressed npz file."""
+    def to_bytes(self) -> bytes:
+        """Returns the features as a compressed npz file."""
         arrays = {f"static.{f.name}": np.asarray(getattr(self.static, f.name)) for f in fields(self.static)}
         arrays |= {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name != "static"}
-        with atomic_path(path) as temporary, temporary.open("wb") as out:
-            np.savez_compressed(out, allow_pickle=False, format=np.array(FORMAT), **arrays)
+        out = BytesIO()
+        np.savez_compressed(out, allow_pickle=False, format=np.array(FORMAT), **arrays)
+        return out.getvalue()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes `to_bytes` to a file."""
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(self.to_bytes())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> ProgramFeatures:
@@ -135,18 +145,30 @@ class ProgramFeatures:
             DataError: if the file is no such file.
         """
         try:
-            with np.load(path, allow_pickle=False) as found:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise DataError("cannot be read as features", where=path, expected=_EXPECTED) from error
+        return cls.from_bytes(content, path)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str | PathLike[str]) -> ProgramFeatures:
+        """Inverse of `to_bytes`; `where` is what errors name.
+
+        Raises:
+            DataError: if these are no features.
+        """
+        try:
+            with np.load(BytesIO(content), allow_pickle=False) as found:
                 arrays = {name: found[name] for name in found.files}
             if int(arrays.pop("format")) != FORMAT:
-                raise DataError("features of another version", where=path, expected=f"format {FORMAT}")
+                raise DataError("features of another version", where=where, expected=f"format {FORMAT}")
             own = {name.partition(".")[2]: arrays.pop(name) for name in list(arrays) if "." in name}
             static = StaticFeatures(**{**own, "num_values": int(own["num_values"])})
             names = tuple(str(name) for name in arrays.pop("names"))
             touched, footprint = int(arrays.pop("touched")), int(arrays.pop("footprint"))
             return cls(static=static, names=names, touched=touched, footprint=footprint, **arrays)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            expected = "a file of ProgramFeatures.save"
-            raise DataError("cannot be read as features", where=path, expected=expected) from error
+        except (OSError, EOFError, BadZipFile, ValueError, KeyError, TypeError) as error:
+            raise DataError("cannot be read as features", where=where, expected=_EXPECTED) from error
 
 
 def static_features(program: Program) -> tuple[StaticFeatures, tuple[str, ...]]:

@@ -200,16 +200,16 @@ class _Image:
     columns: int
 
 
-def _image(size: Sizes, channels: str) -> _Image:
+def _image(size: Sizes, *channels: str) -> _Image:
     pad, stride = size["pad"], size["stride"]
     h, w = size["h"] + 2 * pad, size["w"] + 2 * pad
     name = "data" + PADDED if pad else "data"
     sliding: tuple[Index, ...] = ((("y", stride), ("kh", 1)), (("x", stride), ("kw", 1)))
     return _Image(
         name,
-        (*_dims("n"), *sliding, *_dims(channels)),
-        {name: (size["n"], h, w, size[channels])} if pad else {},
-        {name: ("data", (0, pad, pad, 0))} if pad else {},
+        (*_dims("n"), *sliding, *_dims(*channels)),
+        {name: (size["n"], h, w, *(size[channel] for channel in channels))} if pad else {},
+        {name: ("data", (0, pad, pad, *(0 for _ in channels)))} if pad else {},
         (h - size["kh"]) // stride + 1,
         (w - size["kw"]) // stride + 1,
     )
@@ -259,6 +259,28 @@ def _depthwise(size: Sizes) -> Operator:
     )
 
 
+def _grouped(size: Sizes) -> Operator:
+    """Builds output[n, y, x, g, co], a sum over ci, kh and kw; ci and co are channels of one group.
+
+    Adds data[n, stride y + kh, stride x + kw, g, ci] weight[kh, kw, ci, g, co]: in memory NHWC and HWIO.
+    """
+    image, n, g, ci, co = _image(size, "g", "ci"), size["n"], size["g"], size["ci"], size["co"]
+    kh, kw, y, x = size["kh"], size["kw"], image.rows, image.columns
+    tensors = {"data": (n, size["h"], size["w"], g, ci), "weight": (kh, kw, ci, g, co)}
+    return Operator(
+        "grouped_conv2d",
+        size,
+        _axes({"n": n, "y": y, "x": x, "g": g, "co": co}, {"ci": ci, "kh": kh, "kw": kw}),
+        tensors | image.padded | {"output": (n, y, x, g, co)},
+        (
+            _access(image.read, image.index),
+            _access("weight", _dims("kh", "kw", "ci", "g", "co")),
+            _access("output", _dims("n", "y", "x", "g", "co"), True),
+        ),
+        image.padding,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Builder:
     """Makes operators of one kind.
@@ -280,6 +302,9 @@ OPERATORS: Mapping[str, Builder] = {
     "conv2d": Builder(_conv2d, ("n", "h", "w", "ci", "co", "kh", "kw", "stride", "pad"), _CONVOLUTION),
     "dense": Builder(_dense, ("n", "ci", "co"), {"n": 1}),
     "depthwise_conv2d": Builder(_depthwise, ("n", "h", "w", "c", "kh", "kw", "stride", "pad"), _CONVOLUTION),
+    "grouped_conv2d": Builder(
+        _grouped, ("n", "h", "w", "g", "ci", "co", "kh", "kw", "stride", "pad"), _CONVOLUTION
+    ),
     "matmul": Builder(_matmul, ("m", "n", "k"), {}),
 }
 

@@ -1,0 +1,224 @@
+"""Records programs of operators on the machine at hand; can be stopped and continued at any time.
+
+Half of an operator's schedules are drawn uniformly, half by a short evolutionary search: neighbours and
+crossovers of the fastest so far. Random schedules alone are all slow, and those of a search all alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.schedule.networks import workload_name
+from costbench.compiler.schedule.operators import Operator
+from costbench.compiler.schedule.space import ScheduleSpace
+from costbench.datasets.schedule.networks.drawn import (
+    SLOW,
+    SUFFIX,
+    DrawnPrograms,
+    no_programs,
+    read_programs,
+    write_programs,
+)
+from costbench.errors import DataError
+from costbench.hardware.cpu.device import ScheduleDevice
+from costbench.hardware.cpu.timing import TimingSpec
+from costbench.rng import stream
+
+IntArray = npt.NDArray[np.int64]
+_ATTEMPTS = 50
+"""Draws for each program that is wanted, before the space counts as exhausted."""
+
+
+@dataclass(frozen=True)
+class DrawSpec:
+    """Which programs are drawn.
+
+    Attributes:
+        random: how many uniformly.
+        searched: how many by search, after these.
+        batch: programs drawn at once; the file is written after each batch.
+        parents: fastest programs that a search continues from.
+        slowest: how many times the runtime of the fastest a program may take to have its features taken.
+        again: fastest programs that are measured again in the end, and as many at random.
+        seed: of all draws.
+        timing: how long and how often is measured.
+    """
+
+    random: int = 30
+    searched: int = 30
+    batch: int = 10
+    parents: int = 6
+    slowest: float = 10.0
+    again: int = 5
+    seed: int = 0
+    timing: TimingSpec = field(default_factory=lambda: TimingSpec(budget_ns=60_000_000))
+
+    @property
+    def total(self) -> int:
+        """Returns the number of programs of an operator."""
+        return self.random + self.searched
+
+
+class Machine(Protocol):
+    """What programs are measured and analysed on."""
+
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """Returns what the machine is; see `tvm_adapter.Host`."""
+        ...
+
+    @property
+    def native(self) -> ScheduleDevice:
+        """Returns the device that builds for this processor."""
+        ...
+
+    @property
+    def generic(self) -> ScheduleDevice:
+        """Returns the device that builds for the least processor of the family."""
+        ...
+
+    def features(self, operator: Operator, row: IntArray) -> bytes:
+        """Returns the features of a configuration [m] of the unrestricted space.
+
+        Raises:
+            DataError: if they cannot be taken.
+        """
+        ...
+
+
+def record_programs(
+    spec: DrawSpec,
+    operator: Operator,
+    machine: Machine,
+    folder: Path,
+    on_batch: Callable[[DrawnPrograms], None],
+) -> DrawnPrograms:
+    """Measures and analyses an operator's programs that a folder does not have yet, and writes them.
+
+    Raises:
+        DataError: if the file was recorded otherwise or cannot be written, or the machine is too busy.
+        KeyboardInterrupt: passed on; what was measured before the last batch is in the file.
+    """
+    path = folder / f"{workload_name(operator)}{SUFFIX}"
+    space = ScheduleSpace(operator)
+    facts = {"host": machine.host, "draw": asdict(spec)}
+    found = _continued(path, no_programs(operator, facts))
+    while len(found) < spec.total:
+        rows = _next_rows(spec, space, found)
+        if not len(rows):
+            break
+        found = found.extended(_measured(spec, space, machine, rows, found))
+        write_programs(path, found)
+        on_batch(found)
+    if not found.columns["again_ns"].any():
+        found = _again(spec, space, machine, found)
+        write_programs(path, found)
+    return found
+
+
+def _continued(path: Path, fresh: DrawnPrograms) -> DrawnPrograms:
+    if not path.exists():
+        return fresh
+    found = read_programs(path)
+    for name, value in fresh.facts.items():
+        if found.facts.get(name) != _as_json(value):
+            expected = f"the same {name}; another folder for another recording"
+            raise DataError("was recorded otherwise", where=path, field=name, expected=expected)
+    return found
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(each) for key, each in value.items()}
+    return [_as_json(each) for each in value] if isinstance(value, (tuple, list)) else value
+
+
+def _next_rows(spec: DrawSpec, space: ScheduleSpace, found: DrawnPrograms) -> IntArray:
+    """Returns the configurations of the next batch, at most `spec.batch`; none if there are no new ones."""
+    begun = len(found)
+    random = begun < spec.random
+    wanted = min(spec.batch, (spec.random if random else spec.total) - begun)
+    rng = stream(spec.seed, "programs of networks", space.operator.text, begun)
+    seen = set(found.columns["number"].tolist())
+    rows = []
+    for _ in range(_ATTEMPTS * wanted):
+        row = space.sample(rng, 1)[0] if random else _child(spec, space, found, rng)
+        [number] = space.numbers(row[None])
+        if number not in seen:
+            seen.add(number)
+            rows.append(row.astype(np.int64))
+        if len(rows) == wanted:
+            break
+    return np.array(rows, dtype=np.int64).reshape(-1, len(space.knobs))
+
+
+def _child(
+    spec: DrawSpec, space: ScheduleSpace, found: DrawnPrograms, rng: np.random.Generator
+) -> npt.NDArray[np.int16]:
+    """Returns a neighbour of one of the fastest programs, or of a crossover of two."""
+    runtime = found.columns["native_ns"]
+    ran = np.flatnonzero(runtime > 0)
+    if not len(ran):
+        return space.sample(rng, 1)[0]
+    fastest = ran[np.argsort(runtime[ran], kind="stable")[: spec.parents]]
+    first, second = space.rows(found.columns["number"][rng.choice(fastest, 2)].tolist()).astype(np.int16)
+    child = space.crossover(first, second, rng) if rng.random() < 0.5 else first
+    neighbours = space.neighbours(child, rng, 1)
+    return np.asarray(neighbours[0] if len(neighbours) else child, dtype=np.int16)
+
+
+def _measured(
+    spec: DrawSpec, space: ScheduleSpace, machine: Machine, rows: IntArray, before: DrawnPrograms
+) -> DrawnPrograms:
+    native = machine.native.measure(space, rows)
+    known = np.concatenate([before.columns["native_ns"], native.runtime_ns])
+    fastest = known[known > 0].min(initial=np.iinfo(np.int64).max)
+    problems = list(native.reasons)
+    generic = np.zeros(len(rows), dtype=np.int64)
+    clean = np.minimum(native.clean, 255)
+    features = [b""] * len(rows)
+    for place, row in enumerate(rows):
+        if problems[place]:
+            continue
+        if native.runtime_ns[place] > spec.slowest * fastest:
+            problems[place] = SLOW
+            continue
+        other = machine.generic.measure(space, row[None])
+        generic[place] = other.runtime_ns[0]
+        clean[place] = min(clean[place], other.clean[0])
+        problems[place] = f"generic: {other.reasons[0]}" if other.reasons[0] else ""
+        try:
+            features[place] = machine.features(space.operator, row)
+        except DataError as error:
+            problems[place] = f"features: {error.problem}"
+    columns = {
+        "number": np.array(space.numbers(rows), dtype=np.int64),
+        "searched": np.full(len(rows), len(before) >= spec.random),
+        "native_ns": native.runtime_ns,
+        "generic_ns": generic,
+        "clean": clean.astype(np.uint8),
+        "again_ns": np.zeros(len(rows), dtype=np.int64),
+    }
+    return DrawnPrograms(space.operator, before.facts, columns, tuple(problems), tuple(features))
+
+
+def _again(spec: DrawSpec, space: ScheduleSpace, machine: Machine, found: DrawnPrograms) -> DrawnPrograms:
+    """Measures the fastest programs and some at random again, in random order."""
+    runtime = found.columns["native_ns"]
+    ran = np.flatnonzero((runtime > 0) & np.array([not each for each in found.problems], dtype=bool))
+    fastest = ran[np.argsort(runtime[ran], kind="stable")[: spec.again]]
+    rng = stream(spec.seed, "programs again", space.operator.text)
+    others = np.setdiff1d(ran, fastest)
+    drawn = rng.choice(others, size=min(spec.again, len(others)), replace=False)
+    chosen = rng.permutation(np.concatenate([fastest, drawn])).astype(np.int64)
+    again = np.zeros(len(found), dtype=np.int64)
+    if len(chosen):
+        rows = space.rows(found.columns["number"][chosen].tolist())
+        again[chosen] = machine.native.measure(space, rows).runtime_ns
+    return found.with_column("again_ns", again)
