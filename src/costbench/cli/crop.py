@@ -125,6 +125,9 @@ def record_networks(
     random: Annotated[int, typer.Option(help="Schedules of an operator drawn at random.", min=1)] = 30,
     searched: Annotated[int, typer.Option(help="Schedules drawn by a search after them.", min=0)] = 30,
     minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+    curve: Annotated[
+        list[str] | None, typer.Option(help="Operators already recorded: vary one tile of these instead.")
+    ] = None,
 ) -> None:
     """Measure schedules of networks' operators and take their features, on this machine (extra `cpu`).
 
@@ -135,14 +138,17 @@ def record_networks(
     import time
 
     from costbench.compiler.schedule.networks import networks, operators_of
-    from costbench.datasets.schedule.networks.recording import DrawSpec, record_programs
+    from costbench.compiler.schedule.operators import parse_operator
+    from costbench.datasets.schedule.networks.recording import DrawSpec, record_curve, record_programs
     from costbench.hardware.cpu.process import Limits
     from costbench.hardware.instrumented.machine import AnalysingMachine
 
     spec = DrawSpec(random, searched)
     stop = time.monotonic() + 60 * minutes
     with AnalysingMachine(spec.timing, Limits(run_s=6.0), seconds=20.0) as machine:
-        for operator in operators_of(network or networks()):
+        for text in curve or ():
+            _print_programs(record_curve(spec, parse_operator(text), machine, out))
+        for operator in () if curve else operators_of(network or networks()):
             if minutes and time.monotonic() > stop:
                 return
             try:

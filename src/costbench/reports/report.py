@@ -24,6 +24,8 @@ from costbench.reports.data.evidence import (
 from costbench.reports.data.section import data_section
 from costbench.reports.figures.results import write_curve_figure
 from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
+from costbench.reports.networks.results import NetworkResults
+from costbench.reports.networks.section import flat_networks, networks_section
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
 from costbench.reports.results import Cell, Results, load_results
@@ -72,6 +74,7 @@ class ReportInputs:
         tpugraphs: what is shown beside the rows in the section about tpugraphs2023.
         evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
         schedules: results on CPU schedules.
+        networks: results on recorded programs of networks.
     """
 
     rows: tuple[Path, ...]
@@ -88,6 +91,7 @@ class ReportInputs:
     tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
     evidence: str = ""
     schedules: ScheduleResults = field(default_factory=ScheduleResults)
+    networks: NetworkResults = field(default_factory=NetworkResults)
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         _scatter_section(inputs, folder / "figures"),
         *search_sections(searches, read_paths(inputs.search_paths), findings, folder / "figures"),
         schedule_section(inputs.schedules, folder / "figures"),
+        networks_section(inputs.networks, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
         tpugraphs_section(results, inputs.tpugraphs, cards, findings, folder / "figures"),
         claims_section(findings),
@@ -162,6 +167,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     shown = tuple(section for section in sections if section is not None)
     extra = flat_leaks(audits) | flat_counts(cards) | flat_searches(searches) | flat_collections(results)
     extra |= flat_schedules(inputs.schedules, findings) | flat_models(inputs.schedules)
+    extra |= flat_networks(inputs.networks)
     headline = summarise(results, extra)
     write_json(folder / "summary.json", headline)
     write_json(folder / "metrics.json", headlines(results))
@@ -204,6 +210,7 @@ def _findings(
         (
             *(*results.rows, *searches.rows, *overhead_rows(inputs.tpugraphs.overheads)),
             *schedule_rows(inputs.schedules),
+            *inputs.networks.rows,
         ),
         seed,
         undertrained=undertrained(results, budgets),

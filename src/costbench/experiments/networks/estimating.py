@@ -14,6 +14,7 @@ from costbench.compiler.llvm.operations import KINDS
 from costbench.compiler.schedule.networks import workload_name
 from costbench.datasets.schedule.agreement import compare
 from costbench.datasets.schedule.networks.drawn import (
+    CURVES_FOLDER,
     SLOW,
     SUFFIX,
     DrawnPrograms,
@@ -22,6 +23,7 @@ from costbench.datasets.schedule.networks.drawn import (
 )
 from costbench.datasets.schedule.networks.estimated import (
     CARD,
+    CURVES,
     PROGRAMS,
     SAMPLED,
     EstimatedPrograms,
@@ -77,18 +79,29 @@ def estimate_folder(recorded: Path, out: Path, processor: Processor, remarks: st
     Raises:
         DataError: if a recording is damaged, or there is none.
     """
-    paths = sorted(path for path in recorded.glob(f"*{SUFFIX}") if path.name[0] != ".")
-    tables = [read_programs(path) for path in paths]
+    tables = _tables(recorded)
     if not tables:
         raise DataError("no recordings", where=recorded, expected=f"files *{SUFFIX} of record-networks")
-    tables.sort(key=lambda one: (one.operator.flops, one.operator.text))
     estimates = ProgramEstimates(processor)
     found = _joined(tables, estimates)
     write_estimated(out / PROGRAMS, found)
     write_programs(out / SAMPLED, _sampled(tables))
+    files = [PROGRAMS, SAMPLED]
+    curves = _tables(recorded / CURVES_FOLDER)
+    if curves:
+        write_estimated(out / CURVES, _joined(curves, estimates))
+        files.append(CURVES)
     card = _card(tables, found, processor, remarks)
-    write_json(out / CARD, card | {"sha256": {name: digest_file(out / name) for name in (PROGRAMS, SAMPLED)}})
+    write_json(out / CARD, card | {"sha256": {name: digest_file(out / name) for name in files}})
     return found
+
+
+def _tables(folder: Path) -> list[DrawnPrograms]:
+    """Returns the recordings in a folder, those of the operators with fewest operations first."""
+    paths = sorted(path for path in folder.glob(f"*{SUFFIX}") if path.name[0] != ".")
+    return sorted(
+        (read_programs(path) for path in paths), key=lambda one: (one.operator.flops, one.operator.text)
+    )
 
 
 def check_folder(folder: Path) -> None:

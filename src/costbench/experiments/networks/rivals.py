@@ -181,5 +181,5 @@ FITTED: Mapping[str, Callable[[Task], FloatArray]] = {
     "tlp": _headed(_TLP, both=True),
     "hybrid": _hybrid,
 }
-"""Learned models. Without target records they are fitted to the source platform; `tlp` is always fitted to it,
-with a head for each platform; `hybrid` adds trees to the analytical model, and is that model without them."""
+"""Learned models. Without target records they are fitted to the source platform. `tlp` is always fitted to
+it, with a head for each platform; `hybrid` adds trees to the analytical model."""

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
+from costbench.compiler.schedule.networks import workload_name
+from costbench.compiler.schedule.operators import parse_operator
 from costbench.experiments.networks.programs import Candidates, FloatArray, candidates
 from costbench.experiments.networks.rivals import FITTED, TIMES, UNFITTED, Task, task_of
 from costbench.metrics.ranking import kendall_tau
 from costbench.metrics.selection import best_of_top_k, top_k_score
 
 TOP = (1, 5)
+WHOLE = "network"
+"""In place of an operator: all of them."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,17 @@ class NetworkTest:
         return f"{self.network}-{self.model}-{self.records}-s{self.seed}"
 
 
-def scores(test: NetworkTest) -> dict[str, float]:
-    """Returns the metrics of a test; nothing if no operator of the network has enough programs.
+def scores(test: NetworkTest) -> dict[str, dict[str, float]]:
+    """Returns the metrics of the network under `WHOLE`, and of each of its operators under its name.
 
     - `top_1_score`, `top_5_score`: sum over operators of executions times the fastest runtime, over the same
       sum of the fastest runtime among the k programs that are predicted fastest;
-    - `kendall_tau`: mean over operators of the rank correlation of predicted with measured runtimes;
+    - `kendall_tau`: rank correlation of predicted with measured runtimes, of a network the operators' mean;
     - `mape`: of models that predict times, the mean over programs of |predicted - measured| / measured, in %;
     - `records`: target measurements that the model was fitted to;
     - `operators`, `programs`: how many were chosen among.
+
+    Nothing is returned if no operator of the network has enough programs.
     """
     programs = candidates(test.folder, test.digest)
     executions = programs.of_network(test.network)
@@ -58,12 +64,21 @@ def scores(test: NetworkTest) -> dict[str, float]:
         return {}
     task = task_of(programs, test.network, test.records, test.seed)
     costs = {**FITTED, **UNFITTED}[test.model](task)
-    found = _chosen(programs, task, costs, executions)
-    if test.model in TIMES:
-        measured = programs.native_ns[task.tested]
-        found["mape"] = float(100.0 * np.mean(np.abs(costs - measured) / measured))
-    fitted = len(task.target) if test.model in FITTED else 0
-    return found | {"records": float(fitted), "operators": float(len(executions))}
+    records = float(len(task.target) if test.model in FITTED else 0)
+    parts = {WHOLE: executions}
+    parts |= {_name(programs, place): {place: count} for place, count in executions.items()}
+    found = {name: _chosen(programs, task, costs, own) for name, own in parts.items()}
+    for name, own in parts.items():
+        found[name] |= {"records": records, "operators": float(len(own))}
+        if test.model in TIMES:
+            places = np.isin(programs.groups[task.tested], list(own))
+            measured = programs.native_ns[task.tested][places]
+            found[name]["mape"] = float(100.0 * np.mean(np.abs(costs[places] - measured) / measured))
+    return found
+
+
+def _name(programs: Candidates, place: int) -> str:
+    return workload_name(parse_operator(programs.operators[place]))
 
 
 def _chosen(
@@ -82,4 +97,4 @@ def _chosen(
     taus = [kendall_tau(costs[mask], runtime[mask]) for mask in own]
     # A constant prediction ranks nothing.
     found["kendall_tau"] = float(np.mean(np.nan_to_num(taus)))
-    return found | {"programs": float(len(task.tested))}
+    return found | {"programs": float(np.sum(own))}

@@ -28,6 +28,8 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.kept import KeyedResult, kept_and_missing
+from costbench.experiments.networks.params import NetworkTesting
+from costbench.experiments.networks.work_items import evaluate_networks
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
@@ -46,9 +48,11 @@ class AutotuneSection(AutotuneParams):
 
     Attributes:
         schedule: searches for schedules; None for none.
+        networks: tests of models on recorded programs of networks; None for none.
     """
 
     schedule: ScheduleTuning | None = None
+    networks: NetworkTesting | None = None
 
     @property
     def of_programs(self) -> AutotuneParams:
@@ -91,7 +95,7 @@ class Wanted:
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     """Compute the results that are missing, then write `rows.jsonl` and `search.json`.
 
-    Results on schedules have a folder of their own, `schedule`.
+    Results on schedules have a folder of their own, `schedule`, those on programs of networks `networks`.
 
     Args:
         params: the parameter file.
@@ -113,7 +117,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     write_json(
         folder / SEARCH_FILE, [curve for one in wanted for curve in _curves(one.item, made[one.item.name])]
     )
-    recorded = tune_schedules(section.schedule, workspace)
+    recorded = tune_schedules(section.schedule, workspace) + evaluate_networks(section.networks, workspace)
     write_identity(folder, _identity(section, workspace, recorded) if recorded else identity)
     _track(workspace, rows, Provenance(identity.params_digest, identity.data_digest, revision))
 

@@ -16,7 +16,10 @@ _SECTIONS = (
     ("claims.yaml", "searches"),
     ("tpugraphs2023_claims.yaml", "claims"),
     ("autotvm2018_claims.yaml", "claims"),
+    ("crop2024_claims.yaml", "claims"),
 )
+CROP = "crop2024"
+"""Short id of the paper about an analytical model of schedules."""
 AUTOTVM = "autotvm2018"
 """Short id of the paper about schedules."""
 TPUGRAPHS = "tpugraphs2023"
@@ -147,7 +150,7 @@ class Claim:
             raise ValueError(f"{self.id}: a magnitude needs a paper_effect")
         if self.margin is not None and (self.direction != "no_difference" or self.margin <= 0.0):
             raise ValueError(f"{self.id}: a margin above 0 belongs to a claim of no difference")
-        if not self.id.startswith(("lpm2020.", "lpm2021.", f"{TPUGRAPHS}.", f"{AUTOTVM}.")):
+        if not self.id.startswith(("lpm2020.", "lpm2021.", f"{TPUGRAPHS}.", f"{AUTOTVM}.", f"{CROP}.")):
             raise ValueError(f"{self.id}: must start with the paper")
 
     @property
@@ -185,7 +188,8 @@ class Claim:
     @property
     def sign(self) -> float:
         """+1 where more of the metric is better, -1 where less is."""
-        return 1.0 if self.metric.startswith(("kendall_tau", "speedup", "opa", "gflops")) else -1.0
+        more = self.metric.startswith(("kendall_tau", "speedup", "opa", "gflops"))
+        return 1.0 if more or self.metric.endswith("_score") else -1.0
 
 
 _SPLITS = {
@@ -193,6 +197,8 @@ _SPLITS = {
     "gains": "programs that gain most",
     "folds": "folds over applications",
     "recorded": "recorded schedules",
+    "network-operators": "operators of networks",
+    "tiles": "tile sizes",
 }
 _OF_RATIOS = ("geometric_mean", "median", "best")
 _OF_MAGNITUDES = ("worst", "mean", "standard_deviation")
@@ -212,7 +218,7 @@ class Claims:
 
 
 def load_claims() -> tuple[Claim, ...]:
-    """Returns the claims of lpm2021 and lpm2020, of tpugraphs2023, and of autotvm2018.
+    """Returns the claims of lpm2021 and lpm2020, of tpugraphs2023, of autotvm2018, and of crop2024.
 
     Raises:
         ParamsError: if a data file of the package is broken.

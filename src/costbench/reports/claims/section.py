@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from costbench.artifacts import write_json, write_text
-from costbench.reports.claims.data import AUTOTVM, TPUGRAPHS, margins
+from costbench.reports.claims.data import AUTOTVM, CROP, TPUGRAPHS, margins
 from costbench.reports.claims.rule import (
     CANNOT_TELL,
     DOES_NOT_HOLD,
@@ -99,12 +99,13 @@ def claims_section(findings: Sequence[Finding]) -> Section:
 
 
 def _counted(printed: Sequence[Finding]) -> tuple[str, ...]:
-    """Returns how many claims hold: those about accuracy and searches, of tpugraphs2023, of autotvm2018."""
+    """Returns how many claims hold: those about accuracy and searches, of the other papers."""
     sentences = []
     for papers, names in (
         ("lpm2021 and lpm2020 about accuracy and searches", ("lpm2021", "lpm2020")),
         (TPUGRAPHS, (TPUGRAPHS,)),
         (AUTOTVM, (AUTOTVM,)),
+        (CROP, (CROP,)),
     ):
         own = [one for one in printed if one.claim.paper in names]
         counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in _VERDICTS}

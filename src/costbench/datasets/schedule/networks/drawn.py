@@ -30,6 +30,8 @@ from costbench.compiler.schedule.operators import Operator, parse_operator
 from costbench.errors import CostbenchError, DataError
 
 SUFFIX = ".arrow"
+CURVES_FOLDER = "curves"
+"""Folder of recordings in which one tile changes, inside that of all others."""
 VERSION = 1
 SLOW = "slow"
 """Problem of a program that takes so many times as long as the fastest that no features were taken."""

@@ -4,6 +4,7 @@ Features of a program take some 10 KB, its estimates 200 bytes. Folder of a reco
 
     programs.arrow    all programs of all operators, a row each: columns below
     sampled.arrow     features of one program of each operator, from which its estimates follow
+    curves.arrow      programs that differ in one tile, where they are recorded; format of programs.arrow
     card.json         machine, how programs were drawn, noise, digests
 
     column            type         unit, meaning
@@ -35,7 +36,7 @@ from costbench.compiler.llvm.operations import KINDS
 from costbench.compiler.schedule.operators import Operator, parse_operator
 from costbench.errors import CostbenchError, DataError
 
-PROGRAMS, SAMPLED, CARD = "programs.arrow", "sampled.arrow", "card.json"
+PROGRAMS, SAMPLED, CURVES, CARD = "programs.arrow", "sampled.arrow", "curves.arrow", "card.json"
 VERSION = 1
 _KEY = b"costbench.networks"
 _LANES = "lanes"

@@ -7,7 +7,7 @@ crossovers of the fastest so far. Random schedules alone are all slow, and those
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from costbench.compiler.schedule.networks import workload_name
 from costbench.compiler.schedule.operators import Operator
-from costbench.compiler.schedule.space import ScheduleSpace
+from costbench.compiler.schedule.space import ScheduleSpace, tile_name
 from costbench.datasets.schedule.networks.drawn import (
+    CURVES_FOLDER,
     SLOW,
     SUFFIX,
     DrawnPrograms,
@@ -122,6 +123,43 @@ def record_programs(
     return found
 
 
+def record_curve(spec: DrawSpec, operator: Operator, machine: Machine, folder: Path) -> DrawnPrograms:
+    """Measures the fastest program of an operator with every size of its innermost tile, and writes the file.
+
+    The tile of the last output axis is split into (extent / S, 1, 1, S) for all divisors S of the extent;
+    all else stays (crop2024, Figure 6). Nothing is measured where the file exists.
+
+    Args:
+        spec: `timing` and `slowest` are used.
+        operator: whose programs have been recorded.
+        machine: that they were recorded on.
+        folder: of the recording; curves go to a folder inside.
+
+    Raises:
+        DataError: if no program of the operator was recorded, or the file cannot be written.
+    """
+    path = folder / CURVES_FOLDER / f"{workload_name(operator)}{SUFFIX}"
+    if path.exists():
+        return read_programs(path)
+    before = read_programs(folder / f"{workload_name(operator)}{SUFFIX}")
+    runtime = before.columns["native_ns"]
+    if not runtime.any():
+        raise DataError("no program ran", where=path, expected="a recording to begin with")
+    space = ScheduleSpace(operator)
+    fastest = int(np.argmin(np.where(runtime > 0, runtime, np.iinfo(np.int64).max)))
+    [row] = space.rows([int(before.columns["number"][fastest])])
+    axis = operator.spatial[-1]
+    place = [knob.name for knob in space.knobs].index(tile_name(axis))
+    values = space.knobs[place].values
+    sizes = [size for size in range(1, axis.extent + 1) if axis.extent % size == 0]
+    rows = np.tile(row, (len(sizes), 1))
+    rows[:, place] = [values.index((axis.extent // size, 1, 1, size)) for size in sizes]
+    empty = no_programs(operator, {"host": machine.host, "draw": asdict(spec)})
+    found = _measured(replace(spec, slowest=np.inf), space, machine, rows, empty)
+    write_programs(path, found)
+    return found
+
+
 def _continued(path: Path, fresh: DrawnPrograms) -> DrawnPrograms:
     if not path.exists():
         return fresh
@@ -170,7 +208,8 @@ def _child(
     first, second = space.rows(found.columns["number"][rng.choice(fastest, 2)].tolist()).astype(np.int16)
     child = space.crossover(first, second, rng) if rng.random() < 0.5 else first
     neighbours = space.neighbours(child, rng, 1)
-    return np.asarray(neighbours[0] if len(neighbours) else child, dtype=np.int16)
+    chosen: npt.NDArray[np.int16] = neighbours[0] if len(neighbours) else child
+    return chosen
 
 
 def _measured(

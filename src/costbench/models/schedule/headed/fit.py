@@ -34,7 +34,7 @@ class HeadedLearner:
     """
 
     spec: HeadedSpec = field(default_factory=HeadedSpec)
-    steps: int = 600
+    steps: int = 300
     groups: int = 4
     learning_rate: float = 1e-3
 

@@ -1,0 +1,79 @@
+"""Reads what the stage `autotune` leaves behind about programs of networks.
+
+Rows have the task `schedule`. In the split `networks` a program is a network, in `network-operators` one of
+its operators, in `tiles` an operator whose tile sizes are compared; `variant` is the number of target records
+that a learned model was fitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costbench.artifacts import read_json
+from costbench.errors import DataError
+from costbench.metrics.rows import MetricRow, read_rows
+
+NETWORKS, SPLIT, TILES = "networks", "networks", "tiles"
+ROWS_FILE, CARD_FILE = "rows.jsonl", "card.json"
+
+
+@dataclass(frozen=True)
+class NetworkResults:
+    """All results on programs of networks; empty where none are recorded.
+
+    Attributes:
+        rows: see the module's description.
+        card: of the recording.
+    """
+
+    rows: tuple[MetricRow, ...] = ()
+    card: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
+        found: dict[tuple[str, str, str, str], list[float]] = {}
+        for row in self.rows:
+            if row.split == SPLIT:
+                found.setdefault((row.model, row.variant, row.program, row.metric), []).append(row.value)
+        return {key: tuple(values) for key, values in found.items()}
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Returns the networks that were tested on, sorted."""
+        return tuple(sorted({row.program for row in self.rows if row.split == SPLIT}))
+
+    @property
+    def models(self) -> tuple[tuple[str, str], ...]:
+        """Returns models with their variants, sorted."""
+        return tuple(sorted({(model, variant) for model, variant, _, _ in self._values}))
+
+    def mean(self, model: str, variant: str, network: str, metric: str) -> float | None:
+        """Returns the mean over seeds of a metric, or None."""
+        found = self._values.get((model, variant, network, metric))
+        return float(np.mean(found)) if found else None
+
+    def over_networks(self, model: str, variant: str, metric: str) -> float | None:
+        """Returns the mean over networks; None if one is missing."""
+        found = [self.mean(model, variant, network, metric) for network in self.networks]
+        known = [value for value in found if value is not None]
+        return float(np.mean(known)) if known and len(known) == len(found) else None
+
+
+def load_networks(folder: Path) -> NetworkResults:
+    """Returns the results in the folder `networks` of the stage `autotune`; empty ones without rows.
+
+    Raises:
+        DataError: naming the file, if one is missing or malformed.
+    """
+    if not (folder / ROWS_FILE).is_file():
+        return NetworkResults()
+    card = read_json(folder / CARD_FILE)
+    if not isinstance(card, dict):
+        raise DataError("no card", where=folder / CARD_FILE, expected="an object")
+    return NetworkResults(read_rows(folder / ROWS_FILE), card)
