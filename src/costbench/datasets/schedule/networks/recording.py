@@ -203,7 +203,8 @@ def _child(
     runtime = found.columns["native_ns"]
     ran = np.flatnonzero(runtime > 0)
     if not len(ran):
-        return space.sample(rng, 1)[0]
+        uniform: npt.NDArray[np.int16] = space.sample(rng, 1)[0]
+        return uniform
     fastest = ran[np.argsort(runtime[ran], kind="stable")[: spec.parents]]
     first, second = space.rows(found.columns["number"][rng.choice(fastest, 2)].tolist()).astype(np.int16)
     child = space.crossover(first, second, rng) if rng.random() < 0.5 else first
