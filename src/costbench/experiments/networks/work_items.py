@@ -9,9 +9,9 @@ from pathlib import Path
 
 from costbench.artifacts import digest_bytes, digest_file, read_json, write_json
 from costbench.datasets.schedule.networks.estimated import CARD, PROGRAMS
-from costbench.errors import DataError, ParamsError
 from costbench.execution.workers import run_work_items
 from costbench.experiments.identity import code_digest, git_revision, remove_outdated
+from costbench.experiments.kept import KeyedResult, kept_and_missing
 from costbench.experiments.networks.estimating import check_folder
 from costbench.experiments.networks.params import ALL, NetworkTesting, learned
 from costbench.experiments.networks.rivals import UNFITTED
@@ -19,7 +19,7 @@ from costbench.experiments.networks.scoring import WHOLE, NetworkTest, scores
 from costbench.experiments.networks.tiles import tile_rows
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin, write_rows
-from costbench.params import digest, parse
+from costbench.params import digest
 
 _log = logging.getLogger(__name__)
 FOLDER = "networks"
@@ -34,15 +34,13 @@ Metrics = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class TestedFile:
+class TestedFile(KeyedResult):
     """The result of a test as stored in its file.
 
     Attributes:
-        key: digest of everything that it depends on.
         metrics: see `scoring.scores`.
     """
 
-    key: str
     metrics: Metrics
 
 
@@ -107,10 +105,9 @@ def _wanted(tests: Iterable[NetworkTest], folder: Path) -> list[Wanted]:
 
 def _made(wanted: list[Wanted], workspace: Workspace) -> list[tuple[NetworkTest, Metrics]]:
     """Returns the results: valid ones of earlier runs, and those computed now."""
-    kept = {one.test.name: found for one in wanted if (found := _kept(one)) is not None}
-    missing = {one.test.name: one for one in wanted if one.test.name not in kept}
-    _log.info("%d tests on networks: %d kept, %d to do", len(wanted), len(kept), len(missing))
-    made = kept | run_work_items(run_test, missing, workspace.backend, _log_test)
+    earlier, missing = kept_and_missing(TestedFile, {one.test.name: one for one in wanted})
+    _log.info("%d tests on networks: %d kept, %d to do", len(wanted), len(earlier), len(missing))
+    made = earlier | run_work_items(run_test, missing, workspace.backend, _log_test)
     return [(one.test, made[one.test.name].metrics) for one in wanted]
 
 
@@ -123,16 +120,6 @@ def run_test(wanted: Wanted) -> TestedFile:
     found = TestedFile(wanted.key, scores(wanted.test))
     write_json(wanted.path, asdict(found))
     return found
-
-
-def _kept(wanted: Wanted) -> TestedFile | None:
-    if not wanted.path.exists():
-        return None
-    try:
-        found = parse(TestedFile, read_json(wanted.path), where=wanted.path)
-    except (DataError, ParamsError):
-        return None
-    return found if found.key == wanted.key else None
 
 
 def _log_test(name: str, found: TestedFile) -> None:
