@@ -181,7 +181,7 @@ def estimate_networks(
 ) -> None:
     """Turn recorded programs of networks into the small files that the evaluation reads. Needs no compiler.
 
-    Example: `costbench estimate-networks recorded data/networks --processor amd_epyc_zen5`
+    Example: `costbench estimate-networks recorded data/networks --processor amd_epyc_zen4`
     """
     from costbench.experiments.networks.estimating import estimate_folder
     from costbench.processor import load_processor

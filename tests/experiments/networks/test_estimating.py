@@ -77,7 +77,7 @@ def test_committed_estimates_follow_from_committed_features() -> None:
     """Fails when the model or the description changes: then `estimate-networks` has to be run again."""
     check_folder(COMMITTED)
     found, sampled = read_estimated(COMMITTED / PROGRAMS), read_programs(COMMITTED / SAMPLED)
-    estimates = ProgramEstimates(load_processor("amd_epyc_zen5"))
+    estimates = ProgramEstimates(load_processor("amd_epyc_zen4"))
     texts = [operator.text for operator in found.operators]
     for place, text in enumerate(sampled.facts["operators"]):
         kernel = ProgramFeatures.from_bytes(sampled.features[place], text)
