@@ -21,6 +21,7 @@ class NetworkTesting:
         models: names of `rivals.FITTED`; all those of `UNFITTED` are tested beside them.
         records: numbers of target records that learned models are fitted to; they are also fitted to all.
         seeds: of draws and fits.
+        steps: of the training of networks.
         folder: of `costbench estimate-networks`, relative to the repository's root.
     """
 
@@ -28,6 +29,7 @@ class NetworkTesting:
     models: tuple[str, ...] = tuple(FITTED)
     records: tuple[int, ...] = (0, 100, 1000)
     seeds: tuple[int, ...] = (0,)
+    steps: int = 600
     folder: str = "data/networks"
 
     def __post_init__(self) -> None:
@@ -42,8 +44,8 @@ class NetworkTesting:
             values = getattr(self, name)
             if len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be different ones")
-        if not self.networks or not self.seeds or min(self.records, default=0) < 0:
-            raise ValueError("networks, seeds: at least one; records: not negative")
+        if not self.networks or not self.seeds or self.steps < 1 or min(self.records, default=0) < 0:
+            raise ValueError("networks, seeds, steps: at least one; records: not negative")
 
 
 def learned(name: str) -> bool:

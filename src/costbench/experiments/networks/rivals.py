@@ -36,6 +36,7 @@ class Task:
         target: int64, places of those measured on the target.
         tested: int64, places of the programs of the network.
         seed: of the fit.
+        steps: of the training of networks.
     """
 
     programs: Candidates
@@ -43,6 +44,7 @@ class Task:
     target: IntArray
     tested: IntArray
     seed: int
+    steps: int = 600
 
     @property
     def fitted(self) -> tuple[IntArray, int]:
@@ -167,7 +169,7 @@ def _headed(spec: HeadedSpec, both: bool) -> Callable[[Task], FloatArray]:
         runtime = np.where(machines == TARGET, programs.native_ns[places], programs.generic_ns[places])
         groups = programs.groups[places] * 2 + machines
         features = HeadedFeatures(values[places], machines)
-        model = HeadedLearner(spec).fit(features, samples_of(runtime, groups), task.seed)
+        model = HeadedLearner(spec, task.steps).fit(features, samples_of(runtime, groups), task.seed)
         asked = TARGET if len(task.target) else SOURCE
         tested = HeadedFeatures(values[task.tested], np.full(len(task.tested), asked))
         return model.predict(tested)

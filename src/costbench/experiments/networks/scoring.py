@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ class NetworkTest:
         seed: of the draws and the fit.
         folder: of the recorded programs.
         digest: of `programs.arrow`.
+        steps: of the training of networks.
     """
 
     model: str
@@ -39,6 +40,7 @@ class NetworkTest:
     seed: int
     folder: Path
     digest: str
+    steps: int = 600
 
     @property
     def name(self) -> str:
@@ -62,7 +64,7 @@ def scores(test: NetworkTest) -> dict[str, dict[str, float]]:
     executions = programs.of_network(test.network)
     if not executions:
         return {}
-    task = task_of(programs, test.network, test.records, test.seed)
+    task = replace(task_of(programs, test.network, test.records, test.seed), steps=test.steps)
     costs = {**FITTED, **UNFITTED}[test.model](task)
     records = float(len(task.target) if test.model in FITTED else 0)
     parts = {WHOLE: executions}

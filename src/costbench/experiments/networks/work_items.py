@@ -90,7 +90,10 @@ def listed(section: NetworkTesting, data: Path, programs: str) -> list[NetworkTe
             found.append(NetworkTest(name, network, 0, 0, data, programs))
         for name in section.models:
             for records in (*section.records, _EVERY):
-                found += [NetworkTest(name, network, records, seed, data, programs) for seed in section.seeds]
+                found += [
+                    NetworkTest(name, network, records, seed, data, programs, section.steps)
+                    for seed in section.seeds
+                ]
     return found
 
 
@@ -98,7 +101,7 @@ def _wanted(tests: Iterable[NetworkTest], folder: Path) -> list[Wanted]:
     code = code_digest(scores)
     found = []
     for test in tests:
-        key = digest_bytes("\0".join((code, test.name, test.digest)).encode())[:32]
+        key = digest_bytes("\0".join((code, test.name, test.digest, str(test.steps))).encode())[:32]
         found.append(Wanted(test, folder / f"{test.name}.json", key))
     return found
 

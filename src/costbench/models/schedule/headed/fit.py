@@ -36,7 +36,7 @@ class HeadedLearner:
     spec: HeadedSpec = field(default_factory=HeadedSpec)
     steps: int = 300
     groups: int = 4
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.groups < 1 or self.learning_rate <= 0.0:
