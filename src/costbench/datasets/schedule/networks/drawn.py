@@ -15,7 +15,6 @@ One Arrow file for each operator, a row for each program in the order in which t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from costbench.artifacts import atomic_path
 from costbench.compiler.schedule.operators import Operator, parse_operator
+from costbench.datasets.schedule.networks.arrow_file import read_arrow, write_arrow
 from costbench.errors import CostbenchError, DataError
 
 SUFFIX = ".arrow"
@@ -35,7 +34,6 @@ CURVES_FOLDER = "curves"
 VERSION = 1
 SLOW = "slow"
 """Problem of a program that takes so many times as long as the fastest that no features were taken."""
-_KEY = b"costbench.networks"
 _NUMBERS: Mapping[str, tuple[Any, Any]] = {
     "number": (np.int64, pa.int64()),
     "searched": (np.bool_, pa.bool_()),
@@ -102,17 +100,9 @@ def write_programs(path: Path, found: DrawnPrograms) -> None:
         DataError: naming the file, if it cannot be written.
     """
     facts = {"version": VERSION, "operator": found.operator.text, **found.facts}
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-    schema = _SCHEMA.with_metadata({_KEY: text})
     arrays = [pa.array(found.columns[name], kind) for name, (_, kind) in _NUMBERS.items()]
     arrays += [pa.array(found.problems, pa.string()), pa.array(found.features, pa.binary())]
-    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
-    with (
-        atomic_path(path) as temporary,
-        pa.OSFile(str(temporary), "wb") as file,
-        pa.ipc.new_file(file, schema, options=options) as writer,
-    ):
-        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    write_arrow(path, facts, _SCHEMA, arrays)
 
 
 def read_programs(path: Path) -> DrawnPrograms:
@@ -123,9 +113,7 @@ def read_programs(path: Path) -> DrawnPrograms:
     """
     expected = f"programs of version {VERSION}, written by `costbench record-networks`"
     try:
-        with pa.OSFile(str(path), "rb") as file:
-            found = pa.ipc.open_file(file).read_all()
-        facts = json.loads((found.schema.metadata or {})[_KEY])
+        facts, found = read_arrow(path)
         if facts.pop("version") != VERSION or not found.schema.equals(_SCHEMA, check_metadata=False):
             raise ValueError("another version")
         operator = parse_operator(facts.pop("operator"))

@@ -21,7 +21,6 @@ Features of a program take some 10 KB, its estimates 200 bytes. Folder of a reco
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +30,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from costbench.artifacts import atomic_path
 from costbench.compiler.llvm.operations import KINDS
 from costbench.compiler.schedule.operators import Operator, parse_operator
+from costbench.datasets.schedule.networks.arrow_file import read_arrow, write_arrow
 from costbench.errors import CostbenchError, DataError
 
 PROGRAMS, SAMPLED, CURVES, CARD = "programs.arrow", "sampled.arrow", "curves.arrow", "card.json"
 VERSION = 1
-_KEY = b"costbench.networks"
 _LANES = "lanes"
 _COLUMNS: Mapping[str, tuple[Any, Any]] = {
     "operator": (np.int16, pa.int16()),
@@ -90,15 +88,7 @@ def write_estimated(path: Path, found: EstimatedPrograms) -> None:
     arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(lanes.ravel()), lanes.shape[1]))
     fields = [pa.field(name, kind, nullable=False) for name, kind in kinds.items()]
     fields.append(pa.field(_LANES, arrays[-1].type, nullable=False))
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
-    schema = pa.schema(fields).with_metadata({_KEY: text})
-    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
-    with (
-        atomic_path(path) as temporary,
-        pa.OSFile(str(temporary), "wb") as file,
-        pa.ipc.new_file(file, schema, options=options) as writer,
-    ):
-        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    write_arrow(path, facts, pa.schema(fields), arrays)
 
 
 def read_estimated(path: Path) -> EstimatedPrograms:
@@ -109,9 +99,7 @@ def read_estimated(path: Path) -> EstimatedPrograms:
     """
     expected = f"programs of version {VERSION}, written by `costbench estimate-networks`"
     try:
-        with pa.OSFile(str(path), "rb") as file:
-            found = pa.ipc.open_file(file).read_all()
-        facts = json.loads((found.schema.metadata or {})[_KEY])
+        facts, found = read_arrow(path)
         if facts["version"] != VERSION or facts["kinds"] != list(KINDS):
             raise ValueError("another version")
         columns = {name: found.column(name).to_numpy() for name in _COLUMNS}
