@@ -40,6 +40,8 @@ def profile(folder: Path, repository: Path, **changes: object) -> Path:
     sections["autotune"] = merged(merged(sections["autotune"], SEARCH), changes)
     # Schedules are tested in tests/experiments/autotuning/schedule/.
     del sections["autotune"]["schedule"]
+    # Programs of networks are in tests/experiments/networks/.
+    del sections["autotune"]["networks"]
     path = folder / "params.yaml"
     path.write_text(json.dumps(sections))
     return path
@@ -124,7 +126,8 @@ def test_what_programs_follow_from_is_without_schedules(repository: Path) -> Non
     values: Any = load_yaml(repository / "params.yaml")["autotune"]
     section = parse(autotune.AutotuneSection, values, where="params.yaml")
     assert section.schedule is not None
-    alone = parse(AutotuneParams, {k: v for k, v in values.items() if k != "schedule"}, where="params.yaml")
+    of_programs = {key: value for key, value in values.items() if key not in ("schedule", "networks")}
+    alone = parse(AutotuneParams, of_programs, where="params.yaml")
     assert digest(section.of_programs) == digest(alone)
     assert digest(section) != digest(alone)
 

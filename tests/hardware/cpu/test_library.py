@@ -20,6 +20,7 @@ SMALL = {
     "conv2d": "conv2d:n=2,h=9,w=9,ci=3,co=8,kh=3,kw=3,stride=2,pad=1",
     "dense": "dense:n=6,ci=24,co=40",
     "depthwise_conv2d": "depthwise_conv2d:n=1,h=8,w=8,c=24,kh=3,kw=3,stride=1,pad=1",
+    "grouped_conv2d": "grouped_conv2d:n=1,h=8,w=8,g=4,ci=3,co=5,kh=3,kw=3,stride=2,pad=1",
     "matmul": "matmul:m=12,n=32,k=20",
 }
 

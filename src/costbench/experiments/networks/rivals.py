@@ -11,8 +11,7 @@ import numpy.typing as npt
 from costbench.experiments.networks.programs import Candidates, FloatArray, IntArray
 from costbench.models.schedule.boosting.spec import BoostingSpec
 from costbench.models.schedule.headed.features import HeadedFeatures
-from costbench.models.schedule.headed.fit import HeadedLearner
-from costbench.models.schedule.headed.network import HeadedSpec
+from costbench.models.schedule.headed.spec import HeadedSpec
 from costbench.models.schedule.learner import Samples, samples_of
 from costbench.models.schedule.trees import BoostedTrees
 from costbench.rng import stream
@@ -159,6 +158,9 @@ def _headed(spec: HeadedSpec, both: bool) -> Callable[[Task], FloatArray]:
     """Returns a network; where `both`, it is fitted to both platforms, else to the one of `Task.fitted`."""
 
     def predict(task: Task) -> FloatArray:
+        # torch takes a second to import.
+        from costbench.models.schedule.headed.fit import HeadedLearner
+
         programs = task.programs
         values = programs.relation if spec.kind == "rows" else programs.primitives
         parts = [task.fitted]

@@ -84,6 +84,16 @@ def _depthwise(size: Mapping[str, int], data: torch.Tensor, weight: torch.Tensor
     return _convolution(size, data, weight.permute(2, 0, 1)[:, None], size["c"])
 
 
+def _grouped(size: Mapping[str, int], data: torch.Tensor, weight: torch.Tensor) -> dict[str, Call]:
+    groups, channels = size["g"], size["co"]
+    ways = _convolution(size, data.flatten(3), weight.permute(3, 4, 2, 0, 1).flatten(0, 1), groups)
+
+    def split(call: Call) -> Call:
+        return lambda: call().unflatten(3, (groups, channels))
+
+    return {name: split(call) for name, call in ways.items()}
+
+
 def _convolution(
     size: Mapping[str, int], data: torch.Tensor, weight: torch.Tensor, groups: int
 ) -> dict[str, Call]:
@@ -115,6 +125,7 @@ _CALLS: Mapping[str, Callable[..., dict[str, Call]]] = {
     "conv2d": _conv2d,
     "dense": _dense,
     "depthwise_conv2d": _depthwise,
+    "grouped_conv2d": _grouped,
     "matmul": _matmul,
 }
 """How the library is called for each kind of operator; tensors are in our layouts."""

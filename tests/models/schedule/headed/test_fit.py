@@ -10,7 +10,7 @@ import pytest
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.schedule.headed.features import HeadedFeatures
 from costbench.models.schedule.headed.fit import HeadedLearner
-from costbench.models.schedule.headed.network import HeadedSpec
+from costbench.models.schedule.headed.spec import HeadedSpec
 from costbench.models.schedule.learner import samples_of
 from costbench.rng import stream
 

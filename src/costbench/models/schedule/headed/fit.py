@@ -10,7 +10,8 @@ import torch
 
 from costbench import rng
 from costbench.models.schedule.headed.features import HeadedFeatures
-from costbench.models.schedule.headed.network import HeadedNet, HeadedSpec
+from costbench.models.schedule.headed.network import HeadedNet
+from costbench.models.schedule.headed.spec import HeadedSpec
 from costbench.models.schedule.learner import FloatArray, Samples
 from costbench.models.schedule.tree_gru.fit import rank_loss
 
