@@ -89,7 +89,11 @@ def _grouped(size: Mapping[str, int], data: torch.Tensor, weight: torch.Tensor) 
     ways = _convolution(size, data.flatten(3), weight.permute(3, 4, 2, 0, 1).flatten(0, 1), groups)
 
     def split(call: Call) -> Call:
-        return lambda: call().unflatten(3, (groups, channels))
+        def of_groups() -> torch.Tensor:
+            found = call()
+            return found.reshape(*found.shape[:3], groups, channels)
+
+        return of_groups
 
     return {name: split(call) for name, call in ways.items()}
 
