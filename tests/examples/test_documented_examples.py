@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import typer.main
 
@@ -35,6 +38,30 @@ RUN = {
     "schedules 0": "",
 }
 """What is run here, and what stands before it."""
+_TILES = SimpleNamespace(output_bounds=np.array([[2, 3], [4, 5]]), kernel_bounds=np.array([[3], [1]]))
+LEAVES: dict[str, Callable[[dict[str, Any], Path], bool]] = {
+    "autotuning 0": lambda names, folder: (
+        len(names["measured"]) == 10
+        and names["slowdown"] >= 0.0
+        and (folder / "out" / "autotuning-example.json").is_file()
+    ),
+    "compiler 0": lambda names, folder: (
+        bool(names["compiled"].kernels)
+        and [int((near != names["config"]).sum()) for near in names["near"]] == [1] * 10
+    ),
+    "compiler 1": lambda names, folder: (
+        len(names["unique"]) < len(names["sizes"])
+        and sum(one.runs_per_program for one in names["unique"]) == len(names["sizes"])
+    ),
+    "models 0": lambda names, folder: names["LargestTile"]().predict(None, _TILES).tolist() == [-18.0, -20.0],
+    "schedule_models 0": lambda names, folder: (
+        len(names["trace"]) == 128 and names["trace"].best_score == min(names["trace"].scores)
+    ),
+    "schedules 0": lambda names, folder: (
+        names["space"].row_of(names["space"].choices(names["row"])).tolist() == names["row"].tolist()
+    ),
+}
+"""What each leaves, asked of its names and its folder."""
 ELSEWHERE = {
     "python 0": "test_first_look.py",
     "hlo_dumps 0": "test_tpugraphs_pages.py",
@@ -126,4 +153,6 @@ def test_a_block_runs(name: str, repository: Path, tmp_path: Path, monkeypatch: 
     (tmp_path / "data").symlink_to(repository / "data")
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path)
-    exec(compile(RUN[name] + blocks(repository)[name], f"docs/{name}", "exec"), {"__name__": "documentation"})
+    names: dict[str, Any] = {"__name__": "documentation"}
+    exec(compile(RUN[name] + blocks(repository)[name], f"docs/{name}", "exec"), names)
+    assert LEAVES[name](names, tmp_path)

@@ -9,9 +9,7 @@ import pytest
 
 from costbench.artifacts import write_json
 from costbench.errors import TargetError
-from costbench.experiments.autotuning.programs import AutotuneTask
-from costbench.experiments.autotuning.tile import AutotuneTileParams
-from costbench.experiments.chips import chip_files
+from costbench.experiments.chips import chip_files, chip_of
 from costbench.target import load_target
 
 
@@ -21,10 +19,10 @@ def test_files_by_name(tmp_path: Path) -> None:
     file = str(tmp_path / "chip.yaml")
     write_json(tmp_path / "params.yaml", {"generate": {"chips": ["tpu_v2", file]}})
     assert chip_files(tmp_path / "params.yaml") == {"mine": file}
-    task = AutotuneTask("tile", Path("f"), "p", "mine", {}, AutotuneTileParams(), chip_file=file)
-    assert task.target == own
+    assert chip_of("mine", file) == own
+    assert chip_of("tpu_v2", "").name == "tpu_v2"
     with pytest.raises(TargetError, match="unknown chip 'mine'"):
-        _ = replace(task, chip_file="").target
+        chip_of("mine", "")
 
 
 @pytest.mark.parametrize("content", [{}, {"generate": {}}, {"generate": {"chips": "tpu_v2"}}])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from costbench.params import load_yaml
-from costbench.target import available_targets, load_target
+from costbench.target import Target, available_targets, load_target
 
 
 def chip_files(params: Path) -> dict[str, str]:
@@ -22,3 +22,12 @@ def chip_files(params: Path) -> dict[str, str]:
         return {}
     files = [str(one) for one in listed if str(one) not in available_targets()]
     return {load_target(file).name: file for file in files}
+
+
+def chip_of(name: str, file: str) -> Target:
+    """Returns the chip that a file describes, or the one of the package where the file is empty.
+
+    Raises:
+        TargetError: for a name that no chip has, or a file that describes none.
+    """
+    return load_target(file or name)

@@ -24,7 +24,7 @@ from costbench.reports.data.evidence import (
 from costbench.reports.data.section import data_section
 from costbench.reports.figures.results import write_curve_figure
 from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
-from costbench.reports.networks.results import NetworkResults
+from costbench.reports.networks.results import NetworkResults, not_trained_enough
 from costbench.reports.networks.section import flat_networks, networks_section
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
@@ -213,7 +213,7 @@ def _findings(
             *inputs.networks.rows,
         ),
         seed,
-        undertrained=undertrained(results, budgets),
+        undertrained=undertrained(results, budgets) | not_trained_enough(inputs.networks),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,8 @@ from costbench.errors import DataError
 from costbench.execution.backend import Backend
 from costbench.experiments.networks.estimating import check_folder
 from costbench.experiments.networks.params import NetworkTesting
-from costbench.experiments.networks.programs import Candidates, candidates
-from costbench.experiments.networks.rivals import FITTED, UNFITTED, task_of
+from costbench.experiments.networks.programs import Candidates, FloatArray, candidates
+from costbench.experiments.networks.rivals import FITTED, UNFITTED, Task, task_of
 from costbench.experiments.networks.scoring import WHOLE, NetworkTest, scores
 from costbench.experiments.networks.work_items import OPERATORS, SPLIT, evaluate_networks
 from costbench.experiments.workspace import Workspace
@@ -42,7 +41,7 @@ def test_only_analysed_programs_are_candidates(found: Candidates) -> None:
 
 
 def test_nothing_of_the_network_is_fitted_to(found: Candidates) -> None:
-    task = task_of(found, "BERT-tiny", 30, seed=0)
+    task = task_of(found, "BERT-tiny", 30, 0, 20)
     own = {parse_operator(text).text for text in networks()["BERT-tiny"].executions}
     tested = {found.operators[group] for group in found.groups[task.tested]}
     fitted = {found.operators[group] for group in found.groups[task.source]}
@@ -52,11 +51,11 @@ def test_nothing_of_the_network_is_fitted_to(found: Candidates) -> None:
     assert len(task.target) == 30
     # As many of each operator as there are, so that there is something to compare.
     assert len(np.unique(found.groups[task.target])) == 3
-    assert len(task_of(found, "BERT-tiny", 10**6, 0).target) == 6 * (PROGRAMS_EACH - 2)
+    assert len(task_of(found, "BERT-tiny", 10**6, 0, 20).target) == 6 * (PROGRAMS_EACH - 2)
 
 
 def test_scores_by_hand(folder: Path, found: Candidates) -> None:
-    test = NetworkTest("crop", "BERT-base", 0, 0, folder, digest_file(folder / PROGRAMS))
+    test = NetworkTest("crop", "BERT-base", 0, 0, folder, digest_file(folder / PROGRAMS), 20)
     best, chosen, errors = 0.0, 0.0, []
     for text, count in networks()["BERT-base"].executions.items():
         own = found.groups == found.operators.index(parse_operator(text).text)
@@ -75,8 +74,11 @@ def test_scores_by_hand(folder: Path, found: Candidates) -> None:
 
 @pytest.mark.parametrize("model", [*FITTED, *UNFITTED])
 def test_every_model_predicts_the_same_twice(found: Candidates, model: str) -> None:
-    task = replace(task_of(found, "BERT-tiny", 40, seed=0), steps=20)
-    predict = {**FITTED, **UNFITTED}[model]
+    task = task_of(found, "BERT-tiny", 40, 0, 20)
+
+    def predict(task: Task) -> FloatArray:
+        return FITTED[model](task).costs if model in FITTED else UNFITTED[model](task)
+
     costs = predict(task)
     assert costs.shape == task.tested.shape
     assert np.all(np.isfinite(costs))
@@ -84,9 +86,17 @@ def test_every_model_predicts_the_same_twice(found: Candidates, model: str) -> N
 
 
 def test_hybrid_without_records_ranks_as_the_analytical_model(found: Candidates) -> None:
-    task = task_of(found, "BERT-tiny", 0, seed=0)
-    order = np.argsort(FITTED["hybrid"](task), kind="stable")
+    task = task_of(found, "BERT-tiny", 0, 0, 20)
+    order = np.argsort(FITTED["hybrid"](task).costs, kind="stable")
     np.testing.assert_array_equal(order, np.argsort(UNFITTED["crop"](task), kind="stable"))
+
+
+def test_a_longer_training_orders_its_own_records_better(found: Candidates) -> None:
+    short, long = (FITTED["mlp"](task_of(found, "BERT-tiny", 40, 0, steps)).fitted_tau for steps in (1, 200))
+    assert short is not None
+    assert long is not None
+    assert long > short
+    assert long > 0.8
 
 
 def test_stage_writes_rows_of_networks_operators_and_tiles(folder: Path, tmp_path: Path) -> None:

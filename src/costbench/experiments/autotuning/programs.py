@@ -37,12 +37,12 @@ from costbench.experiments.autotuning.tile import (
     tile_points,
     tried_kernels,
 )
+from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.scoring import BEST
 from costbench.experiments.grid.spec import LEARNED, MAIN
 from costbench.hardware.device import Device
 from costbench.hlo.files import program_in
 from costbench.models.cost_model import CostModel
-from costbench.target import Target, load_target
 
 ModelKey = tuple[str, str, int]
 Metrics = dict[ModelKey, dict[str, float]]
@@ -79,15 +79,6 @@ class AutotuneTask:
     seed: int = 0
     chip_file: str = ""
 
-    @property
-    def target(self) -> Target:
-        """Returns the chip.
-
-        Raises:
-            TargetError: for a name that no chip has, or a file that describes none.
-        """
-        return load_target(self.chip_file or self.chip)
-
 
 @dataclass(frozen=True)
 class Autotuned:
@@ -119,7 +110,7 @@ def _tiles(task: AutotuneTask) -> Autotuned:
     from costbench.models.checkpoint import load_checkpoint
 
     params = _of_kind(task.params, AutotuneTileParams)
-    target = task.target
+    target = chip_of(task.chip, task.chip_file)
     analytical = AnalyticalModel(target.architecture)
     models: dict[str, CostModel] = {
         name: load_checkpoint(folder, analytical=analytical) for name, folder in task.checkpoints.items()
@@ -136,7 +127,7 @@ def _fusions(task: AutotuneTask) -> Autotuned:
     from costbench.models.checkpoint import load_checkpoint
 
     params = _of_kind(task.params, AutotuneFusionParams)
-    target, program = task.target, _program(task)
+    target, program = chip_of(task.chip, task.chip_file), _program(task)
     analytical = AnalyticalModel(target.architecture)
     tiled = TiledKernels(program.lowering, target.architecture, analytical, capacity=_KEPT_KERNELS)
     space = FusionSpace(program)

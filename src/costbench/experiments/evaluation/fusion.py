@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
 from costbench.datasets.tile.kernels import CompiledPrograms
+from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.cost_models import given_models
 from costbench.experiments.evaluation.fitted import fitted_costs
 from costbench.experiments.evaluation.kernel_kinds import kind_of
@@ -74,7 +75,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
 
 def _given(task: ProgramTask) -> dict[ModelKey, FloatArray]:
     """Returns the costs of all kernels by the user's own models, in the order of the features."""
-    architecture = task.target.architecture
+    architecture = chip_of(task.chip, task.chip_file).architecture
     given = given_models(task.models, "fusion", architecture)
     if not given:
         return {}

@@ -10,7 +10,6 @@ from typing import Literal, get_args
 from costbench.execution.dotted import is_dotted
 from costbench.metrics.overhead import Overhead
 from costbench.models.execution_spec import Accelerator
-from costbench.target import Target, load_target
 
 UNSEEN = "unseen"
 """Name of the group of kernels that do not occur in training programs."""
@@ -110,15 +109,6 @@ class ProgramTask:
     split: str = ""
     imported: bool = False
     chip_file: str = ""
-
-    @property
-    def target(self) -> Target:
-        """Returns the chip.
-
-        Raises:
-            TargetError: for a name that no chip has, or a file that describes none.
-        """
-        return load_target(self.chip_file or self.chip)
 
     def groups(self, fingerprint: str) -> tuple[str, ...]:
         """Return the groups that a kernel is in by what training has not seen of it."""

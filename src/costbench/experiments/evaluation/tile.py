@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
+from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.cost_models import COST_MODELS, ModelSources, given_models
 from costbench.experiments.evaluation.fitted import fitted_costs
 from costbench.experiments.evaluation.kernel_kinds import kernel_kind
@@ -28,7 +29,7 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     Raises:
         DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
     """
-    target = task.target
+    target = chip_of(task.chip, task.chip_file)
     path = shard_path(task.data, task.chip, task.program)
     shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
     features = _features(task, shard)

@@ -181,7 +181,6 @@ def _card(
     first, again = found.columns["native_ns"], found.columns["again_ns"]
     both = (first > 0) & (again > 0)
     agreements = [_agreement(table) for table in tables if table.columns["again_ns"].any()]
-    apart = np.maximum(again[both] / first[both], first[both] / again[both])
     return {
         "remarks": remarks,
         "host": tables[0].facts["host"],
@@ -195,7 +194,7 @@ def _card(
         "measured_again": {
             "programs": int(both.sum()),
             "median_tau_of_operators": float(np.median(agreements)) if agreements else None,
-            "p90_ratio": float(np.quantile(apart, 0.9)) if len(apart) else None,
+            "p90_ratio": compare(first[both], again[both]).p90_ratio if both.any() else None,
         },
     }
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.experiments.networks.programs import Candidates, FloatArray, IntArray
+from costbench.metrics.grouped import tau_within_groups
 from costbench.models.schedule.boosting.spec import BoostingSpec
 from costbench.models.schedule.headed.features import HeadedFeatures
 from costbench.models.schedule.headed.spec import HeadedSpec
@@ -19,6 +20,7 @@ from costbench.rng import stream
 SOURCE, TARGET = 0, 1
 """Machines: code for the least processor of the family stands for the source platform, that for the processor
 itself for the target."""
+# None of these was searched: docs/crop.md says so beside the results.
 _FROM_ONE_OPERATOR = 25
 _TREES = BoostingSpec(feature_share=0.3)
 _MLP = HeadedSpec("rows", machines=2)
@@ -43,7 +45,7 @@ class Task:
     target: IntArray
     tested: IntArray
     seed: int
-    steps: int = 600
+    steps: int
 
     @property
     def fitted(self) -> tuple[IntArray, int]:
@@ -54,7 +56,7 @@ class Task:
         return (self.target, TARGET) if len(self.target) else (self.source, SOURCE)
 
 
-def task_of(programs: Candidates, network: str, records: int, seed: int) -> Task:
+def task_of(programs: Candidates, network: str, records: int, seed: int, steps: int) -> Task:
     """Returns the task of a network: no operator of the network is fitted to, on either platform.
 
     Args:
@@ -63,6 +65,7 @@ def task_of(programs: Candidates, network: str, records: int, seed: int) -> Task
         records: measurements on the target, at most: up to 25 of each operator, of operators in random order,
             so that there is something to compare within an operator; all there are if these do not suffice.
         seed: of the draws.
+        steps: of the training of networks.
     """
     own = list(programs.of_network(network))
     tested = np.flatnonzero(np.isin(programs.groups, own))
@@ -75,7 +78,21 @@ def task_of(programs: Candidates, network: str, records: int, seed: int) -> Task
     first = [places[:_FROM_ONE_OPERATOR] for places in order]
     rest = [places[_FROM_ONE_OPERATOR:] for places in order]
     target = np.concatenate([*first, *rest])[:records].astype(np.int64)
-    return Task(programs, source, np.sort(target), tested, seed)
+    return Task(programs, source, np.sort(target), tested, seed, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a learned model says.
+
+    Attributes:
+        costs: of the tested programs, lower is faster.
+        fitted_tau: of a network, its rank correlation on the very records that it was fitted to, mean over
+            operators and platforms: whether it was trained enough.
+    """
+
+    costs: FloatArray
+    fitted_tau: float | None = None
 
 
 def _estimate(name: str) -> Callable[[Task], FloatArray]:
@@ -118,25 +135,25 @@ def _samples(task: Task, places: IntArray, machine: int) -> Samples:
     return samples_of(runtime[places], task.programs.groups[places])
 
 
-def _trees(task: Task) -> FloatArray:
+def _trees(task: Task) -> Fitted:
     places, machine = task.fitted
     rows = task.programs.relation
     learner = BoostedTrees(spec=_TREES)
     model = learner.fit(rows[places], _samples(task, places, machine), task.seed)
-    return model.predict(rows[task.tested])
+    return Fitted(model.predict(rows[task.tested]))
 
 
-def _hybrid(task: Task) -> FloatArray:
+def _hybrid(task: Task) -> Fitted:
     """Trees on the analytical model's estimate, its parts and the executed operations."""
     found = task.programs.estimates
     start = np.log(found["total"])
     if not len(task.target):
-        return start[task.tested]
+        return Fitted(start[task.tested])
     rows = _hybrid_rows(task.programs)
     runtime = task.programs.native_ns[task.target]
     samples = samples_of(runtime, task.programs.groups[task.target], start[task.target])
     model = BoostedTrees(spec=_TREES).fit(rows[task.target], samples, task.seed)
-    return np.asarray(start[task.tested] + model.predict(rows[task.tested]))
+    return Fitted(np.asarray(start[task.tested] + model.predict(rows[task.tested])))
 
 
 def _hybrid_rows(programs: Candidates) -> npt.NDArray[np.float32]:
@@ -154,10 +171,10 @@ def _hybrid_rows(programs: Candidates) -> npt.NDArray[np.float32]:
     return np.column_stack([*shares, *ratios, lanes]).astype(np.float32)
 
 
-def _headed(spec: HeadedSpec, both: bool) -> Callable[[Task], FloatArray]:
+def _headed(spec: HeadedSpec, both: bool) -> Callable[[Task], Fitted]:
     """Returns a network; where `both`, it is fitted to both platforms, else to the one of `Task.fitted`."""
 
-    def predict(task: Task) -> FloatArray:
+    def predict(task: Task) -> Fitted:
         # torch takes a second to import.
         from costbench.models.schedule.headed.fit import HeadedLearner
 
@@ -174,12 +191,13 @@ def _headed(spec: HeadedSpec, both: bool) -> Callable[[Task], FloatArray]:
         model = HeadedLearner(spec, task.steps).fit(features, samples_of(runtime, groups), task.seed)
         asked = TARGET if len(task.target) else SOURCE
         tested = HeadedFeatures(values[task.tested], np.full(len(task.tested), asked))
-        return model.predict(tested)
+        own = tau_within_groups(model.predict(features), runtime, groups)
+        return Fitted(model.predict(tested), own)
 
     return predict
 
 
-FITTED: Mapping[str, Callable[[Task], FloatArray]] = {
+FITTED: Mapping[str, Callable[[Task], Fitted]] = {
     "mlp": _headed(_MLP, both=False),
     "gbt": _trees,
     "tlp": _headed(_TLP, both=True),

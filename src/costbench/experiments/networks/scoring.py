@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from costbench.compiler.schedule.networks import workload_name
 from costbench.compiler.schedule.operators import parse_operator
 from costbench.experiments.networks.programs import Candidates, FloatArray, candidates
-from costbench.experiments.networks.rivals import FITTED, TIMES, UNFITTED, Task, task_of
-from costbench.metrics.ranking import kendall_tau
+from costbench.experiments.networks.rivals import FITTED, TIMES, UNFITTED, Fitted, Task, task_of
+from costbench.metrics.grouped import tau_within_groups
 from costbench.metrics.selection import best_of_top_k, top_k_score
 
 TOP = (1, 5)
@@ -40,7 +40,7 @@ class NetworkTest:
     seed: int
     folder: Path
     digest: str
-    steps: int = 600
+    steps: int
 
     @property
     def name(self) -> str:
@@ -56,6 +56,7 @@ def scores(test: NetworkTest) -> dict[str, dict[str, float]]:
     - `kendall_tau`: rank correlation of predicted with measured runtimes, of a network the operators' mean;
     - `mape`: of models that predict times, the mean over programs of |predicted - measured| / measured, in %;
     - `records`: target measurements that the model was fitted to;
+    - `fitted_tau`: of a network of all operators, see `rivals.Fitted`;
     - `operators`, `programs`: how many were chosen among.
 
     Nothing is returned if no operator of the network has enough programs.
@@ -64,9 +65,9 @@ def scores(test: NetworkTest) -> dict[str, dict[str, float]]:
     executions = programs.of_network(test.network)
     if not executions:
         return {}
-    task = replace(task_of(programs, test.network, test.records, test.seed), steps=test.steps)
-    costs = {**FITTED, **UNFITTED}[test.model](task)
-    records = float(len(task.target) if test.model in FITTED else 0)
+    task = task_of(programs, test.network, test.records, test.seed, test.steps)
+    fitted = FITTED[test.model](task) if test.model in FITTED else Fitted(UNFITTED[test.model](task))
+    costs, records = fitted.costs, float(len(task.target) if test.model in FITTED else 0)
     parts = {WHOLE: executions}
     parts |= {_name(programs, place): {place: count} for place, count in executions.items()}
     found = {name: _chosen(programs, task, costs, own) for name, own in parts.items()}
@@ -76,6 +77,8 @@ def scores(test: NetworkTest) -> dict[str, dict[str, float]]:
             places = np.isin(programs.groups[task.tested], list(own))
             measured = programs.native_ns[task.tested][places]
             found[name]["mape"] = float(100.0 * np.mean(np.abs(costs[places] - measured) / measured))
+    if fitted.fitted_tau is not None:
+        found[WHOLE]["fitted_tau"] = fitted.fitted_tau
     return found
 
 
@@ -96,7 +99,6 @@ def _chosen(
         )
         for k in TOP
     }
-    taus = [kendall_tau(costs[mask], runtime[mask]) for mask in own]
-    # A constant prediction ranks nothing.
-    found["kendall_tau"] = float(np.mean(np.nan_to_num(taus)))
+    kept = np.any(own, axis=0)
+    found["kendall_tau"] = tau_within_groups(costs[kept], runtime[kept], groups[kept])
     return found | {"programs": float(np.sum(own))}

@@ -87,7 +87,7 @@ def listed(section: NetworkTesting, data: Path, programs: str) -> list[NetworkTe
     found = []
     for network in section.networks:
         for name in UNFITTED:
-            found.append(NetworkTest(name, network, 0, 0, data, programs))
+            found.append(NetworkTest(name, network, 0, 0, data, programs, section.steps))
         for name in section.models:
             for records in (*section.records, _EVERY):
                 found += [

@@ -17,6 +17,7 @@ from costbench.experiments.autotuning.programs import Autotuned, autotune
 from costbench.experiments.autotuning.schedule.params import ScheduleTuning
 from costbench.experiments.autotuning.schedule.work_items import tune_schedules
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
+from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.identity import (
     StageIdentity,
@@ -179,7 +180,7 @@ def _wanted(section: AutotuneParams, workspace: Workspace) -> list[Wanted]:
         task = item.task
         parts = [code, digest(task.params), str(task.seed), item.name]
         parts += [f"{model} {folder.name}" for model, folder in task.checkpoints.items()]
-        parts += [digest(task.target), *(digests[path] for path in _inputs(item))]
+        parts += [digest(chip_of(task.chip, task.chip_file)), *(digests[path] for path in _inputs(item))]
         key = digest_bytes("\0".join(parts).encode())[:32]
         found.append(Wanted(item, folder / f"{item.name}.json", key))
     return found

@@ -24,8 +24,9 @@ drawn independently.
   program lies above the least of what the paper prints, and `does not hold` if below.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
   much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%).
-- Where a network of either side was not trained enough (`reports.undertrained`), the verdict is `cannot
-  tell`: what another network or other inputs do and what a short training does cannot be told apart.
+- Where a network of either side was not trained enough (`reports.undertrained`; of crop2024's rivals
+  `reports.networks.results.not_trained_enough`, whose main error is the analytical model's), the verdict is
+  `cannot tell`: what another network or other inputs do and what a short training does cannot be told apart.
 
 **Strongest baseline.** A claim about the analytical model is decided a second and a third time, against the
 strongest baseline instead (`claims.restated`).
@@ -139,11 +140,15 @@ def _judged(finding: Finding, undertrained: Undertrained) -> Finding:
     """Returns the finding without a verdict where a side's network was not trained enough."""
     task = finding.claim.task
     trained = {side: (side.task or task, replace(side.rows, kernels=ALL)) for side in finding.claim.sides}
-    short = {side.variant: ratio for side, key in trained.items() if (ratio := undertrained.get(key))}
+    short = {_named_network(side): ratio for side, key in trained.items() if (ratio := undertrained.get(key))}
     if finding.verdict == NOT_EVALUATED or not short:
         return finding
     named = ", ".join(f"{variant} ({ratio:.1f} times the main error)" for variant, ratio in short.items())
     return replace(finding, verdict=CANNOT_TELL, reason=f"{NOT_TRAINED_ENOUGH}: {named}")
+
+
+def _named_network(side: Side) -> str:
+    return side.variant if side.model == Side().model else f"{side.model} {side.variant}"
 
 
 def _placed(claim: Claim, index: ScoreIndex) -> Claim:

@@ -17,9 +17,11 @@ import numpy as np
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.metrics.rows import MetricRow, read_rows
+from costbench.metrics.rows import MAIN, MetricRow, read_rows
+from costbench.reports.claims.data import Side
+from costbench.reports.schedule.results import SCHEDULE
 
-NETWORKS, SPLIT, TILES = "networks", "networks", "tiles"
+NETWORKS, SPLIT, OPERATORS, TILES, TARGET = "networks", "networks", "network-operators", "tiles", "native"
 ROWS_FILE, CARD_FILE = "rows.jsonl", "card.json"
 
 
@@ -53,6 +55,14 @@ class NetworkResults:
         """Returns models with their variants, sorted."""
         return tuple(sorted({(model, variant) for model, variant, _, _ in self._values}))
 
+    def of_operators(self, model: str, variant: str, metric: str) -> dict[str, float]:
+        """Returns the mean over seeds of a metric by operator."""
+        found: dict[str, list[float]] = {}
+        for row in self.rows:
+            if (row.split, row.model, row.variant, row.metric) == (OPERATORS, model, variant, metric):
+                found.setdefault(row.program, []).append(row.value)
+        return {operator: float(np.mean(found[operator])) for operator in sorted(found)}
+
     def mean(self, model: str, variant: str, network: str, metric: str) -> float | None:
         """Returns the mean over seeds of a metric, or None."""
         found = self._values.get((model, variant, network, metric))
@@ -63,6 +73,23 @@ class NetworkResults:
         found = [self.mean(model, variant, network, metric) for network in self.networks]
         known = [value for value in found if value is not None]
         return float(np.mean(known)) if known and len(known) == len(found) else None
+
+
+def not_trained_enough(results: NetworkResults) -> dict[tuple[str, Side], float]:
+    """Returns the networks that decide no claim, with their rank error over the least that is asked of them.
+
+    A network that orders the very records it was fitted to (`fitted_tau`) no better than the analytical
+    model, which was fitted to nothing, orders programs it has never seen, has not been trained enough. The
+    rank error is 1 - tau, means over networks.
+    """
+    reached = results.over_networks("crop", MAIN, "kendall_tau")
+    found = {}
+    for model, variant in results.models:
+        fitted = results.over_networks(model, variant, "fitted_tau")
+        if fitted is not None and reached is not None and fitted <= reached:
+            side = Side(model, variant, OPERATORS, TARGET)
+            found[SCHEDULE, side] = (1.0 - fitted) / (1.0 - reached)
+    return found
 
 
 def load_networks(folder: Path) -> NetworkResults:

@@ -1,0 +1,24 @@
+"""Rank correlation within groups of samples that can be compared with each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.metrics.ranking import kendall_tau
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def tau_within_groups(costs: FloatArray, runtimes: FloatArray, groups: npt.NDArray[np.int64]) -> float:
+    """Returns the mean over groups of Kendall's tau-b between predicted costs and runtimes.
+
+    A group in which one of both is constant counts as 0: a constant prediction ranks nothing.
+
+    Args:
+        costs: predicted, [n].
+        runtimes: measured, [n].
+        groups: number of each sample's group, [n]; at least one sample.
+    """
+    own = (groups == group for group in np.unique(groups))
+    return float(np.mean([np.nan_to_num(kendall_tau(costs[mask], runtimes[mask])) for mask in own]))
