@@ -34,6 +34,10 @@ def styled() -> Iterator[None]:
 def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
     """Write `<stem>.svg` and `<stem>.png`; the paths. Raises: DataError if one cannot be written."""
     svg, png = stem.with_name(stem.name + ".svg"), stem.with_name(stem.name + ".png")
+    # Once for both files: each would look for it again, and draw everything a second time to find it.
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
+        figure.set_layout_engine(None)
     # Dates and program versions in the files would make equal figures differ.
     with atomic_path(svg) as temporary:
         figure.savefig(temporary, format="svg", metadata={"Date": None, "Creator": None})
