@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 # Before any import that reads them. Two OpenMP teams on the same cores spin against each other.
@@ -75,15 +76,24 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Fast tests first: a broken function shows before a pipeline has run.
 
-    Parallel workers take pipelines first: these last minutes each, and the last would run alone.
+    Two parallel workers each start with half of the list. The first takes the pipelines, which last minutes
+    each and, taken last, would run alone. The second takes tests that compile nothing: what both need is
+    compiled once, by the pipelines, and not by both at the same time.
     """
     if config.getoption("--fast"):
         items[:] = [item for item in items if not any(item.get_closest_marker(mark) for mark in MARKS)]
     cost = {"slow": 1, "pipeline": 2}
-    items.sort(
-        key=lambda item: max((cost.get(mark.name, 0) for mark in item.iter_markers()), default=0),
-        reverse=hasattr(config, "workerinput"),
-    )
+
+    def cost_of(item: pytest.Item) -> int:
+        return max((cost.get(mark.name, 0) for mark in item.iter_markers()), default=0)
+
+    items.sort(key=cost_of, reverse=hasattr(config, "workerinput"))
+    if hasattr(config, "workerinput"):
+        compiles_nothing = cache(is_fast)
+        fast = [item for item in items if cost_of(item) == 0 and compiles_nothing(item.path)]
+        others = [item for item in items if cost_of(item) > 0 or not compiles_nothing(item.path)]
+        first = len(items) // 2
+        items[:] = [*others[:first], *fast, *others[first:]]
 
 
 @pytest.fixture(scope="session")
