@@ -28,13 +28,16 @@ def test_equal_models_are_undecided() -> None:
 def test_pairing_removes_what_programs_have_in_common() -> None:
     programs = np.array([0.0, 10.0, 20.0, 30.0])
     interval = paired_bootstrap([1.0, 11.2, 20.8, 31.0], programs, stream(0, "test"))
-    assert 0.8 <= interval.low <= interval.difference <= interval.high <= 1.2
+    # Differences 1, 1.2, 0.8, 1: standard error sqrt(0.08 / 3 / 4); t(3) is 3.182.
+    assert (interval.low, interval.high) == pytest.approx((0.740, 1.260), abs=0.02)
 
 
 def test_two_programs_by_hand() -> None:
-    # Differences 0 and 4: means 0, 2, 4 with probabilities 1/4, 1/2, 1/4.
+    # Differences 0 and 4: means 0, 2, 4 with probabilities 1/4, 1/2, 1/4. Standard error sqrt(8 / 2), t(1)
+    # is 0.7265 at 30%.
     interval = paired_bootstrap([0.0, 4.0], [0.0, 0.0], stream(0, "test"), resamples=40_000, confidence=0.4)
-    assert (interval.difference, interval.low, interval.high) == (2.0, 2.0, 2.0)
+    ends = (interval.low, interval.difference, interval.high)
+    assert ends == pytest.approx((2.0 - 1.453, 2.0, 2.0 + 1.453), abs=0.02)
     assert interval.share_negative == pytest.approx(0.125, abs=0.01)
 
 
@@ -75,6 +78,25 @@ def test_crossed_draws_are_shared_by_equal_programs_and_seeds() -> None:
     one = draws.resampled(first, names, seeds)
     assert draws.resampled(first + 1.0, names, seeds) == pytest.approx(one + 1.0)
     assert not np.allclose(draws.resampled(first, tuple("vwxyz"), seeds), one)
+
+
+def test_only_programs_or_only_seeds_are_drawn_with_the_draws_of_both() -> None:
+    values, names, seeds = np.random.default_rng(0).random((5, 3)), tuple("abcde"), (0, 1, 2)
+    draws = CrossedDraws(stream(0, "test"), 50)
+    programs, runs = (draws.resampled(values, names, seeds, drawn) for drawn in ("programs", "seeds"))
+    assert set(programs.ravel().round(12)) <= set(values.mean(axis=1).round(12))
+    both = draws.resampled(values, names, seeds)
+    means = values.mean(axis=1)
+    drawn = np.argmin(np.abs(programs[:, :, None] - means), axis=2)
+    assert both == pytest.approx(np.take_along_axis(runs, drawn, axis=1))
+
+
+def test_what_a_deviation_of_few_runs_may_be() -> None:
+    # chi-square(2) is exponential of mean 2: its median is 2 log 2.
+    scales = CrossedDraws(stream(0, "test"), 40_000).deviation_scales(3)
+    assert np.median(scales) == pytest.approx(np.sqrt(2.0 / (2.0 * np.log(2.0))), rel=0.02)
+    with pytest.raises(DataError, match="seeds"):
+        CrossedDraws(stream(0, "test"), 10).deviation_scales(1)
 
 
 def test_crossed_intervals_cover_the_truth_about_as_often_as_they_say() -> None:

@@ -67,8 +67,9 @@ def test_seeds_widen_intervals(tmp_path: Path) -> None:
     )
     own = found.of("learned")
     assert own is not None
-    # Of two seeds both, or one of them twice, are drawn.
-    assert own.error == Estimate(pytest.approx(12.0), pytest.approx(10.0), pytest.approx(14.0))
+    # Two seeds 4 apart: standard error 2, one degree of freedom, t is 12.71; an error is not below 0.
+    assert own.error.value == pytest.approx(12.0)
+    assert (own.error.low, own.error.high) == (0.0, pytest.approx(12.0 + 2.0 * 12.71, rel=0.02))
     assert own.seeds == 2
 
 

@@ -7,12 +7,17 @@ drawn program go together: what is common to a program (hard or easy) cancels.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from costbench.errors import DataError
 from costbench.metrics.checks import Floats, not_empty, paired
+from costbench.metrics.small_samples import Redrawn, small_sample_interval
+
+Drawn = Literal["both", "programs", "seeds"]
+"""What a resample draws."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +26,8 @@ class BootstrapInterval:
 
     Attributes:
         difference: mean over programs of left - right.
-        low: lower end of the percentile interval.
-        high: upper end of the percentile interval.
+        low: lower end of the interval.
+        high: upper end of the interval.
         share_negative: share of resamples in which left is below right, ties counting half.
     """
 
@@ -40,14 +45,16 @@ def paired_bootstrap(
     resamples: int = 10_000,
     confidence: float = 0.95,
 ) -> BootstrapInterval:
-    """Percentile bootstrap over programs of mean(left - right).
+    """Returns the mean of left - right with its bootstrap interval over programs.
+
+    The interval is corrected for few programs (`metrics.small_samples`).
 
     Args:
         left: one value a program, [num_programs].
         right: the other model's values of the same programs, [num_programs].
         generator: a named stream; the same one gives the same interval.
         resamples: how often programs are drawn.
-        confidence: probability mass between `low` and `high`.
+        confidence: probability that the interval contains the truth.
 
     Raises:
         DataError: for arrays that are empty, of different lengths or not finite, `resamples < 1`, or a
@@ -61,10 +68,10 @@ def paired_bootstrap(
         raise DataError(f"{confidence}", field="confidence", expected="a number between 0 and 1")
     difference = first - second
     means = _resampled_means(difference, generator, resamples)
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(means, [tail, 1.0 - tail])
+    tail, still = (1.0 - confidence) / 2.0, np.full(resamples, difference.mean())
+    found = small_sample_interval(Redrawn(float(difference.mean()), means, still, means, len(difference), 1))
     share = float(np.mean((means < 0.0) + 0.5 * (means == 0.0)))
-    return BootstrapInterval(float(difference.mean()), float(low), float(high), share)
+    return BootstrapInterval(found.estimate, found.low(tail), found.high(tail), share)
 
 
 def _resampled_means(values: Floats, generator: np.random.Generator, resamples: int) -> Floats:
@@ -98,13 +105,30 @@ class CrossedDraws:
         self._programs: dict[tuple[str, ...], npt.NDArray[np.intp]] = {}
         self._shares: dict[tuple[int, ...], Floats] = {}
 
-    def resampled(self, values: Floats, programs: tuple[str, ...], seeds: tuple[int, ...]) -> Floats:
+    def deviation_scales(self, num_seeds: int) -> Floats:
+        """Returns what the true standard deviation of runs may be, over that of so many, [resamples].
+
+        sqrt((m - 1) / chi-square(m - 1)) of m normal values; new draws at each call.
+
+        Raises:
+            DataError: with fewer than two seeds.
+        """
+        if num_seeds < 2:
+            raise DataError(f"{num_seeds}", field="seeds", expected="at least 2")
+        freedom = num_seeds - 1
+        scales: Floats = np.sqrt(freedom / self._generator.chisquare(freedom, self._resamples))
+        return scales
+
+    def resampled(
+        self, values: Floats, programs: tuple[str, ...], seeds: tuple[int, ...], drawn: Drawn = "both"
+    ) -> Floats:
         """Values of the drawn programs, each the mean over the drawn seeds, [resamples, num_programs].
 
         Args:
             values: finite, [num_programs, num_seeds].
             programs: what the rows of `values` are.
             seeds: what the columns of `values` are.
+            drawn: with `programs`, values are means over all seeds; with `seeds`, those of all programs.
 
         Raises:
             DataError: if the shape of `values` is another, or there is nothing in it.
@@ -119,5 +143,8 @@ class CrossedDraws:
             uniform = np.full(len(seeds), 1.0 / len(seeds))
             counts = self._generator.multinomial(len(seeds), uniform, size=self._resamples)
             self._shares[seeds] = counts / len(seeds)
-        means = self._shares[seeds] @ values.T
-        return np.take_along_axis(means, self._programs[programs], axis=1)
+        if drawn == "programs":
+            drawn_values: Floats = values.mean(axis=1)[self._programs[programs]]
+            return drawn_values
+        means: Floats = self._shares[seeds] @ values.T
+        return means if drawn == "seeds" else np.take_along_axis(means, self._programs[programs], axis=1)

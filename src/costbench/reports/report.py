@@ -8,6 +8,7 @@ from pathlib import Path
 
 from costbench.artifacts import write_json
 from costbench.reports.claims.data import load_claims
+from costbench.reports.claims.derived import derived_rows
 from costbench.reports.claims.restated import on_folds, restated
 from costbench.reports.claims.rule import Finding, evaluate_claims
 from costbench.reports.claims.section import claims_section, write_claims
@@ -208,7 +209,8 @@ def _findings(
     return evaluate_claims(
         (*printed, *restated(printed), *on_folds(printed, results.scores)),
         (
-            *(*results.rows, *searches.rows, *overhead_rows(inputs.tpugraphs.overheads)),
+            *(*results.rows, *derived_rows(results.rows), *searches.rows),
+            *overhead_rows(inputs.tpugraphs.overheads),
             *schedule_rows(inputs.schedules),
             *inputs.networks.rows,
         ),

@@ -10,11 +10,11 @@ import numpy as np
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT
 from costbench.metrics.checks import Floats
-from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.intervals import CrossedDraws, Drawn
 from costbench.metrics.rows import MetricRow
+from costbench.metrics.small_samples import Redrawn
 from costbench.reports.claims.data import ANY, Side
 
-CONFIDENCE = 0.95
 MIN_PROGRAMS = 6
 """With fewer, chance alone is too likely to favour one side on every program: 2 / 2^5 = 6%."""
 
@@ -41,9 +41,18 @@ class Scores:
         means: Floats = self.values.mean(axis=1)[np.newaxis]
         return means
 
-    def resampled(self, draws: CrossedDraws) -> Floats:
-        """Returns means over drawn seeds of drawn programs, [resamples, num_programs]."""
-        return draws.resampled(self.values, self.programs, self.seeds)
+    def resampled(self, draws: CrossedDraws, drawn: Drawn = "both") -> Floats:
+        """Returns means over drawn seeds of drawn programs, [resamples, num_programs].
+
+        Args:
+            draws: shared by all that is compared.
+            drawn: `programs` or `seeds`, where only they are.
+        """
+        return draws.resampled(self.values, self.programs, self.seeds, drawn)
+
+
+Resample = Callable[[Scores], Floats]
+"""Values of a side in each resample, [resamples, num_programs]."""
 
 
 def score_index(rows: Iterable[MetricRow]) -> ScoreIndex:
@@ -97,11 +106,41 @@ def share_won(left: Floats, right: Floats, sign: float) -> Floats:
     return share
 
 
-def interval(effects: Floats) -> tuple[float, float]:
-    """Returns the percentile interval that holds `CONFIDENCE` of the resampled effects."""
-    tail = (1.0 - CONFIDENCE) / 2.0
-    low, high = np.quantile(effects, [tail, 1.0 - tail])
-    return float(low), float(high)
+def redrawn(
+    effects: Callable[[Resample], Floats], draws: CrossedDraws, num_programs: int, runs: int
+) -> Callable[[int], Redrawn]:
+    """Returns what gives one of several effects with programs, with runs, and with both drawn again.
+
+    Args:
+        effects: of a way to resample scores makes the effects, [num_effects, resamples].
+        draws: shared by all sides.
+        num_programs: in a resample; the fewest, where several groups of programs are drawn.
+        runs: in a resample, as `num_runs` counts them.
+    """
+
+    def resample(drawn: Drawn) -> Resample:
+        return lambda own: own.resampled(draws, drawn)
+
+    estimates = effects(lambda own: own.means)
+    programs, seeds, both = (effects(resample(drawn)) for drawn in _DRAWN)
+
+    def of(place: int) -> Redrawn:
+        parts = (programs[place], seeds[place], both[place])
+        return Redrawn(float(estimates[place][0]), *parts, num_programs, runs)
+
+    return of
+
+
+_DRAWN: tuple[Drawn, ...] = ("programs", "seeds", "both")
+
+
+def num_runs(scores: Iterable[Scores]) -> int:
+    """Returns the fewest training runs of a side that has several; 1 if none has.
+
+    What has one run beside others that have several is not trained, and the same in each.
+    """
+    several = [len(own.seeds) for own in scores if len(own.seeds) > 1]
+    return min(several, default=1)
 
 
 def _geometric_mean(values: Floats) -> Floats:

@@ -12,7 +12,7 @@ from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names, listed_as
 from costbench.experiments.stages.autotune import AutotuneSection
 from costbench.params import load_yaml, parse
-from costbench.reports.claims.data import AUTOTVM, Claim, Claims, Side, load_claims, margins
+from costbench.reports.claims.data import AUTOTVM, Claim, Claims, Margin, Side, load_claims, margins
 from costbench.reports.schedule.operators import LIBRARY
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.search.results import Bar
@@ -23,7 +23,7 @@ CLAIM = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "
 def test_claims_of_both_papers_are_there_and_name_what_they_compare() -> None:
     claims = {claim.id: claim for claim in load_claims()}
     papers = Counter(claim.paper for claim in claims.values())
-    assert papers["lpm2021"] + papers["lpm2020"] == 57
+    assert papers["lpm2021"] + papers["lpm2020"] == 61
     assert papers["tpugraphs2023"] == 23
     assert papers["autotvm2018"] == 13
     for claim in claims.values():
@@ -36,10 +36,25 @@ def test_claims_of_both_papers_are_there_and_name_what_they_compare() -> None:
 
 
 def test_margins_are_the_largest_differences_called_none() -> None:
-    # Tile: 0.1, 0.0, -0.4, 0.9; speed-ups: 1 to 3. Fusion: 0.4, 0.8, -0.5. GraphSAGE and GCN: 1.0.
-    expected = {("tile", "points"): 0.9, ("fusion", "points"): 0.8, ("tile", "percent"): 3.0}
-    expected |= {("tile", "points of top-1"): 1.0}
+    # Tile: 0.9 of errors of 3.7 and 4.6. Fusion: 0.8 of 5.2 and 6.0. GraphSAGE and GCN: 1.0 of 10.5 and
+    # 11.5. Speed-ups: 1% to 3%, which are relative as they are.
+    expected = {
+        ("tile", "points"): Margin(0.9 / 4.15, relative=True),
+        ("fusion", "points"): Margin(0.8 / 5.6, relative=True),
+        ("tile", "points of top-1"): Margin(1.0 / 11.0, relative=True),
+        ("tile", "percent"): Margin(3.0),
+    }
     assert margins(load_claims()) == expected
+
+
+def test_a_relative_margin_is_a_share_of_our_errors() -> None:
+    assert Margin(0.2, relative=True).at(lambda: 30.0) == pytest.approx(6.0)
+    assert Margin(0.9).at(lambda: 30.0) == 0.9
+    equal = replace(CLAIM, direction="no_difference", paper_effect=-0.5, paper_level=5.0)
+    assert margins((equal,)) == {("tile", "points"): Margin(0.1, relative=True)}
+    # Without a level of all of them, differences are as printed.
+    other = replace(equal, id="lpm2021.y", paper_level=None, paper_effect=0.3)
+    assert margins((equal, other)) == {("tile", "points"): Margin(0.5)}
 
 
 def test_pairs_meet_all_or_one_by_one() -> None:
@@ -111,7 +126,9 @@ def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
         for cell in experiment.cells:
             sides = [Side(*listed_as(cell, cell.chip), cell.split, cell.chip)]
             if experiment.grid.baselines:
-                sides += [Side(model, "main", cell.split, cell.chip) for model in ("analytical", "random")]
+                sides += [
+                    Side(model, "main", cell.split, cell.chip) for model in ("analytical", "random", "best")
+                ]
             there |= {
                 (cell.task, replace(side, split=split)) for side in sides for split in (side.split, "any")
             }
@@ -127,7 +144,9 @@ def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
     ]
     run = {task for task, _ in there}
     assert [(name, side) for name, task, side in wanted if task in run and (task, side) not in there] == []
-    assert [one.id for one in load_claims() if one.needs and one.paper != AUTOTVM] == []
+    # Wall times of single runs beside other work decide nothing.
+    needy = [one.id for one in load_claims() if one.needs and one.paper != AUTOTVM]
+    assert needy == ["lpm2021.transformer_trains_faster"]
 
 
 @pytest.mark.parametrize("profile", ["evidence", "paper"])

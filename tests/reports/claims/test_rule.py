@@ -9,11 +9,14 @@ import pytest
 
 from costbench.reports.claims.data import Claim, Side
 from costbench.reports.claims.rule import (
+    BY_CONSTRUCTION,
     CANNOT_TELL,
     DOES_NOT_HOLD,
     HOLDS,
     NOT_EVALUATED,
+    Finding,
     evaluate_claims,
+    verdict_after_control,
 )
 from tests.reports.claims.toy_claims import ANALYTICAL, EQUAL, HARD, LEARNED, MEAN, decide, rows_of_side
 from tests.reports.conftest import make_row
@@ -46,21 +49,22 @@ def test_signs_follow_the_metric_and_the_direction() -> None:
     assert decide(tau, better).verdict == HOLDS
 
 
-def test_mixed_programs_cannot_tell_and_the_interval_is_that_of_the_binomial() -> None:
-    # Leads +1 and -1 on four programs each: the mean is 2 B / 8 - 1, B binomial (8, 1/2). P(B <= 0) = 0.4%,
-    # P(B <= 1) = 3.5%: the 2.5% point is B = 1, the 97.5% point B = 7.
+def test_mixed_programs_cannot_tell_and_the_interval_is_that_of_t() -> None:
+    # Leads +1 and -1 on four programs each: standard error sqrt(8 / 7 / 8), and t(7) is 2.365.
     found = decide(MEAN, rows_of_side(LEARNED, {0: [1.0] * 8}), rows_of_side(ANALYTICAL, {0: [2.0, 0.0] * 4}))
-    assert (found.effect, found.low, found.high) == pytest.approx((0.0, -0.75, 0.75))
+    half = 2.365 / np.sqrt(7.0)
+    assert (found.effect, found.low, found.high) == pytest.approx((0.0, -half, half), rel=0.03)
     assert found.verdict == CANNOT_TELL
+    assert found.p == pytest.approx(1.0)
 
 
 def test_seeds_are_drawn_too() -> None:
-    # Every program alike; seeds are 1 apart from the analytical model on either side: with two seeds the
-    # mean of the drawn ones is -1, 0 or +1 with probabilities 1/4, 1/2, 1/4.
+    # Every program alike; seeds are 1 apart from the analytical model on either side: standard error
+    # sqrt(2 / 2), one degree of freedom, t is 12.71.
     found = decide(
         MEAN, rows_of_side(LEARNED, {0: [1.0] * 6, 1: [3.0] * 6}), rows_of_side(ANALYTICAL, {0: [2.0] * 6})
     )
-    assert (found.effect, found.low, found.high) == pytest.approx((0.0, -1.0, 1.0))
+    assert (found.effect, found.low, found.high) == pytest.approx((0.0, -12.71, 12.71), rel=0.03)
     assert (found.verdict, found.seeds) == (CANNOT_TELL, 2)
 
 
@@ -141,10 +145,25 @@ def test_a_share_counts_ties_half_and_from_one_half() -> None:
 
 def test_a_magnitude_is_that_of_the_better_models_worst_program() -> None:
     claim = replace(MEAN, direction="magnitude", statistic="worst", paper_effect=(40.0, 300.0))
-    rows = [*rows_of_side(LEARNED, {0: [50.0] * 6}), *rows_of_side(ANALYTICAL, {0: [90.0] * 6})]
-    assert (decide(claim, rows).effect, decide(claim, rows).verdict) == (50.0, HOLDS)
-    rows = [*rows_of_side(LEARNED, {0: [30.0] * 6}), *rows_of_side(ANALYTICAL, {0: [90.0] * 6})]
+    rows = [
+        *rows_of_side(LEARNED, dict.fromkeys((0, 1), [50.0] * 6)),
+        *rows_of_side(ANALYTICAL, {0: [90.0] * 6}),
+    ]
+    found = decide(claim, rows)
+    assert (found.effect, found.verdict) == (pytest.approx(50.0), HOLDS)
+    rows = [
+        *rows_of_side(LEARNED, dict.fromkeys((0, 1), [30.0] * 6)),
+        *rows_of_side(ANALYTICAL, {0: [90.0] * 6}),
+    ]
     assert decide(claim, rows).verdict == DOES_NOT_HOLD
+
+
+def test_of_one_program_a_single_run_tells_nothing() -> None:
+    claim = replace(MEAN, direction="magnitude", statistic="worst", paper_effect=(40.0, 300.0))
+    rows = [*rows_of_side(LEARNED, {0: [50.0] * 6}), *rows_of_side(ANALYTICAL, {0: [90.0] * 6})]
+    found = decide(claim, rows)
+    assert (found.verdict, found.effect, found.low, found.p) == (CANNOT_TELL, pytest.approx(50.0), None, None)
+    assert "one run" in found.reason
 
 
 SPEEDUP = Claim("lpm2021.s", "Figure 9", "A is faster.", "tile", "speedup", "left_better", 1.0)
@@ -170,10 +189,30 @@ def test_the_best_program_is_that_of_the_largest_ratio() -> None:
         *rows_of_side(ANALYTICAL, {0: [1.0, 1.0, 1.0, 1.0, 1.0, 2.0]}, "speedup"),
     ]
     found = decide(replace(SPEEDUP, statistic="best"), rows)
-    # 2 / 1 is more than 3 / 2; neither of them is drawn in (4/6)^6 = 9% of resamples.
-    assert (found.effect, found.low, found.verdict) == (pytest.approx(100.0), 0.0, CANNOT_TELL)
+    # 2 / 1 is more than 3 / 2.
+    assert (found.effect, found.verdict) == (pytest.approx(100.0), CANNOT_TELL)
     alone = decide(replace(SPEEDUP, statistic="best", right=(), against=1.0), rows)
     assert alone.effect == pytest.approx(200.0)
+
+
+def test_a_largest_gain_is_held_against_what_is_printed() -> None:
+    # Any search that starts from the default gains something somewhere: zero would always be passed.
+    claim = replace(SPEEDUP, statistic="best", right=(), against=1.0, paper_effect=19.0)
+    gains = [1.0, 1.02, 1.0, 1.01, 1.0, 1.15]
+
+    def found(most: float) -> Finding:
+        runs = {seed: [*gains[:-1], most * shift] for seed, shift in enumerate((0.999, 1.0, 1.001))}
+        return decide(claim, rows_of_side(LEARNED, runs, "speedup"))
+
+    assert found(1.15).verdict == DOES_NOT_HOLD
+    assert found(1.25).verdict == HOLDS
+    close = found(1.1901)
+    assert close.verdict == CANNOT_TELL
+    # Runs of the best program are 0.1% apart, those of the others not at all: pooled, 0.1% / sqrt(18).
+    assert close.high is not None
+    assert close.high - 19.01 == pytest.approx(100.0 * 1.19 * 0.001 / np.sqrt(18.0) * 2.179, rel=0.05)
+    assert close.needed is not None
+    assert close.needed.programs is None
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, HOLDS), (1.01, HOLDS), (0.99, DOES_NOT_HOLD)])
@@ -206,6 +245,85 @@ def test_a_lead_of_at_most_what_is_printed(gaps: list[float], verdict: str) -> N
     found = decide(replace(SPEEDUP, direction="at_most", paper_effect=1.5), rows)
     assert found.verdict == verdict
     assert found.effect == pytest.approx(100.0 * (np.exp(np.mean(np.log(gaps))) - 1.0))
+
+
+def test_a_claim_that_doing_nothing_passes_too_cannot_hold() -> None:
+    close = replace(SPEEDUP, direction="at_most", paper_effect=1.5, nothing=1.0)
+    # The left side is 1% behind the right one; the default is 1.2% behind it in one case, 21% in the other.
+    for best, verdict in ((1.012, CANNOT_TELL), (1.21, HOLDS)):
+        rows = [
+            *rows_of_side(LEARNED, {0: [best / 1.01] * 6}, "speedup"),
+            *rows_of_side(ANALYTICAL, {0: [best] * 6}, "speedup"),
+        ]
+        found = decide(close, rows)
+        assert (found.effect, found.verdict) == (pytest.approx(1.0), verdict)
+        assert bool(found.reason) == (verdict == CANNOT_TELL)
+
+
+def test_a_margin_relative_to_the_papers_errors_grows_with_ours() -> None:
+    relative = replace(EQUAL, paper_level=5.0)
+    for ours, verdict in ((10.0, HOLDS), (4.0, DOES_NOT_HOLD)):
+        # 0.5 of 5 printed is a tenth: 0.8 is less than that of 10 and more than that of 4.
+        rows = [*rows_of_side(LEARNED, {0: [ours] * 6}), *rows_of_side(ANALYTICAL, {0: [ours + 0.8] * 6})]
+        assert decide(relative, rows).verdict == verdict
+
+
+def test_the_least_of_equal_leads_is_not_biased() -> None:
+    # Four pairs with the same lead of 1 and noise of their own: the least of resampled leads lies far below.
+    generator = np.random.default_rng(1)
+    left, right = [Side(variant=f"l{i}") for i in range(4)], [Side(variant=f"r{i}") for i in range(4)]
+    rows = []
+    for one, other in zip(left, right, strict=True):
+        noise = generator.standard_normal(8)
+        rows += rows_of_side(one, {0: (5.0 + noise - noise.mean()).tolist()})
+        rows += rows_of_side(other, {0: [6.0] * 8})
+    claim = replace(MEAN, left=tuple(left), right=tuple(right), pairing="each")
+    found, alone = (
+        decide(claim, rows),
+        [decide(replace(claim, left=(a,), right=(b,)), rows) for a, b in zip(left, right, strict=True)],
+    )
+    assert found.effect == pytest.approx(1.0)
+    assert found.low == pytest.approx(min(one.low or 0.0 for one in alone), rel=0.05)
+    assert found.high is not None
+    assert found.high > 1.0
+
+
+def test_what_would_decide_a_claim_is_estimated_from_the_width() -> None:
+    # Mean 0.5, deviation 1 (n - 1): half width t(7) / sqrt(8) = 0.836. 8 (0.836 / 0.5)^2 = 22.4.
+    leads = 0.5 + np.sqrt(7.0 / 8.0) * np.array([1.0, -1.0] * 4)
+    rows = [*rows_of_side(LEARNED, {0: [1.0] * 8}), *rows_of_side(ANALYTICAL, {0: (1.0 + leads).tolist()})]
+    found = decide(MEAN, rows)
+    assert found.verdict == CANNOT_TELL
+    assert found.needed is not None
+    assert found.needed.programs == pytest.approx(23, abs=1)
+    few = decide(MEAN, rows_of_side(LEARNED, {0: HARD[:4]}), rows_of_side(ANALYTICAL, {0: [99.0] * 4}))
+    assert str(few.needed) == "about 6 programs"
+
+
+def test_false_discoveries_are_controlled_over_all_claims() -> None:
+    leads = np.array([1.0, 0.2, 1.8, 0.4, 1.6, -0.25, 2.0])
+    rows = [*rows_of_side(LEARNED, {0: [1.0] * 7}), *rows_of_side(ANALYTICAL, {0: (1.0 + leads).tolist()})]
+    others = [Side(variant=f"v{i}") for i in range(3)]
+    for place, other in enumerate(others):
+        noise = np.random.default_rng(place).standard_normal(7)
+        rows += rows_of_side(other, {0: (1.0 + noise - noise.mean()).tolist()})
+    nothing = [
+        replace(MEAN, id=f"lpm2021.n{i}", left=(one,), right=(LEARNED,)) for i, one in enumerate(others)
+    ]
+    first, *rest = evaluate_claims((MEAN, *nothing), rows, seed=0)
+    assert first.p is not None
+    assert 0.0125 < first.p < 0.05
+    assert first.q == pytest.approx(4.0 * first.p)
+    assert (first.verdict, verdict_after_control(first)) == (HOLDS, CANNOT_TELL)
+    assert [one.verdict for one in rest] == [CANNOT_TELL] * 3
+    (alone,) = evaluate_claims((MEAN,), rows, seed=0)
+    assert (alone.q, verdict_after_control(alone)) == (alone.p, HOLDS)
+
+
+def test_what_is_true_by_construction_is_not_tested() -> None:
+    claim = replace(MEAN, left=(), right=(), construction="kernels run one after another")
+    found = decide(claim, rows_of_side(LEARNED, {0: HARD}))
+    assert (found.verdict, found.reason, found.p) == (BY_CONSTRUCTION, "kernels run one after another", None)
 
 
 def test_a_spread_is_the_range_over_settings() -> None:

@@ -10,6 +10,7 @@ from costbench.reports.claims.data import Side, load_claims
 from costbench.reports.claims.restated import restated
 from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.claims.section import claims_section, write_claims
+from costbench.reports.claims.verdict import Needed
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 FINDINGS = (
@@ -23,10 +24,10 @@ def test_verdicts_are_counted_and_the_rule_is_told() -> None:
     section = claims_section(FINDINGS)
     assert section.paragraphs[0] == (
         "Of 3 claims of lpm2021 and lpm2020 about accuracy and searches, 1 hold, 0 do not hold, 1 cannot be "
-        "told either way, and 1 were not evaluated."
+        "told either way, 0 are true of our results by construction, and 1 were not evaluated."
     )
-    # The only claim of no difference here: 0.9 points.
-    assert "0.9 points (tile)" in section.paragraphs[2]
+    # The only claim of no difference here: 0.9 points of errors of 3.7 and 4.6.
+    assert "22% of the mean error (tile)" in section.paragraphs[2]
     evaluated, missing = section.tables
     assert [row[0] for row in evaluated.rows] == [finding.claim.id for finding in FINDINGS[:2]]
     assert evaluated.rows[0][2:8] == ("holds", "better", "10.9", 3.25, 1.5, 5.0)
@@ -53,6 +54,10 @@ def test_files_are_the_same_for_the_same_findings(tmp_path: Path) -> None:
         "paper_effect": 10.9,
         "unit": "points",
         "verdict": "holds",
+        "after_control": "holds",
+        "p": None,
+        "q": None,
+        "needed": None,
         "n": 8,
         "missing": [],
         "reason": "",
@@ -88,6 +93,22 @@ def test_claims_against_the_strongest_baseline_come_first() -> None:
     assert section.folded == ("claims", "claims_not_evaluated")
 
 
+def test_both_counts_of_decided_claims_are_printed() -> None:
+    first, second = FINDINGS[:2]
+    found = (
+        replace(first, p=0.001, q=0.003),
+        replace(second, verdict=DOES_NOT_HOLD, p=0.04, q=0.06),
+        replace(second, claim=CLAIMS["lpm2021.edge_direction_tile"], p=0.5, q=0.5, needed=Needed(31)),
+    )
+    section = claims_section(found)
+    assert section.paragraphs[1] == (
+        "Of 3 verdicts that an interval could give, restated claims among them, 2 are decided by their 95% "
+        "interval alone, and 1 with false discoveries among all of them held at 5% (Benjamini and Hochberg). "
+        "Not among these are lpm2021.lstm_equals_transformer_tile."
+    )
+    assert section.tables[0].rows[2][-4:-1] == (0.5, 0.5, "about 31 programs")
+
+
 def test_why_nothing_can_be_told_is_said() -> None:
     table = claims_section(
         [replace(FINDINGS[0], verdict=CANNOT_TELL, reason="not trained enough: mse")]
@@ -111,8 +132,8 @@ def test_claims_of_tpugraphs_are_counted_by_themselves_and_on_folds_have_a_table
     section = claims_section(findings)
     assert section.paragraphs[0].startswith("Of 3 claims of lpm2021 and lpm2020")
     assert section.paragraphs[1] == (
-        "Of 1 claims of tpugraphs2023, 1 hold, 0 do not hold, 0 cannot be told either way, and 0 were not "
-        "evaluated."
+        "Of 1 claims of tpugraphs2023, 1 hold, 0 do not hold, 0 cannot be told either way, 0 are true "
+        "of our results by construction, and 0 were not evaluated."
     )
     tables = {table.name: table for table in section.tables}
     assert [row[0] for row in tables["claims_folds"].rows] == ["tpugraphs2023.sage_vs_gcn"]

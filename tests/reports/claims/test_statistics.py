@@ -79,7 +79,10 @@ def test_deviations_over_training_runs_need_two_runs_of_each() -> None:
     found = decide(claim, layout, tiles)
     # Means of runs 4, 5 and 1, 5, 9: deviations sqrt(1/2) and 4.
     assert found.effect == pytest.approx(4.0 - np.sqrt(0.5))
-    assert (found.verdict, found.seeds) == (HOLDS, 3)
+    # That deviations of two and three runs differ may be chance: chi-square of 1 and of 2.
+    assert (found.verdict, found.seeds) == (CANNOT_TELL, 3)
+    assert found.low is not None
+    assert found.low < 0.0
     once = decide(claim, layout, rows_of_side(right, {0: [1.0] * 7}))
     assert once.verdict == NOT_EVALUATED
     assert once.missing == ("tile/random/tpu_v2/learned/early/tile_size_ape, two or more seeds",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -107,6 +108,10 @@ class Claim:
         wall_time: whether the metric is a wall time of this machine, whose numbers reports do not print.
         margin: of a claim of no difference, the largest one that counts as none; None for the largest that
             the papers call none.
+        paper_level: of a claim of no difference between errors, the mean of the two printed errors; its
+            difference is none relative to that.
+        nothing: value of the metric for who does nothing; the claim holds only if that does not pass.
+        construction: why our results agree by how they are made, so that rows cannot test it.
     """
 
     id: str
@@ -127,12 +132,17 @@ class Claim:
     restates: str = ""
     wall_time: bool = False
     margin: float | None = None
+    paper_level: float | None = None
+    nothing: float | None = None
+    construction: str = ""
 
     def __post_init__(self) -> None:
         alone = self.direction == "magnitude"
         other = bool(self.right) or alone if self.against is None else not self.right
-        if bool(self.needs) == bool(self.left and other):
+        if bool(self.needs or self.construction) == bool(self.left and other):
             raise ValueError(f"{self.id}: give both sides, or say what is needed")
+        if self.paper_level is not None and (self.direction != "no_difference" or self.paper_level <= 0.0):
+            raise ValueError(f"{self.id}: a paper_level above 0 belongs to a claim of no difference")
         ratios = self.scale != "difference"
         if self.against is not None and (not ratios or self.against <= 0.0):
             raise ValueError(f"{self.id}: only ratios are against a number, and one above zero")
@@ -144,7 +154,7 @@ class Claim:
             raise ValueError(f"{self.id}: a lead of at most something needs a paper_effect")
         if self.pairing == "each" and len(self.left) != len(self.right):
             raise ValueError(f"{self.id}: {len(self.left)} sides cannot meet {len(self.right)} one by one")
-        if alone and self.statistic not in _OF_MAGNITUDES:
+        if alone and self.sides and self.statistic not in _OF_MAGNITUDES:
             raise ValueError(f"{self.id}: a magnitude is that of the worst program, or a mean or deviation")
         if alone and self.paper_effect is None:
             raise ValueError(f"{self.id}: a magnitude needs a paper_effect")
@@ -201,7 +211,7 @@ _SPLITS = {
     "tiles": "tile sizes",
 }
 _OF_RATIOS = ("geometric_mean", "median", "best")
-_OF_MAGNITUDES = ("worst", "mean", "standard_deviation")
+_OF_MAGNITUDES = ("worst", "mean", "kernel_mean", "standard_deviation")
 
 
 @dataclass(frozen=True)
@@ -228,12 +238,46 @@ def load_claims() -> tuple[Claim, ...]:
     )
 
 
-def margins(claims: tuple[Claim, ...]) -> dict[tuple[str, str], float]:
-    """Returns by (task, unit) the largest difference that the papers still call no difference."""
-    found: dict[tuple[str, str], float] = {}
-    for claim in claims:
-        if claim.direction == "no_difference" and claim.paper_effect is not None:
-            key, printed = (claim.task, claim.unit), claim.paper_effect
-            several = printed if isinstance(printed, tuple) else (printed,)
-            found[key] = max(found.get(key, 0.0), *(abs(effect) for effect in several))
+@dataclass(frozen=True)
+class Margin:
+    """The largest difference that counts as none.
+
+    Attributes:
+        size: in the unit of the effect, or as a share of the sides' mean.
+        relative: whether it is a share.
+    """
+
+    size: float
+    relative: bool = False
+
+    def at(self, level: Callable[[], float]) -> float:
+        """Returns the margin in the unit of the effect.
+
+        Args:
+            level: gives the mean over the sides of our results.
+        """
+        return self.size * level() if self.relative else self.size
+
+
+def margins(claims: tuple[Claim, ...]) -> dict[tuple[str, str], Margin]:
+    """Returns by (task, unit) the largest difference that the papers still call no difference.
+
+    Where all papers' claims of a task and unit have a level, differences are relative to it: 0.9 points of
+    errors of 4.2% would be most of an error of 1%, and nothing of one of 30%.
+    """
+    found: dict[tuple[str, str], Margin] = {}
+    for key in dict.fromkeys((claim.task, claim.unit) for claim in claims):
+        own = [claim for claim in claims if (claim.task, claim.unit) == key]
+        calling = [claim for claim in own if claim.direction == "no_difference" and _printed(claim)]
+        relative = all(claim.paper_level is not None for claim in calling)
+        sizes = [_printed(claim)[-1] / ((relative and claim.paper_level) or 1.0) for claim in calling]
+        if sizes:
+            found[key] = Margin(max(sizes), relative)
     return found
+
+
+def _printed(claim: Claim) -> tuple[float, ...]:
+    """Returns the sizes of the printed effects, the largest last; empty without one."""
+    effect = claim.paper_effect
+    several = effect if isinstance(effect, tuple) else () if effect is None else (effect,)
+    return tuple(sorted(abs(one) for one in several))

@@ -4,29 +4,35 @@
 geometric means) is taken of both sides; the effect is the lead of the side that the paper sees ahead,
 positive if our results agree (`no_difference`: the left side's lead). tpugraphs2023 averages errors over the
 kernels of all programs, so there a program weighs as many kernels as it has. Where a claim is about several
-pairs, all of which must agree, the effect is the least lead. The share of programs won counts from one half.
-Speed-ups are compared by their ratio in each program: 100 (statistic of ratios - 1) percent. Where a claim
-is about how much settings matter, the effect is the right side's range over its settings less the left
-one's.
+pairs, all of which must agree, the effect is the least lead (of `no_difference`, the largest). The share of
+programs won counts from one half. Speed-ups are compared by their ratio in each program: 100 (statistic of
+ratios - 1) percent. Where a claim is about how much settings matter, the effect is the right side's range
+over its settings less the left one's.
 
-**Interval.** 10,000 resamples of test programs and training seeds together
-(`metrics.intervals.CrossedDraws`), the same draws on both sides; the interval is between the 2.5% and 97.5%
-percentiles of the effect. Programs of different splits (or of the xla and nlp collections of layouts) are
-drawn independently.
+**Interval.** 95%, over test programs and training seeds (`metrics.small_samples`), from 10,000 resamples
+with the same draws on both sides. Programs of different splits (or of the xla and nlp collections of layouts)
+are drawn independently. Each pair of several has an interval of its own (`claims.effects`); the least lead is
+above the least of the lower ends, and below the least of the upper ends, each at its share of the error. A
+largest gain or worst error is that of the programs tested, and only its runs are drawn.
 
 **Verdict.** For a claim that one side leads:
 
 - `holds` if the whole interval lies above zero, `does not hold` if below, else `cannot tell`.
 - A claim of no difference `holds` if the interval lies between -margin and margin, and `does not hold` if it
-  lies outside. The margin is the largest difference of the same task and unit that they still call none; of
-  claims that are curves only, one given with the claim.
-- A claim that every model is badly off on some program `holds` if the interval of the better model's worst
-  program lies above the least of what the paper prints, and `does not hold` if below.
+  lies outside (`claims.data.Margin`): differences of errors that the papers call none are relative to the
+  errors that they print, and so are ours to ours.
+- A claim that names how large something is (every model badly off on some program; the largest gain of a
+  search) `holds` if the interval lies above the least of what the paper prints, and `does not hold` if below.
+- Where doing nothing has a value (`Claim.nothing`), a claim that doing nothing passes too cannot hold.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
-  much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%).
+  much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%). A largest gain needs two runs instead.
 - Where a network of either side was not trained enough (`reports.undertrained`; of crop2024's rivals
   `reports.networks.results.not_trained_enough`, whose main error is the analytical model's), the verdict is
   `cannot tell`: what another network or other inputs do and what a short training does cannot be told apart.
+
+**Many claims.** Each verdict that an interval can give has a p-value, the least error at which the interval
+still decides, and a q-value over all of them (Benjamini and Hochberg, 1995). A verdict whose q-value is above
+5% does not count after control: among so many claims, chance may have made it.
 
 **Strongest baseline.** A claim about the analytical model is decided a second and a third time, against the
 strongest baseline instead (`claims.restated`).
@@ -34,35 +40,36 @@ strongest baseline instead (`claims.restated`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-import numpy as np
-
-from costbench.errors import choose
-from costbench.metrics.checks import Floats
 from costbench.metrics.intervals import CrossedDraws
-from costbench.metrics.rows import MAIN, MetricRow
-from costbench.reports.claims.data import Claim, Side, margins
-from costbench.reports.results import ALL, BEST
+from costbench.metrics.rows import MetricRow
+from costbench.metrics.small_samples import false_discovery_rates, smallest_tail
+from costbench.reports.claims.data import Claim, Margin, Side, margins
+from costbench.reports.claims.effects import LARGEST, idle_scores, intervals, level, weights_of
+from costbench.reports.claims.verdict import Needed, agrees, effect_of, needed, summary
+from costbench.reports.results import ALL
 from costbench.reports.scores import (
     MIN_PROGRAMS,
-    STATISTICS,
     ScoreIndex,
     Scores,
-    interval,
     matched,
+    num_runs,
     score_index,
     scores_of,
-    share_won,
 )
 from costbench.reports.strongest import STRONGEST, strongest_baseline
 from costbench.rng import stream
 
 HOLDS, DOES_NOT_HOLD, CANNOT_TELL = "holds", "does not hold", "cannot tell"
 NOT_EVALUATED = "not evaluated"
+BY_CONSTRUCTION = "by construction"
 NOT_TRAINED_ENOUGH = "not trained enough"
+FALSE_DISCOVERIES = 0.05
+"""Share of the decided claims that may be decided by chance."""
+_VERDICTS = {True: HOLDS, False: DOES_NOT_HOLD, None: CANNOT_TELL}
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,17 @@ class Finding:
 
     Attributes:
         claim: the claim.
-        verdict: `holds`, `does not hold`, `cannot tell` or `not evaluated`.
+        verdict: `holds`, `does not hold`, `cannot tell`, `by construction` or `not evaluated`.
         effect: as the module's description defines it; None if not evaluated.
         low: lower end of its interval.
         high: upper end.
         n: test programs compared (of the smaller split where two are).
         seeds: most training seeds of a side.
         missing: what stands in the way, if not evaluated.
-        reason: why the verdict is `cannot tell` whatever the interval; empty where the interval decides.
+        reason: why the verdict is what it is whatever the interval; empty where the interval decides.
+        p: least error at which the interval still decides; None where no interval may.
+        q: least rate of false discoveries at which it counts among all claims; None without a p-value.
+        needed: what would decide it, where the interval does not.
     """
 
     claim: Claim
@@ -90,11 +100,13 @@ class Finding:
     seeds: int = 0
     missing: tuple[str, ...] = ()
     reason: str = ""
+    p: float | None = None
+    q: float | None = None
+    needed: Needed | None = None
 
 
 Undertrained = Mapping[tuple[str, Side], float]
 """(task, side) of a network that was not trained enough -> its error over that of the main network."""
-_Resample = Callable[[Scores], Floats]
 
 
 def evaluate_claims(
@@ -119,7 +131,7 @@ def evaluate_claims(
     for claim in claims:
         placed = _resolved(_placed(claim, index), index)
         found.append(_judged(_evaluate(placed, index, allowed, (seed, resamples)), undertrained))
-    return tuple(found)
+    return controlled(found)
 
 
 def _resolved(claim: Claim, index: ScoreIndex) -> Claim:
@@ -144,7 +156,8 @@ def _judged(finding: Finding, undertrained: Undertrained) -> Finding:
     if finding.verdict == NOT_EVALUATED or not short:
         return finding
     named = ", ".join(f"{variant} ({ratio:.1f} times the main error)" for variant, ratio in short.items())
-    return replace(finding, verdict=CANNOT_TELL, reason=f"{NOT_TRAINED_ENOUGH}: {named}")
+    reason = f"{NOT_TRAINED_ENOUGH}: {named}"
+    return replace(finding, verdict=CANNOT_TELL, reason=reason, p=None, needed=None)
 
 
 def _named_network(side: Side) -> str:
@@ -163,14 +176,16 @@ def _placed(claim: Claim, index: ScoreIndex) -> Claim:
 
 
 def _evaluate(
-    claim: Claim, index: ScoreIndex, allowed: Mapping[tuple[str, str], float], drawing: tuple[int, int]
+    claim: Claim, index: ScoreIndex, allowed: Mapping[tuple[str, str], Margin], drawing: tuple[int, int]
 ) -> Finding:
+    if claim.construction:
+        return Finding(claim, BY_CONSTRUCTION, reason=claim.construction)
     if claim.needs:
         return Finding(claim, NOT_EVALUATED, missing=(claim.needs,))
-    margin = claim.margin or allowed.get((claim.task, claim.unit))
-    if claim.direction == "no_difference" and margin is None:
+    allowance = Margin(claim.margin) if claim.margin else allowed.get((claim.task, claim.unit))
+    if claim.direction == "no_difference" and allowance is None:
         return Finding(claim, NOT_EVALUATED, missing=("a difference that the papers call none",))
-    weights = {_weights_of(side) for side in claim.sides} if claim.statistic == "kernel_mean" else set()
+    weights = {weights_of(side) for side in claim.sides} if claim.statistic == "kernel_mean" else set()
     sides = (*claim.sides, *sorted(weights, key=lambda side: (side.split, side.chip, side.kernels)))
     found = {side: scores_of(index, claim.task, claim.metric, side) for side in sides}
     missing = tuple(_named(claim, side) for side in sides if not found[side].programs)
@@ -184,15 +199,55 @@ def _evaluate(
         return Finding(claim, NOT_EVALUATED, missing=("programs that all sides were tested on",))
     seed, resamples = drawing
     draws = CrossedDraws(stream(seed, "claims", claim.id), resamples)
-    effect = float(_effect(claim, scores, lambda own: own.means)[0])
-    low, high = interval(_effect(claim, scores, lambda own: own.resampled(draws)))
-    verdict = verdict_of(claim, (low, high), margin or 0.0) if n >= MIN_PROGRAMS else CANNOT_TELL
-    return Finding(claim, verdict, effect, low, high, n, max(len(own.seeds) for own in scores.values()))
+    margin = allowance.at(lambda: level(claim, scores)) if allowance is not None else 0.0
+    return _found(claim, scores, draws, margin)
 
 
-def _weights_of(side: Side) -> Side:
-    """Returns the side whose values are the numbers of kernels of the programs of another one."""
-    return replace(side, model=BEST, variant=MAIN, metric="kernels")
+def _found(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, margin: float) -> Finding:
+    """Returns the finding by the intervals of all pairs."""
+    leads = intervals(claim, scores, draws)
+    n, runs = min(len(own.programs) for own in scores.values()), num_runs(scores.values())
+    seeds = max(len(own.seeds) for own in scores.values())
+    low, high = summary(claim, leads)
+    finding = Finding(claim, CANNOT_TELL, effect_of(claim, leads), low, high, n, seeds)
+    if claim.statistic in LARGEST and runs == 1:
+        reason = "one run of each cannot tell one program's luck from its gain"
+        return replace(finding, low=None, high=None, reason=reason)
+    if claim.statistic not in LARGEST and n < MIN_PROGRAMS:
+        return replace(finding, needed=Needed(programs=MIN_PROGRAMS))
+    verdict = _VERDICTS[agrees(claim, leads, margin)]
+    if verdict == HOLDS and claim.nothing is not None:
+        idle = intervals(claim, idle_scores(claim, scores), draws)
+        if agrees(claim, idle, margin) is not False:
+            shown = ", ".join(f"{end:.2f}" for end in summary(claim, idle))
+            return replace(finding, reason=f"doing nothing cannot be told from it: {shown} {claim.unit}")
+    p = smallest_tail(lambda tail: agrees(claim, leads, margin, tail) is not None)
+    more = needed(claim, leads, margin, (n, runs)) if verdict == CANNOT_TELL else None
+    return replace(finding, verdict=verdict, p=None if claim.wall_time else p, needed=more)
+
+
+def controlled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Returns the findings with their q-values, over all that have a p-value.
+
+    Claims share programs and networks, so that their tests depend on each other. Benjamini and Hochberg's
+    procedure holds for positive dependence, and is known to hold its rate for two-sided tests of correlated
+    normal effects (Reiner-Benaim, 2007).
+    """
+    tested = [place for place, one in enumerate(findings) if one.p is not None]
+    rates = false_discovery_rates([one.p for one in findings if one.p is not None])
+    found = list(findings)
+    for place, rate in zip(tested, rates, strict=True):
+        found[place] = replace(found[place], q=rate)
+    return tuple(found)
+
+
+def verdict_after_control(finding: Finding, rate: float = FALSE_DISCOVERIES) -> str:
+    """Returns the verdict if it counts among all claims, else that it cannot be told.
+
+    Verdicts without a p-value (wall times) stay as they are.
+    """
+    decided = finding.verdict in (HOLDS, DOES_NOT_HOLD)
+    return CANNOT_TELL if decided and finding.q is not None and finding.q > rate else finding.verdict
 
 
 def _alone(found: Mapping[Side, Scores]) -> list[Side]:
@@ -204,95 +259,3 @@ def _named(claim: Claim, side: Side) -> str:
     collection = () if side.kernels == ALL else (side.kernels,)
     parts = (side.split, side.chip, side.model, side.variant, *collection)
     return "/".join((side.task or claim.task, *parts, side.metric or claim.metric))
-
-
-def _effect(claim: Claim, scores: Mapping[Side, Scores], resample: _Resample) -> Floats:
-    """Returns the effect in each resample, [resamples]."""
-    if claim.statistic == "seed_deviation":
-        values = {side: _means_of_seeds(own, resample) for side, own in scores.items()}
-    else:
-        values = {side: resample(own) for side, own in scores.items()}
-    if claim.scale != "difference":
-        leads = _ratio_leads(claim, values)
-    elif claim.statistic == "share_of_programs":
-        leads = [_share_won(claim, values[left], values[right]) for left, right in claim.pairs]
-    elif claim.direction == "magnitude":
-        leads = [_largest(claim, values[side]) for side in claim.sides]
-    else:
-        summed = {side: claim.sign * _summed(claim, side, values) for side in claim.sides}
-        if claim.pairing == "spread":
-            left, right = (np.ptp([summed[one] for one in own], axis=0) for own in (claim.left, claim.right))
-            leads = [right - left]
-        else:
-            leads = [summed[left] - summed[right] for left, right in claim.pairs]
-        if claim.direction in _RIGHT_AHEAD:
-            leads = [-lead for lead in leads]
-    return np.min(np.stack(leads), axis=0)  # type: ignore[no-any-return]
-
-
-def _means_of_seeds(own: Scores, resample: _Resample) -> Floats:
-    """Returns the means over (drawn) programs of each training run, [resamples, num_seeds]."""
-    runs = [
-        resample(Scores(own.programs, (seed,), own.values[:, place : place + 1])).mean(axis=1)
-        for place, seed in enumerate(own.seeds)
-    ]
-    return np.stack(runs, axis=1)
-
-
-def _summed(claim: Claim, side: Side, values: Mapping[Side, Floats]) -> Floats:
-    """Returns the claim's statistic of a side, [resamples]."""
-    if claim.statistic == "kernel_mean":
-        weights = values[_weights_of(side)]
-        mean: Floats = (values[side] * weights).sum(axis=1) / weights.sum(axis=1)
-        return mean
-    return choose(STATISTICS, claim.statistic, "statistic")(values[side])
-
-
-def _largest(claim: Claim, values: Floats) -> Floats:
-    if claim.statistic == "worst":
-        worst: Floats = values.max(axis=1)
-        return worst
-    return choose(STATISTICS, claim.statistic, "statistic")(values)
-
-
-_RIGHT_AHEAD = ("right_better", "at_most")
-
-
-def _ratio_leads(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
-    """Returns the lead of the side that the paper sees ahead, in percent or as a factor, for each pair."""
-    if claim.against is not None:
-        ratios = [values[left] / claim.against for left in claim.left]
-    else:
-        ratios = [values[left] / values[right] for left, right in claim.pairs]
-    # Inverted where needed, so that a ratio above 1 means that the side expected ahead leads.
-    if (claim.direction in _RIGHT_AHEAD) == (claim.sign > 0.0):
-        ratios = [1.0 / ratio for ratio in ratios]
-    statistic = choose(STATISTICS, claim.statistic, "statistic")
-    factors = [statistic(ratio) for ratio in ratios]
-    return factors if claim.scale == "factor" else [100.0 * (factor - 1.0) for factor in factors]
-
-
-def _share_won(claim: Claim, left: Floats, right: Floats) -> Floats:
-    share = share_won(left, right, claim.sign)
-    return share if claim.direction == "left_better" else 1.0 - share
-
-
-def verdict_of(claim: Claim, interval: tuple[float, float], margin: float) -> str:
-    """Returns the verdict for an interval, by the rule in the module's description."""
-    low, high = interval
-    if claim.direction == "no_difference":
-        if -margin <= low and high <= margin:
-            return HOLDS
-        return DOES_NOT_HOLD if low > margin or high < -margin else CANNOT_TELL
-    if claim.direction == "not_worse":
-        return HOLDS if low >= 0.0 else DOES_NOT_HOLD if high < 0.0 else CANNOT_TELL
-    if claim.direction == "at_most":
-        most = claim.paper_effect if isinstance(claim.paper_effect, float) else 0.0
-        return HOLDS if high <= most else DOES_NOT_HOLD if low > most else CANNOT_TELL
-    threshold = 0.5 if claim.statistic == "share_of_programs" else float(claim.scale == "factor")
-    if claim.direction == "magnitude":
-        printed = claim.paper_effect
-        threshold = min(printed) if isinstance(printed, tuple) else float(printed or 0.0)
-    if low > threshold:
-        return HOLDS
-    return DOES_NOT_HOLD if high < threshold else CANNOT_TELL

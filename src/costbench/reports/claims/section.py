@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from costbench.artifacts import write_json, write_text
-from costbench.reports.claims.data import AUTOTVM, CROP, TPUGRAPHS, margins
+from costbench.reports.claims.data import AUTOTVM, CROP, TPUGRAPHS, Margin, margins
 from costbench.reports.claims.rule import (
+    BY_CONSTRUCTION,
     CANNOT_TELL,
     DOES_NOT_HOLD,
+    FALSE_DISCOVERIES,
     HOLDS,
     NOT_EVALUATED,
     NOT_TRAINED_ENOUGH,
     Finding,
+    verdict_after_control,
 )
 from costbench.reports.page import Section
 from costbench.reports.rendering import to_markdown
@@ -49,6 +53,9 @@ _EFFECT = (
     Column("statistic", "Over programs"),
     Column("n", "Programs", count=True),
     Column("seeds", "Seeds", count=True),
+    Column("p", "p", "Chance", 4),
+    Column("q", "q", "Chance", 4),
+    Column("needed", "Would decide"),
 )
 _COLUMNS = (
     Column("id", "Claim"),
@@ -92,7 +99,12 @@ def claims_section(findings: Sequence[Finding]) -> Section:
         anchor="claims",
         title="Do the papers' claims hold here?",
         label="Claims",
-        paragraphs=(*_against_strongest(findings), *_counted(printed), *_rule(findings)),
+        paragraphs=(
+            *_against_strongest(findings),
+            *_counted(printed),
+            *_after_control(findings),
+            *_rule(findings),
+        ),
         tables=shown,
         folded=tuple(table.name for table in shown if table.name != STRONGEST_TABLE),
     )
@@ -112,10 +124,26 @@ def _counted(printed: Sequence[Finding]) -> tuple[str, ...]:
         if own:
             sentences.append(
                 f"Of {len(own)} claims of {papers}, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not "
-                f"hold, {counts[CANNOT_TELL]} cannot be told either way, and {counts[NOT_EVALUATED]} were "
-                "not evaluated."
+                f"hold, {counts[CANNOT_TELL]} cannot be told either way, {counts[BY_CONSTRUCTION]} are true "
+                f"of our results by construction, and {counts[NOT_EVALUATED]} were not evaluated."
             )
     return tuple(sentences)
+
+
+def _after_control(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Returns how many verdicts are left when false discoveries among all of them are controlled."""
+    tested = [one for one in findings if one.q is not None]
+    decided = [one for one in tested if one.verdict in (HOLDS, DOES_NOT_HOLD)]
+    if not decided:
+        return ()
+    kept = [one for one in decided if verdict_after_control(one) == one.verdict]
+    lost = [one.claim.id for one in decided if verdict_after_control(one) != one.verdict]
+    named = f" Not among these are {', '.join(lost)}." if lost else ""
+    return (
+        f"Of {len(tested)} verdicts that an interval could give, restated claims among them, {len(decided)} "
+        f"are decided by their 95% interval alone, and {len(kept)} with false discoveries among all of them "
+        f"held at {100.0 * FALSE_DISCOVERIES:g}% (Benjamini and Hochberg).{named}",
+    )
 
 
 def papers_own(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -157,30 +185,46 @@ def _is_against_strongest(one: Finding) -> bool:
 
 
 STRONGEST_TABLE = "claims_strongest"
-_VERDICTS = (HOLDS, DOES_NOT_HOLD, CANNOT_TELL, NOT_EVALUATED)
+_VERDICTS = (HOLDS, DOES_NOT_HOLD, CANNOT_TELL, BY_CONSTRUCTION, NOT_EVALUATED)
 
 
 def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
     allowed = margins(tuple(one.claim for one in findings))
-    said = ", ".join(f"{margin:g} {unit} ({task})" for (task, unit), margin in sorted(allowed.items()))
+    said = ", ".join(_margin(place, margin) for place, margin in sorted(allowed.items()))
     return (
         "The effect is the lead of the side that the paper sees ahead (the first-named one's, where it "
         "sees none), positive if our results agree; of a claim about several pairs, the least lead. "
         "Speed-ups are compared by their ratio in each program; of a claim about settings, the ranges over "
         "them are. Claims about wall times have a verdict here and no number, which is another one on every "
-        "machine. The interval is that of 10,000 resamples of test programs and training seeds "
-        "(repeats, of searches) together, the same for both sides.",
+        "machine. The interval is over test programs and training seeds (repeats, of searches), of 10,000 "
+        "resamples that are the same for both sides, and corrected for few programs and seeds. p is the "
+        "least error at which it still decides, q the least rate of false discoveries at which its verdict "
+        "counts among all. What would decide a claim is an estimate: the width of an interval falls as the "
+        "square root of the number of programs.",
         "A claim holds if the whole interval lies above zero (a share of programs: above one half), does not "
         "hold if it lies below, and else cannot be told. A claim of no difference holds if the interval lies "
         f"within the margin, the largest difference that the papers still call none: {said}. That a side "
         "is not worse holds if the interval does not reach below zero; that it trails by at most what is "
-        "printed, if the interval lies below that. That every "
-        "model has a bad program holds if the interval of the smallest of the models' worst errors lies "
-        f"above the least that the paper prints. Fewer than {MIN_PROGRAMS} test programs cannot tell, and "
+        "printed, if the interval lies below that and doing nothing trails by more. That every "
+        "model has a bad program, or that one program gains much, holds if the interval lies above the "
+        "least that the paper prints; these programs are given, and only runs are drawn. Fewer than "
+        f"{MIN_PROGRAMS} test programs cannot tell, and "
         f"neither can networks that were {NOT_TRAINED_ENOUGH}: fewer samples than the main network saw, and "
         f"an error above {MAX_RATIO:g} times its. With "
         "one training seed, the interval knows nothing of how training runs differ.",
     )
+
+
+def _margin(place: tuple[str, str], margin: Margin) -> str:
+    task, unit = place
+    size = f"{100.0 * margin.size:.0f}% of the mean error" if margin.relative else f"{margin.size:g} {unit}"
+    return f"{size} ({task})"
+
+
+def _shown(one: Finding) -> tuple[Value, ...]:
+    """Returns the values of the columns `_EFFECT`."""
+    statistic, asked = _STATISTICS[one.claim.statistic], None if one.needed is None else str(one.needed)
+    return (one.effect, one.low, one.high, one.claim.unit, statistic, one.n, one.seeds, one.p, one.q, asked)
 
 
 def _strongest_table(findings: Sequence[Finding]) -> Table:
@@ -191,8 +235,7 @@ def _strongest_table(findings: Sequence[Finding]) -> Table:
             continue
         against = " and ".join(title_of(side.model) for side in claim.right)
         named = (claim.restates, claim.statement, claim.tested_on, against, _verdict(one))
-        shown = (one.effect, one.low, one.high, claim.unit, _STATISTICS[claim.statistic], one.n, one.seeds)
-        rows.append((*named, *shown))
+        rows.append((*named, *_shown(one)))
     title = "Claims about the analytical model, decided against the strongest baseline"
     return Table(STRONGEST_TABLE, title, _AGAINST_STRONGEST, tuple(rows))
 
@@ -203,16 +246,7 @@ def _folds_table(findings: Sequence[Finding]) -> Table:
     for one in findings:
         claim = one.claim
         if claim.restates and not _is_against_strongest(one) and one.verdict != NOT_EVALUATED:
-            shown = (
-                one.effect,
-                one.low,
-                one.high,
-                claim.unit,
-                _STATISTICS[claim.statistic],
-                one.n,
-                one.seeds,
-            )
-            rows.append((claim.restates, claim.statement, _verdict(one), *shown))
+            rows.append((claim.restates, claim.statement, _verdict(one), *_shown(one)))
     title = f"Claims of {TPUGRAPHS}, decided on folds over applications"
     return Table("claims_folds", title, _ON_FOLDS, tuple(rows))
 
@@ -234,10 +268,7 @@ def _evaluated_table(findings: Sequence[Finding]) -> Table:
                 _verdict(one),
                 _DIRECTIONS[claim.direction],
                 printed_effect(claim.paper_effect),
-                *(one.effect, one.low, one.high),
-                claim.unit,
-                _STATISTICS[claim.statistic],
-                *(one.n, one.seeds),
+                *_shown(one),
                 f"{claim.paper}, {claim.where}",
             )
         )
@@ -294,6 +325,10 @@ def _plain(one: Finding) -> dict[str, object]:
         "paper_effect": list(effect) if isinstance(effect, tuple) else effect,
         "unit": one.claim.unit,
         "verdict": one.verdict,
+        "after_control": verdict_after_control(one),
+        "p": one.p,
+        "q": one.q,
+        "needed": None if one.needed is None else asdict(one.needed),
         "n": one.n,
         "missing": list(one.missing),
         "reason": one.reason,

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from costbench.metrics.rows import MAIN
-from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, Finding
+from costbench.reports.claims.rule import (
+    CANNOT_TELL,
+    DOES_NOT_HOLD,
+    FALSE_DISCOVERIES,
+    HOLDS,
+    Finding,
+    verdict_after_control,
+)
 from costbench.reports.claims.section import papers_own
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.dataset_card import Card
@@ -187,9 +194,11 @@ def _claims(findings: Sequence[Finding]) -> Pointer:
         verdict: sum(one.verdict == verdict for one in printed)
         for verdict in (HOLDS, DOES_NOT_HOLD, CANNOT_TELL)
     }
+    kept = sum(verdict_after_control(one) in (HOLDS, DOES_NOT_HOLD) for one in printed)
     answer = (
         f"Of {sum(counts.values())} that could be tested, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do "
-        f"not, {counts[CANNOT_TELL]} cannot be told either way."
+        f"not, {counts[CANNOT_TELL]} cannot be told either way; {kept} verdicts are left with false "
+        f"discoveries held at {100.0 * FALSE_DISCOVERIES:g}%."
     )
     return Pointer("Do the papers' claims hold here?", answer, "claims")
 

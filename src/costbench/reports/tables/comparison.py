@@ -36,7 +36,8 @@ def comparison_table(cell: Cell, seed: int) -> Table:
                 rows.append(row)
     notes = (
         "Programs are drawn with replacement 10,000 times, both models' values of a program together; the "
-        "interval is that of percentiles. Good are positive differences of τ and negative ones of errors.",
+        "interval is corrected for few programs. Good are positive differences of τ "
+        "and negative ones of errors.",
     )
     prefix = cell.labels.prefix
     title = f"Learned model against each baseline, {prefix}{cell.split} split, {cell.chip}"

@@ -1,0 +1,304 @@
+"""How often 95% intervals over few programs and runs contain the truth, for six ways to make them.
+
+The effect is a mean over programs i and training runs j of mu + a_i + b_j + e_ij, with programs drawn from a
+normal distribution, a log-normal one (sigma 0.5, skewness 1.75), a log-normal one as skewed as errors of
+programs themselves (sigma 1, skewness 6.2), or Student's t with 3 degrees of freedom, each of variance 1; b
+and e are normal. Ways:
+
+- `percentile`: percentiles of resamples of programs and runs together;
+- `expanded`: the same at the percentiles of Hesterberg (2015);
+- `bca`: bias-corrected and accelerated (Efron, 1987), skewness over programs;
+- `bootstrap-t`: t values of resampled programs times the standard error over programs and runs;
+- `t`: the standard error of the analysis of variance, Satterthwaite's degrees of freedom;
+- `ours`: `costbench.metrics.small_samples`, which reports use.
+
+    python -m benchmarks.interval_coverage
+    python -m benchmarks.interval_coverage --shares out/laptop/evaluate/*/rows.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from costbench.metrics.checks import Floats
+from costbench.metrics.rows import read_rows
+from costbench.metrics.small_samples import (
+    CONFIDENCE,
+    Redrawn,
+    small_sample_interval,
+    student,
+)
+from costbench.reports.claims.data import Claim, Side, load_claims
+from costbench.reports.scores import MIN_PROGRAMS, Scores, matched, score_index, scores_of
+from costbench.rng import stream
+
+TAIL = (1.0 - CONFIDENCE) / 2.0
+_MEANS = ("geometric_mean", "mean", "kernel_mean")
+INTERACTION, OF_RUNS = 0.79, 0.09
+"""Variances of e and of b over that of a: median and upper quartile of `--shares` on the evidence profile."""
+
+
+def _log_normal(generator: np.random.Generator, size: tuple[int, ...], sigma: float) -> Floats:
+    drawn = np.exp(sigma * generator.standard_normal(size))
+    variance = np.expm1(sigma**2) * np.exp(sigma**2)
+    return (drawn - np.exp(0.5 * sigma**2)) / np.sqrt(variance)  # type: ignore[no-any-return]
+
+
+EFFECTS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], Floats]] = {
+    "normal": lambda generator, size: generator.standard_normal(size),
+    "skewed": lambda generator, size: _log_normal(generator, size, 0.5),
+    "very skewed": lambda generator, size: _log_normal(generator, size, 1.0),
+    "heavy tails": lambda generator, size: generator.standard_t(3, size) / np.sqrt(3.0),
+}
+"""Effects of programs, of mean 0 and variance 1."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Simulated studies, and their resamples.
+
+    Attributes:
+        values: of each study, [trials, num_programs, num_runs].
+        truth: mean that intervals should contain, [trials]: 0, or with one run that of the run.
+        weights: how often each program is drawn, over their number, [resamples, num_programs].
+        shares: the same of runs, [resamples, num_runs].
+    """
+
+    values: Floats
+    truth: Floats
+    weights: Floats
+    shares: Floats
+
+    @property
+    def means(self) -> Floats:
+        """Returns the effects, [trials]."""
+        return self.values.mean(axis=(1, 2))  # type: ignore[no-any-return]
+
+    @property
+    def programs(self) -> Floats:
+        """Returns the effects with programs drawn, [trials, resamples]."""
+        drawn: Floats = self.values.mean(axis=2) @ self.weights.T
+        return drawn
+
+    @property
+    def runs(self) -> Floats:
+        """Returns the effects with runs drawn, [trials, resamples]."""
+        drawn: Floats = self.values.mean(axis=1) @ self.shares.T
+        return drawn
+
+    @property
+    def both(self) -> Floats:
+        """Returns the effects with programs and runs drawn, [trials, resamples]."""
+        drawn = (
+            self.values[:, :, j] @ self.weights.T * self.shares[:, j] for j in range(len(self.shares[0]))
+        )
+        return sum(drawn, np.zeros(1))
+
+    def errors(self) -> tuple[Floats, Floats]:
+        """Returns standard errors of the analysis of variance and their degrees of freedom, [trials]."""
+        _, n, m = self.values.shape
+        own = self.values.mean(axis=2).var(axis=1, ddof=1) / n
+        if m == 1:
+            return np.sqrt(own), np.full(len(own), n - 1.0)
+        by_program, by_run = self.values.mean(axis=2, keepdims=True), self.values.mean(axis=1, keepdims=True)
+        residuals = self.values - by_program - by_run + self.values.mean(axis=(1, 2), keepdims=True)
+        interaction = (residuals**2).sum(axis=(1, 2)) / ((n - 1) * (m - 1)) / (n * m)
+        added = np.maximum(0.0, by_run[:, 0].var(axis=1, ddof=1) / m - interaction)
+        total = own + added
+        return np.sqrt(total), total**2 / (own**2 / (n - 1) + added**2 / (m - 1))
+
+
+Ends = tuple[Floats, Floats]
+
+
+def expanded_tail(tail: float, n: int) -> float:
+    """Returns the tail of a percentile interval over n draws that covers as one of t with `tail` would.
+
+    Phi(-sqrt(n / (n - 1)) t(1 - tail, n - 1)) (Hesterberg, 2015).
+    """
+    return float(ndtr(-np.sqrt(n / (n - 1)) * student(tail, n - 1)))
+
+
+def _percentiles(drawn: Floats, tail: float) -> Ends:
+    low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=1)
+    return low, high
+
+
+def _bca(trials: Trials) -> Ends:
+    drawn, means = trials.both, trials.means
+    below = np.clip((drawn < means[:, None]).mean(axis=1), 0.5 / drawn.shape[1], 1.0 - 0.5 / drawn.shape[1])
+    bias = ndtri(below)
+    centred = trials.values.mean(axis=2) - means[:, None]
+    acceleration = (centred**3).sum(axis=1) / (6.0 * (centred**2).sum(axis=1) ** 1.5)
+    levels = []
+    for z in (ndtri(TAIL), -ndtri(TAIL)):
+        levels.append(ndtr(bias + (bias + z) / (1.0 - acceleration * (bias + z))))
+    ends = [np.quantile(own, both) for own, *both in zip(drawn, *levels, strict=True)]
+    low, high = np.transpose(ends)
+    return low, high
+
+
+def _bootstrap_t(trials: Trials) -> Ends:
+    values, means = trials.values.mean(axis=2), trials.means
+    squares = values**2 @ trials.weights.T
+    spread = np.sqrt(np.maximum(1e-12, squares - trials.programs**2) / (values.shape[1] - 1))
+    scaled = (trials.programs - means[:, None]) / spread
+    least, most = np.quantile(scaled, [TAIL, 1.0 - TAIL], axis=1)
+    error, _ = trials.errors()
+    return means - most * error, means - least * error
+
+
+def _student(trials: Trials) -> Ends:
+    error, freedom = trials.errors()
+    width = error * np.array([student(TAIL, one) for one in freedom])
+    return trials.means - width, trials.means + width
+
+
+def _ours(trials: Trials) -> Ends:
+    _, n, m = trials.values.shape
+    ends = []
+    drawn = zip(trials.means, trials.programs, trials.runs, trials.both, strict=True)
+    for estimate, programs, runs, both in drawn:
+        found = small_sample_interval(Redrawn(float(estimate), programs, runs, both, n, m))
+        ends.append((found.low(TAIL), found.high(TAIL)))
+    low, high = np.transpose(ends)
+    return low, high
+
+
+METHODS: Mapping[str, Callable[[Trials], Ends]] = {
+    "percentile": lambda trials: _percentiles(trials.both, TAIL),
+    "expanded": lambda trials: _percentiles(trials.both, expanded_tail(TAIL, trials.values.shape[1])),
+    "bca": _bca,
+    "bootstrap-t": _bootstrap_t,
+    "t": _student,
+    "ours": _ours,
+}
+
+
+@dataclass(frozen=True)
+class Design:
+    """A study: distribution of programs' effects, how many programs and runs, variance of the runs' part."""
+
+    effects: str
+    programs: int
+    runs: int
+    of_runs: float = OF_RUNS
+
+
+def simulated(
+    design: Design, trials: int, resamples: int, seed: int = 0, *, of_all_runs: bool = False
+) -> Trials:
+    """Returns studies of a design.
+
+    Args:
+        design: of each.
+        trials: how many.
+        resamples: of each, the same draws for all.
+        seed: of all draws.
+        of_all_runs: whether the truth of a study with one run is the mean over all runs that might have
+            been; else it is that run's mean over programs, which is all that such a study can tell.
+    """
+    n, m = design.programs, design.runs
+    names = (design.effects, n, m, str(design.of_runs))
+    generator = stream(seed, "coverage", *names)
+    own = EFFECTS[design.effects](generator, (trials, n, 1))
+    of_runs = np.sqrt(design.of_runs) * generator.standard_normal((trials, 1, m))
+    noise = np.sqrt(INTERACTION) * generator.standard_normal((trials, n, m))
+    weights = generator.multinomial(n, np.full(n, 1.0 / n), size=resamples) / n
+    shares = generator.multinomial(m, np.full(m, 1.0 / m), size=resamples) / m
+    truth = of_runs[:, 0, 0] if m == 1 and not of_all_runs else np.zeros(trials)
+    return Trials(own + of_runs + noise, truth, weights, shares)
+
+
+def coverage(found: Trials, ends: Ends) -> float:
+    """Returns the share of studies whose interval contains the truth."""
+    return float(np.mean((ends[0] <= found.truth) & (found.truth <= ends[1])))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Variances of the runs' part and of the interaction, over that of programs, of one pair of a claim."""
+
+    of_runs: float
+    interaction: float
+
+
+def shares(paths: Sequence[Path]) -> list[Shares]:
+    """Returns the shares of pairs that claims compare, with several runs of one side at least.
+
+    An analysis of variance of the leads, of the logarithms of errors that are averaged geometrically.
+
+    Raises:
+        DataError: for rows that cannot be read.
+    """
+    index = score_index([row for path in paths for row in read_rows(path)])
+    found = {}
+    for claim in (one for one in load_claims() if one.statistic in _MEANS):
+        for left, right in claim.pairs:
+            if left.programs == right.programs:
+                both = {side: scores_of(index, claim.task, claim.metric, side) for side in (left, right)}
+                one = _shares(claim, matched(both), (left, right))
+                if one is not None:
+                    found[claim.task, claim.metric, claim.statistic, left, right] = one
+    return list(found.values())
+
+
+def _shares(claim: Claim, scores: Mapping[Side, Scores], pair: tuple[Side, Side]) -> Shares | None:
+    values = [scores[side].values for side in pair]
+    runs = min((len(one[0]) for one in values if one.size and len(one[0]) > 1), default=1)
+    if runs == 1 or len(values[0]) < MIN_PROGRAMS:
+        return None
+    if claim.statistic == "geometric_mean":
+        values = [np.log(np.maximum(one, 0.05)) for one in values]
+    left, right = (one[:, :runs] if len(one[0]) > 1 else np.repeat(one, runs, axis=1) for one in values)
+    leads = left - right
+    n, m = leads.shape
+    rest = leads - leads.mean(axis=1, keepdims=True) - leads.mean(axis=0) + leads.mean()
+    interaction = float((rest**2).sum()) / ((n - 1) * (m - 1))
+    own = float(leads.mean(axis=1).var(ddof=1)) - interaction / m
+    if own <= 0.0:
+        return None
+    return Shares((float(leads.mean(axis=0).var(ddof=1)) - interaction / n) / own, interaction / own)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Prints the table of coverage, or the shares of the variance in result rows."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--trials", type=int, default=4_000)
+    parser.add_argument("--resamples", type=int, default=2_000)
+    parser.add_argument("--of-runs", type=float, default=OF_RUNS, help="variance of b over that of a")
+    parser.add_argument("--of-all-runs", action="store_true", help="one run stands for all there may be")
+    parser.add_argument("--shares", type=Path, nargs="+", help="result rows to estimate variances from")
+    options = parser.parse_args(arguments)
+    if options.shares:
+        found = shares(options.shares)
+        for name in ("of_runs", "interaction"):
+            quartiles = np.quantile([getattr(one, name) for one in found], [0.25, 0.5, 0.75])
+            print(f"{name}: quartiles of {len(found)} pairs {', '.join(f'{one:.3f}' for one in quartiles)}")
+        return
+    print(f"| effects | programs | runs | {' | '.join(METHODS)} |")
+    print("|---|---|---|" + "---|" * len(METHODS))
+    for effects in EFFECTS:
+        for programs in (6, 8, 40):
+            for runs in (1, 3, 5):
+                design = Design(effects, programs, runs, options.of_runs)
+                hits = dict.fromkeys(METHODS, 0.0)
+                chunks = max(1, options.trials // 500)
+                for chunk in range(chunks):
+                    numbers = (options.trials // chunks, options.resamples, chunk)
+                    studies = simulated(design, *numbers, of_all_runs=options.of_all_runs)
+                    for name, method in METHODS.items():
+                        hits[name] += coverage(studies, method(studies)) / chunks
+                cells = " | ".join(f"{100.0 * share:.1f}" for share in hits.values())
+                print(f"| {effects} | {programs} | {runs} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

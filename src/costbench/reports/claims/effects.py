@@ -1,0 +1,180 @@
+"""Leads of the side that a paper sees ahead, pair by pair, and their intervals over programs and runs.
+
+Each pair of a claim about several has an interval of its own. The least of resampled leads would be biased:
+the less certain the pairs, the further it falls below the least lead. The claim holds if every pair alone
+does, which needs no correction (the intersection-union test of Berger, 1982).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from costbench.errors import choose
+from costbench.metrics.averages import APE_FLOOR_PERCENT
+from costbench.metrics.checks import Floats
+from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.rows import MAIN
+from costbench.metrics.small_samples import (
+    Interval,
+    LargestInterval,
+    Redrawn,
+    ShareInterval,
+    small_sample_interval,
+)
+from costbench.reports.claims.data import Claim, Side
+from costbench.reports.results import BEST
+from costbench.reports.scores import STATISTICS, Resample, Scores, num_runs, redrawn, share_won
+
+_RIGHT_AHEAD = ("right_better", "at_most")
+LARGEST = ("best", "worst")
+"""Statistics that are those of one program."""
+
+
+def weights_of(side: Side) -> Side:
+    """Returns the side whose values are the numbers of kernels of the programs of another one."""
+    return replace(side, model=BEST, variant=MAIN, metric="kernels")
+
+
+def intervals(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) -> tuple[Interval, ...]:
+    """Returns the lead of each pair of the claim (each side, of a magnitude), with its interval.
+
+    Args:
+        claim: has the statistic.
+        scores: of its sides, over the programs that sides of a split share.
+        draws: shared by all sides.
+    """
+    if claim.statistic in LARGEST:
+        return _largest(claim, scores, draws)
+    if claim.statistic == "seed_deviation":
+        return _deviations(claim, scores, draws)
+    counted = leads(claim, scores, lambda own: own.means)
+    runs = num_runs(scores.values())
+    n = min(len(own.programs) for own in scores.values())
+    drawn = redrawn(lambda resample: np.stack(leads(claim, scores, resample)), draws, n, runs)
+    found = [small_sample_interval(drawn(place)) for place in range(len(counted))]
+    if claim.statistic == "share_of_programs":
+        return tuple(ShareInterval(one, n) for one in found)
+    return tuple(found)
+
+
+def leads(claim: Claim, scores: Mapping[Side, Scores], resample: Resample) -> list[Floats]:
+    """Returns the lead of each pair in each resample, [resamples] each."""
+    if claim.statistic == "seed_deviation":
+        values = {side: _means_of_seeds(own, resample) for side, own in scores.items()}
+    else:
+        values = {side: resample(own) for side, own in scores.items()}
+    if claim.scale != "difference":
+        statistic = choose(STATISTICS, claim.statistic, "statistic")
+        factors = [statistic(ratio) for ratio in _ratios(claim, values)]
+        return factors if claim.scale == "factor" else [100.0 * (factor - 1.0) for factor in factors]
+    if claim.statistic == "share_of_programs":
+        return [_share_won(claim, values[left], values[right]) for left, right in claim.pairs]
+    if claim.direction == "magnitude":
+        return [_summed(claim, side, values) for side in claim.sides]
+    summed = {side: claim.sign * _summed(claim, side, values) for side in claim.sides}
+    if claim.pairing == "spread":
+        left, right = (np.ptp([summed[one] for one in own], axis=0) for own in (claim.left, claim.right))
+        found = [right - left]
+    else:
+        found = [summed[left] - summed[right] for left, right in claim.pairs]
+    return [-lead for lead in found] if claim.direction in _RIGHT_AHEAD else found
+
+
+def level(claim: Claim, scores: Mapping[Side, Scores]) -> float:
+    """Returns the mean of the claim's statistic over its sides, what relative margins are relative to."""
+    values = {side: own.means for side, own in scores.items()}
+    return float(np.mean([_summed(claim, side, values)[0] for side in claim.sides]))
+
+
+def idle_scores(claim: Claim, scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
+    """Returns the scores with the left sides doing nothing: `Claim.nothing` in each program and run."""
+    nothing = 0.0 if claim.nothing is None else claim.nothing
+    return {
+        side: replace(own, values=np.full_like(own.values, nothing)) if side in claim.left else own
+        for side, own in scores.items()
+    }
+
+
+def _means_of_seeds(own: Scores, resample: Resample) -> Floats:
+    """Returns the means over (drawn) programs of each training run, [resamples, num_seeds]."""
+    runs = [
+        resample(Scores(own.programs, (seed,), own.values[:, place : place + 1])).mean(axis=1)
+        for place, seed in enumerate(own.seeds)
+    ]
+    return np.stack(runs, axis=1)
+
+
+def _deviations(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) -> tuple[Interval, ...]:
+    """Returns the intervals of differences between standard deviations over training runs.
+
+    Programs are drawn; that a deviation is one of few runs is known from the chi-square distribution.
+    """
+    n = min(len(own.programs) for own in scores.values())
+    found = leads(claim, scores, lambda own: own.means)
+
+    def drawn(own: Scores) -> Floats:
+        runs = _means_of_seeds(own, lambda one: one.resampled(draws, "programs"))
+        return STATISTICS["seed_deviation"](runs) * draws.deviation_scales(len(own.seeds))
+
+    sign = -claim.sign if claim.direction in _RIGHT_AHEAD else claim.sign
+    summed = {side: sign * drawn(own) for side, own in scores.items()}
+    several = [summed[left] - summed[right] for left, right in claim.pairs]
+    return tuple(
+        small_sample_interval(Redrawn(float(lead[0]), effect, effect, effect, n, 1))
+        for lead, effect in zip(found, several, strict=True)
+    )
+
+
+def _summed(claim: Claim, side: Side, values: Mapping[Side, Floats]) -> Floats:
+    """Returns the claim's statistic of a side, [resamples]."""
+    if claim.statistic == "kernel_mean":
+        weights = values[weights_of(side)]
+        mean: Floats = (values[side] * weights).sum(axis=1) / weights.sum(axis=1)
+        return mean
+    return choose(STATISTICS, claim.statistic, "statistic")(values[side])
+
+
+def _ratios(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
+    """Returns the lead of the side that the paper sees ahead as factors, pair by pair, of each program."""
+    if claim.against is not None:
+        ratios = [values[left] / claim.against for left in claim.left]
+    else:
+        ratios = [values[left] / values[right] for left, right in claim.pairs]
+    # Inverted where needed, so that a ratio above 1 means that the side expected ahead leads.
+    inverted = (claim.direction in _RIGHT_AHEAD) == (claim.sign > 0.0)
+    return [1.0 / ratio for ratio in ratios] if inverted else ratios
+
+
+def _share_won(claim: Claim, left: Floats, right: Floats) -> Floats:
+    share = share_won(left, right, claim.sign)
+    return share if claim.direction == "left_better" else 1.0 - share
+
+
+def _largest(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) -> tuple[Interval, ...]:
+    """Returns the intervals of the largest ratio of given programs, or of each side's worst program."""
+
+    def logs(resample: Resample) -> list[Floats]:
+        values = {side: resample(own) for side, own in scores.items()}
+        ratio = claim.scale != "difference"
+        factors = _ratios(claim, values) if ratio else [values[side] for side in claim.sides]
+        return [np.log(np.maximum(one, APE_FLOOR_PERCENT if not ratio else 0.0)) for one in factors]
+
+    runs = num_runs(scores.values())
+    drawn = logs(lambda own: own.resampled(draws, "seeds"))
+    found = []
+    for mean, several in zip(logs(lambda own: own.means), drawn, strict=True):
+        # A bootstrap variance of m runs is (m - 1) / m of an unbiased one.
+        variance = float(several.var(axis=0).mean()) * runs / max(1, runs - 1)
+        freedom = float(mean.size * max(1, runs - 1))
+        found.append(LargestInterval(mean[0], float(np.sqrt(variance)), freedom, _SHOWN[claim.scale]))
+    return tuple(found)
+
+
+_SHOWN: Mapping[str, Callable[[float], float]] = {
+    "difference": lambda log: float(np.exp(log)),
+    "factor": lambda log: float(np.exp(log)),
+    "ratio": lambda log: 100.0 * float(np.expm1(log)),
+}
