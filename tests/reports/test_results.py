@@ -20,6 +20,25 @@ def test_seeds_of_a_model_are_averaged(make_cell: Callable[..., Cell]) -> None:
     assert cell.seeds == {"learned": (0, 7)}
 
 
+def test_training_runs_deviate_over_the_programs_that_all_have(make_cell: Callable[..., Cell]) -> None:
+    cell = make_cell(
+        [
+            *(
+                make_row(seed=seed, program=f"p{i}", value=[2.0, 8.0][i] + seed)
+                for seed in (0, 2)
+                for i in range(2)
+            ),
+            make_row(seed=2, program="p2", value=90.0),
+            make_row(model="analytical", value=3.0),
+        ]
+    )
+    error = cell.described.measures[0]
+    # Geometric means of 2 and 8, and of 4 and 10: 4 and sqrt(40).
+    assert cell.deviation("learned", error) == pytest.approx((40.0**0.5 - 4.0) / 2.0**0.5)
+    assert cell.deviation("analytical", error) is None
+    assert cell.deviation("nobody", error) is None
+
+
 def test_groups_of_kernels_are_cells_of_their_own(tmp_path: Path) -> None:
     unseen = make_row(kernels="unseen", value=9.0)
     write_rows(tmp_path / "r.jsonl", [*rows_of(), unseen, make_row(model="best", metric="kernels")])

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.errors import DataError
+from costbench.metrics.measures import Measure
 from costbench.metrics.rows import MAIN, MetricRow, read_rows
 from costbench.reports.described import OWN, described, labels_on
 from costbench.reports.scores import ScoreIndex, score_index
@@ -89,6 +90,7 @@ class Cell:
         seeds: seeds of each model.
         kernels: the group: `all`, `unseen` or a kind.
         variant: `main`, or the ablation that the models are variants for.
+        runs: by model, metric and seed, the value of each program.
     """
 
     task: str
@@ -99,6 +101,7 @@ class Cell:
     seeds: Mapping[str, tuple[int, ...]]
     kernels: str = ALL
     variant: str = MAIN
+    runs: Mapping[tuple[str, str, int], Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -129,6 +132,17 @@ class Cell:
     def score(self, model: str, metric: str, program: str) -> float | None:
         """A number, or None where the metric is not defined (or the model has no results)."""
         return self.scores.get((model, metric, program))
+
+    def deviation(self, model: str, measure: Measure) -> float | None:
+        """Returns the standard deviation over training runs of their means over programs.
+
+        None with one run. Only programs that every run has a value for count.
+        """
+        runs = [self.runs.get((model, measure.metric, seed), {}) for seed in self.seeds.get(model, ())]
+        shared = [name for _, name in self.programs if all(name in run for run in runs)]
+        means = [measure.mean([run[name] for name in shared]) for run in runs] if shared else []
+        known = [mean for mean in means if mean is not None]
+        return float(np.std(known, ddof=1)) if len(known) > 1 else None
 
     def over_programs(self, model: str, metric: str) -> list[float]:
         """The defined values of a metric, in order of programs."""
@@ -233,7 +247,9 @@ def _cell(own: Sequence[MetricRow], path: str | PathLike[str]) -> Cell:
             )
     values: dict[tuple[str, str, str], list[float]] = {}
     seeds: dict[str, set[int]] = {}
+    runs: dict[tuple[str, str, int], dict[str, float]] = {}
     for row in own:
+        runs.setdefault((row.model, row.metric, row.seed), {})[row.program] = row.value
         values.setdefault((row.model, row.metric, row.program), []).append(row.value)
         seeds.setdefault(row.model, set()).add(row.seed)
     return Cell(
@@ -245,4 +261,5 @@ def _cell(own: Sequence[MetricRow], path: str | PathLike[str]) -> Cell:
         seeds={model: tuple(sorted(several)) for model, several in seeds.items()},
         kernels=own[0].kernels,
         variant=own[0].variant,
+        runs=runs,
     )

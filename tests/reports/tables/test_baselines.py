@@ -31,7 +31,7 @@ def test_rows_say_what_a_model_is_and_how_it_stands(make_cell: Callable[..., Cel
         ("boosted trees", "strongest baseline"),
         ("analytical x constant", "baseline"),
     ]
-    shown = [[table.text(row, column) for column in range(2, 12)] for row in (0, 2, 3)]
-    assert shown[0] == ["10.0", "10.0", "10.0", "0.50", "100", "-6.0", "-6.0", "-6.0", "6", "1"]
-    assert shown[1] == ["16.0", "16.0", "16.0", "0.50", "–", "–", "–", "–", "6", "1"]
-    assert shown[2][4:8] == ["0", "4.0", "4.0", "4.0"]
+    shown = [[table.text(row, column) for column in range(2, 13)] for row in (0, 2, 3)]
+    assert shown[0] == ["10.0", "10.0", "10.0", "–", "0.50", "100", "-6.0", "-6.0", "-6.0", "6", "1"]
+    assert shown[1] == ["16.0", "16.0", "16.0", "–", "0.50", "–", "–", "–", "–", "6", "1"]
+    assert shown[2][5:9] == ["0", "4.0", "4.0", "4.0"]

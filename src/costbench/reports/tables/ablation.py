@@ -220,6 +220,7 @@ def _columns(task: str, place: Place, rows: Sequence[_Row], paper: PaperAblation
     group = f"{error.title}, ours"
     columns = [Column(f"{task}_{p}", _HEADERS[k], group, error.decimals) for k, p in _PRINTED.items()]
     columns.append(Column(f"{task}_tau", "mean", tau.title, tau.decimals))
+    columns.append(Column(f"{task}_runs", "over seeds", group, error.decimals))
     columns.append(Column(f"{task}_seeds", "seeds", task, count=True))
     if paper is not None:
         headers = {printed: _HEADERS[kind] for kind, printed in _PRINTED.items()}
@@ -232,11 +233,12 @@ def _columns(task: str, place: Place, rows: Sequence[_Row], paper: PaperAblation
 
 def _ours(cell: Cell | None) -> list[Value]:
     if cell is None:
-        return [None] * (len(_PRINTED) + 2)
+        return [None] * (len(_PRINTED) + 3)
     error, tau = cell.described.measures
     values = cell.over_programs(MODEL, error.metric)
     averages: list[Value] = [error.average(kind, values) for kind in _PRINTED]
-    return [*averages, tau.mean(cell.over_programs(MODEL, tau.metric)), len(cell.seeds[MODEL])]
+    runs = cell.deviation(MODEL, error)
+    return [*averages, tau.mean(cell.over_programs(MODEL, tau.metric)), runs, len(cell.seeds[MODEL])]
 
 
 def _notes(
@@ -247,7 +249,7 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = [
         "Median, geometric mean and standard deviation of the error and mean of τ over test programs, each "
-        "the mean over training seeds."
+        "the mean over training seeds. Over seeds: standard deviation of the runs' geometric means."
     ]
     if paper is not None:
         notes.append(

@@ -154,18 +154,19 @@ def _columns(error: Measure, tau: Measure) -> tuple[Column, ...]:
         Column("variant", "Variant"),
         Column("label", "What it has"),
         Column(error.short, "mean", error.title, error.decimals),
+        Column("runs", "std. dev. over seeds", error.title, error.decimals),
         Column(tau.short, "mean", tau.title, tau.decimals),
         Column("seeds", "Seeds", count=True),
         *effects,
     )
 
 
-def _means(results: Results, task: str, side: Side) -> tuple[float | None, float | None, int]:
+def _means(results: Results, task: str, side: Side) -> tuple[float | None, float | None, float | None, int]:
     cell = results.cell(task, side.split, side.chip, side.variant)
     if cell is None or side.model not in cell.seeds:
-        return None, None, 0
+        return None, None, None, 0
     error, tau = (m.mean(cell.over_programs(side.model, m.metric)) for m in LEARNED[task].measures)
-    return error, tau, len(cell.seeds[side.model])
+    return error, cell.deviation(side.model, LEARNED[task].measures[0]), tau, len(cell.seeds[side.model])
 
 
 def _effect(
