@@ -110,9 +110,11 @@ class Trials:
         by_program, by_run = self.values.mean(axis=2, keepdims=True), self.values.mean(axis=1, keepdims=True)
         residuals = self.values - by_program - by_run + self.values.mean(axis=(1, 2), keepdims=True)
         interaction = (residuals**2).sum(axis=(1, 2)) / ((n - 1) * (m - 1)) / (n * m)
-        added = np.maximum(0.0, by_run[:, 0].var(axis=1, ddof=1) / m - interaction)
-        total = own + added
-        return np.sqrt(total), total**2 / (own**2 / (n - 1) + added**2 / (m - 1))
+        runs = by_run[:, 0].var(axis=1, ddof=1) / m
+        total = own + np.maximum(0.0, runs - interaction)
+        more = runs**2 / (m - 1) + interaction**2 / ((n - 1) * (m - 1))
+        squares = own**2 / (n - 1) + np.where(runs > interaction, more, 0.0)
+        return np.sqrt(total), np.maximum(1.0, total**2 / squares)
 
 
 Ends = tuple[Floats, Floats]

@@ -14,6 +14,7 @@ from costbench.metrics.small_samples import (
     Redrawn,
     ShareInterval,
     StudentInterval,
+    Variances,
     false_discovery_rates,
     small_sample_interval,
     smallest_tail,
@@ -52,19 +53,28 @@ def test_variances_are_those_of_an_analysis_of_variance() -> None:
     generator = np.random.default_rng(3)
     values = generator.standard_normal((7, 1)) + generator.standard_normal((1, 3))
     values += 0.5 * generator.standard_normal((7, 3))
-    own, added = redrawn(values, 200_000).variances()
-    assert own == pytest.approx(values.mean(axis=1).var(ddof=1) / 7, rel=0.02)
+    found = redrawn(values, 200_000).variances()
+    assert found.programs == pytest.approx(values.mean(axis=1).var(ddof=1) / 7, rel=0.02)
     rest = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
     interaction = (rest**2).sum() / (6 * 2) / 21
-    assert added == pytest.approx(values.mean(axis=0).var(ddof=1) / 3 - interaction, rel=0.03)
+    assert found.interaction == pytest.approx(interaction, rel=0.1)
+    assert found.added == pytest.approx(values.mean(axis=0).var(ddof=1) / 3 - interaction, rel=0.03)
+
+
+def test_degrees_of_freedom_are_satterthwaites() -> None:
+    # V = 3 + 2 - 1; 4^2 / (9 / 5 + 4 / 2 + 1 / 10).
+    assert Variances(3.0, 2.0, 1.0).freedom(6, 3) == pytest.approx(16.0 / 3.9)
+    # Runs that add nothing leave those of programs.
+    assert Variances(3.0, 1.0, 2.0).freedom(6, 3) == pytest.approx(5.0)
+    assert Variances(0.0, 2.0, 0.0).freedom(6, 2) == 1.0
 
 
 def test_noise_that_is_neither_of_programs_nor_of_runs_is_counted_once() -> None:
     # Means of columns that differ by no more than the interaction says nothing of runs.
     values = np.array([[1.0, -1.0], [-1.0, 1.0]] * 4) + np.arange(8.0)[:, None]
-    own, added = redrawn(values).variances()
-    assert own == pytest.approx(np.arange(8.0).var(ddof=1) / 8, rel=0.03)
-    assert added == 0.0
+    found = redrawn(values).variances()
+    assert found.programs == pytest.approx(np.arange(8.0).var(ddof=1) / 8, rel=0.03)
+    assert found.added == 0.0
 
 
 def test_runs_that_differ_widen_the_interval_by_their_few_degrees_of_freedom() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from costbench.reports.claims.rule import CANNOT_TELL, HOLDS, evaluate_claims
 from costbench.reports.data.budgets import Budget
 from costbench.reports.results import Results, load_results
 from costbench.reports.tables.ablation import ablation_tables
-from costbench.reports.undertrained import undertrained
+from costbench.reports.undertrained import equal_steps, undertrained
 from tests.reports.conftest import make_row
 
 MAIN = Budget("main-tile", "tile", "random", "tpu_v2", "main", 0, 1000, 8, 32, 4)
@@ -32,6 +33,26 @@ def _rows(variant: str, error: float, **changes: object) -> list[MetricRow]:
 def _results(folder: Path, *rows: list[MetricRow]) -> Results:
     write_rows(folder / "r.jsonl", [row for several in rows for row in several])
     return load_results(folder / "r.jsonl")
+
+
+def test_steps_in_which_a_network_would_see_the_samples_of_the_main_one() -> None:
+    # 1,000 steps of 8 x 32 samples; steps of a half of that need twice as many.
+    half = Budget("networks-tile", "tile", "random", "tpu_v2", "half", 0, 700, 4, 32, 4)
+    found = equal_steps(
+        (MAIN, _budget("short", 400), half, _budget("long", 1000), _budget("alone", 1, "manual"))
+    )
+    assert found == {("tile", Side(variant="short")): 1000, ("tile", Side(variant="half")): 2000}
+
+
+def test_an_undertrained_claim_says_how_many_steps_it_needs() -> None:
+    claim = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
+    short = Side(variant="short")
+    claim = replace(claim, right=(short,))
+    key = ("tile", short)
+    rows = [*_rows("main", 4.0), *_rows("short", 8.0)]
+    (found,) = evaluate_claims((claim,), rows, 0, undertrained={key: 2.0}, steps={key: 2000})
+    assert (found.verdict, found.p) == (CANNOT_TELL, None)
+    assert str(found.needed) == "2,000 steps of training at least"
 
 
 def test_less_training_and_an_error_above_the_limit(tmp_path: Path) -> None:

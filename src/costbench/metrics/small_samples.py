@@ -76,19 +76,52 @@ class Redrawn:
             numbers = f"{self.num_programs} programs, {self.num_runs} runs"
             raise DataError(numbers, field="drawn", expected="at least one of each")
 
-    def variances(self) -> tuple[float, float]:
-        """Returns the variance of the effect with all runs, and what drawing the runs adds to it.
+    def variances(self) -> Variances:
+        """Returns the variances of the effect, of which there is no part of runs with one run.
 
-        A bootstrap variance of n draws is (n - 1) / n of an unbiased one; the sum of the two would count
-        the interaction twice. With one run nothing is known of runs, and nothing is added.
+        A bootstrap variance of n draws is (n - 1) / n of an unbiased one.
         """
         n, m = self.num_programs, self.num_runs
-        programs, runs, both = (float(np.var(part)) for part in (self.programs, self.runs, self.both))
-        own = programs * (n / (n - 1) if n > 1 else 1.0)
+        # What the two drawn together do beyond what each does alone, in the same resamples.
+        beyond = self.both - self.programs - self.runs
+        programs, runs, interaction = (float(np.var(part)) for part in (self.programs, self.runs, beyond))
+        of_programs, of_runs = (count / (count - 1) if count > 1 else 1.0 for count in (n, m))
         if m == 1:
-            return own, 0.0
-        interaction = max(0.0, both - programs - runs) * (n / (n - 1) if n > 1 else 1.0) * m / (m - 1)
-        return own, max(0.0, runs * m / (m - 1) - interaction)
+            return Variances(programs * of_programs, 0.0, 0.0)
+        return Variances(programs * of_programs, runs * of_runs, interaction * of_programs * of_runs)
+
+
+@dataclass(frozen=True)
+class Variances:
+    """Variances of an effect, by what is drawn.
+
+    Attributes:
+        programs: with all runs; has the interaction in it.
+        runs: with all programs; has the interaction in it as well.
+        interaction: of programs and runs.
+    """
+
+    programs: float
+    runs: float
+    interaction: float
+
+    @property
+    def added(self) -> float:
+        """Returns what runs add to the variance of programs: their own, without the interaction."""
+        return max(0.0, self.runs - self.interaction)
+
+    @property
+    def total(self) -> float:
+        """Returns the variance over programs and runs, the interaction in it once."""
+        return self.programs + self.added
+
+    def freedom(self, num_programs: int, num_runs: int) -> float:
+        """Returns Satterthwaite's degrees of freedom of the total, 1 at the least."""
+        n, m = max(1, num_programs - 1), max(1, num_runs - 1)
+        squares = self.programs**2 / n
+        if self.added > 0.0:
+            squares += self.runs**2 / m + self.interaction**2 / (n * m)
+        return max(1.0, self.total**2 / squares) if squares > 0.0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -124,19 +157,19 @@ def small_sample_interval(redrawn: Redrawn) -> StudentInterval:
     The distances of the 2.5% and 97.5% percentiles of the resamples of programs from the effect give the
     ratio of the standard errors on both sides, whose mean is the root of the variance.
     """
-    tail = (1.0 - CONFIDENCE) / 2.0
-    own, added = redrawn.variances()
-    n, m = redrawn.num_programs, redrawn.num_runs
-    error = float(np.sqrt(own + added))
-    freedom = own**2 / max(1, n - 1) + added**2 / max(1, m - 1)
-    freedom = (own + added) ** 2 / freedom if freedom > 0.0 else 1.0
-    ends = np.quantile(redrawn.programs, [tail, 1.0 - tail])
-    below, above = max(0.0, redrawn.estimate - ends[0]), max(0.0, ends[1] - redrawn.estimate)
-    skewness = (float(below - above) / float(below + above)) if below + above > 0.0 else 0.0
+    tail, estimate = (1.0 - CONFIDENCE) / 2.0, redrawn.estimate
+    variances = redrawn.variances()
+    freedom = variances.freedom(redrawn.num_programs, redrawn.num_runs)
+    error = float(np.sqrt(variances.total))
+    if error == 0.0:
+        return StudentInterval(estimate, 0.0, 0.0, freedom)
+    low, high = np.quantile(redrawn.programs, [tail, 1.0 - tail])
+    below, above = max(0.0, estimate - float(low)), max(0.0, float(high) - estimate)
     # What runs add is not skewed: few of them tell nothing of that.
-    skewness *= own / (own + added) if error > 0.0 else 0.0
-    ends_of = (error * (1.0 + skewness), error * (1.0 - skewness))
-    return StudentInterval(redrawn.estimate, *ends_of, freedom, added / (own + added) if error > 0.0 else 0.0)
+    skewness = (below - above) / (below + above) if below + above > 0.0 else 0.0
+    skewness *= variances.programs / variances.total
+    ends = (error * (1.0 + skewness), error * (1.0 - skewness))
+    return StudentInterval(estimate, *ends, freedom, variances.added / variances.total)
 
 
 def student(tail: float, freedom: float) -> float:

@@ -48,7 +48,7 @@ from costbench.reports.tables.trials import trials_table
 from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
 from costbench.reports.tpugraphs.section import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
 from costbench.reports.tpugraphs.variants import flat_collections
-from costbench.reports.undertrained import undertrained
+from costbench.reports.undertrained import equal_steps, undertrained
 from costbench.tasks import LEARNED, labels_of
 
 _TITLE = "How well do cost models choose tile sizes?"
@@ -216,6 +216,7 @@ def _findings(
         ),
         seed,
         undertrained=undertrained(results, budgets) | not_trained_enough(inputs.networks),
+        steps=equal_steps(budgets),
     )
 
 

@@ -9,6 +9,7 @@ network is judged by its results, however bad, and so is one that is nearly as g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from costbench.datasets.folds import listed_split
@@ -43,13 +44,34 @@ def undertrained(results: Results, budgets: Sequence[Budget]) -> dict[tuple[str,
     return found
 
 
+def equal_steps(budgets: Sequence[Budget]) -> dict[tuple[str, Side], int]:
+    """Returns in how many steps each network would see as many samples as the main one of its place.
+
+    Networks that saw as many, and places without a main network, are left out.
+
+    Args:
+        budgets: of the training runs.
+    """
+    samples, found = _samples(budgets), {}
+    for one in budgets:
+        key = _listed(one)
+        main = samples.get((one.task, Side(_MAIN_NETWORK, MAIN, key[1].split, key[1].chip)), 0)
+        if 0 < samples[key] < main:
+            found[key] = math.ceil(main / (one.samples / one.steps))
+    return found
+
+
+def _listed(one: Budget) -> tuple[str, Side]:
+    cell = GridCell(one.task, one.split, one.chip, one.variant, one.seed)
+    model, variant = listed_as(cell, one.chip)
+    return one.task, Side(model, variant, listed_split(one.split), one.chip)
+
+
 def _samples(budgets: Sequence[Budget]) -> Mapping[tuple[str, Side], int]:
     """Returns the samples that each network saw in training, the fewest of its seeds and folds."""
     samples: dict[tuple[str, Side], int] = {}
     for one in budgets:
-        cell = GridCell(one.task, one.split, one.chip, one.variant, one.seed)
-        model, variant = listed_as(cell, one.chip)
-        key = (one.task, Side(model, variant, listed_split(one.split), one.chip))
+        key = _listed(one)
         samples[key] = min(samples.get(key, one.samples), one.samples)
     return samples
 

@@ -107,6 +107,8 @@ class Finding:
 
 Undertrained = Mapping[tuple[str, Side], float]
 """(task, side) of a network that was not trained enough -> its error over that of the main network."""
+Steps = Mapping[tuple[str, Side], int]
+"""(task, side) of a network -> steps in which it would see as many samples as the main network."""
 
 
 def evaluate_claims(
@@ -115,6 +117,7 @@ def evaluate_claims(
     seed: int,
     resamples: int = 10_000,
     undertrained: Undertrained = MappingProxyType({}),
+    steps: Steps = MappingProxyType({}),
 ) -> tuple[Finding, ...]:
     """Decide each claim on the rows over all kernels.
 
@@ -124,13 +127,14 @@ def evaluate_claims(
         seed: of the bootstrap; each claim has a random stream of its own.
         resamples: how often programs and seeds are drawn.
         undertrained: networks that decide nothing.
+        steps: of training, in which a network would see as many samples as the main one.
     """
     index = score_index(rows)
     allowed = margins(claims)
     found = []
     for claim in claims:
         placed = _resolved(_placed(claim, index), index)
-        found.append(_judged(_evaluate(placed, index, allowed, (seed, resamples)), undertrained))
+        found.append(_judged(_evaluate(placed, index, allowed, (seed, resamples)), undertrained, steps))
     return controlled(found)
 
 
@@ -148,7 +152,7 @@ def _resolved(claim: Claim, index: ScoreIndex) -> Claim:
     return replace(claim, left=named(claim.left), right=named(claim.right))
 
 
-def _judged(finding: Finding, undertrained: Undertrained) -> Finding:
+def _judged(finding: Finding, undertrained: Undertrained, steps: Steps) -> Finding:
     """Returns the finding without a verdict where a side's network was not trained enough."""
     task = finding.claim.task
     trained = {side: (side.task or task, replace(side.rows, kernels=ALL)) for side in finding.claim.sides}
@@ -157,7 +161,9 @@ def _judged(finding: Finding, undertrained: Undertrained) -> Finding:
         return finding
     named = ", ".join(f"{variant} ({ratio:.1f} times the main error)" for variant, ratio in short.items())
     reason = f"{NOT_TRAINED_ENOUGH}: {named}"
-    return replace(finding, verdict=CANNOT_TELL, reason=reason, p=None, needed=None)
+    asked = [steps[key] for key in trained.values() if key in undertrained and key in steps]
+    more = Needed(steps=max(asked)) if asked else None
+    return replace(finding, verdict=CANNOT_TELL, reason=reason, p=None, needed=more)
 
 
 def _named_network(side: Side) -> str:

@@ -87,17 +87,21 @@ _MANY = 10_000
 
 @dataclass(frozen=True)
 class Needed:
-    """About how many programs, or training runs of each side, would decide a claim.
+    """About how many programs, or training runs of each side, or steps of training, would decide a claim.
 
     Attributes:
-        programs: in place of those there are; None where runs are what differs.
-        runs: in place of those there are; None where programs are what differs.
+        programs: in place of those there are; None where something else is lacking.
+        runs: in place of those there are; likewise.
+        steps: of each training of a network that was not trained enough, at the least; likewise.
     """
 
     programs: int | None = None
     runs: int | None = None
+    steps: int | None = None
 
     def __str__(self) -> str:
+        if self.steps:
+            return f"{self.steps:,} steps of training at least"
         number, what = (self.programs, "programs") if self.programs else (self.runs or 0, "runs")
         if number > _MANY:
             return f"more than {_MANY:,} {what}"
