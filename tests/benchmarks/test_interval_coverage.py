@@ -7,7 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.interval_coverage import EFFECTS, METHODS, Design, Trials, coverage, main, shares, simulated
+from benchmarks.interval_coverage import (
+    EFFECTS,
+    METHODS,
+    Design,
+    Trials,
+    coverage,
+    geometric,
+    main,
+    shares,
+    simulated,
+)
 from costbench.metrics.rows import write_rows
 from costbench.reports.claims.data import Side
 from tests.reports.claims.toy_claims import rows_of_side
@@ -55,6 +65,15 @@ def test_shares_of_the_variance_are_found_in_rows(tmp_path: Path) -> None:
     (found,) = shares([tmp_path / "rows.jsonl"])
     # Variance of the runs: 0.09; of programs and of the interaction: 0.09 each.
     assert (found.of_runs, found.interaction) == pytest.approx((1.0, 1.0), rel=0.2)
+
+
+def test_of_geometric_means_t_errs_on_one_side() -> None:
+    found = geometric(8, 600, 400)
+    (t_above, t_below), ours = found["t"], found["ours"]
+    assert t_below > 3.0 * t_above
+    assert sum(ours) < 0.08
+    assert sum(found["percentile"]) > 0.08
+    assert ours[1] - ours[0] < t_below - t_above
 
 
 def test_the_table_has_a_line_for_each_design(capsys: pytest.CaptureFixture[str]) -> None:
