@@ -27,7 +27,7 @@ def test_verdicts_are_counted_and_the_rule_is_told() -> None:
         "told either way, 0 are true of our results by construction, and 1 were not evaluated."
     )
     # The only claim of no difference here: 0.9 points of errors of 3.7 and 4.6.
-    assert "22% of the mean error (tile)" in section.paragraphs[2]
+    assert "22% of the mean error (tile, points)" in section.paragraphs[2]
     evaluated, missing = section.tables
     assert [row[0] for row in evaluated.rows] == [finding.claim.id for finding in FINDINGS[:2]]
     assert evaluated.rows[0][2:8] == ("holds", "better", "10.9", 3.25, 1.5, 5.0)
@@ -102,7 +102,7 @@ def test_both_counts_of_decided_claims_are_printed() -> None:
     )
     section = claims_section(found)
     assert section.paragraphs[1] == (
-        "Of 3 verdicts that an interval could give, restated claims among them, 2 are decided by their 95% "
+        "Of 3 verdicts of the papers' claims that an interval could give, 2 are decided by their 95% "
         "interval alone, and 1 with false discoveries among all of them held at 5% (Benjamini and Hochberg). "
         "Not among these are lpm2021.lstm_equals_transformer_tile."
     )

@@ -76,6 +76,12 @@ def test_false_discoveries_are_controlled_over_all_claims() -> None:
     assert first.q == pytest.approx(4.0 * first.p)
     assert (first.verdict, verdict_after_control(first)) == (HOLDS, CANNOT_TELL)
     assert [one.verdict for one in rest] == [CANNOT_TELL] * 3
+    # Restated claims are a family of their own, and make no room for the papers'.
+    again = [replace(one, restates=one.id, id=f"{one.id}@folds") for one in (MEAN, *nothing[:1])]
+    both = evaluate_claims((MEAN, *nothing, *again), rows, seed=0)
+    assert both[0].q == first.q
+    assert both[4].p is not None
+    assert both[4].q == pytest.approx(2.0 * both[4].p)
     (alone,) = evaluate_claims((MEAN,), rows, seed=0)
     assert (alone.q, verdict_after_control(alone)) == (alone.p, HOLDS)
 

@@ -31,8 +31,9 @@ largest gain or worst error is that of the programs tested, and only its runs ar
   `cannot tell`: what another network or other inputs do and what a short training does cannot be told apart.
 
 **Many claims.** Each verdict that an interval can give has a p-value, the least error at which the interval
-still decides, and a q-value over all of them (Benjamini and Hochberg, 1995). A verdict whose q-value is above
-5% does not count after control: among so many claims, chance may have made it.
+still decides, and a q-value over all claims of the papers, or over all restated ones (Benjamini and Hochberg,
+1995). A verdict whose q-value is above 5% does not count after control: among so many claims, chance may have
+made it.
 
 **Strongest baseline.** A claim about the analytical model is decided a second and a third time, against the
 strongest baseline instead (`claims.restated`).
@@ -233,17 +234,24 @@ def _found(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, mar
 
 
 def controlled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the findings with their q-values, over all that have a p-value.
+    """Returns the findings with their q-values, over all of the papers' claims that have a p-value.
+
+    Restated claims are a family of their own: they test some claims a second time, and with many programs,
+    and tests that are sure to be decided would make room for others among the papers' claims.
 
     Claims share programs and networks, so that their tests depend on each other. Benjamini and Hochberg's
     procedure holds for positive dependence, and is known to hold its rate for two-sided tests of correlated
     normal effects (Reiner-Benaim, 2007).
     """
-    tested = [place for place, one in enumerate(findings) if one.p is not None]
-    rates = false_discovery_rates([one.p for one in findings if one.p is not None])
     found = list(findings)
-    for place, rate in zip(tested, rates, strict=True):
-        found[place] = replace(found[place], q=rate)
+    for restated in (False, True):
+        tested = {
+            place: one.p
+            for place, one in enumerate(findings)
+            if one.p is not None and bool(one.claim.restates) == restated
+        }
+        for place, rate in zip(tested, false_discovery_rates(list(tested.values())), strict=True):
+            found[place] = replace(found[place], q=rate)
     return tuple(found)
 
 

@@ -102,7 +102,8 @@ def claims_section(findings: Sequence[Finding]) -> Section:
         paragraphs=(
             *_against_strongest(findings),
             *_counted(printed),
-            *_after_control(findings),
+            *_after_control(printed, "of the papers' claims"),
+            *_after_control([one for one in findings if one.claim.restates], "of restated claims"),
             *_rule(findings),
         ),
         tables=shown,
@@ -130,7 +131,7 @@ def _counted(printed: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _after_control(findings: Sequence[Finding]) -> tuple[str, ...]:
+def _after_control(findings: Sequence[Finding], named: str) -> tuple[str, ...]:
     """Returns how many verdicts are left when false discoveries among all of them are controlled."""
     tested = [one for one in findings if one.q is not None]
     decided = [one for one in tested if one.verdict in (HOLDS, DOES_NOT_HOLD)]
@@ -138,11 +139,11 @@ def _after_control(findings: Sequence[Finding]) -> tuple[str, ...]:
         return ()
     kept = [one for one in decided if verdict_after_control(one) == one.verdict]
     lost = [one.claim.id for one in decided if verdict_after_control(one) != one.verdict]
-    named = f" Not among these are {', '.join(lost)}." if lost else ""
+    others = f" Not among these are {', '.join(lost)}." if lost else ""
     return (
-        f"Of {len(tested)} verdicts that an interval could give, restated claims among them, {len(decided)} "
-        f"are decided by their 95% interval alone, and {len(kept)} with false discoveries among all of them "
-        f"held at {100.0 * FALSE_DISCOVERIES:g}% (Benjamini and Hochberg).{named}",
+        f"Of {len(tested)} verdicts {named} that an interval could give, {len(decided)} are decided by "
+        f"their 95% interval alone, and {len(kept)} with false discoveries among all of them held at "
+        f"{100.0 * FALSE_DISCOVERIES:g}% (Benjamini and Hochberg).{others}",
     )
 
 
@@ -217,8 +218,9 @@ def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
 
 def _margin(place: tuple[str, str], margin: Margin) -> str:
     task, unit = place
-    size = f"{100.0 * margin.size:.0f}% of the mean error" if margin.relative else f"{margin.size:g} {unit}"
-    return f"{size} ({task})"
+    if margin.relative:
+        return f"{100.0 * margin.size:.0f}% of the mean error ({task}, {unit})"
+    return f"{margin.size:g} {unit} ({task})"
 
 
 def _shown(one: Finding) -> tuple[Value, ...]:
