@@ -162,6 +162,13 @@ def test_of_one_program_a_single_run_tells_nothing() -> None:
     found = decide(claim, rows)
     assert (found.verdict, found.effect, found.low, found.p) == (CANNOT_TELL, pytest.approx(50.0), None, None)
     assert "one run" in found.reason
+    assert str(found.needed) == "about 2 runs"
+
+
+def test_wall_times_have_a_verdict_and_no_chance_that_differs_from_machine_to_machine() -> None:
+    rows = [*rows_of_side(LEARNED, {0: HARD}), *rows_of_side(ANALYTICAL, {0: [v + 2.0 for v in HARD]})]
+    found = decide(replace(MEAN, wall_time=True), rows)
+    assert (found.verdict, found.p, found.q, found.needed) == (HOLDS, None, None, None)
 
 
 SPEEDUP = Claim("lpm2021.s", "Figure 9", "A is faster.", "tile", "speedup", "left_better", 1.0)

@@ -219,7 +219,7 @@ def _found(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, mar
     finding = Finding(claim, CANNOT_TELL, effect_of(claim, leads), low, high, n, seeds)
     if claim.statistic in LARGEST and runs == 1:
         reason = "one run of each cannot tell one program's luck from its gain"
-        return replace(finding, low=None, high=None, reason=reason)
+        return replace(finding, low=None, high=None, reason=reason, needed=Needed(runs=2))
     if claim.statistic not in LARGEST and n < MIN_PROGRAMS:
         return replace(finding, needed=Needed(programs=MIN_PROGRAMS))
     verdict = _VERDICTS[agrees(claim, leads, margin)]
@@ -228,9 +228,12 @@ def _found(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, mar
         if agrees(claim, idle, margin) is not False:
             shown = ", ".join(f"{end:.2f}" for end in summary(claim, idle))
             return replace(finding, reason=f"doing nothing cannot be told from it: {shown} {claim.unit}")
+    finding = replace(finding, verdict=verdict)
+    if claim.wall_time:
+        return finding
     p = smallest_tail(lambda tail: agrees(claim, leads, margin, tail) is not None)
     more = needed(claim, leads, margin, (n, runs)) if verdict == CANNOT_TELL else None
-    return replace(finding, verdict=verdict, p=None if claim.wall_time else p, needed=more)
+    return replace(finding, p=p, needed=more)
 
 
 def controlled(findings: Sequence[Finding]) -> tuple[Finding, ...]:

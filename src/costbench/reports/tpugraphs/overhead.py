@@ -56,8 +56,7 @@ def overhead_rows(overheads: Sequence[Overhead]) -> tuple[MetricRow, ...]:
 def without_wall_times(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Returns the findings without the effects of claims about wall times; verdicts stay."""
     return tuple(
-        replace(one, effect=None, low=None, high=None, needed=None) if one.claim.wall_time else one
-        for one in findings
+        replace(one, effect=None, low=None, high=None) if one.claim.wall_time else one for one in findings
     )
 
 
