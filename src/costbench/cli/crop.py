@@ -158,6 +158,50 @@ def record_networks(
                 raise typer.Exit(130) from None
 
 
+def analyse_tables(
+    workload: Annotated[list[str], typer.Argument(help="Workloads of recorded tables, such as C6.")],
+    out: Annotated[Path, typer.Option(help="Folder of features; what is there is continued.")],
+    tables: Annotated[Path, typer.Option(help="Folder of recorded tables.")] = Path("data/schedules"),
+    target: Annotated[str, typer.Option(help="That the tables were recorded for.")] = "native",
+    most: Annotated[int, typer.Option(help="Programs of a table; 0 for all.", min=0)] = 0,
+    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+) -> None:
+    """Take features of the programs of recorded tables (extra `cpu`). Nothing is measured.
+
+    They are built for the processor of the table and need not run fast here. Can be stopped with Ctrl-C and
+    continued with the same command; `costbench estimate-networks` makes estimates of them.
+
+    Example: `costbench analyse-tables C6 --out analysed --most 300`
+    """
+    import time
+
+    from costbench.datasets.schedule.networks.of_tables import analyse_table
+    from costbench.datasets.schedule.replay import read_tables
+    from costbench.errors import choose
+    from costbench.hardware.instrumented.schedules import ScheduleAnalyzer
+
+    found = {table.workload: table for table in read_tables(tables / target)}
+    wanted = [choose(found, name, "recorded table") for name in workload]
+    stop = time.monotonic() + 60 * minutes
+
+    def left() -> bool:
+        return not minutes or time.monotonic() < stop
+
+    def on_batch(programs: DrawnPrograms) -> bool:
+        _print_programs(programs)
+        return left()
+
+    with ScheduleAnalyzer(seconds=60.0) as machine:
+        for table in wanted:
+            if not left():
+                return
+            try:
+                analyse_table(table, machine, out, most, on_batch)
+            except KeyboardInterrupt:
+                typer.echo("stopped; the same command continues", err=True)
+                raise typer.Exit(130) from None
+
+
 def _print_programs(found: DrawnPrograms) -> None:
     import time
 
@@ -191,4 +235,4 @@ def estimate_networks(
     typer.echo(f"{len(found):,} programs of {len(found.operators)} operators, {analysed:,} analysed")
 
 
-COMMANDS = (describe_cpu, explain, record_networks, estimate_networks)
+COMMANDS = (describe_cpu, explain, record_networks, analyse_tables, estimate_networks)

@@ -15,6 +15,7 @@ from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.overhead import read_overheads
 from costbench.params import load_section, load_yaml, merged
 from costbench.reports.data.budgets import write_wall_times
+from costbench.reports.networks.guidance import ESTIMATED
 from costbench.reports.networks.results import NETWORKS, load_networks
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.results import PRIMARY_CHIP
@@ -94,7 +95,7 @@ def run(params: Path) -> None:
             overheads=read_overheads(evaluated / name for name in names),
         ),
         evidence=section.evidence,
-        networks=load_networks(tuned / NETWORKS),
+        networks=load_networks(tuned / NETWORKS, tuned / ESTIMATED),
         schedules=load_schedules(tuned / SCHEDULE, workspace.root / _recorded(params)),
     )
     written = write_report(inputs, workspace.reports, section.seed)

@@ -42,6 +42,7 @@ def profile(folder: Path, repository: Path, **changes: object) -> Path:
     del sections["autotune"]["schedule"]
     # Programs of networks are in tests/experiments/networks/.
     del sections["autotune"]["networks"]
+    del sections["autotune"]["estimated"]
     path = folder / "params.yaml"
     path.write_text(json.dumps(sections))
     return path

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.autotuning.schedule.chains import Chains, ChainSpec, Energy
+from costbench.autotuning.schedule.finders import Finder
 from costbench.autotuning.schedule.selection import diverse
 from costbench.models.schedule.learner import Learner, ScheduleModel, samples_of
 from costbench.models.schedule.transfer import Corrected
@@ -72,6 +73,7 @@ class ModelGuided(Generic[Features]):
             the learner fits what it leaves over (equation 4). Without it the first batch is random.
         trials: measurements after which the search ends, for a caller that would else fit a last model in
             vain; None to go on until no new decisions are left.
+        finder: of a space and `spec.chains`, finds the candidates of a batch; annealing chains by default.
     """
 
     features: Callable[[Rows], Features]
@@ -79,6 +81,7 @@ class ModelGuided(Generic[Features]):
     spec: GuidedSpec = field(default_factory=GuidedSpec)
     earlier: ScheduleModel[Features] | None = None
     trials: int | None = None
+    finder: Callable[[SearchSpace[Any], ChainSpec], Finder] = Chains
 
     def __call__(self, space: SearchSpace[Any], rng: np.random.Generator, start: Rows, /) -> Proposals:
         """Yields batches of distinct legal decisions until no new ones are left.
@@ -86,7 +89,7 @@ class ModelGuided(Generic[Features]):
         The first batch is `start`, filled up to the size of a batch; every further one is chosen by the model
         that is fitted to all before it.
         """
-        turn = _Turn(space, Chains(space, self.spec.chains), Seen(start), rng)
+        turn = _Turn(space, self.finder(space, self.spec.chains), Seen(start), rng)
         first = self._batch(turn, self.earlier, max(0, self.spec.batch - len(start)))
         batch = np.concatenate([start, first]) if len(start) else first
         rows, scores = space.rows([]), np.zeros(0)
@@ -108,7 +111,7 @@ class ModelGuided(Generic[Features]):
         if model is not None and size > spec.num_random:
             count = size - spec.num_random
             energy = self._energy(model)
-            found = turn.chains.run(energy, spec.candidates * count, turn.seen, turn.rng)
+            found = turn.finder.run(energy, spec.candidates * count, turn.seen, turn.rng)
             if len(found.costs):
                 alpha = spec.alpha * float(np.std(found.costs))
                 guided = found.rows[diverse(found.costs, found.rows, count, alpha)]
@@ -136,6 +139,6 @@ class _Turn:
     """What lasts from batch to batch."""
 
     space: SearchSpace[Any]
-    chains: Chains
+    finder: Finder
     seen: Seen
     rng: np.random.Generator

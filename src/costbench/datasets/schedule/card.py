@@ -9,7 +9,14 @@ import numpy as np
 
 from costbench.artifacts import digest_file, read_json, write_json
 from costbench.datasets.schedule.agreement import TRUSTED_TAU, agreement
-from costbench.datasets.schedule.table import AFTERWARDS, SUFFIX, WHILE_RECORDING, RecordedTable, read_table
+from costbench.datasets.schedule.table import (
+    AFTERWARDS,
+    SUFFIX,
+    WHILE_RECORDING,
+    RecordedTable,
+    read_table,
+    table_paths,
+)
 from costbench.errors import DataError
 
 CARD = "card.json"
@@ -55,7 +62,7 @@ def write_card(folder: Path, remarks: str = "") -> dict[str, object]:
     Raises:
         DataError: if a table is damaged, or there is none.
     """
-    paths = sorted(path for path in folder.rglob(f"*{SUFFIX}") if path.name[0] != ".")
+    paths = table_paths(folder)
     if not paths:
         raise DataError("no tables", where=folder, expected=f"files *{SUFFIX}")
     path = folder / CARD
@@ -81,7 +88,7 @@ def check_card(folder: Path) -> None:
     tables = card.get("tables") if isinstance(card, dict) else None
     if not isinstance(tables, dict):
         raise DataError("is no card", where=folder / CARD, expected="a key `tables`")
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob(f"*{SUFFIX}")}
+    found = {path.relative_to(folder).as_posix() for path in table_paths(folder)}
     for name in sorted(found ^ tables.keys()):
         problem = "is not in the card" if name in found else "no such file"
         raise DataError(problem, where=folder / name, expected=f"the tables of {CARD}")

@@ -33,6 +33,8 @@ from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.errors import CostbenchError, DataError
 
 SUFFIX = ".arrow"
+ESTIMATES = "estimates"
+"""Folder beside tables, of what the analytical model says of their programs; no tables lie in it."""
 VERSION = 1
 WHILE_RECORDING, AFTERWARDS = 0, 1
 """Rounds of repeated measurements."""
@@ -110,6 +112,12 @@ class RecordedTable:
                 reasons.append(reason)
             column[number] = 1 + reasons.index(reason)
         return replace(self, reasons=tuple(reasons), columns={**self.columns, "reason": column})
+
+
+def table_paths(folder: Path) -> list[Path]:
+    """Returns the files of the tables in a folder and its sub-folders, sorted."""
+    found = folder.rglob(f"*{SUFFIX}")
+    return sorted(path for path in found if path.name[0] != "." and path.parent.name != ESTIMATES)
 
 
 def empty_table(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench.experiments.networks.programs import Candidates, FloatArray, IntArray
+from costbench.features.schedule.estimates import estimate_features
 from costbench.metrics.grouped import tau_within_groups
 from costbench.models.schedule.boosting.spec import BoostingSpec
 from costbench.models.schedule.headed.features import HeadedFeatures
@@ -149,26 +149,11 @@ def _hybrid(task: Task) -> Fitted:
     start = np.log(found["total"])
     if not len(task.target):
         return Fitted(start[task.tested])
-    rows = _hybrid_rows(task.programs)
+    rows = estimate_features(found, task.programs.lanes)
     runtime = task.programs.native_ns[task.target]
     samples = samples_of(runtime, task.programs.groups[task.target], start[task.target])
     model = BoostedTrees(spec=_TREES).fit(rows[task.target], samples, task.seed)
     return Fitted(np.asarray(start[task.tested] + model.predict(rows[task.tested])))
-
-
-def _hybrid_rows(programs: Candidates) -> npt.NDArray[np.float32]:
-    """Returns shares of the parts, logarithms of ratios of the estimates, and logarithms of lanes per FMA."""
-    found = programs.estimates
-    total = found["total"]
-    shares = [found[name] / total for name in ("compute", "L2", "L3", "RAM", "branches") if name in found]
-    ratios = [
-        np.log((1.0 + values) / total)
-        for name, values in found.items()
-        if name in ("throughput", "roofline", "instructions") or name.startswith("total@")
-    ]
-    most = programs.lanes.max(axis=1, keepdims=True)
-    lanes = np.log2((1.0 + programs.lanes) / (1.0 + most))
-    return np.column_stack([*shares, *ratios, lanes]).astype(np.float32)
 
 
 def _headed(spec: HeadedSpec, both: bool) -> Callable[[Task], Fitted]:

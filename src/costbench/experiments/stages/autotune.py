@@ -12,6 +12,8 @@ import numpy as np
 from costbench.artifacts import digest_bytes, digest_file, write_json
 from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
 from costbench.execution.workers import run_work_items
+from costbench.experiments.autotuning.estimated.params import EstimatedTuning
+from costbench.experiments.autotuning.estimated.work_items import search_estimated
 from costbench.experiments.autotuning.fusion import FusionCurve
 from costbench.experiments.autotuning.programs import Autotuned, autotune
 from costbench.experiments.autotuning.schedule.params import ScheduleTuning
@@ -50,10 +52,12 @@ class AutotuneSection(AutotuneParams):
     Attributes:
         schedule: searches for schedules; None for none.
         networks: tests of models on recorded programs of networks; None for none.
+        estimated: searches of recorded tables with estimates of the analytical model; None for none.
     """
 
     schedule: ScheduleTuning | None = None
     networks: NetworkTesting | None = None
+    estimated: EstimatedTuning | None = None
 
     @property
     def of_programs(self) -> AutotuneParams:
@@ -119,6 +123,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
         folder / SEARCH_FILE, [curve for one in wanted for curve in _curves(one.item, made[one.item.name])]
     )
     recorded = tune_schedules(section.schedule, workspace) + evaluate_networks(section.networks, workspace)
+    recorded += search_estimated(section.estimated, workspace)
     write_identity(folder, _identity(section, workspace, recorded) if recorded else identity)
     _track(workspace, rows, Provenance(identity.params_digest, identity.data_digest, revision))
 

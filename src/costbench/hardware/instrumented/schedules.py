@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
 
 from costbench.compiler.schedule.operators import Operator
 from costbench.compiler.schedule.space import Value
 from costbench.errors import DataError
-from costbench.hardware.instrumented.analysis import Kernel
+from costbench.hardware.instrumented.analysis import Analyzer, Kernel
 
 _OUTPUT = "compute"
 _ELEMENT_BYTES = 4
@@ -32,6 +34,42 @@ def kernel_of(operator: Operator, choices: Mapping[str, Value], target: str = "n
     tvm_adapter.check_versions()
     text = tvm_adapter.build(operator, choices, target).llvm_ir()
     return Kernel(text, tvm_adapter.KERNEL, argument_sizes(operator))
+
+
+class ScheduleAnalyzer:
+    """Takes features of schedules. Use it as a context manager, or call `close`.
+
+    Args:
+        seconds: most that the analysis of a program may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._analyzer = Analyzer(seconds=seconds)
+
+    def __enter__(self) -> ScheduleAnalyzer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the worker process."""
+        self._analyzer.close()
+
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """Returns this machine and the versions of its compiler, see `tvm_adapter.Host`."""
+        from costbench.hardware.cpu import tvm_adapter
+
+        return asdict(tvm_adapter.host())
+
+    def features(self, operator: Operator, choices: Mapping[str, Value], target: str, /) -> bytes:
+        """Returns `ProgramFeatures.to_bytes` of a schedule that is built for a target, see `kernel_of`.
+
+        Raises:
+            DataError: if the program cannot be analysed, or takes too long, or TVM is not installed.
+        """
+        return self._analyzer.features(kernel_of(operator, choices, target)).to_bytes()
 
 
 def argument_sizes(operator: Operator) -> dict[str, int]:

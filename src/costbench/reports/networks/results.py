@@ -19,6 +19,7 @@ from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.rows import MAIN, MetricRow, read_rows
 from costbench.reports.claims.data import Side
+from costbench.reports.networks.guidance import GuidedSearches, load_guided
 from costbench.reports.schedule.results import SCHEDULE
 
 NETWORKS, SPLIT, OPERATORS, TILES, TARGET = "networks", "networks", "network-operators", "tiles", "native"
@@ -32,10 +33,12 @@ class NetworkResults:
     Attributes:
         rows: see the module's description.
         card: of the recording.
+        guided: searches of recorded tables with the model's estimates.
     """
 
     rows: tuple[MetricRow, ...] = ()
     card: Mapping[str, Any] = field(default_factory=dict)
+    guided: GuidedSearches = field(default_factory=GuidedSearches)
 
     @cached_property
     def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
@@ -92,8 +95,12 @@ def not_trained_enough(results: NetworkResults) -> dict[tuple[str, Side], float]
     return found
 
 
-def load_networks(folder: Path) -> NetworkResults:
+def load_networks(folder: Path, guided: Path | None = None) -> NetworkResults:
     """Returns the results in the folder `networks` of the stage `autotune`; empty ones without rows.
+
+    Args:
+        folder: of the stage.
+        guided: its folder `estimated`; None to leave those results out.
 
     Raises:
         DataError: naming the file, if one is missing or malformed.
@@ -103,4 +110,5 @@ def load_networks(folder: Path) -> NetworkResults:
     card = read_json(folder / CARD_FILE)
     if not isinstance(card, dict):
         raise DataError("no card", where=folder / CARD_FILE, expected="an object")
-    return NetworkResults(read_rows(folder / ROWS_FILE), card)
+    searches = GuidedSearches() if guided is None else load_guided(guided)
+    return NetworkResults(read_rows(folder / ROWS_FILE), card, searches)

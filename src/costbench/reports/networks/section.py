@@ -7,6 +7,12 @@ from pathlib import Path
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MAIN
 from costbench.reports.networks.figures import write_demand, write_tiles
+from costbench.reports.networks.guidance import (
+    flat_guidance,
+    guidance_figure,
+    guidance_sentence,
+    guidance_table,
+)
 from costbench.reports.networks.results import NetworkResults
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.crop2024 import printed_scores
@@ -64,13 +70,18 @@ def networks_section(results: NetworkResults, figures: Path) -> Section | None:
         drawn.append(
             PageFigure(tiles[0], "Curves of runtime over tile sizes, a panel for each operator.", caption)
         )
+    said, tables = [_lead(results)], [score_table(results), parts_table(results)]
+    if results.guided.rows:
+        drawn.append(guidance_figure(results.guided, figures))
+        said.append(guidance_sentence(results.guided))
+        tables.append(guidance_table(results.guided))
     return Section(
         anchor=ANCHOR,
         title="CPU schedules of networks: an analytical model across platforms",
         label="Networks",
-        paragraphs=(_lead(results),),
+        paragraphs=tuple(said),
         figures=tuple(drawn),
-        tables=(score_table(results), parts_table(results)),
+        tables=tuple(tables),
     )
 
 
@@ -163,9 +174,9 @@ def _less(results: NetworkResults, model: str, metric: str) -> str | None:
 
 def flat_networks(results: NetworkResults) -> dict[str, float]:
     """Returns `crop/{model}/{variant}/{metric}` of all models, means over networks, and
-    `crop/{model}/{variant}/{network}/{metric}` of the rows of Table 2.
+    `crop/{model}/{variant}/{network}/{metric}` of the rows of Table 2, and those of `flat_guidance`.
     """
-    found = {}
+    found = flat_guidance(results.guided)
     for model, variant in results.models:
         for metric in ("top_1_score", "top_5_score", "kendall_tau", "mape"):
             value = results.over_networks(model, variant, metric)

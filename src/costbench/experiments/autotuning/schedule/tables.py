@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from costbench.artifacts import digest_file
 from costbench.datasets.schedule.card import CARD, check_card
-from costbench.datasets.schedule.table import SUFFIX, RecordedTable, read_table
+from costbench.datasets.schedule.table import RecordedTable, read_table, table_paths
 from costbench.errors import DataError
 from costbench.features.schedule.representations import precomputed
 
@@ -58,9 +58,7 @@ def complete_tables(folder: Path) -> Tables:
     if (folder / CARD).is_file():
         check_card(folder)
     found: dict[tuple[str, str], TableFile] = {}
-    for path in sorted(folder.rglob(f"*{SUFFIX}")):
-        if path.name[0] == ".":
-            continue
+    for path in table_paths(folder):
         digest = digest_file(path)
         table = table_of(TableFile("", "", "", path, digest))
         if not table.complete:

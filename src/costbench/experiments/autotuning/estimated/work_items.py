@@ -1,0 +1,143 @@
+"""Lists the searches of programs with estimates, runs those that are missing, writes what reports read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from costbench.artifacts import digest_bytes, digest_file, write_json
+from costbench.datasets.schedule.networks.estimated import PROGRAMS
+from costbench.execution.workers import run_work_items
+from costbench.experiments.autotuning.estimated.params import EstimatedTuning
+from costbench.experiments.autotuning.estimated.programs import TablePrograms, programs_of
+from costbench.experiments.autotuning.estimated.results import Found, curve_of, rows_of, shares_of
+from costbench.experiments.autotuning.estimated.search import EstimatedSearch, searched
+from costbench.experiments.autotuning.schedule.params import NATIVE
+from costbench.experiments.autotuning.schedule.tables import TableFile, complete_tables
+from costbench.experiments.identity import code_digest, git_revision, remove_outdated
+from costbench.experiments.kept import KeyedResult, kept_and_missing
+from costbench.experiments.networks.estimating import check_folder
+from costbench.experiments.workspace import Workspace
+from costbench.metrics.rows import write_rows
+from costbench.params import digest
+
+_log = logging.getLogger(__name__)
+FOLDER = "estimated"
+_ITEMS, _ROWS, _CURVES = "searches", "rows.jsonl", "curves.json"
+
+
+@dataclass(frozen=True)
+class SearchFile(KeyedResult):
+    """The result of a search as stored in its file.
+
+    Attributes:
+        decisions: rows of the table, in the order of their measurement.
+    """
+
+    decisions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A search, the file of its result, and the digest of everything that the result depends on."""
+
+    search: EstimatedSearch
+    path: Path
+    key: str
+
+
+def search_estimated(section: EstimatedTuning | None, workspace: Workspace) -> str:
+    """Runs the searches that are missing and writes rows and curves.
+
+    All lie in the folder `estimated` of the stage `autotune`, which is left empty without estimates.
+
+    Returns:
+        the digest of tables and estimates; empty without them.
+
+    Raises:
+        DataError: for a damaged table or damaged estimates, or a file that cannot be written.
+    """
+    folder = workspace.stage("autotune") / FOLDER
+    data = None if section is None else workspace.root / section.estimates
+    if section is None or data is None or not (data / PROGRAMS).is_file():
+        if section is not None:
+            _log.info("no programs of tables are estimated in %s", data)
+        remove_outdated(folder, set())
+        return ""
+    check_folder(data)
+    estimates = digest_file(data / PROGRAMS)
+    programs = _programs(section, workspace.root / section.tables, data, estimates)
+    wanted = _wanted(section, sorted(programs), data, estimates, folder / _ITEMS)
+    remove_outdated(folder / _ITEMS, {one.path for one in wanted})
+    earlier, missing = kept_and_missing(SearchFile, {one.search.name: one for one in wanted})
+    _log.info("%d searches with estimates: %d kept, %d to do", len(wanted), len(earlier), len(missing))
+    made = earlier | run_work_items(run_search, missing, workspace.backend, _ignore)
+    found = _gathered(wanted, made, programs)
+    origin = (digest(section), estimates[:16], git_revision(workspace.root))
+    write_rows(folder / _ROWS, [*rows_of(found, programs, origin)])
+    write_json(folder / _CURVES, [curve_of(one) for one in found])
+    return digest_bytes("\0".join([estimates, *(one.digest for one in sorted(programs))]).encode())[:16]
+
+
+def run_search(wanted: Wanted) -> SearchFile:
+    """Runs one search, a work item, and writes its file.
+
+    Raises:
+        DataError: for a damaged table or damaged estimates, or a file that cannot be written.
+    """
+    found = SearchFile(wanted.key, tuple(searched(wanted.search).tolist()))
+    write_json(wanted.path, asdict(found))
+    return found
+
+
+def _ignore(name: str, found: SearchFile) -> None:
+    """Says nothing of single searches, which take a second."""
+
+
+def _programs(
+    section: EstimatedTuning, tables: Path, data: Path, digest: str
+) -> dict[TableFile, TablePrograms]:
+    """Returns the programs of each native table that has enough of them with estimates."""
+    found = {
+        file: programs_of(file, data, digest)
+        for (target, _), file in complete_tables(tables).items()
+        if target == NATIVE
+    }
+    for file, programs in found.items():
+        if len(programs.places) < section.fewest:
+            _log.info("%s is left out: %d programs with estimates", file.workload, len(programs.places))
+    return {file: own for file, own in found.items() if len(own.places) >= section.fewest}
+
+
+def _wanted(
+    section: EstimatedTuning, tables: Sequence[TableFile], data: Path, estimates: str, folder: Path
+) -> list[Wanted]:
+    code, settings = code_digest(searched), digest(section)
+    found = []
+    for table in tables:
+        for arm in section.arms:
+            for repeat in range(section.repeats):
+                search = EstimatedSearch(
+                    *(table, arm, repeat, section.trials, section.draft, section.guided),
+                    *(data, estimates, section.seed),
+                )
+                parts = (code, settings, search.name, table.digest, estimates)
+                key = digest_bytes("\0".join(parts).encode())[:32]
+                found.append(Wanted(search, folder / f"{search.name}.json", key))
+    return found
+
+
+def _gathered(
+    wanted: Sequence[Wanted], made: dict[str, SearchFile], programs: dict[TableFile, TablePrograms]
+) -> list[Found]:
+    """Returns the searches by table and arm, repeats together."""
+    lines: dict[tuple[TableFile, str], list[np.ndarray[tuple[int], np.dtype[np.float64]]]] = {}
+    for one in wanted:
+        search = one.search
+        line = shares_of(programs[search.table], made[search.name].decisions, search.trials)
+        lines.setdefault((search.table, search.arm), []).append(line)
+    return [Found(table, arm, np.stack(own)) for (table, arm), own in lines.items()]
