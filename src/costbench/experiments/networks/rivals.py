@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costbench.experiments.networks.measuring import chosen_programs
 from costbench.experiments.networks.programs import Candidates, FloatArray, IntArray
 from costbench.features.schedule.estimates import estimate_features
 from costbench.metrics.grouped import tau_within_groups
@@ -135,12 +136,38 @@ def _samples(task: Task, places: IntArray, machine: int) -> Samples:
     return samples_of(runtime[places], task.programs.groups[places])
 
 
-def _trees(task: Task) -> Fitted:
-    places, machine = task.fitted
-    rows = task.programs.relation
-    learner = BoostedTrees(spec=_TREES)
-    model = learner.fit(rows[places], _samples(task, places, machine), task.seed)
-    return Fitted(model.predict(rows[task.tested]))
+Choice = Callable[[Task], IntArray]
+"""Places of the programs that a model measures on the target, as many as there are in `Task.target`."""
+
+
+def _operator_by_operator(task: Task) -> IntArray:
+    return task.target
+
+
+def _uniform(task: Task) -> IntArray:
+    drawn = stream(task.seed, "uniform target records").permutation(task.source)
+    return np.sort(drawn[: len(task.target)])
+
+
+def _informative(task: Task) -> IntArray:
+    programs, pool = task.programs, task.source
+    chosen = chosen_programs(
+        programs.relation[pool], programs.groups[pool], programs.native_ns[pool], len(task.target), task.seed
+    )
+    return np.sort(pool[chosen])
+
+
+def _trees(choose: Choice) -> Callable[[Task], Fitted]:
+    """Returns trees that are fitted to chosen programs on the target, or to the source without any."""
+
+    def predict(task: Task) -> Fitted:
+        places, machine = (choose(task), TARGET) if len(task.target) else task.fitted
+        rows = task.programs.relation
+        learner = BoostedTrees(spec=_TREES)
+        model = learner.fit(rows[places], _samples(task, places, machine), task.seed)
+        return Fitted(model.predict(rows[task.tested]))
+
+    return predict
 
 
 def _hybrid(task: Task) -> Fitted:
@@ -184,9 +211,13 @@ def _headed(spec: HeadedSpec, both: bool) -> Callable[[Task], Fitted]:
 
 FITTED: Mapping[str, Callable[[Task], Fitted]] = {
     "mlp": _headed(_MLP, both=False),
-    "gbt": _trees,
+    "gbt": _trees(_operator_by_operator),
+    "gbt-uniform": _trees(_uniform),
+    "gbt-informative": _trees(_informative),
     "tlp": _headed(_TLP, both=True),
     "hybrid": _hybrid,
 }
 """Learned models. Without target records they are fitted to the source platform. `tlp` is always fitted to
-it, with a head for each platform; `hybrid` adds trees to the analytical model."""
+it, with a head for each platform; `hybrid` adds trees to the analytical model. Two are `gbt` but for the
+target records: drawn uniformly from all programs instead of operator by operator, or chosen by
+`measuring.chosen_programs`."""

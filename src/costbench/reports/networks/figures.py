@@ -13,7 +13,14 @@ from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.networks.results import TILES, NetworkResults
 
 _COLUMNS = 4
-_LABELS = {"mlp": "MLP", "gbt": "boosted trees", "tlp": "TLP", "hybrid": "trees on Crop"}
+_LABELS = {
+    "mlp": "MLP",
+    "gbt": "boosted trees",
+    "tlp": "TLP",
+    "hybrid": "trees on Crop",
+    "gbt-uniform": "trees, records drawn at random",
+    "gbt-informative": "trees, records chosen",
+}
 
 
 def write_demand(results: NetworkResults, folder: Path) -> tuple[Path, ...]:

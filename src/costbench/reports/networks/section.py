@@ -30,6 +30,11 @@ _ROWS = (
     (CROP, MAIN, "Crop", "Crop"),
     ("hybrid", ALL, "trees on Crop", ""),
 )
+_CHOICES = (
+    ("gbt", "25 of each operator, operator by operator"),
+    ("gbt-uniform", "drawn at random from all operators"),
+    ("gbt-informative", "chosen by representativeness, diversity, uncertainty"),
+)
 _PARTS = (
     (CROP, "all of it"),
     ("crop-no-memory", "all lines in the first cache"),
@@ -71,6 +76,8 @@ def networks_section(results: NetworkResults, figures: Path) -> Section | None:
             PageFigure(tiles[0], "Curves of runtime over tile sizes, a panel for each operator.", caption)
         )
     said, tables = [_lead(results)], [score_table(results), parts_table(results)]
+    if any(model == _CHOICES[-1][0] for model, _ in results.models):
+        tables.append(choices_table(results))
     if results.guided.rows:
         drawn.append(guidance_figure(results.guided, figures))
         said.append(guidance_sentence(results.guided))
@@ -161,14 +168,56 @@ def parts_table(results: NetworkResults) -> Table:
     )
 
 
+def choices_table(results: NetworkResults) -> Table:
+    """Returns boosted trees that are fitted to target records chosen in different ways."""
+    metrics = ("top_1_score", "kendall_tau")
+    variants = {variant for model, variant in results.models if model == _CHOICES[-1][0]}
+    asked = sorted((variant for variant in variants if variant.isdigit() and variant != "0"), key=int)
+    rows: list[tuple[Value, ...]] = []
+    for variant in asked:
+        for model, label in _CHOICES:
+            rows.append(
+                (
+                    label,
+                    results.over_networks(model, variant, "records"),
+                    *(results.over_networks(model, variant, metric) for metric in metrics),
+                    *(
+                        _difference(results, (model, variant), (_CHOICES[0][0], variant), metric)
+                        for metric in metrics
+                    ),
+                )
+            )
+    columns = (
+        Column("choice", "Records of the target"),
+        Column("records", "Number", count=True),
+        Column("top_1_score", "Top-1 score", "", 3),
+        Column("kendall_tau", "Kendall's τ", "", 3),
+        Column("top_1_score_more", "top-1 score", "More than operator by operator"),
+        Column("kendall_tau_more", "Kendall's τ", "More than operator by operator"),
+    )
+    notes = (
+        "Boosted trees on relation features, means over networks. Differences are means over operators with "
+        "95% intervals. The third way is after TCL (2026), which chooses a tenth of the programs.",
+    )
+    return Table("crop_records", "Which programs to measure on the target", columns, tuple(rows), 0, notes)
+
+
 def _less(results: NetworkResults, model: str, metric: str) -> str | None:
     """Returns by how much a model is above the analytical one, with the interval over operators."""
-    whole, part = (results.of_operators(name, MAIN, metric) for name in (CROP, model))
+    return _difference(results, (model, MAIN), (CROP, MAIN), metric, f"crop-parts/{model}/{metric}")
+
+
+def _difference(
+    results: NetworkResults, model: tuple[str, str], other: tuple[str, str], metric: str, name: str = ""
+) -> str | None:
+    """Returns by how much a model with its variant is above another, with the 95% interval over operators."""
+    part, whole = (results.of_operators(*one, metric) for one in (model, other))
     both = [operator for operator in whole if operator in part]
-    if model == CROP or not both:
+    if model == other or not both:
         return None
     left, right = ([found[operator] for operator in both] for found in (part, whole))
-    found = paired_bootstrap(left, right, stream(0, f"crop-parts/{model}/{metric}"))
+    drawn = stream(0, name or "/".join(("crop", *model, *other, metric)))
+    found = paired_bootstrap(left, right, drawn)
     return f"{found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 
 
