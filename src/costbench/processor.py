@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.resources
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from costbench.errors import ParamsError, TargetError
@@ -168,6 +168,8 @@ class Processor:
         core: its pipeline.
         memory: its memory hierarchy.
         operations: cost by kind, one for each of `RESOURCES`, perhaps of `OPTIONAL`.
+        spread: of numbers that were measured several times, (largest - least) / median by the path of the
+            field, such as `core.ghz`; the numbers are medians. No prediction reads it.
     """
 
     name: str
@@ -176,6 +178,7 @@ class Processor:
     core: Core
     memory: Memory
     operations: Mapping[str, OperationCost]
+    spread: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         missing = sorted(set(RESOURCES) - set(self.operations))

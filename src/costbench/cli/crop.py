@@ -13,16 +13,20 @@ if TYPE_CHECKING:
     from costbench.models.crop.estimate import Breakdown
 
 _SHOWN_BLOCKS = 5
+_APART = 0.05
+"""Spread above which a number of a description is named."""
 
 
 def describe_cpu(
     out: Annotated[Path | None, typer.Option(help="YAML file to write; printed if left out.")] = None,
     name: Annotated[str, typer.Option(help="What to call the processor.")] = "",
+    repeats: Annotated[int, typer.Option(help="Times that everything is measured.", min=1)] = 3,
 ) -> None:
     """Describe this machine's processor for the analytical model: caches, costs of operations, memory.
 
-    Takes about a minute, on one core of an idle machine. What cannot be measured is assumed, and listed in
-    `source`.
+    Takes about a minute for each repeat, on one core of an idle machine. Each number is the median over the
+    repeats; `spread` has how far they differ, relative to it. What cannot be measured is assumed, and listed
+    in `source`.
 
     Example: `costbench describe-cpu --out my_cpu.yaml`
     """
@@ -31,10 +35,14 @@ def describe_cpu(
     from ruamel.yaml import YAML
 
     from costbench.artifacts import write_text
-    from costbench.hardware.instrumented.description import as_mapping, describe
+    from costbench.hardware.instrumented.description import as_mapping, describe, median_description
 
+    found = median_description([describe(name) for _ in range(repeats)])
+    apart = {path: value for path, value in found.spread.items() if value > _APART}
+    for path, value in sorted(apart.items(), key=lambda one: -one[1]):
+        typer.echo(f"{path} differs by {100 * value:.0f}% between repeats", err=True)
     text = StringIO()
-    YAML().dump(as_mapping(describe(name)), text)
+    YAML().dump(as_mapping(found), text)
     if out is None:
         typer.echo(text.getvalue(), nl=False)
     else:

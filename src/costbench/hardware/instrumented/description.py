@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from llvmlite import binding
@@ -21,6 +22,7 @@ from costbench.hardware.instrumented.microbenchmarks import (
     load_latency,
     operation_times,
 )
+from costbench.params import parse
 from costbench.processor import OPTIONAL, CacheLevel, Core, Memory, OperationCost, Processor
 
 SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -186,6 +188,35 @@ def _model() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else "unknown"
+
+
+def median_description(found: Sequence[Processor]) -> Processor:
+    """Returns the description with the median of each number, and how far the numbers differ in `spread`.
+
+    Args:
+        found: descriptions of one processor, at least one.
+    """
+    spread: dict[str, float] = {}
+    merged = _merged([as_mapping(one) | {"spread": {}} for one in found], "", spread)
+    assert isinstance(merged, dict)
+    return parse(Processor, merged | {"spread": spread}, where="descriptions of one processor")
+
+
+def _merged(values: Sequence[Any], path: str, spread: dict[str, float]) -> object:
+    """Returns medians of numbers and the first of what is no number; adds to `spread` where they differ."""
+    first = values[0]
+    if isinstance(first, Mapping):
+        parts = {key: f"{path}.{key}" if path else str(key) for key in first}
+        return {key: _merged([one[key] for one in values], where, spread) for key, where in parts.items()}
+    if isinstance(first, Sequence) and not isinstance(first, str):
+        return [
+            _merged([one[place] for one in values], f"{path}.{place}", spread) for place in range(len(first))
+        ]
+    if not isinstance(first, float) or len(set(values)) == 1:
+        return first
+    middle = round(median(values), 3)
+    spread[path] = round((max(values) - min(values)) / max(middle, 1e-9), 3)
+    return middle
 
 
 def as_mapping(processor: Processor) -> dict[str, object]:
