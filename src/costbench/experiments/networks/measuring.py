@@ -62,7 +62,8 @@ def chosen_programs(
     size = min(count, len(rows))
     if size == len(rows):
         return np.arange(size, dtype=np.int64)
-    near = cKDTree(points).query(points, k=min(_NEIGHBOURS + 1, len(points)))[0][:, 1:].mean(axis=1)
+    found, _ = cKDTree(points).query(points, k=min(_NEIGHBOURS + 1, len(points)))
+    near = np.asarray(found)[:, 1:].mean(axis=1)
     weights = 1.0 / (1.0 + near / max(float(np.median(near)), 1e-12))
     uncertainty = np.ones(len(rows))
     distance = np.full(len(rows), np.inf)

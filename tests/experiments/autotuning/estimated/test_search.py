@@ -43,7 +43,7 @@ def ranks(programs: TablePrograms, rows: list[int]) -> list[int]:
 
 
 def search(task: EstimatedSearch, arm: str, repeat: int = 0) -> list[int]:
-    found = searched(replace(task, arm=arm, repeat=repeat)).tolist()
+    found: list[int] = searched(replace(task, arm=arm, repeat=repeat)).tolist()
     assert searched(replace(task, arm=arm, repeat=repeat)).tolist() == found
     return found
 

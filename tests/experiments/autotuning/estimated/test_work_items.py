@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +61,6 @@ def test_results_are_kept_until_something_changes(tmp_path: Path, repository: Pa
 @pytest.mark.parametrize(
     "wrong", [{"arms": ("best",)}, {"arms": ("crop", "crop")}, {"trials": 0}, {"trials": 500}], ids=str
 )
-def test_impossible_sections(wrong: dict[str, int]) -> None:
+def test_impossible_sections(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"arm|trials"):
         EstimatedTuning(**wrong)
