@@ -27,7 +27,8 @@ from costbench.processor import load_processor
 from tests.models.crop.machines import ROUND, features
 from tests.models.crop.test_plain import COUNTS, LOOP
 
-COMMITTED = Path(__file__).parents[3] / "data" / "networks"
+DATA = Path(__file__).parents[3] / "data"
+COMMITTED = [DATA / "networks", DATA / "schedules" / "estimates"]
 
 
 def recorded(folder: Path) -> ProgramFeatures:
@@ -72,11 +73,13 @@ def test_without_recordings_there_is_an_error(tmp_path: Path) -> None:
         estimate_folder(tmp_path, tmp_path / "out", ROUND)
 
 
-@pytest.mark.skipif(not (COMMITTED / PROGRAMS).exists(), reason="no programs are recorded")
-def test_committed_estimates_follow_from_committed_features() -> None:
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda path: path.name)
+def test_committed_estimates_follow_from_committed_features(folder: Path) -> None:
     """Fails when the model or the description changes: then `estimate-networks` has to be run again."""
-    check_folder(COMMITTED)
-    found, sampled = read_estimated(COMMITTED / PROGRAMS), read_programs(COMMITTED / SAMPLED)
+    if not (folder / PROGRAMS).exists():
+        pytest.skip(f"no programs are recorded in {folder}")
+    check_folder(folder)
+    found, sampled = read_estimated(folder / PROGRAMS), read_programs(folder / SAMPLED)
     estimates = ProgramEstimates(load_processor("amd_epyc_zen4"))
     texts = [operator.text for operator in found.operators]
     for place, text in enumerate(sampled.facts["operators"]):
