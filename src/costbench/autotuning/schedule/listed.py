@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from costbench.compiler.schedule.space import ScheduleSpace
+from costbench.autotuning.schedule.problems import IntArray, Schedules
 from costbench.search.space import BoolArray, Rows, Seen, keys
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class Listed(Schedules):
     """A `SearchSpace` of some configurations of a schedule space, int64 [n, m], numbered as there.
 
     Attributes:
-        space: the whole space.
         listed: the configurations that are legal, [k, m], distinct.
     """
 
-    space: ScheduleSpace
     listed: IntArray
-
-    @property
-    def size(self) -> int:
-        """Returns how many numbers there are, those of the whole space."""
-        return self.space.size
 
     @cached_property
     def _keys(self) -> frozenset[bytes]:
@@ -39,18 +28,6 @@ class Listed:
     def legal(self, rows: Rows) -> BoolArray:
         """Returns which configurations are on the list, bool [n]."""
         return np.array([key in self._keys for key in keys(rows.astype(np.int64))], dtype=np.bool_)
-
-    def decode(self, rows: Rows) -> IntArray:
-        """Returns the configurations themselves."""
-        return rows.astype(np.int64)
-
-    def rows(self, numbers: Sequence[int]) -> IntArray:
-        """Returns the configurations with these numbers."""
-        return self.space.rows(numbers)
-
-    def numbers(self, rows: Rows) -> list[int]:
-        """Inverse of `rows`."""
-        return self.space.numbers(rows)
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> IntArray:
         """Returns up to `count` configurations of the list that are not in `seen`, in random order."""

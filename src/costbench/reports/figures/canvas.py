@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
+import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from costbench.artifacts import atomic_path
@@ -29,6 +31,16 @@ def styled() -> Iterator[None]:
         mpl.rc("grid", color="#dddddd")
         mpl.rc("hatch", linewidth=0.6)
         yield
+
+
+def label_panels(grid: npt.NDArray[Any], shown: int, across: str, up: str) -> None:
+    """Hides the panels after the first `shown` of a grid, and names the axes of its left and lower edge."""
+    for axes in grid.ravel()[shown:]:
+        axes.set_visible(False)
+    for axes in grid[-1]:
+        axes.set_xlabel(across)
+    for line in grid:
+        line[0].set_ylabel(up)
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, ...]:

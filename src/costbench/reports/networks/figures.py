@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.networks.results import TILES, NetworkResults
 
 _COLUMNS = 4
@@ -77,12 +77,7 @@ def write_tiles(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
             axes.set_title(name, fontsize=7.0)
-        for place in range(len(curves), width * height):
-            grid[place // width][place % width].set_visible(False)
-        for axes in grid[-1]:
-            axes.set_xlabel("innermost tile")
-        for line in grid:
-            line[0].set_ylabel("µs")
+        label_panels(grid, len(curves), "innermost tile", "µs")
         drawn.legend(
             list(handles.values()), list(handles), loc="outside upper center", ncols=2, frameon=False
         )

@@ -16,7 +16,7 @@ from costbench.metrics.averages import geometric_mean
 from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.reports.data.evidence import parsed
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.page import PageFigure
 from costbench.reports.schedule.results import BEST, Curve, in_order
 from costbench.reports.table import Column, Table, Value
@@ -208,12 +208,7 @@ def guidance_figure(found: GuidedSearches, folder: Path) -> PageFigure:
             axes.set_xscale("log")
             axes.set_ylim(_LEAST, 101.0)
             axes.set_title(name, fontsize=9.0)
-        for place in range(len(shown), width * height):
-            grid[place // width][place % width].set_visible(False)
-        for axes in grid[-1]:
-            axes.set_xlabel("trials")
-        for line in grid:
-            line[0].set_ylabel("% of the fastest")
+        label_panels(grid, len(shown), "trials", "% of the fastest")
         drawn.legend(
             list(handles.values()),
             list(handles),

@@ -10,7 +10,7 @@ from typing import Literal
 
 from matplotlib.figure import Figure
 
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.schedule.results import BEST, ScheduleResults
 
 _COLUMNS = 4
@@ -174,12 +174,7 @@ def write_curves(results: ScheduleResults, figure: CurveFigure, folder: Path) ->
                 axes.set_ylim(LEAST * best, 1.04 * best)
             axes.set_xscale("log")
             axes.set_title(name if target == "native" else f"{name}, {target}", fontsize=9.0)
-        for place in range(len(shown), width * height):
-            grid[place // width][place % width].set_visible(False)
-        for axes in grid[-1]:
-            axes.set_xlabel("trials")
-        for line in grid:
-            line[0].set_ylabel("GFLOPS")
+        label_panels(grid, len(shown), "trials", "GFLOPS")
         drawn.legend(
             list(handles.values()), list(handles), loc="outside upper center", ncols=4, frameon=False
         )

@@ -18,8 +18,9 @@ from costbench.experiments.autotuning.estimated.results import Found, curve_of, 
 from costbench.experiments.autotuning.estimated.search import EstimatedSearch, searched
 from costbench.experiments.autotuning.schedule.params import NATIVE
 from costbench.experiments.autotuning.schedule.tables import TableFile, complete_tables
+from costbench.experiments.autotuning.schedule.work_items import SearchFile
 from costbench.experiments.identity import code_digest, git_revision, remove_outdated
-from costbench.experiments.kept import KeyedResult, kept_and_missing
+from costbench.experiments.kept import kept_and_missing
 from costbench.experiments.networks.estimating import check_folder
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import write_rows
@@ -28,17 +29,6 @@ from costbench.params import digest
 _log = logging.getLogger(__name__)
 FOLDER = "estimated"
 _ITEMS, _ROWS, _CURVES = "searches", "rows.jsonl", "curves.json"
-
-
-@dataclass(frozen=True)
-class SearchFile(KeyedResult):
-    """The result of a search as stored in its file.
-
-    Attributes:
-        decisions: rows of the table, in the order of their measurement.
-    """
-
-    decisions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
