@@ -30,7 +30,7 @@ class EstimatedTuning:
     repeats: int = 10
     draft: int = 64
     guided: GuidedSpec = field(default_factory=lambda: GuidedSpec(batch=16))
-    fewest: int = 256
+    fewest: int = 200
     tables: str = "data/schedules"
     estimates: str = "data/schedules/estimates"
     seed: int = 0
