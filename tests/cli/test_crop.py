@@ -9,10 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from costbench.cli.app import app
+from costbench.compiler.llvm.features import ProgramFeatures
+from costbench.datasets.schedule.networks.drawn import read_programs
 from costbench.errors import CostbenchError
 from tests.compiler.llvm import kernels
 from tests.models.crop.machines import features
 
+TABLES = Path(__file__).parents[2] / "data" / "schedules"
 SCHEDULE = ["explain", "matmul:m=8,n=16,k=4", "0"]
 
 
@@ -46,8 +49,19 @@ def test_mistakes_are_one_error(arguments: list[str], said: str) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("tvm") is not None, reason="TVM is installed")
 def test_without_the_compiler_the_extra_is_named() -> None:
-    result = CliRunner().invoke(app, SCHEDULE)
-    assert "costbench[cpu]" in str(result.exception)
+    for arguments in (SCHEDULE, ["analyse-tables", "matmul-512", "--tables", str(TABLES), "--out", "none"]):
+        result = CliRunner().invoke(app, arguments)
+        assert isinstance(result.exception, CostbenchError)
+        assert "costbench[cpu]" in str(result.exception)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs the extra cpu (TVM)")
+def test_programs_of_a_table_are_analysed(tmp_path: Path) -> None:
+    arguments = ["matmul-512", "--tables", str(TABLES), "--out", str(tmp_path), "--most", "2"]
+    result = CliRunner().invoke(app, ["analyse-tables", *arguments])
+    assert result.exit_code == 0, result.output
+    found = read_programs(tmp_path / "matmul-512x512x512.arrow")
+    assert [ProgramFeatures.from_bytes(one, "a program").names != () for one in found.features] == [True] * 2
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs the extra cpu (TVM)")

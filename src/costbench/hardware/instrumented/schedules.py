@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from types import ModuleType
 from typing import Any
 
 from costbench.compiler.schedule.operators import Operator
@@ -27,13 +28,19 @@ def kernel_of(operator: Operator, choices: Mapping[str, Value], target: str = "n
     Raises:
         DataError: if the extra `cpu` is not installed.
     """
+    tvm_adapter = _adapter()
+    tvm_adapter.check_versions()
+    text = tvm_adapter.build(operator, choices, target).llvm_ir()
+    return Kernel(text, tvm_adapter.KERNEL, argument_sizes(operator))
+
+
+def _adapter() -> ModuleType:
+    """Returns the module that imports TVM; a DataError if TVM is not installed."""
     try:
         from costbench.hardware.cpu import tvm_adapter
     except ImportError as error:
         raise DataError("TVM is not installed", expected="pip install costbench[cpu]") from error
-    tvm_adapter.check_versions()
-    text = tvm_adapter.build(operator, choices, target).llvm_ir()
-    return Kernel(text, tvm_adapter.KERNEL, argument_sizes(operator))
+    return tvm_adapter
 
 
 class ScheduleAnalyzer:
@@ -58,10 +65,12 @@ class ScheduleAnalyzer:
 
     @property
     def host(self) -> Mapping[str, Any]:
-        """Returns this machine and the versions of its compiler, see `tvm_adapter.Host`."""
-        from costbench.hardware.cpu import tvm_adapter
+        """Returns this machine and the versions of its compiler, see `tvm_adapter.Host`.
 
-        return asdict(tvm_adapter.host())
+        Raises:
+            DataError: if the extra `cpu` is not installed.
+        """
+        return asdict(_adapter().host())
 
     def features(self, operator: Operator, choices: Mapping[str, Value], target: str, /) -> bytes:
         """Returns `ProgramFeatures.to_bytes` of a schedule that is built for a target, see `kernel_of`.
