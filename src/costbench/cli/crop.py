@@ -24,7 +24,7 @@ def describe_cpu(
 ) -> None:
     """Describe this machine's processor for the analytical model: caches, costs of operations, memory.
 
-    Takes about a minute for each repeat, on one core of an idle machine. Each number is the median over the
+    Takes about a minute, on one core of an idle machine. Each number is the median over the
     repeats; `spread` has how far they differ, relative to it. What cannot be measured is assumed, and listed
     in `source`.
 
