@@ -44,6 +44,7 @@ def search_rows(
 
 TILE_SPEEDUPS: Mapping[tuple[str, str], tuple[list[float], float, float, float]] = {
     ("exhaustive", "all"): ([1.25, 1.6, 1.0], 0.0, 1000.0, 200.0),
+    ("sample", "all"): ([1.25, 1.6, 1.0], 0.0, 1000.0, 200.0),
     ("learned", "compiler"): ([1.0, 1.25, 0.8], 0.25, 0.0, 0.0),
     ("learned", "top1"): ([1.0, 1.25, 0.8], 0.25, 1.0, 0.5),
     ("learned", "top10"): ([1.2, 1.5, 1.0], 0.05, 10.0, 4.0),
@@ -74,6 +75,7 @@ FUSION_SPEEDUPS: Mapping[str, list[list[float]]] = {
     "hardware": [[1.0, 1.0, 1.1], [1.1, 1.2, 1.3], [1.0, 1.0, 1.0]],
     "model and hardware": [[1.1, 1.2, 1.2], [1.2, 1.2, 1.4], [1.0, 1.1, 1.2]],
     "hybrid and hardware": [[1.1, 1.1, 1.2], [1.2, 1.3, 1.4], [1.0, 1.0, 1.2]],
+    "analytical and hardware": [[1.0, 1.1, 1.1], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]],
 }
 """What had searched -> programs x repeats, from the default with ten minutes."""
 
@@ -90,5 +92,7 @@ def fusion_search_rows(minutes: Sequence[int] = (1, 5, 10), **where: str) -> lis
                 costs["num_predicted"] = predicted
                 rows += search_rows("fusion", (model, f"{start}-{number}m"), own, costs, **where)
     costs = {"num_measured": 1000.0, "hardware_seconds": 14400.0, "num_predicted": 0.0}
-    rows += search_rows("fusion", ("best known", "default-240m"), [[1.3], [1.5], [1.1]], costs, **where)
+    rows += search_rows("fusion", ("hardware", "default-240m"), [[1.2], [1.5], [1.0]], costs, **where)
+    costs = {"num_measured": 5000.0, "slowdown": 0.0}
+    rows += search_rows("fusion", ("best known", "all"), [[1.3], [1.5], [1.1]], costs, **where)
     return rows

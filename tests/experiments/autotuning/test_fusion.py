@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from costbench.autotuning.charging import Charging
+from costbench.autotuning.fusion import ProgramPricer
 from costbench.autotuning.kernel_costs import EstimatedKernels, FloatArray, MeasuredKernels, TiledKernels
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
@@ -27,6 +29,7 @@ PARAMS = AutotuneFusionParams(
     best_known_minutes=20.0,
     model_minutes=0.5,
     repeats=3,
+    free_evaluations=100,
     charging=Charging(compile_s=10.0, evaluation_s=0.1, evaluation_s_per_instruction=0.0),
 )
 
@@ -38,6 +41,14 @@ class PerKernel:
     def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
         sizes = [sum(k.instruction(p).opcode.xla_name != "constant" for p in k.instructions) for k in kernels]
         return (1.0 + np.array(sizes)) * 1e9
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """A kernel costs a second for each pair of its instructions besides constants, so large ones are slow."""
+
+    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+        return ((PerKernel().costs(kernels) - 1e9) / 1e9) ** 2 * 1e9
 
 
 def diamond() -> FusionSpace:
@@ -73,7 +84,7 @@ def test_the_bars_of_figure_5(bars: tuple[FusionBar, ...]) -> None:
     ]
     assert [(b.start, b.arm, b.hardware_minutes) for b in bars] == [
         *expected,
-        ("default", "best known", 20.0),
+        ("default", "hardware", 20.0),
     ]
     assert {len(b.speedups) for b in bars[:-1]} == {3}
     assert all(0.0 < speedup < np.inf for b in bars for speedup in b.speedups)
@@ -94,7 +105,7 @@ def test_the_model_is_asked_as_often_as_its_minutes_allow(bars: tuple[FusionBar,
 
 
 def test_curves_pass_through_the_bars(found: FusionResult) -> None:
-    bars = {(bar.start, bar.arm, 60.0 * bar.hardware_minutes): bar for bar in found.bars}
+    bars = {(bar.start, bar.arm, 60.0 * bar.hardware_minutes): bar for bar in found.bars[:-1]}
     met = set()
     for curve in found.curves:
         assert len(curve.seconds) == PARAMS.curve_points + 1
@@ -107,7 +118,32 @@ def test_curves_pass_through_the_bars(found: FusionResult) -> None:
                 expected = (min(bar.speedups), np.median(bar.speedups), max(bar.speedups))
                 assert (curve.lowest[place], curve.median[place], curve.highest[place]) == expected
     # 40 points over 4 minutes meet both budgets.
-    assert met == set(found.bars)
+    assert met == set(found.bars[:-1])
+
+
+def test_nothing_is_above_the_best_known(found: FusionResult) -> None:
+    known = found.best_known
+    best = max(speedup for bar in found.bars for speedup in bar.speedups)
+    assert known.speedup >= best
+    assert known.speedup == pytest.approx(best * known.free_gain)
+    assert known.num_tried == PARAMS.free_evaluations
+
+
+def test_the_best_known_of_a_small_program_is_the_best_there_is() -> None:
+    # By default every instruction is a kernel of its own in a program whose kernels cost the more the larger
+    # they are: all 2^n configs are tried, and cost what they cost alone.
+    space = diamond()
+    costs = Quadratic()
+    pricer = ProgramPricer(space, costs)
+    configs = np.array(list(itertools.product((0, 1), repeat=len(space.default))), dtype=np.int16)
+    totals = pricer.total_ns(pricer.cut(configs))
+    default = pricer.total_ns(pricer.cut(space.default[None]))[0]
+    assert totals.min() < default
+    params = replace(PARAMS, hardware_minutes=(0.1,), best_known_minutes=0.1, starts=("default",))
+    known = FusionTuner(space, TARGET, costs, {}, params).search().best_known
+    assert known.speedup == default / totals.min()
+    assert known.free_gain == known.speedup
+    assert known.num_tried == len(configs)
 
 
 def test_a_search_from_the_default_ends_no_worse(bars: tuple[FusionBar, ...]) -> None:

@@ -9,7 +9,7 @@ from costbench.autotuning.charging import Charging
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tiling.space import tile_space
 from costbench.errors import ChoiceError, DataError
-from costbench.experiments.autotuning.fusion import AutotuneFusionParams, FusionBar
+from costbench.experiments.autotuning.fusion import AutotuneFusionParams, BestKnown, FusionBar, FusionResult
 from costbench.experiments.autotuning.programs import (
     AutotuneTask,
     autotune,
@@ -30,7 +30,7 @@ from tests.experiments.small_programs import small_file
 PARAMS = {
     "tile": AutotuneTileParams(top_k=(1, 5), max_tiles_per_kernel=100),
     "fusion": AutotuneFusionParams(
-        hardware_minutes=(1.0,), best_known_minutes=2.0, model_minutes=0.05, repeats=2,
+        hardware_minutes=(1.0,), best_known_minutes=2.0, model_minutes=0.05, repeats=2, free_evaluations=20,
         charging=Charging(compile_s=14.4, evaluation_s=0.1),
     ),
     "layout": AutotuneTileParams(),
@@ -62,7 +62,8 @@ def test_tiles_in_all_ways(tmp_path: Path) -> None:
     models = ("learned", "hybrid", "analytical")
     arms = (*models, "alternating", "random")
     expected = {(arm, budget, 0) for arm in arms for budget in ("top1", "top5")}
-    expected |= {*((model, "compiler", 0) for model in models), ("exhaustive", "all", 0), ("best", "main", 0)}
+    expected |= {*((model, "compiler", 0) for model in models), ("best", "main", 0)}
+    expected |= {("exhaustive", "all", 0), ("sample", "all", 0)}
     assert set(found) == expected
     assert found["exhaustive", "all", 0]["slowdown"] == 0.0
     assert found["learned", "compiler", 0]["num_measured"] == 0.0
@@ -73,13 +74,14 @@ def test_tiles_in_all_ways(tmp_path: Path) -> None:
 def test_fusions_in_all_ways(tmp_path: Path) -> None:
     tuned = autotune(task(tmp_path, "fusion", "log_runtime_ns"))
     found = tuned.metrics
-    arms = ("hardware", "model and hardware", "hybrid and hardware")
+    arms = ("hardware", "model and hardware", "hybrid and hardware", "analytical and hardware")
     expected = {
         (arm, f"{start}-1m", seed) for arm in arms for start in ("default", "random") for seed in (0, 1)
     }
-    assert set(found) == expected | {("best known", "default-2m", 0), ("best", "main", 0)}
+    expected |= {("hardware", "default-2m", 0), ("best known", "all", 0), ("best", "main", 0)}
+    assert set(found) == expected
     assert found["best", "main", 0]["num_edges"] > 0
-    assert [curve.arm for curve in tuned.curves] == [*arms, *arms, "best known"]
+    assert [curve.arm for curve in tuned.curves] == [*arms, *arms]
     assert min(one["speedup"] for key, one in found.items() if key[1].startswith("default-")) >= 1.0
     assert autotune(task(tmp_path, "fusion", "log_runtime_ns")) == tuned
 
@@ -103,5 +105,11 @@ def test_keys_by_hand() -> None:
         "speedup": 1.5, "slowdown": 0.25, "num_measured": 10.0, "hardware_seconds": 2.0
     }  # fmt: skip
     bar = FusionBar("p", "v3", "random", "hardware", 0.5, (1.5, 2.0), (3, 4), (29.0, 30.0), (0, 0))
-    assert list(fusion_metrics([bar])) == [("hardware", "random-0.5m", 0), ("hardware", "random-0.5m", 1)]
-    assert fusion_metrics([bar])["hardware", "random-0.5m", 1]["num_measured"] == 4.0
+    of_bar = fusion_metrics(FusionResult((bar,), (), BestKnown(speedup=3.0, num_tried=50, free_gain=1.5)))
+    searches = [("hardware", "random-0.5m", 0), ("hardware", "random-0.5m", 1)]
+    assert list(of_bar) == [*searches, ("best known", "all", 0)]
+    assert of_bar["hardware", "random-0.5m", 1]["num_measured"] == 4.0
+    assert of_bar["hardware", "random-0.5m", 1]["slowdown"] == 0.5
+    assert of_bar["best known", "all", 0] == {
+        "speedup": 3.0, "slowdown": 0.0, "free_gain": 1.5, "num_measured": 50.0
+    }  # fmt: skip

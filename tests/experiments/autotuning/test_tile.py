@@ -9,13 +9,16 @@ import pytest
 
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
+from costbench.compiler.tiling.space import tile_space
 from costbench.errors import DataError
 from costbench.experiments.autotuning.tile import (
     AutotuneTileParams,
+    SearchedSpace,
     TilePoint,
     TriedKernel,
     alternating,
     next_best,
+    searched_space,
     tile_points,
     tried_kernels,
 )
@@ -37,6 +40,7 @@ FIRST = TriedKernel(
     seconds=np.array([4.0, 2.0, 0.5, 3.0]),
     costs={"a": np.array([3.0, 1.0, 0.0, 2.0]), "b": np.array([4.0, 3.0, 2.0, 1.0])},
     default=0,
+    space=SearchedSpace(num_tiles=8, best_ns=16.0, seconds=20.0),
 )
 # One tile size: nothing to choose, nothing to measure.
 SECOND = TriedKernel(
@@ -45,6 +49,7 @@ SECOND = TriedKernel(
     seconds=np.array([9.0]),
     costs={"a": np.array([0.0]), "b": np.array([0.0])},
     default=0,
+    space=SearchedSpace(num_tiles=1, best_ns=100.0, seconds=9.0),
 )
 
 
@@ -54,10 +59,13 @@ def point(points: list[TilePoint], arm: str, top_k: int, *, measured: bool = Tru
 
 def test_by_hand() -> None:
     points = tile_points([FIRST, SECOND], PARAMS)
-    # The default takes 10 * 40 + 100, the best 10 * 20 + 100.
+    # The default takes 10 * 40 + 100, the best 10 * 16 + 100, the best of the candidates 10 * 20 + 100.
     exhaustive = point(points, "exhaustive", 0)
-    assert (exhaustive.runtime_ns, exhaustive.speedup, exhaustive.slowdown) == (300.0, 5 / 3, 0.0)
-    assert (exhaustive.num_measured, exhaustive.hardware_seconds) == (4.0, 9.5)
+    assert (exhaustive.runtime_ns, exhaustive.speedup, exhaustive.slowdown) == (260.0, 500 / 260, 0.0)
+    assert (exhaustive.num_measured, exhaustive.hardware_seconds) == (8.0, 20.0)
+    sample = point(points, "sample", 0)
+    assert (sample.runtime_ns, sample.speedup, sample.slowdown) == (300.0, 5 / 3, pytest.approx(2 / 13))
+    assert (sample.num_measured, sample.hardware_seconds) == (4.0, 9.5)
     # In the compiler a falls back on its second choice, b's first compiles.
     assert point(points, "a", 0, measured=False).runtime_ns == 300.0
     compiled = point(points, "b", 0, measured=False)
@@ -66,7 +74,7 @@ def test_by_hand() -> None:
     assert [point(points, "a", k).runtime_ns for k in (1, 2, 3)] == [500.0, 300.0, 300.0]
     assert [point(points, "a", k).hardware_seconds for k in (1, 2, 3)] == [0.5, 2.5, 5.5]
     assert [point(points, "b", k).runtime_ns for k in (1, 2, 3)] == [400.0, 400.0, 300.0]
-    assert point(points, "b", 1).slowdown == pytest.approx(1 / 3)
+    assert point(points, "b", 1).slowdown == pytest.approx(400 / 260 - 1)
     # Third and fourth, then the second: a's and b's favourites in turn.
     assert [point(points, "alternating", k).runtime_ns for k in (1, 2, 3)] == [500.0, 400.0, 300.0]
     assert point(points, "random", 3).num_measured == 3.0
@@ -108,6 +116,23 @@ def test_a_program() -> None:
     assert point(points, "analytical", 10).slowdown < point(points, "random", 10).slowdown
     again = tile_points(list(tried_kernels(program, Device(TARGET), ANALYTICAL, models, params)), params)
     assert again == points
+
+
+def test_exhaustive_search_measures_every_legal_tile_size() -> None:
+    program, device = PreparedProgram(read_module(PROGRAM), NAME), Device(TARGET)
+    kernel = program.unique_kernels[0].kernel
+    space = tile_space(kernel, TARGET.architecture)
+    legal = [number for number in range(space.size) if space.legal(np.array([number]))[0]]
+    alone = [device.measure(kernel, space.decode(np.array([number]))) for number in legal]
+    candidates = np.array(legal[:3])
+    found = searched_space(space, device, candidates, replace(PARAMS, compile_s=0.5))
+    assert found.complete
+    assert found.num_tiles == len(legal) > 3
+    assert found.best_ns == min(float(one.runtime_ns[0]) for one in alone if not one.failed[0])
+    assert found.seconds == pytest.approx(sum(float(one.run_seconds[0]) + 0.5 for one in alone))
+    small = searched_space(space, device, candidates, replace(PARAMS, max_exhaustive_tiles=space.size - 1))
+    assert (small.complete, small.num_tiles) == (False, 3)
+    assert small.best_ns == min(float(one.runtime_ns[0]) for one in alone[:3] if not one.failed[0])
 
 
 @pytest.mark.parametrize("wrong", [{"top_k": (0,)}, {"random_seeds": ()}, {"compile_s": -1.0}], ids=str)

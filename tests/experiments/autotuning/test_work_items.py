@@ -53,7 +53,9 @@ def test_params_are_read_from_a_file() -> None:
     assert params.search.repeats == 10
 
 
-@pytest.mark.parametrize("wrong", [{"gains": -1}, {"splits": ("random", "random")}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"gains": -1}, {"splits": ("random", "random")}, {"gain_splits": ("random",)}], ids=str
+)
 def test_impossible_choices(wrong: dict[str, object]) -> None:
     values: dict[str, object] = {"splits": ("random",), "chips": ("tpu_v3",)}
     with pytest.raises(ValueError, match=next(iter(wrong))):

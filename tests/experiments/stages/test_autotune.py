@@ -25,7 +25,13 @@ TEST, OTHER = "rnn_char_b64_infer_f32", "wavernn_3_b1_infer_bf16"
 SEARCH = {
     "tile": {"search": {"top_k": [1, 4], "max_tiles_per_kernel": 8}},
     "fusion": {
-        "search": {"hardware_minutes": [1], "best_known_minutes": 3, "model_minutes": 0.001, "repeats": 2}
+        "search": {
+            "hardware_minutes": [1],
+            "best_known_minutes": 3,
+            "model_minutes": 0.001,
+            "repeats": 2,
+            "free_evaluations": 20,
+        }
     },
 }
 
@@ -64,6 +70,7 @@ def params(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     features.run(path)
     out = folder / "out"
     write_split(out / "split" / "random.json", Split("random", (OTHER,), (), (TEST,)))
+    write_split(out / "split" / "manual.json", Split("manual", (TEST,), (), (OTHER,)))
     write_identity(out / "split", StageIdentity("s", "d", "c"))
     cells = [
         ("main-tile", "main"),
@@ -72,6 +79,7 @@ def params(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
         ("main-fusion", "main"),
         ("hybrid-fusion", "hybrid"),
     ]
+    finish_cell(out / "train" / "main-tile" / "tile-manual-tpu_v2-main-s0", "tile", "key", 1.0)
     for experiment, variant in cells:
         task = experiment.split("-")[1]
         finish_cell(out / "train" / experiment / f"{task}-random-tpu_v2-{variant}-s0", task, "key", 1.0)
@@ -92,13 +100,17 @@ def items_of(params: Path) -> dict[str, tuple[int, bytes]]:
 
 def test_rows_of_tiles(params: Path) -> None:
     rows = [row for row in rows_of(params) if row.task == "tile"]
-    # What is not held out gains most of all that is not held out, there being nothing else.
+    # What only the other split tests gains most, there being nothing else.
     assert {(row.split, row.program) for row in rows} == {("random", TEST), ("gains", OTHER)}
     assert {(row.chip, row.kernels, row.seed) for row in rows} == {("tpu_v2", "all", 0)}
     models = ("learned", "hybrid", "tuned", "analytical")
     expected = {(m, v) for m in (*models, "alternating", "random") for v in ("top1", "top4")}
-    expected |= {*((m, "compiler") for m in models), ("exhaustive", "all"), ("best", "main")}
+    expected |= {*((m, "compiler") for m in models), ("best", "main")}
+    expected |= {("exhaustive", "all"), ("sample", "all")}
     assert {(row.model, row.variant) for row in rows} == expected
+    # Only one of the models was trained for the split that tests it.
+    of_gains = {row.model for row in rows if row.split == "gains" and row.variant == "compiler"}
+    assert of_gains == {"learned", "analytical"}
     metrics = {"speedup", "slowdown", "num_measured", "hardware_seconds"}
     assert {row.metric for row in rows if row.model != "best"} == metrics
     slowdowns = [row.value for row in rows if row.metric == "slowdown" and row.model != "best"]
@@ -108,9 +120,9 @@ def test_rows_of_tiles(params: Path) -> None:
 def test_rows_of_fusions(params: Path) -> None:
     rows = [row for row in rows_of(params) if row.task == "fusion"]
     assert {(row.split, row.program) for row in rows} == {("random", TEST)}
-    arms = ("hardware", "model and hardware", "hybrid and hardware")
+    arms = ("hardware", "model and hardware", "hybrid and hardware", "analytical and hardware")
     expected = {(arm, f"{start}-1m", s) for arm in arms for start in ("default", "random") for s in (0, 1)}
-    expected |= {("best known", "default-3m", 0), ("best", "main", 0)}
+    expected |= {("hardware", "default-3m", 0), ("best known", "all", 0), ("best", "main", 0)}
     assert {(row.model, row.variant, row.seed) for row in rows} == expected
     predicted = {row.model for row in rows if row.metric == "num_predicted" and row.value > 0}
     assert predicted == set(arms[1:])
@@ -137,7 +149,7 @@ def test_what_programs_follow_from_is_without_schedules(repository: Path) -> Non
 
 def test_curves_end_at_the_bars(params: Path) -> None:
     curves: Any = read_json(params.parent / "out" / "autotune" / "search.json")
-    assert len(curves) == 2 * 3 + 1
+    assert len(curves) == 2 * 4
     speedups: dict[tuple[str, str], list[float]] = {}
     for row in rows_of(params):
         if row.task == "fusion" and row.metric == "speedup":

@@ -3,7 +3,7 @@
 Simulated annealing starts from the compiler's default or from a random config and is repeated with several
 seeds, in two kinds:
 
-- on hardware alone, with a budget in minutes of hardware; the best of a much longer run is 'best known';
+- on hardware alone, with a budget in minutes of hardware, and once with a much larger one;
 - on a model first, with a budget in CPU minutes; the configs with the lowest predictions are then measured on
   hardware, in the order of their predictions.
 
@@ -11,6 +11,10 @@ A search does not know its budget, so a shorter one is the first part of a longe
 off one trace. Speed-up is the runtime of the default config divided by that of the best measured config. It
 needs the default's runtime, so a search from the default that finds nothing faster ends with the default; a
 search from a random config whose budget allowed no measurement ends with that config.
+
+'Best known' is the fastest config of all these searches and of one more that starts from it, on the simulated
+machine free of charge, which no budget on a real one would allow. How much faster it is than the default is
+the program's headroom: what a search can gain at least.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.charging import Charging, minutes
 from costbench.autotuning.fusion import (
     FusionDeviceEvaluator,
@@ -56,7 +61,8 @@ class AutotuneFusionParams:
     Attributes:
         starts: configs that searches start from.
         hardware_minutes: budgets of hardware time.
-        best_known_minutes: hardware minutes of the long search that stands for what is possible.
+        best_known_minutes: hardware minutes of the long search on hardware alone, from the default.
+        free_evaluations: configs that the search free of charge tries, from the best that others found.
         model_minutes: CPU time of the search on the model.
         repeats: searches of each kind, with seeds 0, 1, 2, ...
         model_strategy: strategy of the searches on a model.
@@ -68,6 +74,7 @@ class AutotuneFusionParams:
     starts: tuple[Start, ...] = ("default", "random")
     hardware_minutes: tuple[float, ...] = (1.0, 10.0)
     best_known_minutes: float = 240.0
+    free_evaluations: int = 10_000
     model_minutes: float = 60.0
     repeats: int = 10
     model_strategy: str = "annealing-1"
@@ -80,6 +87,8 @@ class AutotuneFusionParams:
             raise ValueError("starts, hardware_minutes, repeats, curve_points: at least one")
         if min(*self.hardware_minutes, self.best_known_minutes, self.model_minutes, math.inf) <= 0.0:
             raise ValueError("hardware_minutes, best_known_minutes, model_minutes: above 0")
+        if self.free_evaluations < 1:
+            raise ValueError(f"free_evaluations is {self.free_evaluations}, expected at least 1")
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ class FusionBar:
         program: by name.
         chip: by name.
         start: config that the searches start from.
-        arm: kind of search: `hardware`, `best known`, or a model's name followed by `and hardware`.
+        arm: kind of search: `hardware`, or a model's name followed by `and hardware`.
         hardware_minutes: of budget.
         speedups: over the default config, one per repeat.
         num_measured: programs that were measured, likewise.
@@ -131,16 +140,33 @@ class FusionCurve:
 
 
 @dataclass(frozen=True)
+class BestKnown:
+    """The fastest config of a program that any search found.
+
+    Attributes:
+        speedup: over the default config.
+        num_tried: configs that the search free of charge tried.
+        free_gain: its speed-up over the best that the other searches found, at least 1.
+    """
+
+    speedup: float
+    num_tried: int
+    free_gain: float
+
+
+@dataclass(frozen=True)
 class FusionResult:
     """Bars and curves of all searches of a program.
 
     Attributes:
-        bars: by start, hardware alone, then with each model; then best known.
-        curves: in the same order.
+        bars: by start, hardware alone, then with each model; then the long search on hardware alone.
+        curves: in the same order, without the long search.
+        best_known: of all searches.
     """
 
     bars: tuple[FusionBar, ...]
     curves: tuple[FusionCurve, ...]
+    best_known: BestKnown
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +191,14 @@ class FusionTuner:
         """Run all searches of the program and return their bars and curves."""
         arms = _Arms(self)
         bars, curves = [], []
+        found: list[SearchTrace] = []
         for start, arm, budgets, searches in arms.all():
             bars += [arms.bar(start, arm, number, searches) for number in budgets]
             curves.append(arms.curve(start, arm, max(budgets), searches))
-        return FusionResult(tuple(bars), tuple(curves))
+            found += [measured for _, measured in searches]
+        longest = arms.on_hardware("default", self.params.repeats, self.params.best_known_minutes)
+        bars.append(arms.bar("default", HARDWARE, self.params.best_known_minutes, [(None, longest)]))
+        return FusionResult(tuple(bars), tuple(curves), arms.best_known([*found, longest]))
 
 
 class _Arms:
@@ -193,8 +223,19 @@ class _Arms:
             yield start, HARDWARE, budgets, [(None, self.on_hardware(start, seed)) for seed in repeats]
             for name in self._tuner.models:
                 yield start, f"{name} and hardware", budgets, [self.by(name, start, seed) for seed in repeats]
-        longest = self.on_hardware("default", params.repeats, params.best_known_minutes)
-        yield "default", BEST_KNOWN, (params.best_known_minutes,), [(None, longest)]
+
+    def best_known(self, searches: Sequence[SearchTrace]) -> BestKnown:
+        """Search on from the best of other searches, free of charge, and return the fastest config of all."""
+        params = self._tuner.params
+        found = [(self._default_ns, default_number(self._tuner.space))]
+        found += [(runtime_ns, number) for number, runtime_ns in self._random_starts.values()]
+        found += [(one.best_score, one.best_decision) for one in searches if np.isfinite(one.scores).any()]
+        best_ns, number = min(found)
+        free = MeasurementBudget(evaluations=params.free_evaluations)
+        plan = Plan(params.hardware_strategy, free, params.repeats + 1, (number,))
+        trace = tune(self._problem, self._device(), plan)
+        least_ns = min(best_ns, trace.best_score)
+        return BestKnown(self._default_ns / least_ns, len(trace), best_ns / least_ns)
 
     def on_hardware(self, start: Start, seed: int, number: float = 0.0) -> SearchTrace:
         """Search on hardware alone, for `number` minutes or, where that is 0, for the longest budget."""

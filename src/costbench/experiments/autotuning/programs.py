@@ -6,8 +6,9 @@ the experiment, the `variant` is its budget, and the `seed` is the number of the
 | task | model | variant |
 |---|---|---|
 | tile | a model's name, `alternating`, `random` | `compiler`: first choice; `top10`: best of 10 measured |
-| tile | `exhaustive` | `all` |
-| fusion | `hardware`, `model and hardware`, `best known` | `default-1m`: start, and minutes of hardware |
+| tile | `exhaustive`, `sample` | `all`: legal tile sizes, or candidates that models rank |
+| fusion | `hardware`, `model and hardware` and so on | `default-1m`: start, and minutes of hardware |
+| fusion | `best known` | `all`: the best of all searches and of one that is free of charge |
 | both | `best` | `main`: facts of the program that depend on no arm |
 """
 
@@ -18,15 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from costbench.autotuning.kernel_costs import MeasuredKernels, TiledKernels
+from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, MeasuredKernels, TiledKernels
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import choose
 from costbench.experiments.autotuning.fusion import (
+    BEST_KNOWN,
     AutotuneFusionParams,
-    FusionBar,
     FusionCurve,
+    FusionResult,
     FusionTuner,
 )
 from costbench.experiments.autotuning.tile import (
@@ -131,19 +133,16 @@ def _fusions(task: AutotuneTask) -> Autotuned:
     analytical = AnalyticalModel(target.architecture)
     tiled = TiledKernels(program.lowering, target.architecture, analytical, capacity=_KEPT_KERNELS)
     space = FusionSpace(program)
-    tuner = FusionTuner(
-        space=space,
-        target=target,
-        machine=MeasuredKernels(tiled, Device(target, task.seed), program.fingerprints),
-        models={
-            _ARMS.get(name, name): LearnedKernels(tiled, load_checkpoint(folder, analytical=analytical))
-            for name, folder in task.checkpoints.items()
-        },
-        params=params,
-    )
-    found = tuner.search()
+    models: dict[str, KernelCosts] = {
+        _ARMS.get(name, name): LearnedKernels(tiled, load_checkpoint(folder, analytical=analytical))
+        for name, folder in task.checkpoints.items()
+    }
+    models["analytical"] = EstimatedKernels(tiled)
+    machine = MeasuredKernels(tiled, Device(target, task.seed), program.fingerprints)
+    found = FusionTuner(space, target, machine, models, params).search()
     facts = {"num_instructions": float(space.module.num_instructions), "num_edges": float(len(space.default))}
-    return Autotuned(fusion_metrics(found.bars) | {(BEST, MAIN, 0): facts}, found.curves)
+    facts["gain_best_known"] = found.best_known.speedup
+    return Autotuned(fusion_metrics(found) | {(BEST, MAIN, 0): facts}, found.curves)
 
 
 _ARMS: Mapping[str, str] = {LEARNED: "model"}
@@ -178,29 +177,42 @@ def tile_metrics(points: Iterable[TilePoint]) -> Metrics:
 def tile_facts(kernels: Sequence[TriedKernel], exhaustive: Mapping[str, float]) -> Metrics:
     """Returns facts of the program that depend on no arm.
 
-    `num_kernels`; `num_kernels_with_choice`, those with more than one tile size; `num_tiles` considered;
-    `gain_exhaustive`, the speed-up of exhaustive search.
+    `num_kernels`; `num_kernels_with_choice`, those with more than one tile size; `num_kernels_sampled`, those
+    whose space is too large for exhaustive search; `num_tiles` that exhaustive search considers;
+    `num_candidates` of them that models rank; `gain_exhaustive`, the speed-up of exhaustive search.
     """
-    sizes = [len(kernel.runtime_ns) for kernel in kernels]
+    sizes = [kernel.space.num_tiles for kernel in kernels]
     return {
         (BEST, MAIN, 0): {
             "num_kernels": float(len(sizes)),
             "num_kernels_with_choice": float(sum(size > 1 for size in sizes)),
+            "num_kernels_sampled": float(sum(not kernel.space.complete for kernel in kernels)),
             "num_tiles": float(sum(sizes)),
+            "num_candidates": float(sum(len(kernel.runtime_ns) for kernel in kernels)),
             "gain_exhaustive": exhaustive["speedup"],
         }
     }
 
 
-def fusion_metrics(bars: Iterable[FusionBar]) -> Metrics:
-    """Returns `speedup` over the default, `num_measured`, `hardware_seconds`, `num_predicted` by repeat."""
-    return {
+def fusion_metrics(found: FusionResult) -> Metrics:
+    """Returns metrics of every search by repeat, and those of the best known config.
+
+    `speedup` over the default, `slowdown` over the best known config, 0 if as fast, `num_measured`,
+    `hardware_seconds`, `num_predicted`; of the best known `speedup`, `slowdown`, `num_measured` free of
+    charge and `free_gain`, the speed-up of that search over all others.
+    """
+    best = found.best_known
+    metrics: Metrics = {
         (bar.arm, f"{bar.start}-{bar.hardware_minutes:g}m", seed): {
             "speedup": speedup,
+            "slowdown": best.speedup / speedup - 1.0,
             "num_measured": float(bar.num_measured[seed]),
             "hardware_seconds": bar.hardware_seconds[seed],
             "num_predicted": float(bar.num_predicted[seed]),
         }
-        for bar in bars
+        for bar in found.bars
         for seed, speedup in enumerate(bar.speedups)
     }
+    known = {"speedup": best.speedup, "slowdown": 0.0, "free_gain": best.free_gain}
+    metrics[BEST_KNOWN, ALL, 0] = {**known, "num_measured": float(best.num_tried)}
+    return metrics

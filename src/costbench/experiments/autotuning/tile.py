@@ -1,8 +1,10 @@
 """Tile sizes in the compiler and in the autotuner, on one program (lpm2021, sections 7.1 and 7.2, figure 4).
 
-The legal tile sizes of every kernel are measured once and scored by all models once; what each way of
-choosing would have measured, found and been charged is computed from these tables. The default is the tile
-size that the compiler's own model chooses; speed-ups are over the program with default tiles.
+Exhaustive search measures every legal tile size of every kernel, which the simulated machine does in seconds.
+Models score candidates: every legal tile size as well, or a sample where a network would take too long.
+Candidates are measured once and scored by all models once; what each way of choosing would have measured,
+found and been charged is computed from these tables. The default is the tile size that the compiler's own
+model chooses; speed-ups are over the program with default tiles.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy.typing as npt
 
 from costbench.autotuning.kernel_costs import TileChoice
 from costbench.compiler.program import PreparedProgram, UniqueKernel
-from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.compiler.tiling.space import MAX_LISTED, TileSpace, nest_tile_space
 from costbench.errors import DataError
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
@@ -23,7 +25,8 @@ from costbench.rng import stream
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-EXHAUSTIVE, ALTERNATING, RANDOM = "exhaustive", "alternating", "random"
+EXHAUSTIVE, SAMPLE, ALTERNATING, RANDOM = "exhaustive", "sample", "alternating", "random"
+_MEASURED_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,9 @@ class AutotuneTileParams:
 
     Attributes:
         top_k: tile sizes measured per kernel.
-        max_tiles_per_kernel: legal tile sizes considered, drawn at random; 0 for all.
+        max_tiles_per_kernel: candidates that models rank, legal tile sizes drawn at random; 0 for all.
+        max_exhaustive_tiles: tile sizes that exhaustive search lists; of a kernel with more, legal or not, it
+            measures the candidates only.
         alternating: the two models whose best candidates the arm of that name takes in turn.
         random_seeds: random choices to average over.
         compile_s: seconds charged per tile size besides its runs.
@@ -41,6 +46,7 @@ class AutotuneTileParams:
 
     top_k: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100)
     max_tiles_per_kernel: int = 0
+    max_exhaustive_tiles: int = 1_000_000
     alternating: tuple[str, str] = ("learned", "analytical")
     random_seeds: tuple[int, ...] = (0, 1, 2)
     compile_s: float = 0.0
@@ -51,13 +57,32 @@ class AutotuneTileParams:
             raise ValueError("top_k: one or more numbers of at least 1")
         if not self.random_seeds:
             raise ValueError("random_seeds: at least one")
-        if self.max_tiles_per_kernel < 0 or self.compile_s < 0.0:
-            raise ValueError("max_tiles_per_kernel, compile_s: at least 0")
+        if min(self.max_tiles_per_kernel, self.max_exhaustive_tiles, self.compile_s) < 0:
+            raise ValueError("max_tiles_per_kernel, max_exhaustive_tiles, compile_s: at least 0")
+        if self.max_exhaustive_tiles > MAX_LISTED:
+            raise ValueError(f"max_exhaustive_tiles: at most {MAX_LISTED}")
+
+
+@dataclass(frozen=True)
+class SearchedSpace:
+    """What exhaustive search of a kernel measured.
+
+    Attributes:
+        num_tiles: tile sizes measured.
+        best_ns: runtime of the fastest.
+        seconds: charged for all of them.
+        complete: whether they are all legal tile sizes, and not a sample of a space that is too large.
+    """
+
+    num_tiles: int
+    best_ns: float
+    seconds: float
+    complete: bool = True
 
 
 @dataclass(frozen=True, eq=False)
 class TriedKernel:
-    """A kernel with `n` measured tile sizes.
+    """A kernel with `n` candidates, tile sizes that are measured and scored.
 
     Attributes:
         runs: executions of the kernel in one run of the program.
@@ -65,6 +90,7 @@ class TriedKernel:
         seconds: float64 [n], charged for measuring each.
         costs: by model, float64 [n].
         default: index of the compiler's own choice, or of its next best estimate where that does not compile.
+        space: what exhaustive search measured, the candidates among it.
     """
 
     runs: int
@@ -72,6 +98,7 @@ class TriedKernel:
     seconds: FloatArray
     costs: Mapping[str, FloatArray]
     default: int
+    space: SearchedSpace
 
     @property
     def default_ns(self) -> float:
@@ -84,8 +111,8 @@ class TilePoint:
     """Result of one way of choosing the tile sizes of a program.
 
     Attributes:
-        arm: name of a model, or `alternating`, `random`, `exhaustive`.
-        top_k: tile sizes measured per kernel; 0 for all (exhaustive) or none (the model's first choice).
+        arm: name of a model, or `alternating`, `random`, `sample` (all candidates), `exhaustive`.
+        top_k: tile sizes measured per kernel; 0 for all (exhaustive, sample) or none (in the compiler).
         measured: whether the choice was made by measurements.
         runtime_ns: of the program.
         speedup: over the default.
@@ -152,7 +179,27 @@ def _tried(
         seconds=measured.run_seconds + params.compile_s,
         costs=costs,
         default=place,
+        space=searched_space(space, device, ids, params),
     )
+
+
+def searched_space(
+    space: TileSpace, device: Device, candidates: IntArray, params: AutotuneTileParams
+) -> SearchedSpace:
+    """Measures all legal tile sizes of a kernel and returns the lowest runtime and what was charged.
+
+    Where the space is larger than `params.max_exhaustive_tiles`, `candidates` [n], by number, are measured
+    instead.
+    """
+    complete = space.size <= params.max_exhaustive_tiles
+    ids = np.union1d(space.legal_ids(), candidates) if complete else candidates
+    best_ns, seconds = np.inf, 0.0
+    for start in range(0, len(ids), _MEASURED_AT_ONCE):
+        measured = device.measure_nest(space.nest, space.extents(ids[start : start + _MEASURED_AT_ONCE]))
+        runtime_ns = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
+        best_ns = min(best_ns, float(runtime_ns.min()))
+        seconds += float(measured.run_seconds.sum())
+    return SearchedSpace(len(ids), best_ns, seconds + len(ids) * params.compile_s, complete)
 
 
 def next_best(estimates: FloatArray, runtime_ns: FloatArray, kernel: str) -> int:
@@ -164,17 +211,20 @@ def next_best(estimates: FloatArray, runtime_ns: FloatArray, kernel: str) -> int
 
 
 def tile_points(kernels: Sequence[TriedKernel], params: AutotuneTileParams) -> list[TilePoint]:
-    """Returns all results: every model's first choice, exhaustive search, then every arm at every k."""
+    """Returns all results: every model's first choice, exhaustive search, all candidates, then every arm at
+    every k.
+    """
     models = list(kernels[0].costs) if kernels else []
     arms = _arms(kernels, models, params)
     everything = [np.arange(len(k.runtime_ns)) for k in kernels]
-    best = _measured(kernels, everything, None)
+    best = _exhaustive(kernels)
     scale = _Scale(sum(k.runs * k.default_ns for k in kernels), best.runtime_ns)
     points = [
         replace(scale.point(name, 0, [_first_that_compiles(kernels, arms[name][0])]), measured=False)
         for name in models
     ]
     points.append(scale.point(EXHAUSTIVE, 0, [best]))
+    points.append(scale.point(SAMPLE, 0, [_measured(kernels, everything, None)]))
     for arm, orders in arms.items():
         points += [scale.point(arm, k, [_measured(kernels, one, k) for one in orders]) for k in params.top_k]
     return points
@@ -239,6 +289,16 @@ def _shuffled(kernels: Sequence[TriedKernel], seed: int) -> Orders:
         stream(seed, "autotuning", "random tiles", number).permutation(len(kernel.runtime_ns))
         for number, kernel in enumerate(kernels)
     ]
+
+
+def _exhaustive(kernels: Sequence[TriedKernel]) -> _Found:
+    """Returns the fastest tile size of every kernel; one with a single tile size is not measured."""
+    several = [kernel.space for kernel in kernels if kernel.space.num_tiles > 1]
+    return _Found(
+        runtime_ns=sum(kernel.runs * kernel.space.best_ns for kernel in kernels),
+        num_measured=sum(space.num_tiles for space in several),
+        seconds=sum(space.seconds for space in several),
+    )
 
 
 def _measured(kernels: Sequence[TriedKernel], orders: Orders, top_k: int | None) -> _Found:

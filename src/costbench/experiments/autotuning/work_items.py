@@ -1,9 +1,10 @@
 """Lists the work items of the stage `autotune`: the programs that are tuned, and the models that are used.
 
 A work item is a decision, a split, a chip and a program. Tile sizes are also tuned for the programs that gain
-most from exhaustive search and are not held out (lpm2021, figure 4, shows four such programs beside the test
-set). These are selected by their measured samples and listed under the split `gains`; their kernels were
-in the training data.
+most from exhaustive search (lpm2021, figure 4, shows four such programs beside the test set). These are
+selected by their measured samples among the test programs of other splits, are tuned with the models trained
+for the split that tests them, and are listed under the split `gains`: no program is tuned with a model that
+was trained on it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class ChosenPrograms:
         chips: by name.
         max_programs: of each split, the first in order of name; 0 for all.
         max_instructions: larger programs are left out; 0 for no limit.
-        gains: number of programs outside the test set, those that gain most from exhaustive search.
+        gains: number of programs, besides those of `splits`, that gain most from exhaustive search.
+        gain_splits: splits whose test programs they are taken from, by the names of their files (`manual`,
+            `fold1`); a program that several test is tuned with the models of the first.
     """
 
     splits: tuple[SplitName, ...]
@@ -52,14 +55,17 @@ class ChosenPrograms:
     max_programs: int = 0
     max_instructions: int = 0
     gains: int = 0
+    gain_splits: tuple[str, ...] = ("manual",)
 
     def __post_init__(self) -> None:
-        for name in ("splits", "chips"):
+        for name in ("splits", "chips", "gain_splits"):
             values = getattr(self, name)
             if len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be different ones")
         if min(self.max_programs, self.max_instructions, self.gains) < 0:
             raise ValueError("max_programs, max_instructions, gains: at least 0")
+        if set(self.splits) & set(self.gain_splits):
+            raise ValueError(f"gain_splits are {list(self.gain_splits)}, must be none of splits")
 
 
 @dataclass(frozen=True)
@@ -160,19 +166,21 @@ class TuningItems:
         chosen, own_chips = tuning.programs, chip_files(self.workspace.params)
         experiments = [load_experiment(self.workspace.params, name) for name in tuning.models]
         for chip in chosen.chips:
-            listed: list[tuple[str, str, list[str]]] = [
-                (split, split, self._test_programs(decision, split, chip)) for split in chosen.splits
+            listed: list[tuple[str, str, str]] = [
+                (split, split, entry.name)
+                for split in chosen.splits
+                for entry in self._small(self._test_programs(decision, split, chip), chosen.max_instructions)[
+                    : chosen.max_programs or None
+                ]
             ]
-            if chosen.gains:
-                listed.append((GAINS, "random", self._gaining(chip, chosen.max_instructions)))
-            for name, trained, programs in listed:
-                limit = chosen.gains if name == GAINS else chosen.max_programs
+            listed += [(GAINS, split, name) for name, split in self._gaining(chosen, chip)]
+            for name, trained, program in listed:
+                entry = self._entry(program)
                 models = self._checkpoints(decision, experiments, trained, chip)
-                for entry in self._small(programs, chosen.max_instructions)[: limit or None]:
-                    file = self.workspace.programs / entry.file
-                    search = tuning.search, self.seed, own_chips.get(chip, "")
-                    task = AutotuneTask(decision, file, entry.name, chip, models, *search)
-                    yield TuningItem(name, entry.application, entry.instructions, task)
+                file = self.workspace.programs / entry.file
+                search = tuning.search, self.seed, own_chips.get(chip, "")
+                task = AutotuneTask(decision, file, entry.name, chip, models, *search)
+                yield TuningItem(name, entry.application, entry.instructions, task)
 
     def _small(self, programs: Sequence[str], most: int) -> list[ProgramEntry]:
         found = []
@@ -189,15 +197,21 @@ class TuningItems:
         names = sorted(read_split(self.workspace.stage("split") / f"{split}.json").test)
         return [name for name in names if feature_path(features, decision, chip, name).exists()]
 
-    def _gaining(self, chip: str, most: int) -> list[str]:
-        """Return `most` programs outside the test set of the random split, the largest gain first."""
-        split = read_split(self.workspace.stage("split") / "random.json")
-        gains: dict[str, float] = {}
-        for name in (*split.train, *split.validation):
-            path = feature_path(self.workspace.stage("features"), "tile", chip, name)
-            if path.exists() and not 0 < most < self._entry(name).instructions:
-                gains[name] = exhaustive_gain(FeatureShard(path))
-        return sorted(gains, key=lambda name: (-gains[name], name))
+    def _gaining(self, chosen: ChosenPrograms, chip: str) -> list[tuple[str, str]]:
+        """Return the programs that gain most, each with the split that tests it, the largest gain first."""
+        if not chosen.gains:
+            return []
+        tested = {name for split in chosen.splits for name in self._test_programs("tile", split, chip)}
+        features = self.workspace.stage("features")
+        gains: dict[str, tuple[float, str]] = {}
+        for split in chosen.gain_splits:
+            names = self._test_programs("tile", split, chip)
+            others = [name for name in names if name not in tested and name not in gains]
+            for entry in self._small(others, chosen.max_instructions):
+                shard = FeatureShard(feature_path(features, "tile", chip, entry.name))
+                gains[entry.name] = exhaustive_gain(shard), split
+        ordered = sorted(gains, key=lambda name: (-gains[name][0], name))
+        return [(name, gains[name][1]) for name in ordered[: chosen.gains]]
 
     def _checkpoints(
         self, decision: str, experiments: Sequence[Experiment], split: str, chip: str

@@ -14,14 +14,19 @@ from costbench.reports.search.bars import EXHAUSTIVE, IN_COMPILER, TOP_K, best_k
 from costbench.reports.search.results import SPEEDUP, Bar, Place
 from costbench.tasks import labels_of
 
-_TILE = (IN_COMPILER, Bar("learned", f"top{TOP_K}"), Bar("hybrid", f"top{TOP_K}"), EXHAUSTIVE)
+_TILE = (
+    IN_COMPILER,
+    *(Bar(model, f"top{TOP_K}") for model in ("learned", "hybrid", "analytical")),
+    EXHAUSTIVE,
+)
 _FUSION = (
     Bar("hardware", "default-1m"),
     Bar("model and hardware", "default-1m"),
+    Bar("analytical and hardware", "default-1m"),
     Bar("hardware", "default-10m"),
 )
 _BARS: Mapping[str, tuple[Bar, ...]] = {"tile": _TILE, "fusion": _FUSION}
-_MARKERS = "o^sD"
+_MARKERS = "o^svD"
 
 
 def write_tune_figure(places: Sequence[Place], folder: Path) -> tuple[Path, ...]:

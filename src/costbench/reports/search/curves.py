@@ -21,7 +21,12 @@ from costbench.reports.figures.canvas import save, styled
 from costbench.reports.search.bars import BEST_KNOWN, FUSION_MODELS, STARTS, best_known, colour
 from costbench.reports.search.results import SPEEDUP, Place
 
-_STYLES = {"hardware": "solid", "model and hardware": "solid", "hybrid and hardware": "dashed"}
+_STYLES = {
+    "hardware": "solid",
+    "model and hardware": "solid",
+    "hybrid and hardware": "dashed",
+    "analytical and hardware": "dashdot",
+}
 Array = npt.NDArray[np.float64]
 
 
@@ -139,10 +144,8 @@ def write_path_figure(paths: Sequence[SearchPath], place: Place, folder: Path) -
             for bar in best_known(place):
                 mean = place.mean(bar, SPEEDUP)
                 if mean is not None:
-                    label = f"best known, {bar.minutes:g} min"
-                    axes.axhline(
-                        mean, color=colour(bar.model), linewidth=1.0, linestyle="dotted", label=label
-                    )
+                    hue = colour(bar.model)
+                    axes.axhline(mean, color=hue, linewidth=1.0, linestyle="dotted", label=BEST_KNOWN)
             axes.set_title(f"from {STARTS[start]}", fontsize=9.0)
             axes.set_xlabel("minutes of hardware")
         panels[0].set_ylabel("speed-up over the default,\ngeometric mean over programs")

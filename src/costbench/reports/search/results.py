@@ -20,7 +20,7 @@ from costbench.reports.results import BEST
 from costbench.tasks import task_order
 
 GAINS = "gains"
-"""In place of a split: programs outside of the test set that gain most from exhaustive search."""
+"""In place of a split: test programs of other splits that gain most from exhaustive search."""
 SPEEDUP, SLOWDOWN = "speedup", "slowdown"
 MEASURED, SECONDS, PREDICTED = "num_measured", "hardware_seconds", "num_predicted"
 _SPLITS = ("random", GAINS, "manual")

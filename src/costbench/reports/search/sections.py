@@ -27,6 +27,8 @@ from costbench.reports.table import Column, Table, Value
 from costbench.tasks import labels_of
 
 _NUMBERS = {"lpm2021": "5", "lpm2020": "4"}
+_NAMED = ("hardware", "model and hardware", "analytical and hardware")
+"""Fusion searches whose means stand in the text."""
 _SAID = (
     Column("statement", "The paper"),
     Column("where", "Printed in"),
@@ -83,7 +85,7 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
                 f"Ours of lpm2021's figure 4, {where}: speed-up over the program with the tile sizes that "
                 f"the analytical model chooses. {TOP_K} stands for the {TOP_K} tile sizes of each kernel "
                 "that a model likes best (alternating: the learned and the analytical one in turn), "
-                "measured; the empty bar is the learned model's first choice, "
+                "measured; exhaustive: of all legal ones; the empty bar is the learned model's first choice, "
                 f"nothing measured. Numbers with an arrow lie beyond the axis. {absent(FIGURE_4, *row)}"
             )
             alt = f"Bar chart of speed-ups per program by way of choosing tile sizes, {where}."
@@ -126,11 +128,13 @@ def _tile_finding(place: Place) -> str:
     if slowdown is None or fewer is None or speedup is None:
         return ""
     best = place.mean(EXHAUSTIVE, SPEEDUP)
+    analytical = place.mean(Bar("analytical", learned.budget), SPEEDUP)
+    beside = "" if analytical is None else f" ({analytical:.3f} by the {TOP_K} best of the analytical model)"
     return (
         f"{_split(place).capitalize()}, {place.chip}: measuring the {TOP_K} best candidates of the learned "
-        f"model takes {fewer:.0f} times fewer hardware seconds than measuring everything, and leaves "
+        f"model takes {fewer:,.0f} times fewer hardware seconds than measuring everything, and leaves "
         f"programs {100 * slowdown:.2f}% slower on average: {speedup:.3f} times as fast as with the "
-        f"analytical model's choices, out of {best:.3f}."
+        f"analytical model's choices{beside}, out of {best:.3f}."
     )
 
 
@@ -184,8 +188,8 @@ def _fusion_caption(paper: str, row: Sequence[Place]) -> str:
     text = (
         f"Ours of {paper}'s figure {_NUMBERS[paper]}, {_split(row[0])}, {row[0].chip}: speed-up over the "
         "compiler's default, median of the repeats, whiskers from the lowest to the highest; from the "
-        f"default (above) and from a random configuration (below).{empty} Best known set out from the "
-        "default."
+        f"default (above) and from a random configuration (below).{empty} Best known: the best of all "
+        "searches from either start."
     )
     return " ".join(part for part in (text, *starts, known) if part)
 
@@ -202,16 +206,21 @@ def _budgets() -> str:
             f"{' (text) or '.join(map(str, printed.repeats))}"
             f"{' (caption)' if len(printed.repeats) > 1 else ''}."
         )
-    return " ".join(parts) + " The papers' figures have no printed values."
+    own = (
+        "Ours is the fastest configuration that any search here found, one among them on the simulated "
+        "machine free of charge; what it gains is a program's headroom."
+    )
+    return " ".join([*parts, own, "The papers' figures have no printed values."])
 
 
 def _fusion_finding(place: Place, paths: Sequence[SearchPath]) -> str:
     """Returns sentences on the gain after one and ten minutes, and how long hardware alone needs for it."""
     parts = []
     for start in STARTS:
-        pairs = {m: [Bar(m, f"{start}-{n}m") for n in (1, 10)] for m in ("hardware", "model and hardware")}
-        means = {m: [place.mean(bar, SPEEDUP) for bar in bars] for m, bars in pairs.items()}
-        if any(mean is None for several in means.values() for mean in several):
+        pairs = {m: [Bar(m, f"{start}-{n}m") for n in (1, 10)] for m in _NAMED}
+        found = {m: [place.mean(bar, SPEEDUP) for bar in bars] for m, bars in pairs.items()}
+        means = {m: several for m, several in found.items() if None not in several}
+        if "hardware" not in means or "model and hardware" not in means:
             continue
         speedups = "; ".join(f"{m}: {one:.3f}, {ten:.3f}" for m, (one, ten) in means.items())
         needed = _minutes_alone(place, paths, start)

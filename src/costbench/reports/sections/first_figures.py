@@ -67,7 +67,8 @@ def _tune(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
     caption = (
         "What tuning with a model, as `costbench tune` does, gains over the compiler's own choice in each "
         "test program. Tile sizes: the learned model's first choice, nothing measured; the best of "
-        f"{TOP_K} measured for each kernel; of all measured. Fusion: the best found "
-        "with that many minutes of hardware, with a search on the model before them or without."
+        f"{TOP_K} measured for each kernel, the analytical model's beside them; of all measured. Fusion: the "
+        "best found with that many minutes of hardware, after a search on the model, on the analytical model "
+        "or on none, and by any search."
     )
     return (PageFigure(paths[0], alt, caption),)

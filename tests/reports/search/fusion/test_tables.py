@@ -24,7 +24,10 @@ def test_figure_5a_by_program(tmp_path: Path) -> None:
     rows = {str(row[0]): dict(zip(keys, row, strict=True)) for row in table.rows}
     rnn = rows["RNN"]
     assert (rnn["hardware_10m"], rnn["hardware_10m_lowest"], rnn["hardware_10m_highest"]) == (1.0, 1.0, 1.1)
-    assert (rnn["model_and_hardware_1m"], rnn["best_known_240m"]) == (1.2, 1.3)
+    assert (rnn["model_and_hardware_1m"], rnn["best_known_all"]) == (1.2, 1.3)
+    assert rnn["headroom"] == pytest.approx(30.0)
+    # The best known gains 30, 50 and 10%.
+    assert rows["Median"]["headroom"] == pytest.approx(30.0)
     # Medians 1.2, 1.2, 1.1 of the three programs.
     expected = (1.2 * 1.2 * 1.1) ** (1 / 3)
     assert rows["Geometric mean"]["model_and_hardware_10m"] == pytest.approx(expected)
@@ -39,7 +42,7 @@ def test_figure_4b_of_the_earlier_version_is_from_a_random_start(tmp_path: Path)
     assert "hardware_10m" not in keys
     rnn = next(row for row in table.rows if row[0] == "RNN")
     assert rnn[keys.index("hardware_5m")] == 0.5
-    assert rnn[keys.index("best_known_240m")] == 1.3
+    assert rnn[keys.index("best_known_all")] == 1.3
 
 
 def test_a_start_that_was_not_run_has_no_rows(tmp_path: Path) -> None:
@@ -49,9 +52,11 @@ def test_a_start_that_was_not_run_has_no_rows(tmp_path: Path) -> None:
 
 def test_costs_are_means_of_a_search(tmp_path: Path) -> None:
     table = cost_table(_place(tmp_path, fusion_search_rows((1, 10))))
-    first, last = table.rows[0], table.rows[-1]
+    first, last, known = table.rows[0], table.rows[-2], table.rows[-1]
     assert first[:3] == ("default", "hardware", 1.0)
-    assert first[4:] == (4.0, 59.0, 0.0)
-    assert last[:3] == ("random", "hybrid, then hardware", 10.0)
-    assert last[4:] == (40.0, 590.0, 5000.0)
-    assert len(table.rows) == 13
+    assert first[4:] == (None, 4.0, 59.0, 0.0)
+    assert last[:3] == ("random", "analytical, then hardware", 10.0)
+    assert last[5:] == (40.0, 590.0, 5000.0)
+    assert known[:3] == (None, "best known", None)
+    assert known[4:] == (0.0, 5000.0, None, None)
+    assert len(table.rows) == 18

@@ -25,6 +25,7 @@ def test_figure_4_by_program(tmp_path: Path) -> None:
     rnn = rows["RNN"]
     assert (rnn["exhaustive_all"], rnn["learned_compiler"], rnn["learned_top10"]) == (1.25, 1.0, 1.2)
     assert rnn["slowdown_percent"] == pytest.approx(5.0)
+    assert rnn["headroom"] == pytest.approx(25.0)
     assert rnn["fewer_seconds"] == pytest.approx(50.0)
     assert rows["Median"]["exhaustive_all"] == 1.25
     # 1.25 x 1.6 x 1 = 2.
@@ -46,14 +47,15 @@ def test_bars_that_were_not_run_are_left_out_and_named(tmp_path: Path) -> None:
 
 def test_budgets_have_totals(tmp_path: Path) -> None:
     table = budget_table(_place(tmp_path, tile_rows()))
-    assert [row[:2] for row in table.rows[:4]] == [
+    assert [row[:2] for row in table.rows[:5]] == [
         ("exhaustive", "all"),
+        ("all candidates", "all"),
         ("learned", "none"),
         ("learned", "1"),
         ("learned", "10"),
     ]
     # Three programs: 30 tile sizes, 12 seconds in place of 600; (1.2 x 1.5 x 1)^(1/3).
-    speedup, mean, worst, measured, seconds, fewer = table.rows[3][2:]
+    speedup, mean, worst, measured, seconds, fewer = table.rows[4][2:]
     assert speedup == pytest.approx(1.8 ** (1 / 3))
     assert (mean, worst) == (pytest.approx(5.0), pytest.approx(5.0))
     assert (measured, seconds, fewer) == (30.0, 12.0, 50.0)
