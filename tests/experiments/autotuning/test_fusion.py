@@ -161,6 +161,14 @@ def test_where_nothing_can_be_measured_the_start_remains() -> None:
     assert alone[0] < 1.0
 
 
+def test_fewer_searches_on_a_model() -> None:
+    params = replace(
+        PARAMS, model_repeats=2, model_minutes=0.01, hardware_minutes=(1.0,), starts=("default",)
+    )
+    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": PerKernel()}, params).search().bars
+    assert [(b.arm, len(b.speedups)) for b in found[:2]] == [("hardware", 3), ("model and hardware", 2)]
+
+
 def test_by_hand() -> None:
     # Three runs of 6 s and 2 s of compiling: one minute measures three programs as fast as the default.
     params = replace(PARAMS, hardware_minutes=(1.0,), charging=Charging(compile_s=2.0, evaluation_s=0.1))
@@ -176,7 +184,9 @@ def test_equal_params_give_equal_results(found: FusionResult) -> None:
     assert tuner().search() == found
 
 
-@pytest.mark.parametrize("wrong", [{"repeats": 0}, {"starts": ()}, {"model_minutes": 0.0}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"repeats": 0}, {"starts": ()}, {"model_minutes": 0.0}, {"free_evaluations": 0}], ids=str
+)
 def test_impossible_params(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         replace(PARAMS, **wrong)  # type: ignore[arg-type]

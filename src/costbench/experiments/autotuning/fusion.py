@@ -65,6 +65,7 @@ class AutotuneFusionParams:
         free_evaluations: configs that the search free of charge tries, from the best that others found.
         model_minutes: CPU time of the search on the model.
         repeats: searches of each kind, with seeds 0, 1, 2, ...
+        model_repeats: likewise on a model, where a search takes minutes; 0 for as many as `repeats`.
         model_strategy: strategy of the searches on a model.
         hardware_strategy: strategy of the searches on hardware.
         charging: seconds of each step.
@@ -77,6 +78,7 @@ class AutotuneFusionParams:
     free_evaluations: int = 10_000
     model_minutes: float = 60.0
     repeats: int = 10
+    model_repeats: int = 0
     model_strategy: str = "annealing-1"
     hardware_strategy: str = "annealing-1"
     charging: Charging = field(default_factory=Charging)
@@ -87,8 +89,8 @@ class AutotuneFusionParams:
             raise ValueError("starts, hardware_minutes, repeats, curve_points: at least one")
         if min(*self.hardware_minutes, self.best_known_minutes, self.model_minutes, math.inf) <= 0.0:
             raise ValueError("hardware_minutes, best_known_minutes, model_minutes: above 0")
-        if self.free_evaluations < 1:
-            raise ValueError(f"free_evaluations is {self.free_evaluations}, expected at least 1")
+        if self.free_evaluations < 1 or self.model_repeats < 0:
+            raise ValueError("free_evaluations: at least 1; model_repeats: at least 0")
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,10 @@ class _Arms:
         for start in params.starts:
             yield start, HARDWARE, budgets, [(None, self.on_hardware(start, seed)) for seed in repeats]
             for name in self._tuner.models:
-                yield start, f"{name} and hardware", budgets, [self.by(name, start, seed) for seed in repeats]
+                helped = [
+                    self.by(name, start, seed) for seed in range(params.model_repeats or params.repeats)
+                ]
+                yield start, f"{name} and hardware", budgets, helped
 
     def best_known(self, searches: Sequence[SearchTrace]) -> BestKnown:
         """Search on from the best of other searches, free of charge, and return the fastest config of all."""
