@@ -224,9 +224,8 @@ class _Arms:
         for start in params.starts:
             yield start, HARDWARE, budgets, [(None, self.on_hardware(start, seed)) for seed in repeats]
             for name in self._tuner.models:
-                helped = [
-                    self.by(name, start, seed) for seed in range(params.model_repeats or params.repeats)
-                ]
+                seeds = range(params.model_repeats or params.repeats)
+                helped: list[_Found] = [self.by(name, start, seed) for seed in seeds]
                 yield start, f"{name} and hardware", budgets, helped
 
     def best_known(self, searches: Sequence[SearchTrace]) -> BestKnown:

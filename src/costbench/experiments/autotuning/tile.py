@@ -35,7 +35,8 @@ class AutotuneTileParams:
 
     Attributes:
         top_k: tile sizes measured per kernel.
-        max_tiles_per_kernel: candidates that models rank, legal tile sizes drawn at random; 0 for all.
+        max_tiles_per_kernel: candidates that models rank, legal tile sizes drawn at random; 0 for all, of a
+            kernel with more than `max_exhaustive_tiles` for as many.
         max_exhaustive_tiles: tile sizes that exhaustive search lists; of a kernel with more, legal or not, it
             measures the candidates only.
         alternating: the two models whose best candidates the arm of that name takes in turn.
@@ -57,10 +58,10 @@ class AutotuneTileParams:
             raise ValueError("top_k: one or more numbers of at least 1")
         if not self.random_seeds:
             raise ValueError("random_seeds: at least one")
-        if min(self.max_tiles_per_kernel, self.max_exhaustive_tiles, self.compile_s) < 0:
-            raise ValueError("max_tiles_per_kernel, max_exhaustive_tiles, compile_s: at least 0")
-        if self.max_exhaustive_tiles > MAX_LISTED:
-            raise ValueError(f"max_exhaustive_tiles: at most {MAX_LISTED}")
+        if self.max_tiles_per_kernel < 0 or self.compile_s < 0.0:
+            raise ValueError("max_tiles_per_kernel, compile_s: at least 0")
+        if not 1 <= self.max_exhaustive_tiles <= MAX_LISTED:
+            raise ValueError(f"max_exhaustive_tiles: from 1 to {MAX_LISTED}")
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def _tried(
 ) -> TriedKernel:
     rng = stream(params.seed, "autotuning", "tiles", unique.fingerprint)
     default = int(space.number(tiles.choose(space)))
-    most = params.max_tiles_per_kernel or space.size
+    most = params.max_tiles_per_kernel or min(space.size, params.max_exhaustive_tiles)
     ids = np.union1d(space.sample(rng, most), [default]).astype(np.int64)
     sizes = space.decode(ids)
     measured = device.measure_nest(space.nest, space.extents(ids))
