@@ -49,5 +49,5 @@ def write_fusion_figure(places: Sequence[Place], paper: str, folder: Path) -> tu
             draw_speedups(axes, plain if number else groups, shown, empty)
             axes.set_ylabel(f"from {STARTS[start]}\nspeed-up over the default")
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False)
         return save(figure, folder / f"{paper}_{FIGURES[paper]}_{places[0].name}")
