@@ -51,14 +51,15 @@ class Compared:
 
 
 def compiled(path: Path, heuristic: str, target: Target) -> Compiled:
-    """Compiles and measures a program; the runtime is infinite where a kernel has no tile that fits."""
+    """Compiles and measures a program; a kernel of which no tile fits (top-k of RetinaNet) counts nothing."""
     program = HeuristicProgram(read_module(path), path.name, heuristic)
     tiled = TiledKernels(program.lowering, target.architecture, AnalyticalModel(target.architecture))
     machine = MeasuredKernels(tiled, Device(target), program.fingerprints)
     unique = program.unique_kernels
     costs = machine.costs([one.kernel for one in unique])
     runs = np.array([one.runs_per_program for one in unique])
-    return Compiled(len(program.compiled.kernels), float(costs @ runs))
+    fits = np.isfinite(costs)
+    return Compiled(len(program.compiled.kernels), float(costs[fits] @ runs[fits]))
 
 
 def compared(path: Path, name: str, instructions: int, target: Target) -> Compared:
