@@ -13,14 +13,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.fusion.views import cut_out
-from costbench.compiler.identity.hashes import HashArray, Labels, kernel_hashes
+from costbench.compiler.identity.hashes import HashArray
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.layout.packed.emission import ArrayNumbers, Emission, Emitted
 from costbench.compiler.layout.packed.facts import FactTable
-from costbench.compiler.layout.packed.grouping import default_groups
-from costbench.compiler.layout.packed.kernels import body_arrays
-from costbench.compiler.layout.packed.memory import peak_bytes
+from costbench.compiler.layout.packed.kernels import cut_kernels
 from costbench.compiler.layout.packed.orders import OrderTables
 from costbench.compiler.layout.packed.reads import Body
 from costbench.compiler.layout.space import LayoutSpace
@@ -100,10 +97,11 @@ class PackedCompiler:
         return [self._part(emission, order, options) for emission in self._emissions]
 
     def _part(self, emission: Emission, order: IntArray, options: IntArray) -> CompiledPart:
-        key = emission.computation, emission.key(order, options)
+        rows = emission.row_keys(order, options)
+        key = emission.computation, emission.key(rows)
         known = self._known.get(key)
         if known is None:
-            part = self._lay_out(emission, order, options)
+            part = self._cut(*key, emission.emit(order, options, rows))
             self._keep(key, CompiledPart(*(getattr(part, field.name) for field in fields(CompiledPart))))
             return part
         return known
@@ -115,8 +113,8 @@ class PackedCompiler:
             _, dropped = self._known.popitem(last=False)
             self._num_kept -= len(dropped.hashes)
 
-    def _lay_out(self, emission: Emission, order: IntArray, options: IntArray) -> NewPart:
-        found = emission.emit(order, options)
+    def _cut(self, computation: int, key: int, found: Emitted) -> NewPart:
+        """Returns a computation in the kernels that the compiler makes of it."""
         facts, ports = self.facts, self.facts.ports
         body = Body(
             facts.rows[found.row],
@@ -126,11 +124,6 @@ class PackedCompiler:
             ports.takes,
             ports.clones,
         )
-        grouped = default_groups(body)
-        arrays = body_arrays(body, grouped.graph)
-        kernels = cut_out(grouped.groups, grouped.reads, arrays)
-        labels = facts.labels[found.row]
-        both = Labels(np.ascontiguousarray(labels[:, 0]), np.ascontiguousarray(labels[:, 1]))
-        hashes = kernel_hashes(kernels, arrays, both)
-        c, key = emission.computation, emission.key(order, options)
-        return NewPart(c, self.space.counts[c], hashes, peak_bytes(body, kernels), key, found, kernels)
+        kernels, hashes, peak_bytes = cut_kernels(body, facts.labels[found.row])
+        trip_count = self.space.counts[computation]
+        return NewPart(computation, trip_count, hashes, peak_bytes, key, found, kernels)

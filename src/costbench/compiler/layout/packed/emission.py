@@ -116,18 +116,27 @@ class Emission:
         self._row_of: dict[tuple[int, tuple[int, ...], NodeLayouts | None], int] = {}
         self.body = self._tabulated(arrays)
 
-    def key(self, order: IntArray, options: IntArray) -> int:
-        """Returns a hash of all orders that the computation depends on."""
-        return int(_sum(_row_keys(self.body, order, options)))
-
-    def emit(self, order: IntArray, options: IntArray) -> Emitted:
-        """Returns the computation with layouts and copies.
+    def row_keys(self, order: IntArray, options: IntArray) -> HashArray:
+        """Returns for each instruction a hash of the orders and the option that it depends on, [n].
 
         Args:
             order: order of every class of the program, [k].
             options: the config, [m].
         """
-        keys = _row_keys(self.body, order, options)
+        return _row_keys(self.body, order, options)
+
+    def key(self, keys: HashArray) -> int:
+        """Returns a hash of all orders that the computation depends on, given its `row_keys`."""
+        return int(_sum(keys))
+
+    def emit(self, order: IntArray, options: IntArray, keys: HashArray) -> Emitted:
+        """Returns the computation with layouts and copies.
+
+        Args:
+            order: order of every class of the program, [k].
+            options: the config, [m].
+            keys: its `row_keys`.
+        """
         rows = self._rows.find(keys)
         new = np.flatnonzero(rows == UNKNOWN)
         if len(new):

@@ -65,29 +65,31 @@ class Grouped(NamedTuple):
     shaping: Shaping
 
 
+@compiled
 def default_groups(b: Body) -> Grouped:
     """Returns the groups that the heuristic ends with."""
-    remade = np.zeros(len(b.facts), dtype=bool)
+    remade = np.zeros(len(b.facts), dtype=np.bool_)
     found = _grouped(b, remade)
     for _ in range(REMAKING_ROUNDS):
         more = _better_remade(b, found)
         if not more.any():
             break
-        remade |= more
+        remade = remade | more
         found = _grouped(b, remade)
     return found
 
 
+@compiled
 def _grouped(b: Body, remade: BoolArray) -> Grouped:
     found = _started(b, read_graph(b, remade))
-    state = found.groups, found.reads, found.shaping
+    groups, reads, shaping = found.groups, found.reads, found.shaping
     _grow(b, found)
     kinds = b.facts[:, KIND]
     loops = ((kinds == ELEMENTWISE) | (kinds == _PICKING)) & found.graph.is_node
     for _ in range(ROUNDS):
-        fuse_into_only_reader(*state, loops)
-        fuse_with_several_readers(*state, loops)
-    join_siblings(*state, kinds == _REDUCE)
+        fuse_into_only_reader(groups, reads, shaping, loops)
+        fuse_with_several_readers(groups, reads, shaping, loops)
+    join_siblings(groups, reads, shaping, kinds == _REDUCE)
     return found
 
 

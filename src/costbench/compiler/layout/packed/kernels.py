@@ -1,13 +1,51 @@
-"""A laid-out computation in the form in which `fusion.views` cuts kernels out of it."""
+"""Kernels of a laid-out computation: fused as the heuristic does, cut out by `fusion.views`, and hashed."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from costbench.compiler.fusion.views import BodyArrays
+from costbench.compiler.fusion.views import BodyArrays, cut_out
+from costbench.compiler.identity.hashes import HashArray, Labels, kernel_hashes
+from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.layout.packed.facts import ARRAY, CONSTANT, FLAGS, FREE, KIND, PORT
+from costbench.compiler.layout.packed.grouping import default_groups
+from costbench.compiler.layout.packed.memory import peak_bytes
 from costbench.compiler.layout.packed.reads import CONTROL, Body, Graph, IntArray
 from costbench.execution.compiled import compiled
+
+
+class CutKernels(NamedTuple):
+    """The k kernels of a computation.
+
+    Attributes:
+        kernels: positions of their instructions, inputs and outputs, in an order in which they can run.
+        hashes: [k], equal for kernels that cost the same.
+        peak_bytes: most bytes in memory at one time while the computation runs, callees not counted.
+    """
+
+    kernels: KernelArrays
+    hashes: HashArray
+    peak_bytes: int
+
+
+@compiled
+def cut_kernels(b: Body, labels: HashArray) -> CutKernels:
+    """Returns the kernels of a computation.
+
+    It is one compiled call, since every call from Python checks and converts all arrays that it takes and
+    returns.
+
+    Args:
+        b: the computation.
+        labels: uint64 [n, 2], of each instruction the hash of its label and of its shape alone.
+    """
+    grouped = default_groups(b)
+    arrays = body_arrays(b, grouped.graph)
+    kernels = cut_out(grouped.groups, grouped.reads, arrays)
+    hashes = kernel_hashes(kernels, arrays, Labels(labels[:, 0].copy(), labels[:, 1].copy()))
+    return CutKernels(kernels, hashes, peak_bytes(b, kernels))
 
 
 @compiled
