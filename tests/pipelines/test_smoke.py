@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.pipelines.workplace import (
     TINY,
     call,
     digest_folder,
+    would_run,
     write_profile,
 )
 
@@ -101,17 +101,6 @@ def test_searches_have_figures_and_headline_numbers(smoke: Path) -> None:
     page = (reports / "index.html").read_text()
     assert "Not run here" in page
     assert page.index('id="overview"') < page.index('id="tile-search"') < page.index('id="fusion-search"')
-
-
-def would_run(folder: Path) -> list[str]:
-    """Stages that are out of date, in order, once their inputs are noted."""
-    done = call(folder, [sys.executable, "pipelines/inputs.py", "--params", "profiles/smoke/params.yaml"])
-    assert done.returncode == 0, done.stderr
-    done = call(folder, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
-    assert done.returncode == 0, done.stderr
-    first, *others = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
-    assert first == "inputs"
-    return others
 
 
 def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -154,6 +155,22 @@ def call(folder: Path, command: Sequence[str | Path], **more: str) -> subprocess
         check=False,
         timeout=HANGS_AFTER_S,
     )
+
+
+def stages_run(output: str) -> list[str]:
+    """Stages that `dvc repro` ran or would run, in order, by what it printed."""
+    return re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", output)
+
+
+def would_run(folder: Path) -> list[str]:
+    """Stages of the smoke profile that are out of date, in order, once their inputs are noted."""
+    done = call_stage(folder, "inputs", Path("profiles/smoke/params.yaml"))
+    assert done.returncode == 0, done.stderr
+    done = call(folder, ["dvc", "repro", "--dry", "profiles/smoke/dvc.yaml"])
+    assert done.returncode == 0, done.stderr
+    first, *others = stages_run(done.stdout)
+    assert first == "inputs"
+    return others
 
 
 def call_stage(folder: Path, stage: str, params: Path) -> subprocess.CompletedProcess[str]:
