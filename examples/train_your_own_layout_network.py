@@ -1,9 +1,9 @@
 """Train a layout network of your own on one program and print how well it ranks configs that it has not seen.
 
-    python examples/train_your_own_layout_network.py out/cache/files/.../unet_3d.4x4.bf16.arrow
+    python examples/train_your_own_layout_network.py out/tpugraphs/shards/layout-xla-random/train/GRAPH.arrow
 
-The file is a layout graph: `costbench features` writes those of simulated programs, `costbench train --data`
-converts TpuGraphs' `.npz` files. Everything between the two rulers is plain PyTorch Geometric: exchange it
+The file is a layout graph: `costbench import-tpugraphs` converts those of TpuGraphs, the stage `features`
+writes those of simulated programs. Everything between the two rulers is plain PyTorch Geometric: exchange it
 for what you want to try.
 """
 
@@ -18,6 +18,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import SAGEConv
 
 from costbench.datasets.layout.graphs import open_layout_graph
+from costbench.errors import DataError
 from costbench.features.pyg_dataset import NUM_OPCODES
 from costbench.features.pyg_layouts import LayoutDataset, layout_data
 from costbench.metrics.ranking import kendall_tau
@@ -78,7 +79,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     args = parser.parse_args()
     torch.manual_seed(0)
-    graph = open_layout_graph(args.file)
+    try:
+        graph = open_layout_graph(args.file)
+    except DataError as error:  # such as an .npz file, which is to be converted first
+        parser.error(str(error))
     # The same division as `costbench train --data`, so that numbers compare.
     parts = held_out(graph, HoldOutSpec(), seed=0)
     network = Network()
