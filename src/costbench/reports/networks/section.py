@@ -144,7 +144,7 @@ def parts_table(results: NetworkResults) -> Table:
         (
             label,
             *(results.over_networks(model, MAIN, metric) for metric in metrics),
-            *(_less(results, model, metric) for metric in ("top_1_score", "kendall_tau")),
+            *(_to_the_whole(results, model, metric) for metric in ("top_1_score", "kendall_tau")),
         )
         for model, label in _PARTS
     )
@@ -154,8 +154,8 @@ def parts_table(results: NetworkResults) -> Table:
         Column("top_5_score", "5", "Top-k score", 3, "higher"),
         Column("kendall_tau", "Kendall's τ", "", 3, "higher"),
         Column("mape", "MAPE (%)", "", 1, "lower"),
-        Column("top_1_score_less", "top-1 score", "Less than all of it, by operator"),
-        Column("kendall_tau_less", "Kendall's τ", "Less than all of it, by operator"),
+        Column("top_1_score_difference", "top-1 score", "Difference to all of it, by operator"),
+        Column("kendall_tau_difference", "Kendall's τ", "Difference to all of it, by operator"),
     )
     notes = (
         "The last columns have the mean over operators of the difference to the first row, each operator "
@@ -202,7 +202,7 @@ def choices_table(results: NetworkResults) -> Table:
     return Table("crop_records", "Which programs to measure on the target", columns, tuple(rows), 0, notes)
 
 
-def _less(results: NetworkResults, model: str, metric: str) -> str | None:
+def _to_the_whole(results: NetworkResults, model: str, metric: str) -> str | None:
     """Returns by how much a model is above the analytical one, with the interval over operators."""
     return _difference(results, (model, MAIN), (CROP, MAIN), metric, f"crop-parts/{model}/{metric}")
 
