@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from costbench.errors import UnsupportedKernelError
@@ -210,12 +208,10 @@ def test_a_kernel_that_only_slices_reads_the_slice_and_updates_in_place() -> Non
     assert cost == Cost(0, 64 + 4, 64, 16)
 
 
-def test_pricing_is_quick() -> None:
+def test_every_reader_of_a_value_is_priced_once() -> None:
+    """A walk along the readers of values that are read twice would take 2^3000 steps."""
     b = ModuleBuilder()
     x = b.parameter(X)
     for _ in range(3000):
         x = b.op("add", x, x)
-    module = b.build()
-    start = time.process_time()
-    CostAnalysis(module).computation(0)
-    assert (time.process_time() - start) / 3000 < 100e-6  # 4 us where nothing else runs
+    assert CostAnalysis(b.build()).computation(0).flops == 3000 * 8 * 16
