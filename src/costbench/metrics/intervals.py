@@ -106,7 +106,7 @@ class CrossedDraws:
         self._shares: dict[tuple[int, ...], Floats] = {}
 
     def deviation_scales(self, num_seeds: int) -> Floats:
-        """Returns what the true standard deviation of runs may be, over that of so many, [resamples].
+        """Returns true standard deviations of runs over that of `num_seeds`, [resamples].
 
         sqrt((m - 1) / chi-square(m - 1)) of m normal values; new draws at each call.
 

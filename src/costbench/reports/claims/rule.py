@@ -32,8 +32,8 @@ largest gain or worst error is that of the programs tested, and only its runs ar
 
 **Many claims.** Each verdict that an interval can give has a p-value, the least error at which the interval
 still decides, and a q-value over all claims of the papers, or over all restated ones (Benjamini and Hochberg,
-1995). A verdict whose q-value is above 5% does not count after control: among so many claims, chance may have
-made it.
+1995). A verdict whose q-value is above 5% does not count after control: of this number of claims, chance
+may have made it.
 
 **Strongest baseline.** A claim about the analytical model is decided a second and a third time, against the
 strongest baseline instead (`claims.restated`).

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.averages import geometric_mean
-from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.reports.data.evidence import parsed
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
@@ -49,7 +49,7 @@ class Ratio:
 
     Attributes:
         value: geometric mean over tables and repeats.
-        low: lower end of the 95% interval over tables and repeats.
+        low: lower end of the 95% interval over repeats of the tables that were searched.
         high: its upper end.
     """
 
@@ -104,20 +104,19 @@ class GuidedSearches:
         return geometric_mean([float(np.median(own)) for own in found]) if found and all(found) else None
 
     def ratio(self, arm: str, metric: str) -> Ratio | None:
-        """Returns the trials of an arm over those of `BASELINE`, drawing tables and repeats with replacement.
+        """Returns the trials of an arm over those of `BASELINE`, with the interval over repeats.
 
-        None where one of them was not run on every workload, equally often.
+        Tables are given, not drawn: two or three say nothing of others. None where one of both was not run on
+        every workload, equally often.
         """
         both = [[self.repeats(name, one, metric) for name in self.workloads] for one in (arm, BASELINE)]
         lengths = {len(own) for side in both for own in side}
         if arm == BASELINE or len(lengths) != 1 or not max(lengths):
             return None
         left, right = (np.log(np.array(side)) for side in both)
-        draws = CrossedDraws(stream(0, "searches with estimates", arm, metric))
-        repeats = tuple(range(left.shape[1]))
-        means = draws.resampled(left - right, self.workloads, repeats).mean(axis=1)
-        low, high = np.exp(np.quantile(means, (0.025, 0.975))).tolist()
-        return Ratio(float(np.exp((left - right).mean())), low, high)
+        draws = stream(0, "searches with estimates", arm, metric)
+        found = paired_bootstrap(left.mean(axis=0), right.mean(axis=0), draws)
+        return Ratio(*(float(np.exp(one)) for one in (found.difference, found.low, found.high)))
 
 
 def load_guided(folder: Path) -> GuidedSearches:
@@ -156,12 +155,12 @@ def guidance_table(found: GuidedSearches) -> Table:
         Column("search", "Search"),
         *(Column(f"trials_{p}", f"{p}%", "Trials to a share of the fastest", 1) for p in PERCENT),
         *(Column(f"ratio_{p}", f"{p}%", "Over those of trees on loops") for p in PERCENT),
-        Column("verdict", "trials to 95%, compared"),
+        Column("verdict", "trials to 95% on these tables"),
     )
     notes = (
         "Medians over repeats, geometric means over tables; a search that never gets there counts one more "
-        "than all its trials. Ratios are geometric means over tables and repeats, with 95% intervals for "
-        "which both are drawn with replacement: with so few tables they are rough. All searches ask their "
+        "than all its trials. Ratios are geometric means over tables and repeats, with 95% intervals over "
+        "repeats: they hold for these tables, and say nothing of others. All searches ask their "
         "model about every program that is left; random search and the one in Crop's order have no batches.",
         _about(found),
     )
@@ -240,8 +239,9 @@ def guidance_sentence(found: GuidedSearches) -> str:
         if said[verdict]
     ]
     return (
-        "Searches of recorded tables can read Crop's estimates. To 95% of the fastest program's speed they "
-        f"need, as a ratio to the trials of trees that read loops only, {'; '.join(parts)}."
+        "Searches of recorded tables can read Crop's estimates. To 95% of the fastest program's speed "
+        f"({', '.join(found.workloads)}) they need, as a ratio to the trials of trees that read loops only, "
+        f"{'; '.join(parts)}."
     )
 
 

@@ -22,7 +22,7 @@ from costbench.rng import stream
 from tests.experiments.autotuning.schedule.made_up import made_up_table
 
 LEFT_OUT = 3
-"""Every so many programs are not analysed."""
+"""One in this number of programs is not analysed."""
 SECTION = EstimatedTuning(
     ("random", "crop", "trees", "hybrid", "draft-verify"),
     trials=24,

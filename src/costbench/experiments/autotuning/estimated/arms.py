@@ -33,6 +33,7 @@ class Arm:
 ARMS: Mapping[str, Arm] = {
     "random": Arm(reads=""),
     "crop": Arm(reads="", first="crop"),
+    # With features of loops, as in autotvm2018: what the others are compared with.
     "trees": Arm(),
     "trees-crop-first": Arm(first="crop"),
     "trees-parts": Arm("parts"),
@@ -42,5 +43,3 @@ ARMS: Mapping[str, Arm] = {
     "draft-verify": Arm(first="draft", draft=True),
 }
 """By name; reports know them under the same names."""
-BASELINE = "trees"
-"""What the others are compared with: trees on features of loops, as in autotvm2018."""
