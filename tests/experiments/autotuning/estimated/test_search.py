@@ -11,10 +11,11 @@ import pytest
 from costbench.artifacts import digest_file
 from costbench.datasets.schedule.networks.estimated import PROGRAMS
 from costbench.errors import DataError
-from costbench.experiments.autotuning.estimated.arms import ARMS, BASELINE
+from costbench.experiments.autotuning.estimated.arms import ARMS
 from costbench.experiments.autotuning.estimated.programs import TablePrograms, programs_of
 from costbench.experiments.autotuning.estimated.search import EstimatedSearch, searched
 from costbench.experiments.autotuning.schedule.tables import complete_tables
+from costbench.reports.networks.guidance import BASELINE, LABELS
 from tests.experiments.autotuning.estimated.made_up import LEFT_OUT, SECTION, write_all
 
 
@@ -90,6 +91,10 @@ def test_a_good_estimate_chooses_a_better_first_batch(task: EstimatedSearch, pro
     times = dict(zip(programs.places.tolist(), programs.runtime_ns.tolist(), strict=True))
     guided, drawn = (np.median([times[n] for n in search(task, arm)[:8]]) for arm in ("hybrid", "trees"))
     assert guided < 0.7 * drawn
+
+
+def test_reports_know_every_arm() -> None:
+    assert set(LABELS) == set(ARMS)
     assert BASELINE in ARMS
 
 
