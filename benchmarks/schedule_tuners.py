@@ -4,7 +4,8 @@ Both searches make the same number of measurements, by the same worker and clock
 of each are measured three times more in the end, in turn, and the lowest median counts. The library is torch
 with oneDNN on one thread (`costbench.hardware.cpu.library`). `ratio` is our speed over MetaSchedule's; its
 geometric mean over workloads and seeds stands at the end. Needs the extra `cpu`; a workload and seed takes
-minutes. Results are printed as they come and kept in `--out`.
+minutes. Results are printed as they come and kept in `--out`; the same command after a stop goes on with those
+that are missing.
 
     python -m benchmarks.schedule_tuners C6 --trials 200
     python -m benchmarks.schedule_tuners C2 C6 C9 C12 matmul-256 matmul-512 --trials 200 --seeds 0 1 2
@@ -21,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from costbench.artifacts import write_json
+from costbench.artifacts import read_json, write_json
 from costbench.compiler.schedule.operators import Operator, parse_operator
 from costbench.experiments.tuning.schedules import (
     CONFIRMED,
@@ -35,6 +36,7 @@ from costbench.hardware.cpu.device import CpuDevice
 from costbench.hardware.cpu.library import library_times
 from costbench.hardware.cpu.peer import PeerSearch, PeerSpec, meta_schedule
 from costbench.metrics.averages import geometric_mean
+from costbench.params import parse
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Compared:
         meta_schedule_s: wall seconds of MetaSchedule's.
         ours_failed: trials that failed.
         meta_schedule_failed: trials that failed.
+        load: the machine's load average over the last minute of both.
     """
 
     workload: str
@@ -64,6 +67,7 @@ class Compared:
     meta_schedule_s: float
     ours_failed: int
     meta_schedule_failed: int
+    load: float
 
     @property
     def ratio(self) -> float:
@@ -92,6 +96,7 @@ def compared(workload: str, seed: int, trials: int, folder: Path) -> Compared:
         end - middle,
         ours.progress.failed,
         sum(trial.runtime_ns is None for trial in peer.trials),
+        os.getloadavg()[0],
     )
 
 
@@ -111,6 +116,11 @@ def confirmed(operator: Operator, ours: TunedSchedule, peer: PeerSearch) -> tupl
     return operator.flops / best[0], operator.flops / best[1]
 
 
+def kept(path: Path) -> Compared | None:
+    """Returns what an earlier run found, None where it did not get so far."""
+    return parse(Compared, read_json(path), where=path) if path.exists() else None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints a line per workload and seed, then the geometric mean of the ratios."""
     parser = argparse.ArgumentParser(
@@ -127,12 +137,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     for seed in options.seeds:
         for workload in options.workloads:
-            one = compared(workload, seed, options.trials, options.out / f"{workload}-{seed}")
+            folder = options.out / f"{workload}-{seed}-{options.trials}"
+            one = kept(folder / "compared.json") or compared(workload, seed, options.trials, folder)
+            write_json(folder / "compared.json", asdict(one))
             found.append(one)
             print(
                 f"{one.workload:<14}{one.seed:>5}{one.ours:>9.1f}{one.meta_schedule:>9.1f}{one.library:>9.1f}"
-                f"{one.ratio:>7.2f}  {one.ours_s:.0f} s and {one.meta_schedule_s:.0f} s, load "
-                f"{os.getloadavg()[0]:.1f}",
+                f"{one.ratio:>7.2f}  {one.ours_s:.0f} s and {one.meta_schedule_s:.0f} s, load {one.load:.1f}",
                 flush=True,
             )
             write_json(options.out / "compared.json", [asdict(each) for each in found])

@@ -9,7 +9,12 @@ import pytest
 
 from costbench.compiler.schedule.operators import parse_operator
 from costbench.compiler.schedule.sub_spaces import recorded_space
-from costbench.datasets.schedule.agreement import agreement, confirmed_gflops
+from costbench.datasets.schedule.agreement import (
+    agreement,
+    agreement_afterwards,
+    confirmed_gflops,
+    fastest_numbers,
+)
 from costbench.datasets.schedule.table import (
     AFTERWARDS,
     WHILE_RECORDING,
@@ -27,7 +32,9 @@ def table(*repeats: tuple[int, int, int]) -> RecordedTable:
     runtime = 1000 + np.arange(space.size)
     runtime[FASTEST] = 800
     listed = np.array([(number, ns, space.size, kind) for number, ns, kind in repeats], dtype=np.int64)
-    return replace(empty, columns={**empty.columns, "runtime_ns": runtime}, repeats=listed.reshape(-1, 4))
+    measured = np.ones(space.size, dtype=np.bool_)
+    columns = {**empty.columns, "measured": measured, "runtime_ns": runtime}
+    return replace(empty, columns=columns, repeats=listed.reshape(-1, 4))
 
 
 def test_the_fastest_has_the_speed_of_its_measurements_after_recording() -> None:
@@ -50,3 +57,13 @@ def test_agreement_by_hand() -> None:
     assert found.tau == pytest.approx((2 - 4) / 6)
     assert found.median_ratio == pytest.approx((1.1 + 1102 / 1002) / 2)
     assert agreement(table(), AFTERWARDS).tau is None
+
+
+def test_the_fastest_are_compared_by_themselves() -> None:
+    """Fastest are 5, then 0 to 19 but 5; of these 0 and 1 swap. 40, 50 and 60 keep their order, 30 failed."""
+    again = ((0, 1100), (1, 1000), (30, 0), (40, 1050), (50, 1060), (60, 1070))
+    found = table(*((number, ns, AFTERWARDS) for number, ns in again), (70, 100, WHILE_RECORDING))
+    assert fastest_numbers(found).tolist() == [5, 0, 1, 2, 3, 4, *range(6, 20)]
+    drawn, fastest = agreement_afterwards(found)
+    assert (drawn.pairs, drawn.tau) == (3, pytest.approx(1.0))
+    assert (fastest.pairs, fastest.tau) == (2, pytest.approx(-1.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,9 @@ from costbench.datasets.schedule.table import AFTERWARDS, RecordedTable
 from costbench.metrics.ranking import kendall_tau
 
 TRUSTED_TAU = 0.9
-"""Rank correlation of repeated with first measurements from which on a table is used."""
+"""Rank correlation of repeated with first measurements from which on a table's order is taken to be the machine's."""
+FASTEST = 20
+"""How many of the fastest schedules are measured again after recording."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,27 @@ def agreement(table: RecordedTable, round_number: int) -> Agreement:
     chosen = table.repeats[(table.repeats[:, 3] == round_number) & (table.repeats[:, 1] > 0)]
     chosen = chosen[np.unique(chosen[:, 0], return_index=True)[1]]
     return compare(table.columns["runtime_ns"][chosen[:, 0]], chosen[:, 1])
+
+
+def fastest_numbers(table: RecordedTable) -> npt.NDArray[np.int64]:
+    """Returns the `FASTEST` fastest schedules of a table, or all that ran, the fastest first."""
+    ran = np.flatnonzero(table.columns["measured"] & ~table.failed)
+    return ran[np.argsort(table.columns["runtime_ns"][ran], kind="stable")[:FASTEST]]
+
+
+def agreement_afterwards(table: RecordedTable) -> tuple[Agreement, Agreement]:
+    """Returns how measurements after recording agree: of schedules drawn at random, and of the fastest.
+
+    They are kept apart because the fastest were chosen by the first measurement and lie within a few percent of
+    each other: their order is chance on the quietest machine.
+    """
+    again = table.repeats[:, 3] == AFTERWARDS
+    fast = np.isin(table.repeats[:, 0], fastest_numbers(table))
+    drawn, fastest = (
+        agreement(replace(table, repeats=table.repeats[again & chosen]), AFTERWARDS)
+        for chosen in (~fast, fast)
+    )
+    return drawn, fastest
 
 
 def confirmed_gflops(table: RecordedTable) -> float | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_file, read_json, write_json
-from costbench.datasets.schedule.agreement import TRUSTED_TAU, agreement
+from costbench.datasets.schedule.agreement import TRUSTED_TAU, agreement, agreement_afterwards
 from costbench.datasets.schedule.table import (
     AFTERWARDS,
     SUFFIX,
@@ -28,12 +28,12 @@ def table_card(table: RecordedTable) -> dict[str, object]:
     Returns:
         operator, machine, timing, configs, measured, failed (by reason), best_gflops, median_gflops (of those
         that ran), uninterrupted (share of those that ran with at least one uninterrupted block), seconds of
-        processor time, repeated measurements `while_recording` and `afterwards` (see `Agreement`), and
-        `trusted`: complete, and tau afterwards at least `TRUSTED_TAU`.
+        processor time, repeated measurements `while_recording`, `afterwards` of schedules drawn at random and
+        of the `fastest` (see `Agreement`), and `trusted`: complete, and tau afterwards at least `TRUSTED_TAU`.
     """
     columns, ran = table.columns, table.columns["measured"] & ~table.failed
     codes = columns["reason"]
-    after = agreement(table, AFTERWARDS)
+    after, fastest = agreement_afterwards(table)
     return {
         "operator": table.space.operator.text,
         "target": table.target,
@@ -48,6 +48,7 @@ def table_card(table: RecordedTable) -> dict[str, object]:
         "seconds": round(float(columns["seconds"].sum()), 1),
         "while_recording": asdict(agreement(table, WHILE_RECORDING)),
         "afterwards": asdict(after),
+        "fastest": asdict(fastest),
         "trusted": table.complete and after.tau is not None and after.tau >= TRUSTED_TAU,
     }
 

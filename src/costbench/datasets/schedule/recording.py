@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.schedule.space import ScheduleSpace
+from costbench.datasets.schedule.agreement import fastest_numbers
 from costbench.datasets.schedule.table import (
     AFTERWARDS,
     SUFFIX,
@@ -34,7 +35,6 @@ from costbench.rng import stream
 
 _ANCHORS = 2
 _AGAIN = 3
-_FASTEST = 20
 _CONFIRMED = 60
 IntArray = npt.NDArray[np.int64]
 
@@ -160,7 +160,7 @@ def _again(spec: RecordingSpec, device: CpuDevice, table: RecordedTable, order: 
 def _confirm(spec: RecordingSpec, device: CpuDevice, table: RecordedTable) -> RecordedTable:
     """Measures the fastest and some random configurations again after everything else."""
     known = np.flatnonzero(table.columns["measured"] & ~table.failed)
-    fastest = known[np.argsort(table.columns["runtime_ns"][known], kind="stable")[:_FASTEST]]
+    fastest = fastest_numbers(table)
     rng = stream(spec.seed, "confirm", table.space.operator.text, spec.target)
     others = np.setdiff1d(known, fastest)
     drawn = rng.choice(others, size=min(_CONFIRMED, len(others)), replace=False)

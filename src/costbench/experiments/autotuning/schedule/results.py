@@ -9,7 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.autotuning.schedule.trials import best_by_trial
-from costbench.datasets.schedule.agreement import TRUSTED_TAU, agreement, confirmed_gflops
+from costbench.datasets.schedule.agreement import (
+    TRUSTED_TAU,
+    agreement,
+    agreement_afterwards,
+    confirmed_gflops,
+)
 from costbench.datasets.schedule.table import AFTERWARDS, WHILE_RECORDING
 from costbench.experiments.autotuning.schedule.arms import ARMS, SCRATCH
 from costbench.experiments.autotuning.schedule.tables import TableFile, runtimes, table_of
@@ -132,8 +137,8 @@ def facts_of(file: TableFile) -> dict[str, object]:
     """Returns what is known of a table, as `reports` reads it."""
     table = table_of(file)
     ran = ~table.failed
-    after, during = agreement(table, AFTERWARDS), agreement(table, WHILE_RECORDING)
-    again = after if after.pairs else during
+    after, _ = agreement_afterwards(table)
+    again = after if after.pairs else agreement(table, WHILE_RECORDING)
     return {
         "target": table.target,
         "workload": table.workload,
