@@ -12,7 +12,7 @@ from costbench.datasets.schedule.table import AFTERWARDS, RecordedTable
 from costbench.metrics.ranking import kendall_tau
 
 TRUSTED_TAU = 0.9
-"""Rank correlation of repeated with first measurements from which on a table's order is taken to be the machine's."""
+"""Rank correlation of two measurements from which on a table's order is taken to be the machine's."""
 FASTEST = 20
 """How many of the fastest schedules are measured again after recording."""
 
@@ -48,10 +48,10 @@ def fastest_numbers(table: RecordedTable) -> npt.NDArray[np.int64]:
 
 
 def agreement_afterwards(table: RecordedTable) -> tuple[Agreement, Agreement]:
-    """Returns how measurements after recording agree: of schedules drawn at random, and of the fastest.
+    """Returns how measurements after recording agree, of schedules drawn at random and of the fastest.
 
-    They are kept apart because the fastest were chosen by the first measurement and lie within a few percent of
-    each other: their order is chance on the quietest machine.
+    They are kept apart because the fastest were chosen by the first measurement and lie within a few percent
+    of each other: their order is chance on the quietest machine.
     """
     again = table.repeats[:, 3] == AFTERWARDS
     fast = np.isin(table.repeats[:, 0], fastest_numbers(table))

@@ -10,7 +10,6 @@ import numpy as np
 from costbench.artifacts import digest_file, read_json, write_json
 from costbench.datasets.schedule.agreement import TRUSTED_TAU, agreement, agreement_afterwards
 from costbench.datasets.schedule.table import (
-    AFTERWARDS,
     SUFFIX,
     WHILE_RECORDING,
     RecordedTable,
@@ -28,8 +27,9 @@ def table_card(table: RecordedTable) -> dict[str, object]:
     Returns:
         operator, machine, timing, configs, measured, failed (by reason), best_gflops, median_gflops (of those
         that ran), uninterrupted (share of those that ran with at least one uninterrupted block), seconds of
-        processor time, repeated measurements `while_recording`, `afterwards` of schedules drawn at random and
-        of the `fastest` (see `Agreement`), and `trusted`: complete, and tau afterwards at least `TRUSTED_TAU`.
+        processor time, repeated measurements `while_recording`, `afterwards` of schedules drawn at random
+        and of the `fastest` (see `Agreement`), and `trusted`: complete, and tau afterwards at least
+        `TRUSTED_TAU`.
     """
     columns, ran = table.columns, table.columns["measured"] & ~table.failed
     codes = columns["reason"]

@@ -15,7 +15,7 @@ from costbench.datasets.schedule.agreement import (
     agreement_afterwards,
     confirmed_gflops,
 )
-from costbench.datasets.schedule.table import AFTERWARDS, WHILE_RECORDING
+from costbench.datasets.schedule.table import WHILE_RECORDING
 from costbench.experiments.autotuning.schedule.arms import ARMS, SCRATCH
 from costbench.experiments.autotuning.schedule.tables import TableFile, runtimes, table_of
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
