@@ -4,8 +4,8 @@ Both searches make the same number of measurements, by the same worker and clock
 of each are measured three times more in the end, in turn, and the lowest median counts. The library is torch
 with oneDNN on one thread (`costbench.hardware.cpu.library`). `ratio` is our speed over MetaSchedule's; its
 geometric mean over workloads and seeds stands at the end. Needs the extra `cpu`; a workload and seed takes
-minutes. Results are printed as they come and kept in `--out`; the same command after a stop goes on with those
-that are missing.
+minutes. Results are printed as they come and kept in `--out`; the same command after a stop goes on with
+those that are missing.
 
     python -m benchmarks.schedule_tuners C6 --trials 200
     python -m benchmarks.schedule_tuners C2 C6 C9 C12 matmul-256 matmul-512 --trials 200 --seeds 0 1 2
