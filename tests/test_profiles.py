@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from costbench.datasets.folds import listed_split
 from costbench.experiments.grid.experiment import load_experiment
-from costbench.experiments.grid.spec import experiment_names
+from costbench.experiments.grid.spec import experiment_names, listed_as
 from costbench.experiments.stages.sweep import load_sweep
 from costbench.experiments.sweeps.space import resolve
 from costbench.params import load_yaml
+from costbench.reports.claims.data import Claim, Side, load_claims
+from costbench.reports.results import FOLDS, PRIMARY_CHIP
 from costbench.tasks import LEARNED
 from costbench.training.spec import TrainSpec
 from costbench.training.specs import AnyTrainSpec
@@ -63,8 +69,11 @@ COMPARED = (
     ("ablations", "loss"),
     ("folds",),
     ("differences",),
+    ("rates",),
 )
 """Experiments whose rows stand in one table or claim, by the first word of their names."""
+CURVES = "curves"
+"""First word of the names of learning curves, whose points differ in their budgets."""
 
 
 def validated_on(spec: AnyTrainSpec) -> object:
@@ -77,11 +86,82 @@ def test_what_is_compared_has_seen_as_many_samples(repository: Path, name: str) 
     params = repository / name / "params.yaml"
     budgets: dict[tuple[str, str], set[object]] = {}
     for experiment in [load_experiment(params, one) for one in experiment_names(params)]:
+        if experiment.name.startswith(CURVES):
+            continue
         (group,) = (own[0] for own in COMPARED if experiment.name.split("-")[0] in own)
         for spec in (variant.spec for variant in experiment.variants.values()):
             budget = spec.epochs, spec.patience, spec.steps_per_epoch, spec.per_step, validated_on(spec)
             budgets.setdefault((group, experiment.grid.task), set()).add(budget)
     assert {key: len(found) for key, found in budgets.items()} == dict.fromkeys(budgets, 1)
+
+
+@pytest.mark.parametrize("name", ["", *(f"profiles/{name}" for name in PROFILES)])
+def test_points_of_learning_curves_are_the_same_budgets_for_all_networks(repository: Path, name: str) -> None:
+    """As many steps as their names say, of equal samples, with equal validations."""
+    params = repository / name / "params.yaml"
+    for one in experiment_names(params):
+        variants = load_experiment(params, one).variants if one.startswith(CURVES) else {}
+        budgets: dict[int, set[object]] = {}
+        networks: dict[int, set[str]] = {}
+        for variant, settings in variants.items():
+            _, network, steps = variant.split("-")
+            spec = settings.spec
+            assert spec.epochs * spec.steps_per_epoch == int(steps)
+            budgets.setdefault(int(steps), set()).add(
+                (spec.epochs, spec.patience, spec.per_step, validated_on(spec))
+            )
+            networks.setdefault(int(steps), set()).add(network)
+        assert all(len(found) == 1 for found in budgets.values())
+        assert len({frozenset(found) for found in networks.values()}) <= 1
+
+
+def samples_of_networks(params: Path) -> dict[tuple[str, Side], int]:
+    """Samples that the networks of a profile see, by task and by what their rows are listed under."""
+    found: dict[tuple[str, Side], int] = {}
+    for experiment in [load_experiment(params, one) for one in experiment_names(params)]:
+        for cell in experiment.cells:
+            model, variant = listed_as(cell, cell.chip)
+            spec = experiment.variants[cell.variant].spec
+            samples = spec.epochs * spec.steps_per_epoch * math.prod(spec.per_step)
+            # Of experiments that train one variant in one place, the first one's rows go by its name.
+            found.setdefault((cell.task, Side(model, variant, listed_split(cell.split), cell.chip)), samples)
+    return found
+
+
+def unequal(claims: Sequence[Claim], samples: Mapping[tuple[str, Side], int]) -> dict[str, set[int]]:
+    """Claims whose networks for one task see different numbers of samples, and these numbers."""
+    seen: dict[tuple[str, str], set[int]] = {}
+    for claim in claims:
+        for side in claim.sides:
+            task = side.task or claim.task
+            key = task, replace(side.rows, kernels="all")
+            if key in samples:
+                seen.setdefault((claim.id, task), set()).add(samples[key])
+    return {name: found for (name, _), found in seen.items() if len(found) > 1}
+
+
+@pytest.mark.parametrize("name", ["", *(f"profiles/{name}" for name in PROFILES)])
+def test_rivals_of_a_claim_see_as_many_samples(repository: Path, name: str) -> None:
+    samples = samples_of_networks(repository / name / "params.yaml")
+    assert unequal(claims_on_folds_too(), samples) == {}
+
+
+def claims_on_folds_too() -> tuple[Claim, ...]:
+    """The papers' claims as printed, and with all sides on folds."""
+    printed = load_claims()
+
+    def moved(sides: tuple[Side, ...]) -> tuple[Side, ...]:
+        return tuple(replace(side, split=FOLDS, chip=PRIMARY_CHIP) for side in sides)
+
+    folds = (replace(c, id=f"{c.id}@folds", left=moved(c.left), right=moved(c.right)) for c in printed)
+    return (*printed, *folds)
+
+
+def test_a_rival_with_fewer_samples_is_found() -> None:
+    claim = next(one for one in load_claims() if one.id == "lpm2020.fusion_vs_lstm")
+    samples = {("fusion", Side()): 537_600, ("fusion", Side(variant="lpm2020-lstm")): 84_000}
+    assert unequal((claim,), samples) == {"lpm2020.fusion_vs_lstm": {537_600, 84_000}}
+    assert unequal((claim,), dict.fromkeys(samples, 84_000)) == {}
 
 
 def test_profiles_share_no_output_folder(repository: Path) -> None:

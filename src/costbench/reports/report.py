@@ -23,6 +23,7 @@ from costbench.reports.data.evidence import (
     read_history,
 )
 from costbench.reports.data.section import data_section
+from costbench.reports.data.selected import read_selected
 from costbench.reports.figures.results import write_curve_figure
 from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
 from costbench.reports.networks.results import NetworkResults, not_trained_enough
@@ -40,9 +41,12 @@ from costbench.reports.search.sections import search_sections
 from costbench.reports.search.summary import flat_searches
 from costbench.reports.sections.ablation import ablation_section, differences_section, missing_section
 from costbench.reports.sections.first_figures import overview_figures
+from costbench.reports.sections.learning import learning_section
 from costbench.reports.sections.overview import Overview, overview_section
 from costbench.reports.sections.results import Evidence, all_standings, analytical_section, cell_section
 from costbench.reports.summary import headlines, summarise
+from costbench.reports.tables.learning import is_curve
+from costbench.reports.tables.rates import is_rate
 from costbench.reports.tables.settings import Settings, settings_tables
 from costbench.reports.tables.trials import trials_table
 from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
@@ -157,6 +161,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         schedule_section(inputs.schedules, folder / "figures"),
         networks_section(inputs.networks, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
+        _learning_section(results, inputs, budgets, folder / "figures"),
         tpugraphs_section(results, inputs.tpugraphs, cards, findings, folder / "figures"),
         claims_section(findings),
         missing_section(results),
@@ -218,6 +223,16 @@ def _findings(
         undertrained=undertrained(results, budgets) | not_trained_enough(inputs.networks),
         steps=equal_steps(budgets),
     )
+
+
+def _learning_section(
+    results: Results, inputs: ReportInputs, budgets: Sequence[Budget], figures: Path
+) -> Section | None:
+    def wanted(variant: str) -> bool:
+        return is_curve(variant) or is_rate(variant)
+
+    selected = read_selected(inputs.trained, budgets, inputs.curves, wanted)
+    return learning_section(results, selected, budgets, inputs.curves, figures)
 
 
 def _training_section(inputs: ReportInputs, budgets: Sequence[Budget], figures: Path) -> Section | None:

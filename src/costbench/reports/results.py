@@ -26,6 +26,8 @@ BASELINES = (
 """Models without a network, fitted to training programs or not at all."""
 MODELS = (*TRAINED, *BASELINES)
 """In the order in which tables and figures show them."""
+CEILINGS = ("measured_again", "regular_machine")
+"""Marks of what a model can reach, no models: another measurement, the machine without irregular code."""
 TITLES: Mapping[str, str] = {
     "tuned": "best of sweep",
     "lpm2021": "as in lpm2021",
@@ -37,6 +39,8 @@ TITLES: Mapping[str, str] = {
     "trees": "boosted trees",
     "trees_analytical": "boosted trees, analytical",
     "default_first": "default first",
+    "measured_again": "measured again",
+    "regular_machine": "machine without irregular code",
 }
 """Names of models in tables and figures, where they differ from those in rows."""
 BEST = "best"
@@ -110,9 +114,14 @@ class Cell:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Models that have results here, in the order of `MODELS`, others behind by name."""
+        """Models that have results here, in the order of `MODELS`, others behind by name; no ceilings."""
         known = [model for model in MODELS if model in self.seeds]
-        return (*known, *sorted(set(self.seeds) - {*known, BEST}))
+        return (*known, *sorted(set(self.seeds) - {*known, BEST, *CEILINGS}))
+
+    @property
+    def ceilings(self) -> tuple[str, ...]:
+        """Ceilings that have results here, in the order of `CEILINGS`."""
+        return tuple(name for name in CEILINGS if name in self.seeds)
 
     @property
     def described(self) -> Task:

@@ -70,7 +70,7 @@ def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:
     """All headline numbers, and `extra` (leakage, data set, searches) under the keys it has, sorted."""
     flat = dict(extra)
     for cell in results.cells:
-        for model in cell.models:
+        for model in (*cell.models, *cell.ceilings):
             prefix = f"{cell.task}/{cell.split}/{cell.chip}/{model}"
             flat |= {f"{prefix}/{name}": value for name, value in averages(cell, model).items()}
             unseen = results.part(cell, UNSEEN)

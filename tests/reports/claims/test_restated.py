@@ -99,3 +99,47 @@ def test_claims_of_tpugraphs_are_repeated_on_folds_that_there_are() -> None:
     }
     assert {side.split for claim in made for side in claim.sides} == {"folds"}
     assert all(claim.id == f"{claim.restates}@folds" for claim in made)
+
+
+def _network_rows(variant: str, value: float, split: str = "folds", chip: str = "tpu_v3") -> list[MetricRow]:
+    where = {"task": "fusion", "variant": variant, "split": split, "chip": chip, "metric": "mape_ge5us"}
+    return [make_row(**where, application=f"a{i}", program=f"p{i}", value=value) for i in range(6)]
+
+
+def test_claims_about_two_networks_are_repeated_on_folds_where_both_were_tested() -> None:
+    one = _network_rows("static_node", 20.0)
+    assert on_folds(CLAIMS, score_index(one)) == ()
+    rows = [*one, *_network_rows("vanilla", 30.0), *_network_rows("main", 10.0)]
+    (moved,) = on_folds(CLAIMS, score_index(rows))
+    # The network against the analytical model is no such claim: `restated` moves it.
+    assert (moved.id, moved.restates) == (
+        "lpm2021.static_features_fusion@folds",
+        "lpm2021.static_features_fusion",
+    )
+    (found,) = evaluate_claims((moved,), rows, 0, resamples=10)
+    assert (found.verdict, found.effect, found.n) == (HOLDS, pytest.approx(10.0), 6)
+
+
+def test_claims_that_compare_splits_or_chips_stay_where_they_are() -> None:
+    tasks = {"tile": "tile_size_ape", "fusion": "mape_ge5us"}
+    rows = [
+        make_row(task=task, metric=metric, split="folds", chip=chip, program=f"p{i}", value=1.0)
+        for task, metric in tasks.items()
+        for chip in ("tpu_v2", "tpu_v3")
+        for i in range(6)
+    ]
+    # shift_costs_tile and the two claims about generations compare the main network with itself.
+    assert on_folds(CLAIMS, score_index(rows)) == ()
+
+
+def test_a_question_that_two_claims_ask_of_folds_alike_is_asked_once() -> None:
+    claims = [claim for claim in CLAIMS if claim.id.startswith("lpm2020.rank_vs_mse_tile")]
+    assert {side.split for claim in claims for side in claim.sides} == {"random", "manual"}
+    rows = [
+        make_row(variant=side.variant, split="folds", chip="tpu_v3", program=f"p{i}", metric=claim.metric)
+        for claim in claims
+        for side in claim.sides
+        for i in range(6)
+    ]
+    assert len({(claim.metric, claim.statistic) for claim in claims}) == 1
+    assert [claim.id for claim in on_folds(claims, score_index(rows))] == ["lpm2020.rank_vs_mse_tile@folds"]

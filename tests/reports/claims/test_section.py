@@ -145,3 +145,17 @@ def test_a_wall_time_has_a_verdict_and_no_number() -> None:
     claim = CLAIMS["tpugraphs2023.batching_cheaper"]
     (row,) = claims_section([Finding(claim, HOLDS, n=7, seeds=1)]).tables[0].rows
     assert (row[2], row[4], *row[5:8]) == ("holds", "1.1 to 20", None, None, None)
+
+
+def test_claims_about_networks_on_folds_have_a_table_and_a_sentence_of_their_own() -> None:
+    claim = CLAIMS["lpm2021.rank_vs_mse_tile"]
+    moved = replace(claim, id=f"{claim.id}@folds", restates=claim.id)
+    section = claims_section([*FINDINGS, Finding(moved, DOES_NOT_HOLD, -1.0, -2.0, -0.5, 138, 1)])
+    assert section.paragraphs[0] == (
+        "Claims of lpm2021 and lpm2020 that compare networks, repeated on folds over applications, where all "
+        "programs are tested: of 1, 0 hold, 1 do not hold and 0 cannot be told either way."
+    )
+    (folds,) = (table for table in section.tables if table.name == "claims_folds")
+    assert folds.title == "Claims of lpm2021, decided on folds over applications"
+    assert [row[:3] for row in folds.rows] == [(claim.id, claim.statement, "does not hold")]
+    assert "claims_strongest" not in [table.name for table in section.tables]

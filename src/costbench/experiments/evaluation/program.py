@@ -28,6 +28,8 @@ ModelName = Literal[
     "linear",
     "trees",
     "trees_analytical",
+    "measured_again",
+    "regular_machine",
 ]
 ModelKey = tuple[str, str, int]
 """Model, variant, seed."""

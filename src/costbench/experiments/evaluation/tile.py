@@ -10,6 +10,7 @@ import numpy.typing as npt
 from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
 from costbench.experiments.chips import chip_of
+from costbench.experiments.evaluation.ceilings import CEILINGS
 from costbench.experiments.evaluation.cost_models import COST_MODELS, ModelSources, given_models
 from costbench.experiments.evaluation.fitted import fitted_costs
 from costbench.experiments.evaluation.kernel_kinds import kernel_kind
@@ -18,7 +19,7 @@ from costbench.experiments.evaluation.program import ModelKey, ProgramResult, Pr
 from costbench.experiments.evaluation.scoring import BEST, EvaluatedKernel, Predict, evaluate_program
 from costbench.experiments.grid.spec import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
-from costbench.target import Architecture
+from costbench.target import Target
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,7 +34,7 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     path = shard_path(task.data, task.chip, task.program)
     shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
     features = _features(task, shard)
-    models = _models(task, target.architecture)
+    models = _models(task, target)
     learned, computed_by = _learned(task, features)
     asked = learned | {(name, MAIN, 0): costs for name, costs in fitted_costs(task, "tile", features).items()}
     by_name = {"/".join(map(str, key)): costs for key, costs in asked.items()}
@@ -75,16 +76,23 @@ def _evaluated(
     )
 
 
-def _models(task: ProgramTask, architecture: Architecture) -> dict[ModelKey, Predict]:
-    """Returns the prediction functions of the models that are neither trained nor fitted."""
-    sources = ModelSources(architecture, task.params.random_seeds)
+def _models(task: ProgramTask, target: Target) -> dict[ModelKey, Predict]:
+    """Returns the prediction functions of the models that are neither trained nor fitted, and of ceilings."""
+    seeds = task.params.random_seeds
+    sources = ModelSources(target.architecture, seeds)
     found = {
         (name, MAIN, seed): predict
         for name in task.models
         if name in COST_MODELS
         for seed, predict in COST_MODELS[name](sources).items()
     }
-    given = given_models(task.models, "tile", architecture)
+    found |= {
+        (name, MAIN, seed): predict
+        for name in task.models
+        if name in CEILINGS
+        for seed, predict in CEILINGS[name](target, seeds).items()
+    }
+    given = given_models(task.models, "tile", target.architecture)
     return found | {(name, MAIN, 0): model.predict_nest for name, model in given.items()}
 
 

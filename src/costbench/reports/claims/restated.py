@@ -6,8 +6,9 @@ the scaling. A claim that a network is better (or worse) than the analytical mod
 times: as the paper states it, on the same split against the strongest baseline (`<id>@strongest`), and on
 folds over applications against the strongest baseline (`<id>@folds`), where every program is tested once.
 
-Claims of tpugraphs2023 that compare trained networks are decided a second time on folds (`<id>@folds`), where
-there are any.
+Claims that compare trained networks with each other, such as those about lpm2021's tables 3 and 4 and all
+of tpugraphs2023, are decided a second time on folds (`<id>@folds`), where there are any: the papers' splits
+have six to eight test programs, folds have all of them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from costbench.reports.claims.data import TPUGRAPHS, Claim, Side
 from costbench.reports.results import FOLDS, PRIMARY_CHIP
 from costbench.reports.scores import ScoreIndex, scores_of
 from costbench.reports.strongest import STRONGEST
+from costbench.tasks import KERNEL_TASKS
 
-_ANALYTICAL = "analytical"
+_ANALYTICAL, _LEARNED = "analytical", "learned"
 
 
 def restated(claims: Sequence[Claim]) -> tuple[Claim, ...]:
@@ -70,16 +72,34 @@ def _restate(claim: Claim, basis: str, where: Side | None) -> Claim:
 
 
 def on_folds(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
-    """Returns the claims of tpugraphs2023 that compare models of one split, on folds over applications.
+    """Returns the claims that compare networks of one split, on folds over applications.
 
-    Claims for which no side was tested on folds are left out.
+    Of tpugraphs2023 these are all claims but those about wall times, baselines among their sides included, as
+    far as any side was tested on folds. Of the other papers they are claims about tiles and fusions whose
+    sides are all trained networks of one split and chip, as far as all sides were tested on folds. What two
+    claims ask of folds alike (one of them of the manual split, say) is asked once.
     """
-    moved = (_on_folds(claim) for claim in claims if claim.paper == TPUGRAPHS and not claim.wall_time)
-    return tuple(
-        claim
-        for claim in moved
-        if any(scores_of(index, claim.task, claim.metric, side).programs for side in claim.sides)
-    )
+    found: list[Claim] = []
+    asked = set()
+    for claim in claims:
+        moved = _on_folds(claim)
+        there = [bool(scores_of(index, claim.task, claim.metric, side).programs) for side in moved.sides]
+        if claim.paper == TPUGRAPHS:
+            if any(there) and not claim.wall_time:
+                found.append(moved)
+            continue
+        question = (claim.paper, claim.metric, claim.statistic, claim.direction, moved.left, moved.right)
+        if _compares_networks(claim) and all(there) and question not in asked:
+            asked.add(question)
+            found.append(moved)
+    return tuple(found)
+
+
+def _compares_networks(claim: Claim) -> bool:
+    """Whether both sides are networks that were trained and tested alike, on one split and chip."""
+    places = {(side.split, side.chip) for side in claim.sides}
+    learned = all((side.model, side.task) == (_LEARNED, None) for side in claim.sides)
+    return claim.task in KERNEL_TASKS and bool(claim.right) and learned and len(places) == 1
 
 
 def _on_folds(claim: Claim) -> Claim:

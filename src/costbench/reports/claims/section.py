@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from costbench.artifacts import write_json, write_text
-from costbench.reports.claims.data import AUTOTVM, CROP, TPUGRAPHS, Margin, margins
+from costbench.reports.claims.data import AUTOTVM, CROP, TPUGRAPHS, Margin, Side, margins
 from costbench.reports.claims.rule import (
     BY_CONSTRUCTION,
     CANNOT_TELL,
@@ -101,6 +101,7 @@ def claims_section(findings: Sequence[Finding]) -> Section:
         label="Claims",
         paragraphs=(
             *_against_strongest(findings),
+            *_counted_on_folds(findings),
             *_counted(printed),
             *_after_control(printed, "of the papers' claims"),
             *_after_control([one for one in findings if one.claim.restates], "of restated claims"),
@@ -182,7 +183,26 @@ def _against_strongest(findings: Sequence[Finding]) -> tuple[str, ...]:
 
 def _is_against_strongest(one: Finding) -> bool:
     """Whether a claim about the analytical model was decided against the strongest baseline."""
-    return bool(one.claim.restates) and one.claim.paper != TPUGRAPHS
+    networks = any(side.model == Side().model for side in one.claim.right)
+    return bool(one.claim.restates) and one.claim.paper != TPUGRAPHS and not networks
+
+
+def _counted_on_folds(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Returns how many claims of lpm2021 and lpm2020 about networks hold on folds, if any was decided."""
+    own = [one for one in findings if _is_on_folds(one) and one.claim.paper != TPUGRAPHS]
+    if not own:
+        return ()
+    counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in _VERDICTS}
+    return (
+        "Claims of lpm2021 and lpm2020 that compare networks, repeated on folds over applications, where all "
+        f"programs are tested: of {len(own)}, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold and "
+        f"{counts[CANNOT_TELL]} cannot be told either way.",
+    )
+
+
+def _is_on_folds(one: Finding) -> bool:
+    """Whether a claim that compares networks was repeated on folds."""
+    return bool(one.claim.restates) and not _is_against_strongest(one)
 
 
 STRONGEST_TABLE = "claims_strongest"
@@ -243,13 +263,14 @@ def _strongest_table(findings: Sequence[Finding]) -> Table:
 
 
 def _folds_table(findings: Sequence[Finding]) -> Table:
-    """Returns the claims of tpugraphs2023 on folds over applications."""
+    """Returns the claims that compare networks, on folds over applications."""
     rows: list[tuple[Value, ...]] = []
     for one in findings:
         claim = one.claim
-        if claim.restates and not _is_against_strongest(one) and one.verdict != NOT_EVALUATED:
+        if _is_on_folds(one) and one.verdict != NOT_EVALUATED:
             rows.append((claim.restates, claim.statement, _verdict(one), *_shown(one)))
-    title = f"Claims of {TPUGRAPHS}, decided on folds over applications"
+    papers = dict.fromkeys(one.claim.paper for one in findings if _is_on_folds(one))
+    title = f"Claims of {', '.join(papers)}, decided on folds over applications"
     return Table("claims_folds", title, _ON_FOLDS, tuple(rows))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -29,12 +30,17 @@ COLOURS = {
 }
 BARS = ("learned", "tuned", "hybrid", "analytical")
 BASELINES = ("iterations", "random")
+_CEILINGS: Mapping[str, Literal["dotted", "dashdot"]] = {
+    "measured_again": "dotted",
+    "regular_machine": "dashdot",
+}
+"""Line styles of the marks of what a model can reach."""
 
 
 def write_program_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tuple[Path, ...]:
     """Grouped bars of the error (above) and tau (below) per program: models, ours and the paper's.
 
-    Baselines are marks. Writes `<cell>.svg` and `<cell>.png`; the paths.
+    Baselines and ceilings are marks. Writes `<cell>.svg` and `<cell>.png`; the paths.
 
     Raises:
         DataError: if a file cannot be written.
@@ -129,6 +135,16 @@ def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, measure: Measure) ->
                 linewidth=1.8,
                 label=f"{model}, ours",
             )
+    for name in cell.ceilings:
+        axes.hlines(
+            _series(cell, name, measure),
+            places - 0.46,
+            places + 0.46,
+            colors="#000000",
+            linestyles=_CEILINGS[name],
+            linewidth=1.2,
+            label=title_of(name),
+        )
     axes.axvline(len(cell.programs) - 0.35, color="#bbbbbb", linewidth=0.8, linestyle=":")
 
 

@@ -14,6 +14,8 @@ from costbench.reports.papers.numbers import PaperAblation, VariantScores, ablat
 from costbench.reports.results import SPLIT_NAMES, Cell, Results, split_order
 from costbench.reports.table import Column, Table, Value
 from costbench.reports.tables.differences import is_difference
+from costbench.reports.tables.learning import is_curve
+from costbench.reports.tables.rates import is_rate
 from costbench.reports.tpugraphs.variants import is_of_paper
 from costbench.reports.undertrained import MAX_RATIO, undertrained
 from costbench.tasks import KERNEL_TASKS, LEARNED
@@ -161,6 +163,8 @@ def _others(results: Results, place: Place, known: set[str]) -> list[_Row]:
         and cell.variant not in known
         and not is_difference(cell.variant)
         and not is_of_paper(cell.variant)
+        and not is_curve(cell.variant)
+        and not is_rate(cell.variant)
     }
     if not there:
         return []

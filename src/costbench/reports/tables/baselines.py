@@ -8,7 +8,7 @@ from costbench.reports.table import Column, Table, Value
 
 
 def baselines_table(cell: Cell, found: Standings) -> Table:
-    """Returns one row a model, the least error first.
+    """Returns one row a model, the least error first, and below them one a ceiling.
 
     Args:
         cell: the results.
@@ -45,17 +45,35 @@ def baselines_table(cell: Cell, found: Standings) -> Table:
         )
         for one in found.models
     ]
+    ceilings = [_ceiling(cell, name, len(columns)) for name in cell.ceilings]
     notes = (
         "Means over test programs: geometric of errors, arithmetic of τ. Intervals are those of 10,000 "
         "resamples of programs and training seeds together. Programs won: with a lower error than that of "
         "the strongest baseline, ties counting half.",
         "The strongest baseline is the model without a network with the least mean error on these very "
         "programs, a choice that favours it.",
+        *(_CEILINGS if ceilings else ()),
     )
     heading = cell.labels
     where = f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{heading.kernels}"
     title = f"{heading.heading}, every model against the strongest baseline, {where}"
-    return Table(f"baselines_{cell.name}", title, columns, tuple(rows), 0, notes)
+    return Table(f"baselines_{cell.name}", title, columns, (*rows, *ceilings), len(ceilings), notes)
+
+
+_CEILINGS = (
+    "Ceilings know the machine and are no models. Measured again: another measurement of the same tile "
+    "sizes, the fastest of three runs as theirs is. Machine without irregular code: the simulated machine "
+    "without noise and without the factor of each structure of inner loops, which looks random to whoever "
+    "has no example of it.",
+)
+
+
+def _ceiling(cell: Cell, name: str, width: int) -> tuple[Value, ...]:
+    """Returns the row of a ceiling, [width] values: mean error and tau, without comparison."""
+    error, tau = (m.mean(cell.over_programs(name, m.metric)) for m in cell.described.measures)
+    programs, seeds = len(cell.over_programs(name, cell.described.measures[0].metric)), len(cell.seeds[name])
+    row: tuple[Value, ...] = (title_of(name), "ceiling", error, None, None, None, tau)
+    return (*row, *[None] * (width - len(row) - 2), programs, seeds)
 
 
 def _kind(model: str, strongest: str | None) -> str:

@@ -1,0 +1,118 @@
+"""Tabulates learning rates: of each network the rate with the best validation value after a short training.
+
+A variant `rate-<network>-<rate>`, such as `rate-gat-lstm-3e-4`, is one training. Test programs have no part
+in the choice: values are those of validation programs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costbench.reports.data.selected import Selected, rises
+from costbench.reports.results import SPLIT_NAMES
+from costbench.reports.table import Column, Table, Value
+from costbench.tasks import labels_of
+
+_VARIANT = re.compile(r"rate-(?P<network>[a-z0-9_-]+?)-(?P<rate>[0-9]+e-[0-9]+)")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Best validation values by network and learning rate, of a task on one split and chip.
+
+    Attributes:
+        task: the compiler's decision.
+        split: which programs were held out.
+        chip: what was measured.
+        column: of training histories, such as `validation/tau`.
+        networks: name -> learning rate -> value, mean over seeds.
+    """
+
+    task: str
+    split: str
+    chip: str
+    column: str
+    networks: Mapping[str, Mapping[float, float]]
+
+    @property
+    def tried(self) -> tuple[float, ...]:
+        """Returns all rates, ascending."""
+        return tuple(sorted({rate for values in self.networks.values() for rate in values}))
+
+    def chosen(self, network: str) -> float:
+        """Returns the rate with the best value; of equals the least."""
+        sign = -1.0 if rises(self.column) else 1.0
+        values = self.networks[network]
+        return min(sorted(values), key=lambda rate: sign * values[rate])
+
+
+def is_rate(variant: str) -> bool:
+    """Returns whether a variant is a training of the choice of learning rates."""
+    return _VARIANT.fullmatch(variant) is not None
+
+
+def rates_of(selected: Sequence[Selected], columns: Mapping[str, str]) -> tuple[Rates, ...]:
+    """Returns the values by network and rate, in the order of the training runs.
+
+    Args:
+        selected: best validation values of training runs.
+        columns: task -> column of histories that they are of.
+    """
+    runs: dict[tuple[str, str, str], dict[str, dict[float, list[float]]]] = {}
+    for one in selected:
+        match = _VARIANT.fullmatch(one.budget.variant)
+        if match is not None:
+            place = one.budget.task, one.budget.split, one.budget.chip
+            of_network = runs.setdefault(place, {}).setdefault(match["network"], {})
+            of_network.setdefault(float(match["rate"]), []).append(one.value)
+    return tuple(
+        Rates(
+            *place,
+            columns[place[0]],
+            {
+                name: {rate: float(np.mean(values)) for rate, values in by_rate.items()}
+                for name, by_rate in networks.items()
+            },
+        )
+        for place, networks in runs.items()
+    )
+
+
+def rates_table(rates: Rates) -> Table:
+    """Returns one row a network: the value with each rate, and the rate that is chosen.
+
+    Args:
+        rates: of a task, split and chip.
+    """
+    more = rises(rates.column)
+    selected_by = rates.column.replace("/", " ").replace("_", " ")
+    columns = (
+        Column("network", "Network"),
+        *(
+            Column(
+                key=f"rate_{rate:g}",
+                header=f"{rate:g}",
+                group=f"{selected_by}, by learning rate",
+                decimals=3 if more else 1,
+                better="higher" if more else "lower",
+                contest="rate",
+            )
+            for rate in rates.tried
+        ),
+        Column("chosen", "Chosen"),
+    )
+    rows: list[tuple[Value, ...]] = [
+        (name, *(values.get(rate) for rate in rates.tried), f"{rates.chosen(name):g}")
+        for name, values in rates.networks.items()
+    ]
+    where = f"{SPLIT_NAMES.get(rates.split, rates.split)}, {rates.chip}"
+    notes = (
+        "Best values on validation programs, of trainings of a quarter of the main budget. Nothing here was "
+        "chosen on test programs.",
+    )
+    title = f"Learning rates, {labels_of(rates.task).heading}, {where}"
+    return Table(f"rates_{rates.task}_{rates.split}_{rates.chip}", title, columns, tuple(rows), 0, notes)

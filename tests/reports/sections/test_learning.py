@@ -1,0 +1,85 @@
+"""The part of the page about budgets says from where on networks keep their order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from costbench.metrics.rows import write_rows
+from costbench.reports.data.budgets import Budget
+from costbench.reports.data.selected import Selected
+from costbench.reports.results import load_results
+from costbench.reports.sections.learning import budget_sentence, learning_section
+from costbench.reports.tables.learning import Curves, Point
+from tests.reports.conftest import make_row, rows_of, variant_rows
+
+COLUMNS = {"tile": "validation/tau"}
+
+
+def point(steps: int, value: float) -> Point:
+    return Point(steps, value, 100.0 - value, value)
+
+
+SETTLED = Curves(
+    "tile",
+    "random",
+    "tpu_v2",
+    "validation/tau",
+    {
+        "learned": (point(400, 0.5), point(1600, 0.8), point(6400, 0.9)),
+        "lstm": (point(400, 0.6), point(1600, 0.7), point(6400, 0.8)),
+    },
+    2000.0,
+    256,
+)
+
+
+def test_the_sentence_names_the_budget_and_the_order() -> None:
+    text = budget_sentence(SETTLED)
+    assert "on validation programs the order of the networks is the same from 1,600 steps on" in text
+    assert "(learned, lstm, the best first)" in text
+    assert "The ablations see the samples of 2,000 such steps, so their order is not one of short" in text
+
+
+def test_ablations_with_a_smaller_budget_say_so() -> None:
+    assert budget_sentence(replace(SETTLED, ablations=400.0)).endswith(
+        "The ablations see the samples of 400 such steps, which may be too short for it."
+    )
+    assert "ablations" not in budget_sentence(replace(SETTLED, ablations=None))
+
+
+def test_an_order_that_still_changes_is_not_settled() -> None:
+    networks = {"learned": (point(400, 0.5), point(1600, 0.8)), "lstm": (point(400, 0.6), point(1600, 0.7))}
+    text = budget_sentence(replace(SETTLED, networks=networks))
+    assert text.count("not settled by the last budget (learned, lstm, the best first)") == 2
+    assert text.endswith("which may be too short for it.")
+
+
+def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:
+    variants = ("curve-lstm-400", "curve-lstm-1600", "rate-gat-lstm-1e-3")
+    rows = [row for name in variants for row in variant_rows(name, "tile", [4.0, 2.0, 1.0])]
+    ceiling = [
+        make_row(model="measured_again", application=a, program=p, metric="kendall_tau", value=0.99)
+        for a, p in {(row.application, row.program) for row in rows_of()}
+    ]
+    write_rows(tmp_path / "r.jsonl", [*rows_of(), *rows, *ceiling])
+    results = load_results(tmp_path / "r.jsonl")
+    selected = [
+        Selected(Budget("curves-tile", "tile", "random", "tpu_v2", name, 0, steps, 8, 32, 4), 0.5)
+        for name, steps in zip(variants, (400, 1600, 500), strict=True)
+    ]
+    section = learning_section(results, selected, [one.budget for one in selected], COLUMNS, tmp_path)
+    assert section is not None
+    assert [table.name for table in section.tables] == [
+        "curves_tile_random_tpu_v2",
+        "rates_tile_random_tpu_v2",
+    ]
+    assert [figure.path.name for figure in section.figures] == ["curves_tile_random_tpu_v2.svg"]
+    drawn = section.figures[0].path.read_text()
+    assert "measured again" in drawn
+    assert "budget of the ablations" not in drawn
+
+
+def test_without_curves_and_rates_there_is_no_section(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r.jsonl", rows_of())
+    assert learning_section(load_results(tmp_path / "r.jsonl"), [], [], COLUMNS, tmp_path) is None
