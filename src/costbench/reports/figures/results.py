@@ -59,7 +59,9 @@ def write_program_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> 
         lower.set_xticks(*_ticks(cell))
         lower.tick_params(axis="x", length=0)
         handles, labels = lower.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
+        # Names of ceilings are long.
+        columns = min(4 if cell.ceilings else 6, len(labels))
+        figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
         return save(figure, folder / cell.name)
 
 

@@ -65,27 +65,29 @@ def learning_section(
 def budget_sentence(curves: Curves) -> str:
     """Returns from which budget on the networks keep their order, and how that compares with the ablations'.
 
+    The order on validation programs decides; that by test error is said beside it.
+
     Args:
         curves: of a task, split and chip.
     """
-    said = []
-    steps = []
-    for basis, value, rising in (
-        ("on validation programs", lambda point: point.validation, rises(curves.column)),
-        ("by test error", lambda point: point.error, False),
-    ):
-        least, order = settled_after(curves, value, rising)
-        if order:
-            named = ", ".join(order)
-            since = f"the same from {least:,} steps on" if least else "not settled by the last budget"
-            said.append(f"{basis} the order of the networks is {since} ({named}, the best first)")
-            steps.append(least)
-    text = f"{labels_of(curves.task).heading}, {curves.split} split, {curves.chip}: {'; '.join(said)}."
+    least, order = settled_after(curves, lambda point: point.validation, rises(curves.column))
+    by_test, _ = settled_after(curves, lambda point: point.error, rising=False)
+    text = (
+        f"{labels_of(curves.task).heading}, {curves.split} split, {curves.chip}: on validation programs the "
+        f"order of the networks is {_since(least)} ({', '.join(order)}, the best first); by test error it is "
+        f"{_since(by_test)}."
+    )
     if curves.ablations is None:
         return text
-    settled = bool(steps) and all(one is not None and one <= curves.ablations for one in steps)
-    verdict = "so their order is not one of short training" if settled else "which may be too short for it"
+    enough = least is not None and least <= curves.ablations
+    verdict = (
+        "so their order is not one of short training" if enough else "which may be too few for their order"
+    )
     return f"{text} The ablations see the samples of {curves.ablations:,.0f} such steps, {verdict}."
+
+
+def _since(least: int | None) -> str:
+    return "not settled by the last budget" if least is None else f"the same from {least:,} steps on"
 
 
 def _ceilings(results: Results, curves: Curves) -> dict[str, float]:
