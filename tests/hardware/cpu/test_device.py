@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,3 +79,20 @@ def test_a_device_without_noise_agrees_with_itself() -> None:
 def test_one_round_says_nothing() -> None:
     with pytest.raises(DataError, match="rounds"):
         noise_report(CpuDevice(limits=FAKE), SPACE, rows_with(0), rounds=1)
+
+
+def test_several_threads_need_wall_time() -> None:
+    limits = replace(FAKE, threads=2)
+    with pytest.raises(DataError, match="expected the clock `wall`"):
+        CpuDevice(limits=limits)
+    with CpuDevice(limits=limits, clock="wall") as device:
+        assert device.measure(SPACE, rows_with(0)).runtime_ns.tolist() == [1000]
+
+
+def test_a_worker_gets_as_many_threads_as_its_limits_say(tmp_path: Path) -> None:
+    said = tmp_path / "threads"
+    text = f"import os; open({str(said)!r}, 'w').write(os.environ['TVM_NUM_THREADS'])"
+    limits = replace(FAKE, threads=3, command=(sys.executable, "-c", text))
+    with pytest.raises(DataError, match="does not start"):
+        CpuDevice(limits=limits, clock="wall").measure(SPACE, rows_with(0))
+    assert said.read_text() == "3"

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from time import sleep
 
-from costbench.hardware.cpu.timing import TimingSpec, time_call
+from costbench.hardware.cpu.timing import CLOCKS, TimingSpec, time_call
 
 
 class Machine:
@@ -51,3 +52,10 @@ def test_a_slow_call_is_repeated_once_after_its_warm_up() -> None:
     machine = Machine(iter([900, 800]))
     found = time_call(machine.call, TimingSpec(100, 7, 9, 1000), machine.clock, machine.interruptions)
     assert (found.runtime_ns, found.blocks, found.runs) == (800, 1, 2)
+
+
+def test_wall_time_goes_on_while_a_thread_sleeps() -> None:
+    spec = TimingSpec(block_ns=1_000, blocks=1, max_blocks=1, budget_ns=10**9)
+    found = {name: time_call(lambda: sleep(0.02), spec, *clock) for name, clock in CLOCKS.items()}
+    assert found["wall"].runtime_ns >= 20_000_000
+    assert found["processor"].runtime_ns < 20_000_000

@@ -177,6 +177,17 @@ def test_imbalance_is_what_the_busiest_thread_does_beyond_the_mean() -> None:
     assert parts.compute / parts.imbalance == pytest.approx(2.5 / 0.5)
 
 
+def test_a_thread_that_does_everything_is_waited_for() -> None:
+    found = features(kernels.vector_loop(8, 1), {edge: 1000 * count for edge, count in HUNDRED.items()})
+    busiest = found.counts[0, 0]
+    # All four tasks enter the function; the loop is of one of them.
+    entry = found.static.edges[:, 0] == -1
+    counts = np.stack([busiest, np.where(entry, 4 * busiest, busiest)])
+    found = replace(found, threads=np.array([4]), counts=counts[None])
+    parts = Estimator(ROUND, threads=4).breakdown(found)
+    assert parts.imbalance / parts.compute == pytest.approx(3.0, rel=0.01)
+
+
 def test_shares_of_blocks_sum_to_one() -> None:
     found = Estimator(ROUND).blocks(features(kernels.vector_loop(8, 12), HUNDRED))
     assert sum(block.share for block in found) == pytest.approx(1.0)

@@ -21,7 +21,7 @@ from costbench.compiler.schedule.operators import Operator
 from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.errors import ChoiceError, DataError
 from costbench.hardware.cpu.process import Limits, WorkerFailedError, WorkerProcess
-from costbench.hardware.cpu.timing import TimingSpec
+from costbench.hardware.cpu.timing import Clock, TimingSpec
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -101,15 +101,27 @@ class CpuDevice:
     Args:
         target: "native", "generic" or LLVM's name of a processor.
         timing: how long and how often is measured.
-        limits: what one schedule may take.
+        limits: what one schedule may take, and its threads.
+        clock: what times are taken by, see `CLOCKS`.
+
+    Raises:
+        DataError: for several threads by processor time, which is that of one.
     """
 
     def __init__(
-        self, target: str = "native", timing: TimingSpec | None = None, limits: Limits | None = None
+        self,
+        target: str = "native",
+        timing: TimingSpec | None = None,
+        limits: Limits | None = None,
+        clock: Clock = "processor",
     ) -> None:
         self.target = target
         self._timing = timing or TimingSpec()
         self._limits = limits or Limits()
+        if self._limits.threads > 1 and clock == "processor":
+            problem = f"{self._limits.threads} threads by the processor time of one"
+            raise DataError(problem, expected="the clock `wall`")
+        self._clock = clock
         self._worker = WorkerProcess(self._limits)
         self._noisy = 0
 
@@ -188,7 +200,8 @@ class CpuDevice:
 
     def _measured(self, request: Mapping[str, object]) -> _One:
         begin = time.monotonic()
-        answer = self._answer({**request, "target": self.target, "timing": asdict(self._timing)})
+        timed = {"timing": asdict(self._timing), "clock": self._clock}
+        answer = self._answer({**request, **timed, "target": self.target})
         if "failed" in answer:
             return _One(0, time.monotonic() - begin, str(answer["failed"]), 0.0, 0, 0.0)
         return self._one(answer)

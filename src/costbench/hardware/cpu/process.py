@@ -32,12 +32,14 @@ class Limits:
         build_s: seconds until the machine code is there.
         run_s: seconds of all its runs.
         memory_bytes: address space of the worker; 0 for no limit.
+        threads: that parallel loops of a schedule run on.
         command: program that serves requests; the worker of this package if empty.
     """
 
     build_s: float = 10.0
     run_s: float = 10.0
     memory_bytes: int = 12 << 30
+    threads: int = 1
     command: tuple[str, ...] = ()
 
 
@@ -83,7 +85,7 @@ class WorkerProcess:
                 stdout=self._errors,
                 stderr=self._errors,
                 pass_fds=(writer,),
-                env=_environment(),
+                env=_environment(self._limits.threads),
                 # Ctrl-C is for the parent, which finishes what it has and stops the worker itself.
                 start_new_session=True,
             )
@@ -170,9 +172,9 @@ class WorkerProcess:
             self._errors = None
 
 
-def _environment() -> dict[str, str]:
-    """Returns the environment of a worker: one thread, and the same modules as this process."""
+def _environment(threads: int) -> dict[str, str]:
+    """Returns the environment of a worker: its threads, and the same modules as this process."""
     found = dict(os.environ)
-    found |= {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    found |= {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     found["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return found

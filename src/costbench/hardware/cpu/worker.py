@@ -23,7 +23,7 @@ from costbench.compiler.schedule.operators import Operator, parse_operator
 from costbench.compiler.schedule.reference import TOLERANCE, expected_output, inputs_of, largest_error
 from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.errors import ChoiceError
-from costbench.hardware.cpu.timing import TimingSpec, time_call
+from costbench.hardware.cpu.timing import CLOCKS, TimingSpec, time_call
 
 BUILD, MEMORY, WRONG = "build error", "out of memory", "wrong output"
 """Reasons for which a worker says that a schedule failed."""
@@ -65,9 +65,9 @@ class Worker:
     def serve(self, line: str) -> None:
         """Answers one request, a JSON object.
 
-        `do` is "measure" (the default) with operator, row of its unrestricted space, target and timing, or
-        with `program`, a file of `tvm_adapter.write_program`, in place of the row; "show" with operator and
-        row; or "target" with a target.
+        `do` is "measure" (the default) with operator, row of its unrestricted space, target, timing, clock,
+        or with `program`, a file of `tvm_adapter.write_program`, in place of the row; "show" with operator
+        and row; or "target" with a target.
         """
         request = json.loads(line)
         {"measure": self._measure, "show": self._show, "target": self._target}[request.get("do", "measure")](
@@ -109,7 +109,8 @@ class Worker:
         if not wrong <= TOLERANCE:
             self._fail(WRONG, f"relative error {wrong:.3g}")
             return
-        timing = time_call(lambda: program(workload.arrays), TimingSpec(**request["timing"]))
+        spec, clock = TimingSpec(**request["timing"]), CLOCKS[request.get("clock", "processor")]
+        timing = time_call(lambda: program(workload.arrays), spec, *clock)
         self.answer({"timing": asdict(timing), "build_ns": build_ns, "error": wrong})
 
     def _built(self, workload: _Workload, request: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.llvm.features import BIN_DISTANCES, NONE, ProgramFeatures
+from costbench.compiler.llvm.features import BIN_DISTANCES, NONE, ProgramFeatures, StaticFeatures
 from costbench.errors import DataError
 from costbench.models.crop.hierarchy import level_shares
 from costbench.models.crop.machine_code import RESOURCE_NAMES, InstructionCosts
@@ -123,8 +123,7 @@ class Estimator:
     def _even_share(self, features: ProgramFeatures, cycles: FloatArray, plan: _Plan) -> float:
         """Returns the cycles if parallel work was divided evenly."""
         most, every = features.effective_counts(self.threads), features.total_counts(self.threads)
-        # Serial edges are counted once by all together, parallel ones by each thread.
-        parallel = most < every
+        parallel = _in_tasks(features.static, most < every)
         even = np.where(parallel, every / self.threads, most)
         return plan.total(cycles, even)
 
@@ -248,6 +247,19 @@ def _most_frequent_edges(edges: IntArray, counts: IntArray, num_blocks: int) -> 
     # Of several assignments the last one holds.
     found[edges[order, 1]] = order
     return found
+
+
+def _in_tasks(static: StaticFeatures, several: BoolArray) -> BoolArray:
+    """Returns which edges lie in functions that tasks run.
+
+    Every task enters its function, even if another does all the work there; serial code runs once.
+
+    Args:
+        static: the program.
+        several: [e] whether an edge is taken more often by all tasks together than by the one that does most.
+    """
+    function = static.functions[static.edges[:, 1]]
+    return np.isin(function, function[several])
 
 
 def _unpredicted(edges: IntArray, counts: IntArray, history: int) -> BoolArray:
