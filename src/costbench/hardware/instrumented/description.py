@@ -15,13 +15,16 @@ from costbench.errors import DataError
 from costbench.hardware.instrumented.engine import host_vector_bits
 from costbench.hardware.instrumented.microbenchmarks import (
     FORMS,
-    access_time,
-    forwarding_latency,
-    lane_access,
-    line_time,
-    load_latency,
-    operation_times,
+    accesses,
+    chain,
+    forwarding,
+    gathers,
+    linear_walk,
+    pointer_chase,
+    scatters,
+    side_by_side,
 )
+from costbench.hardware.instrumented.rounds import Loop, Rounds, fastest, one_processor
 from costbench.params import parse
 from costbench.processor import OPTIONAL, CacheLevel, Core, Memory, OperationCost, Processor
 
@@ -97,11 +100,12 @@ def _num_listed(text: str) -> int:
     return sum(int(last or first) - int(first) + 1 for first, _, last in parts)
 
 
-def describe(name: str = "") -> Processor:
+def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
     """Returns the description of this processor, measured now, on one thread.
 
     Args:
         name: what to call it; what the system says if empty.
+        rounds: how long is measured.
 
     Raises:
         DataError: if the system does not describe its caches, or times are implausible, as they are on a
@@ -109,28 +113,16 @@ def describe(name: str = "") -> Processor:
     """
     bits = host_vector_bits()
     caches = cache_facts()
-    times = {kind: _times(kind, bits) for kind in FORMS}
+    with one_processor():
+        times = fastest(_loops(bits, caches), rounds or Rounds())
     # An integer addition takes one cycle.
-    ghz = _CLOCK_LATENCY["integer"] / times["integer"]["latency"]
+    ghz = _CLOCK_LATENCY["integer"] / times["integer latency"]
     low, high = _PLAUSIBLE_GHZ
     if not low <= ghz <= high:
         raise DataError(
             f"a frequency of {ghz:.2f} GHz", expected=f"{low:g} to {high:g}; measure on an idle machine"
         )
-    operations = {kind: _cycles(found, ghz) for kind, found in times.items()}
-    operations["branch"] = OperationCost(1.0, {"64": 0.5})
-    memory = _memory(caches, ghz)
-    widths = [each for each in (32, 128, 256, 512) if each <= bits]
-    nearest = memory.caches[0].latency
-    forwarded = max(0.0, round(forwarding_latency(bits) * ghz - nearest, 1))
-    for kind, latency in (("load", nearest), ("store", forwarded)):
-        inverse = {str(width): round(access_time(kind, width) * ghz, 3) for width in widths}
-        operations[kind] = OperationCost(latency, inverse)
-    for kind in OPTIONAL:
-        found = {width: lane_access(kind, width) for width in widths if width >= 128}
-        latency = round(found[max(found)].latency * ghz, 1)
-        inverse = {str(width): round(each.inverse * ghz, 2) for width, each in found.items()}
-        operations[kind] = OperationCost(latency, inverse)
+    cycles = {loop: found * ghz for loop, found in times.items()}
     features = binding.get_host_cpu_features()
     core = Core(
         ghz=round(ghz, 3),
@@ -143,42 +135,83 @@ def describe(name: str = "") -> Processor:
         history=int(ASSUMED["history"]),
     )
     source = "measured by costbench describe-cpu; assumed: " + ", ".join(ASSUMED) + ", branch"
+    memory = _memory(caches, cycles)
     try:
+        operations = _operations(cycles, memory.caches[0].latency)
         return Processor(name or _model(), source, os.cpu_count() or 1, core, memory, operations)
     except ValueError as error:
         raise DataError(f"implausible measurements: {error}", expected="an idle machine") from error
 
 
-def _times(kind: str, bits: int) -> dict[str, Any]:
-    widths = [64] if kind.startswith("integer") else [32, 128, 256, 512]
-    if kind == "shuffle":
-        widths = widths[1:]
-    found = {width: operation_times(kind, width) for width in widths if width <= max(bits, 64)}
-    widest = found[max(found)]
-    return {"latency": widest.latency, "inverse": {width: each.inverse for width, each in found.items()}}
+def _loops(bits: int, caches: Sequence[CacheFacts]) -> dict[str, Loop]:
+    """Returns all loops by name: `KIND latency` and `KIND WIDTH`, and those through levels of memory."""
+    found: dict[str, Loop] = {}
+    for kind in FORMS:
+        widths = _widths(kind, bits)
+        found[f"{kind} latency"] = chain(kind, widths[-1])
+        found |= {f"{kind} {width}": side_by_side(kind, width) for width in widths}
+    for kind in ("load", "store"):
+        found |= {f"{kind} {width}": accesses(kind, width) for width in _widths(kind, bits)}
+    found["store latency"] = forwarding(bits)
+    widths = _widths("gather", bits)
+    found["gather latency"] = gathers(widths[-1], chained=True)
+    found |= {f"gather {width}": gathers(width, chained=False) for width in widths}
+    found |= {f"scatter {width}": scatters(width) for width in widths}
+    for place, size in enumerate(_walked_bytes(caches)):
+        found[f"level {place} latency"] = pointer_chase(size)
+        if place:
+            found[f"level {place} line"] = linear_walk(size)
+    return found
 
 
-def _cycles(times: Mapping[str, Any], ghz: float) -> OperationCost:
-    inverse = {str(width): round(found * ghz, 3) for width, found in times["inverse"].items()}
-    return OperationCost(round(times["latency"] * ghz, 2), inverse)
+def _widths(kind: str, bits: int) -> list[int]:
+    """Returns the bits of operands that a kind of operation is timed for, ascending."""
+    if kind.startswith("integer"):
+        return [64]
+    least = 128 if kind in ("shuffle", *OPTIONAL) else 32
+    return [each for each in (32, 128, 256, 512) if least <= each <= bits]
 
 
-def _memory(facts: tuple[CacheFacts, ...], ghz: float) -> Memory:
-    """Returns the hierarchy with latencies of a random and line times of a linear walk.
+def _operations(cycles: Mapping[str, float], nearest: float) -> dict[str, OperationCost]:
+    """Returns the costs of operations; `nearest` is the latency of a load from the first cache."""
+    found = {"branch": OperationCost(1.0, {"64": 0.5})}
+    for kind in (*FORMS, "load", "store", *OPTIONAL):
+        own = [name for name in cycles if name.startswith(f"{kind} ")]
+        named = {name.rpartition(" ")[2]: cycles[name] for name in own}
+        latency = named.pop("latency", 0.0)
+        if kind == "load":
+            latency = nearest
+        elif kind == "store":
+            # From a store to its value loaded again, less the load.
+            latency = max(0.0, latency - nearest)
+        inverse = {width: round(value, 3) for width, value in named.items()}
+        found[kind] = OperationCost(round(latency, 2), inverse)
+    return found
 
-    Each goes over half of a level, of far ones over no more than four times the level before: the operators
-    that are predicted are that large, and a random walk over more measures the translation of addresses.
+
+def _walked_bytes(facts: Sequence[CacheFacts]) -> list[int]:
+    """Returns how many bytes are walked through to time each cache, then main memory.
+
+    That is half of a cache, of far ones no more than four times the one before: the operators that are
+    predicted are that large.
     """
-    caches, before = [], 0.0
+    found = []
     for place, fact in enumerate(facts):
         nearer = facts[place - 1].kib * 4096 if place else _LARGEST_BYTES
-        size = int(min(fact.kib * 512, nearer, _LARGEST_BYTES))
-        before = max(before, round(load_latency(size) * ghz, 1))
-        cycles = round(line_time(size) * ghz, 2) if place else 0.0
-        caches.append(CacheLevel(fact.kib, fact.associativity, before, cycles, fact.sharers > 1))
-    far = min(int(facts[-1].kib * 1024 * 4), _LARGEST_BYTES)
-    ram = max(before, round(load_latency(far) * ghz, 1))
-    return Memory(facts[0].line_bytes, tuple(caches), ram, round(line_time(far) * ghz, 2))
+        found.append(int(min(fact.kib * 512, nearer, _LARGEST_BYTES)))
+    return [*found, min(int(facts[-1].kib * 1024 * 4), _LARGEST_BYTES)]
+
+
+def _memory(facts: Sequence[CacheFacts], cycles: Mapping[str, float]) -> Memory:
+    """Returns the hierarchy with latencies of random and line times of linear walks."""
+    caches, before = [], 0.0
+    for place, fact in enumerate(facts):
+        before = max(before, round(cycles[f"level {place} latency"], 2))
+        line = round(cycles[f"level {place} line"], 2) if place else 0.0
+        caches.append(CacheLevel(fact.kib, fact.associativity, before, line, fact.sharers > 1))
+    far = f"level {len(facts)}"
+    ram = max(before, round(cycles[f"{far} latency"], 2))
+    return Memory(facts[0].line_bytes, tuple(caches), ram, round(cycles[f"{far} line"], 2))
 
 
 def _model() -> str:

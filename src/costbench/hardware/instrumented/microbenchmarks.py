@@ -1,40 +1,25 @@
 """Costs of operations and of memory on this processor, by loops of one kind of instruction (crop2024, 3.3.2).
 
-Latency: a chain, each operation waits for the one before. Inverse throughput: many chains side by side. What
-is fastest of several runs counts, by the processor time of this thread. Times are in nanoseconds; the latency
-of an integer addition is one cycle on every processor that is described, which gives the frequency.
+Latency: a chain, each operation waits for the one before. Inverse throughput: many chains side by side.
+Functions return loops, to be timed together by `rounds.fastest`; the latency of an integer addition is one
+cycle on every processor that is described, which gives the frequency.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from costbench.hardware.instrumented.engine import Compiled
+from costbench.hardware.instrumented.rounds import LineMemory, Loop
 from costbench.rng import stream
 
-ITERATIONS = 400_000
-"""Operations of a chain: the call of a loop takes microseconds, and has to be a small part of it."""
 _UNROLLED = 16
-_REPEATS = 9
+_CHAINS = 12
+"""Enough to fill two units of five cycles, and few enough for 16 registers."""
 _LINE_WORDS = 8
 _BARRIER = '{new} = call {type} asm sideeffect "", "={constraint},0"({type} {old})'
-
-
-@dataclass(frozen=True)
-class OperationTimes:
-    """Nanoseconds of an operation.
-
-    Attributes:
-        latency: from operands to result.
-        inverse: between independent operations.
-    """
-
-    latency: float
-    inverse: float
 
 
 FORMS: Mapping[str, str] = {
@@ -52,15 +37,17 @@ FORMS: Mapping[str, str] = {
 """What is timed; `{old}` is the result of the operation before."""
 
 
-def operation_times(kind: str, bits: int) -> OperationTimes:
-    """Returns the times of an operation on operands of 64 bits (integers) or 32 and more (floats).
+def chain(kind: str, bits: int) -> Loop:
+    """Returns a chain of operations on operands of 64 bits (integers) or 32 and more (floats).
 
     Shuffles and integers pass a barrier, without which LLVM makes one operation of two.
     """
-    chain = _time(_loop(kind, bits, 1))
-    # Enough chains to fill two units of five cycles, and few enough for 16 registers.
-    side = _time(_loop(kind, bits, 12))
-    return OperationTimes(chain / _UNROLLED, side / (12 * _UNROLLED))
+    return Loop(_loop(kind, bits, 1), _UNROLLED)
+
+
+def side_by_side(kind: str, bits: int) -> Loop:
+    """Returns several such chains that do not wait for each other."""
+    return Loop(_loop(kind, bits, _CHAINS), _CHAINS * _UNROLLED)
 
 
 @dataclass(frozen=True)
@@ -140,7 +127,9 @@ def _loop(kind: str, bits: int, chains: int) -> str:
     return declares + _counted(before, phis, lines, sinks)
 
 
-def _counted(before: list[str], phis: list[str], body: list[str], after: list[str]) -> str:
+def _counted(
+    before: list[str], phis: list[str], body: list[str], after: list[str], result: str = "%next"
+) -> str:
     """Returns a function `loop` of a number of iterations and an address."""
     return "\n".join(
         [
@@ -157,67 +146,51 @@ def _counted(before: list[str], phis: list[str], body: list[str], after: list[st
             "br i1 %more, label %loop, label %done",
             "done:",
             *after,
-            "ret i64 %next",
+            f"ret i64 {result}",
             "}",
             "",
         ]
     )
 
 
-def _time(text: str, iterations: int = ITERATIONS // _UNROLLED, address: int = 0) -> float:
-    """Returns nanoseconds of an iteration of a function `loop`."""
-    compiled = Compiled(text)
-    return fastest(lambda: compiled.call("loop", iterations, address)) / iterations
-
-
-def fastest(call: Callable[[], object], repeats: int = _REPEATS) -> float:
-    """Returns the least processor time of a call in nanoseconds, after one that does not count."""
-    call()
-    times = []
-    for _ in range(repeats):
-        start = time.thread_time_ns()
-        call()
-        times.append(time.thread_time_ns() - start)
-    return float(max(1, min(times)))
-
-
-def load_latency(num_bytes: int) -> float:
-    """Returns nanoseconds from a load to its value, in a random cycle through a buffer of that size."""
-    lines = max(2, num_bytes // (8 * _LINE_WORDS))
+def pointer_chase(num_bytes: int) -> Loop:
+    """Returns loads that each wait for the one before, in a random cycle through a buffer of that size."""
+    steps = max(2, num_bytes // (8 * _LINE_WORDS) // _UNROLLED)
+    lines = steps * _UNROLLED
     order = stream(0, "pointer chase", str(lines)).permutation(lines)
-    memory = np.zeros(lines * _LINE_WORDS + _LINE_WORDS, dtype=np.int64)
-    first = -(-memory.ctypes.data // 64) * 8 - memory.ctypes.data // 8
-    memory[first + order * _LINE_WORDS] = memory.ctypes.data + 8 * (first + np.roll(order, -1) * _LINE_WORDS)
+    memory = LineMemory(lines * 8 * _LINE_WORDS)
+    memory.words[order * _LINE_WORDS] = memory.address + 8 * np.roll(order, -1) * _LINE_WORDS
     body, last = [], "%p"
     for step in range(_UNROLLED):
         body += [f"%a{step} = inttoptr i64 {last} to ptr", f"%v{step} = load volatile i64, ptr %a{step}"]
         last = f"%v{step}"
     phi = f"%p = phi i64 [ %address, %entry ], [ {last}, %loop ]"
-    iterations = max(ITERATIONS // _UNROLLED, 2 * lines // _UNROLLED)
-    return _time(_counted([], [phi], body, []), iterations, memory.ctypes.data + 8 * first) / _UNROLLED
+    return Loop(_counted([], [phi], body, [], last), _UNROLLED, memory, steps)
 
 
-def line_time(num_bytes: int) -> float:
-    """Returns nanoseconds per line of reading a buffer of that size again and again in its order."""
+def linear_walk(num_bytes: int) -> Loop:
+    """Returns loads of a word of each line of a buffer of that size, again and again in its order."""
     chunk = 64 * _UNROLLED
     chunks = max(1, num_bytes // chunk)
-    memory = np.zeros(chunks * chunk + 64, dtype=np.uint8)
-    body = ["%turn = urem i64 %i, " + str(chunks), f"%offset = mul i64 %turn, {chunk}"]
-    body.append("%base = add i64 %address, %offset")
+    memory = LineMemory(chunks * chunk)
+    body = []
     for step in range(_UNROLLED):
         body += [
-            f"%n{step} = add i64 %base, {64 * step}",
+            f"%n{step} = add i64 %p, {64 * step}",
             f"%a{step} = inttoptr i64 %n{step} to ptr",
             f"%v{step} = load volatile i64, ptr %a{step}",
         ]
-    iterations = max(ITERATIONS // _UNROLLED, 2 * chunks)
-    address = -(-memory.ctypes.data // 64) * 64
-    return _time(_counted([], [], body, []), iterations, address) / _UNROLLED
+    body += [
+        f"%after = add i64 %p, {chunk}",
+        f"%ends = icmp eq i64 %after, {memory.address + chunks * chunk}",
+    ]
+    body.append(f"%q = select i1 %ends, i64 {memory.address}, i64 %after")
+    phi = "%p = phi i64 [ %address, %entry ], [ %q, %loop ]"
+    return Loop(_counted([], [phi], body, [], "%q"), _UNROLLED, memory, chunks)
 
 
-def forwarding_latency(bits: int) -> float:
-    """Returns nanoseconds from a value that is stored to the same value loaded again."""
-    memory = np.zeros(256, dtype=np.uint8)
+def forwarding(bits: int) -> Loop:
+    """Returns stores of a value that is then loaded again, and stored again."""
     form = _Form("add", bits)
     body, last = ["%a = inttoptr i64 %address to ptr"], "%p"
     for step in range(_UNROLLED):
@@ -226,49 +199,59 @@ def forwarding_latency(bits: int) -> float:
         last = f"%v{step}"
     phi = f"%p = phi {form.type} [ %start, %entry ], [ {last}, %loop ]"
     text = _counted([form.barrier("%start", form.one)], [phi], body, [])
-    return _time(text, ITERATIONS // _UNROLLED, -(-memory.ctypes.data // 64) * 64) / _UNROLLED
+    return Loop(text, _UNROLLED, LineMemory(256))
 
 
-def lane_access(kind: str, bits: int) -> OperationTimes:
-    """Returns the times of a gather or scatter of 32-bit lanes, each in a line of its own in the first cache.
+def scatters(bits: int) -> Loop:
+    """Returns scatters of 32-bit lanes, each to a line of its own in the first cache."""
+    lanes = bits // 32
+    before, on = _lane_addresses(lanes)
+    pointers, words = f"<{lanes} x ptr>", f"<{lanes} x i32>"
+    name = f"@llvm.masked.scatter.v{lanes}i32.v{lanes}p0"
+    declare = f"declare void {name}({words}, {pointers}, <{lanes} x i1>)\n"
+    body = [f"call void {name}({words} zeroinitializer, {pointers} %all, {on})"] * _UNROLLED
+    return Loop(declare + _counted(before, [], body, []), _UNROLLED, LineMemory(64 * lanes))
 
-    The latency is that of a chain of gathers, each of which takes its addresses from the one before; a
-    scatter has none.
+
+def gathers(bits: int, *, chained: bool) -> Loop:
+    """Returns gathers of 32-bit lanes, each from a line of its own in the first cache.
+
+    Args:
+        bits: of all lanes.
+        chained: whether each takes its addresses from the one before.
     """
     lanes = bits // 32
-    memory = np.zeros(64 * lanes + 64, dtype=np.uint8)
-    address = -(-memory.ctypes.data // 64) * 64
-    on = f"<{lanes} x i1> <" + ", ".join(["i1 true"] * lanes) + ">"
-    offsets = ", ".join(f"i64 {64 * lane}" for lane in range(lanes))
+    before, on = _lane_addresses(lanes)
     pointers, words = f"<{lanes} x ptr>", f"<{lanes} x i32>"
-    before = ["%base = inttoptr i64 %address to ptr"]
-    before.append(f"%all = getelementptr i8, ptr %base, <{lanes} x i64> <{offsets}>")
-    runs = ITERATIONS // _UNROLLED // 4
-    if kind == "scatter":
-        name = f"@llvm.masked.scatter.v{lanes}i32.v{lanes}p0"
-        declare = f"declare void {name}({words}, {pointers}, <{lanes} x i1>)\n"
-        body = [f"call void {name}({words} zeroinitializer, {pointers} %all, {on})"] * _UNROLLED
-        return OperationTimes(0.0, _time(declare + _counted(before, [], body, []), runs, address) / _UNROLLED)
     name = f"@llvm.masked.gather.v{lanes}i32.v{lanes}p0"
     declare = f"declare {words} {name}({pointers}, <{lanes} x i1>, {words})\n"
     sink = f'call void asm sideeffect "", "{"v" if bits > 256 else "x"},~{{{{memory}}}}"({words} {{}})'
-    chain, side, last = [], [], "%p"
+    body, last = [], "%p"
     for step in range(_UNROLLED):
-        # What is gathered is zero, and is added to the addresses.
-        chain.append(f"%at{step} = getelementptr i8, {pointers} %all, {words} {last}")
-        chain.append(f"%v{step} = call {words} {name}({pointers} %at{step}, {on}, {words} poison)")
-        side.append(f"%v{step} = call {words} {name}({pointers} %all, {on}, {words} poison)")
-        side.append(sink.format(f"%v{step}"))
+        if chained:
+            # What is gathered is zero, and is added to the addresses.
+            body.append(f"%at{step} = getelementptr i8, {pointers} %all, {words} {last}")
+        at = f"%at{step}" if chained else "%all"
+        body.append(f"%v{step} = call {words} {name}({pointers} {at}, {on}, {words} poison)")
         last = f"%v{step}"
-    phi = f"%p = phi {words} [ zeroinitializer, %entry ], [ {last}, %loop ]"
-    latency = _time(declare + _counted(before, [phi], chain, [sink.format(last)]), runs, address)
-    inverse = _time(declare + _counted(before, [], side, []), runs, address)
-    return OperationTimes(latency / _UNROLLED, inverse / _UNROLLED)
+        if not chained:
+            body.append(sink.format(last))
+    phis = [f"%p = phi {words} [ zeroinitializer, %entry ], [ {last}, %loop ]"] if chained else []
+    after = [sink.format(last)] if chained else []
+    return Loop(declare + _counted(before, phis, body, after), _UNROLLED, LineMemory(64 * lanes))
 
 
-def access_time(kind: str, bits: int) -> float:
-    """Returns nanoseconds between independent loads or stores of that width in the first cache."""
-    memory = np.zeros(4096 + 64, dtype=np.uint8)
+def _lane_addresses(lanes: int) -> tuple[list[str], str]:
+    """Returns IR of `%all`, addresses in lines of their own, and a mask with every lane on."""
+    on = f"<{lanes} x i1> <" + ", ".join(["i1 true"] * lanes) + ">"
+    offsets = ", ".join(f"i64 {64 * lane}" for lane in range(lanes))
+    before = ["%base = inttoptr i64 %address to ptr"]
+    before.append(f"%all = getelementptr i8, ptr %base, <{lanes} x i64> <{offsets}>")
+    return before, on
+
+
+def accesses(kind: str, bits: int) -> Loop:
+    """Returns independent loads or stores of that width in the first cache."""
     lanes = bits // 32
     type_ = "float" if lanes == 1 else f"<{lanes} x float>"
     body = []
@@ -281,7 +264,4 @@ def access_time(kind: str, bits: int) -> float:
             body.append(f"store volatile {type_} zeroinitializer, ptr %a{step}, align 64")
     if kind == "store" and lanes == 1:
         body = [line.replace("zeroinitializer", "0.0") for line in body]
-    return (
-        _time(_counted([], [], body, []), ITERATIONS // _UNROLLED, -(-memory.ctypes.data // 64) * 64)
-        / _UNROLLED
-    )
+    return Loop(_counted([], [], body, []), _UNROLLED, LineMemory(4096))
