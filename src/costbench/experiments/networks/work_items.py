@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.artifacts import digest_bytes, digest_file, read_json, write_json
+from costbench.artifacts import digest_file, read_json, write_json
 from costbench.datasets.schedule.networks.estimated import CARD, PROGRAMS
-from costbench.execution.workers import run_work_items
 from costbench.experiments.identity import code_digest, git_revision, remove_outdated
-from costbench.experiments.kept import KeyedResult, kept_and_missing
+from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
 from costbench.experiments.networks.estimating import check_folder
 from costbench.experiments.networks.params import ALL, NetworkTesting, learned
 from costbench.experiments.networks.rivals import UNFITTED
@@ -44,15 +43,6 @@ class TestedFile(KeyedResult):
     metrics: Metrics
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A test, the file of its result, and the digest of everything that the result depends on."""
-
-    test: NetworkTest
-    path: Path
-    key: str
-
-
 def evaluate_networks(section: NetworkTesting | None, workspace: Workspace) -> str:
     """Runs the tests that are missing and writes rows and the card of the recording.
 
@@ -73,9 +63,10 @@ def evaluate_networks(section: NetworkTesting | None, workspace: Workspace) -> s
         return ""
     check_folder(data)
     programs = digest_file(data / PROGRAMS)
-    wanted = _wanted(listed(section, data, programs), folder / _ITEMS)
-    remove_outdated(folder / _ITEMS, {one.path for one in wanted})
-    found = {test: metrics for test, metrics in _made(wanted, workspace) if metrics}
+    items = _work_items(listed(section, data, programs), folder / _ITEMS)
+    kept = KeptResults(folder / _ITEMS, TestedFile, "tests on networks")
+    made = kept.completed(run_test, items, workspace.backend, _log_test)
+    found = {one.task: made[one.task.name].metrics for one in items if made[one.task.name].metrics}
     origin = (digest(section), programs[:16], git_revision(workspace.root))
     write_rows(folder / _ROWS, [*rows_of(found, origin), *tile_rows(data, origin)])
     write_json(folder / _CARD, read_json(data / CARD))
@@ -97,37 +88,23 @@ def listed(section: NetworkTesting, data: Path, programs: str) -> list[NetworkTe
     return found
 
 
-def _wanted(tests: Iterable[NetworkTest], folder: Path) -> list[Wanted]:
+def _work_items(tests: Iterable[NetworkTest], folder: Path) -> list[WorkItem[NetworkTest]]:
     code = code_digest(scores)
-    found = []
-    for test in tests:
-        key = digest_bytes("\0".join((code, test.name, test.digest, str(test.steps))).encode())[:32]
-        found.append(Wanted(test, folder / f"{test.name}.json", key))
-    return found
+    return [WorkItem.of(test, folder, (code, test.name, test.digest, str(test.steps))) for test in tests]
 
 
-def _made(wanted: list[Wanted], workspace: Workspace) -> list[tuple[NetworkTest, Metrics]]:
-    """Returns the results: valid ones of earlier runs, and those computed now."""
-    earlier, missing = kept_and_missing(TestedFile, {one.test.name: one for one in wanted})
-    _log.info("%d tests on networks: %d kept, %d to do", len(wanted), len(earlier), len(missing))
-    made = earlier | run_work_items(run_test, missing, workspace.backend, _log_test)
-    return [(one.test, made[one.test.name].metrics) for one in wanted]
-
-
-def run_test(wanted: Wanted) -> TestedFile:
-    """Runs one test, a work item, and writes its file.
+def run_test(item: WorkItem[NetworkTest]) -> TestedFile:
+    """Runs one test and keeps its result.
 
     Raises:
         DataError: for damaged programs, or a file that cannot be written.
     """
-    found = TestedFile(wanted.key, scores(wanted.test))
-    write_json(wanted.path, asdict(found))
-    return found
+    return item.keep(TestedFile(item.key, scores(item.task)))
 
 
-def _log_test(name: str, found: TestedFile) -> None:
-    if found.metrics:
-        _log.info("%s: top-1 score %.3f", name, found.metrics[WHOLE]["top_1_score"])
+def _log_test(one: Progress[TestedFile]) -> None:
+    if one.result.metrics:
+        _log.info("%s: top-1 score %.3f", one.name, one.result.metrics[WHOLE]["top_1_score"])
 
 
 def rows_of(found: Mapping[NetworkTest, Metrics], origin: tuple[str, str, str]) -> Iterator[MetricRow]:

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_bytes, digest_file, write_json
-from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
-from costbench.execution.workers import run_work_items
+from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.autotuning.estimated.params import EstimatedTuning
 from costbench.experiments.autotuning.estimated.work_items import search_estimated
 from costbench.experiments.autotuning.fusion import FusionCurve
@@ -27,10 +26,9 @@ from costbench.experiments.identity import (
     git_revision,
     identify,
     read_identity,
-    remove_outdated,
     write_identity,
 )
-from costbench.experiments.kept import KeyedResult, kept_and_missing
+from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
 from costbench.experiments.networks.params import NetworkTesting
 from costbench.experiments.networks.work_items import evaluate_networks
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
@@ -88,15 +86,6 @@ class ItemFile(KeyedResult):
     curves: tuple[FusionCurve, ...]
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A work item, the file of its result, and the digest of everything that the result depends on."""
-
-    item: TuningItem
-    path: Path
-    key: str
-
-
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     """Compute the results that are missing, then write `rows.jsonl` and `search.json`.
 
@@ -113,14 +102,14 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     section = load_section(params, "autotune", AutotuneSection)
     folder = workspace.stage("autotune")
     identity = _identity(section.of_programs, workspace)
-    wanted = _wanted(section, workspace)
-    remove_outdated(folder / _ITEMS, {one.path for one in wanted})
-    made = _made(wanted, workspace.backend)
+    items = _work_items(section, workspace)
+    kept = KeptResults(folder / _ITEMS, ItemFile, "programs to tune")
+    made = kept.completed(tune_program, items, workspace.backend, _log_speedups)
     revision = git_revision(workspace.root)
-    rows = [row for one in wanted for row in _rows(one.item, made[one.item.name], identity, revision)]
+    rows = [row for one in items for row in _rows(one.task, made[one.task.name], identity, revision)]
     write_rows(folder / ROWS_FILE, rows)
     write_json(
-        folder / SEARCH_FILE, [curve for one in wanted for curve in _curves(one.item, made[one.item.name])]
+        folder / SEARCH_FILE, [curve for one in items for curve in _curves(one.task, made[one.task.name])]
     )
     recorded = tune_schedules(section.schedule, workspace) + evaluate_networks(section.networks, workspace)
     recorded += search_estimated(section.estimated, workspace)
@@ -128,15 +117,13 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     _track(workspace, rows, Provenance(identity.params_digest, identity.data_digest, revision))
 
 
-def tune_program(wanted: Wanted) -> ItemFile:
-    """Tune one program, a work item, and write its file.
+def tune_program(item: WorkItem[TuningItem]) -> ItemFile:
+    """Tune one program and keep its result.
 
     Raises:
         CostbenchError: for a program or model that cannot be used, or a file that cannot be written.
     """
-    found = _file_of(wanted.key, autotune(wanted.item.task))
-    write_json(wanted.path, asdict(found))
-    return found
+    return item.keep(_file_of(item.key, autotune(item.task.task)))
 
 
 def _file_of(key: str, tuned: Autotuned) -> ItemFile:
@@ -144,18 +131,8 @@ def _file_of(key: str, tuned: Autotuned) -> ItemFile:
     return ItemFile(key, entries, tuned.curves)
 
 
-def _made(wanted: Sequence[Wanted], backend: Backend) -> dict[str, ItemFile]:
-    """Return results by key of the work item: valid ones of earlier runs, and those computed now."""
-    earlier, missing = kept_and_missing(ItemFile, {one.item.name: one for one in wanted})
-    _log.info("%d wanted: %d kept, %d to do", len(wanted), len(earlier), len(missing))
-    done = 0
-
-    def log_result(name: str, found: ItemFile) -> None:
-        nonlocal done
-        done += 1
-        _log.info("[%d/%d] %s: %s", done, len(missing), name, _speedups(found))
-
-    return earlier | run_work_items(tune_program, missing, backend, log_result)
+def _log_speedups(one: Progress[ItemFile]) -> None:
+    _log.info("[%d/%d] %s: %s", one.done, one.total, one.name, _speedups(one.result))
 
 
 def _speedups(found: ItemFile) -> str:
@@ -171,7 +148,7 @@ def _speedups(found: ItemFile) -> str:
     )
 
 
-def _wanted(section: AutotuneParams, workspace: Workspace) -> list[Wanted]:
+def _work_items(section: AutotuneParams, workspace: Workspace) -> list[WorkItem[TuningItem]]:
     """Return all work items, the longest first."""
     listed = TuningItems(workspace, section.seed)
     items = [*listed.of("fusion", section.fusion), *listed.of("tile", section.tile)]
@@ -186,8 +163,7 @@ def _wanted(section: AutotuneParams, workspace: Workspace) -> list[Wanted]:
         parts = [code, digest(task.params), str(task.seed), item.name]
         parts += [f"{model} {folder.name}" for model, folder in task.checkpoints.items()]
         parts += [digest(chip_of(task.chip, task.chip_file)), *(digests[path] for path in _inputs(item))]
-        key = digest_bytes("\0".join(parts).encode())[:32]
-        found.append(Wanted(item, folder / f"{item.name}.json", key))
+        found.append(WorkItem.of(item, folder, parts))
     return found
 
 

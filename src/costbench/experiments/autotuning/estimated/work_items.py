@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from costbench.artifacts import digest_bytes, digest_file, write_json
 from costbench.datasets.schedule.networks.estimated import PROGRAMS
-from costbench.execution.workers import run_work_items
 from costbench.experiments.autotuning.estimated.params import EstimatedTuning
 from costbench.experiments.autotuning.estimated.programs import TablePrograms, programs_of
 from costbench.experiments.autotuning.estimated.results import Found, curve_of, rows_of, shares_of
@@ -20,7 +18,7 @@ from costbench.experiments.autotuning.schedule.params import NATIVE
 from costbench.experiments.autotuning.schedule.tables import TableFile, complete_tables
 from costbench.experiments.autotuning.schedule.work_items import SearchFile
 from costbench.experiments.identity import code_digest, git_revision, remove_outdated
-from costbench.experiments.kept import kept_and_missing
+from costbench.experiments.kept import KeptResults, WorkItem
 from costbench.experiments.networks.estimating import check_folder
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import write_rows
@@ -29,15 +27,6 @@ from costbench.params import digest
 _log = logging.getLogger(__name__)
 FOLDER = "estimated"
 _ITEMS, _ROWS, _CURVES = "searches", "rows.jsonl", "curves.json"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A search, the file of its result, and the digest of everything that the result depends on."""
-
-    search: EstimatedSearch
-    path: Path
-    key: str
 
 
 def search_estimated(section: EstimatedTuning | None, workspace: Workspace) -> str:
@@ -61,31 +50,22 @@ def search_estimated(section: EstimatedTuning | None, workspace: Workspace) -> s
     check_folder(data)
     estimates = digest_file(data / PROGRAMS)
     programs = _programs(section, workspace.root / section.tables, data, estimates)
-    wanted = _wanted(section, sorted(programs), data, estimates, folder / _ITEMS)
-    remove_outdated(folder / _ITEMS, {one.path for one in wanted})
-    earlier, missing = kept_and_missing(SearchFile, {one.search.name: one for one in wanted})
-    _log.info("%d searches with estimates: %d kept, %d to do", len(wanted), len(earlier), len(missing))
-    made = earlier | run_work_items(run_search, missing, workspace.backend, _ignore)
-    found = _gathered(wanted, made, programs)
+    items = _work_items(section, sorted(programs), data, estimates, folder / _ITEMS)
+    kept = KeptResults(folder / _ITEMS, SearchFile, "searches with estimates")
+    found = _gathered(items, kept.completed(run_search, items, workspace.backend), programs)
     origin = (digest(section), estimates[:16], git_revision(workspace.root))
     write_rows(folder / _ROWS, [*rows_of(found, programs, origin)])
     write_json(folder / _CURVES, [curve_of(one) for one in found])
     return digest_bytes("\0".join([estimates, *(one.digest for one in sorted(programs))]).encode())[:16]
 
 
-def run_search(wanted: Wanted) -> SearchFile:
-    """Runs one search, a work item, and writes its file.
+def run_search(item: WorkItem[EstimatedSearch]) -> SearchFile:
+    """Runs one search and keeps its result.
 
     Raises:
         DataError: for a damaged table or damaged estimates, or a file that cannot be written.
     """
-    found = SearchFile(wanted.key, tuple(searched(wanted.search).tolist()))
-    write_json(wanted.path, asdict(found))
-    return found
-
-
-def _ignore(name: str, found: SearchFile) -> None:
-    """Says nothing of single searches, which take a second."""
+    return item.keep(SearchFile(item.key, tuple(searched(item.task).tolist())))
 
 
 def _programs(
@@ -103,9 +83,9 @@ def _programs(
     return {file: own for file, own in found.items() if len(own.places) >= section.fewest}
 
 
-def _wanted(
+def _work_items(
     section: EstimatedTuning, tables: Sequence[TableFile], data: Path, estimates: str, folder: Path
-) -> list[Wanted]:
+) -> list[WorkItem[EstimatedSearch]]:
     code, settings = code_digest(searched), digest(section)
     found = []
     for table in tables:
@@ -116,18 +96,19 @@ def _wanted(
                     *(data, estimates, section.seed),
                 )
                 parts = (code, settings, search.name, table.digest, estimates)
-                key = digest_bytes("\0".join(parts).encode())[:32]
-                found.append(Wanted(search, folder / f"{search.name}.json", key))
+                found.append(WorkItem.of(search, folder, parts))
     return found
 
 
 def _gathered(
-    wanted: Sequence[Wanted], made: dict[str, SearchFile], programs: dict[TableFile, TablePrograms]
+    items: Sequence[WorkItem[EstimatedSearch]],
+    made: dict[str, SearchFile],
+    programs: dict[TableFile, TablePrograms],
 ) -> list[Found]:
     """Returns the searches by table and arm, repeats together."""
     lines: dict[tuple[TableFile, str], list[np.ndarray[tuple[int], np.dtype[np.float64]]]] = {}
-    for one in wanted:
-        search = one.search
+    for one in items:
+        search = one.task
         line = shares_of(programs[search.table], made[search.name].decisions, search.trials)
         lines.setdefault((search.table, search.arm), []).append(line)
     return [Found(table, arm, np.stack(own)) for (table, arm), own in lines.items()]

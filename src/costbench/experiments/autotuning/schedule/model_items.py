@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.artifacts import digest_bytes, write_json
-from costbench.execution.workers import run_work_items
 from costbench.experiments.autotuning.schedule.global_models import (
     BASELINES,
     FOLDS,
@@ -21,8 +19,8 @@ from costbench.experiments.autotuning.schedule.global_models import (
 from costbench.experiments.autotuning.schedule.params import ScheduleTuning
 from costbench.experiments.autotuning.schedule.results import SCHEDULE
 from costbench.experiments.autotuning.schedule.tables import Tables
-from costbench.experiments.identity import code_digest, remove_outdated
-from costbench.experiments.kept import KeyedResult, kept_and_missing
+from costbench.experiments.identity import code_digest
+from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 
@@ -38,15 +36,6 @@ class TestedFile(KeyedResult):
     """
 
     metrics: Mapping[str, Mapping[str, float]]
-
-
-@dataclass(frozen=True)
-class WantedTest:
-    """A test, the file of its result, and the digest of everything that the result depends on."""
-
-    test: ModelTest
-    path: Path
-    key: str
 
 
 def listed_tests(section: ScheduleTuning, tables: Tables) -> list[ModelTest]:
@@ -84,28 +73,24 @@ def run_tests(
         DataError: for a damaged table, or a file that cannot be written.
     """
     code = code_digest(scores)
-    wanted = {}
+    unique = {}
     for test in listed_tests(section, tables):
         parts = [code, test.name, str(test.samples)]
         parts += [one.digest for one in (*test.sources, *test.tested)]
-        key = digest_bytes("\0".join(parts).encode())[:32]
-        wanted[test.name] = WantedTest(test, folder / f"{test.name}.json", key)
-    remove_outdated(folder, {one.path for one in wanted.values()})
-    earlier, missing = kept_and_missing(TestedFile, wanted)
-    _log.info("%d tests of models of schedules: %d kept, %d to do", len(wanted), len(earlier), len(missing))
-    made = earlier | run_work_items(run_test, missing, workspace.backend, _log_test)
-    return [(one.test, made[name]) for name, one in wanted.items()]
+        unique[test.name] = WorkItem.of(test, folder, parts)
+    items = [*unique.values()]
+    kept = KeptResults(folder, TestedFile, "tests of models of schedules")
+    made = kept.completed(run_test, items, workspace.backend, _log_test)
+    return [(one.task, made[one.task.name]) for one in items]
 
 
-def run_test(wanted: WantedTest) -> TestedFile:
-    """Runs one test, a work item, and writes its file.
+def run_test(item: WorkItem[ModelTest]) -> TestedFile:
+    """Runs one test and keeps its result.
 
     Raises:
         DataError: for a damaged table, or a file that cannot be written.
     """
-    found = TestedFile(wanted.key, scores(wanted.test))
-    write_json(wanted.path, asdict(found))
-    return found
+    return item.keep(TestedFile(item.key, scores(item.task)))
 
 
 def rows_of_tests(
@@ -128,6 +113,7 @@ def rows_of_tests(
             yield from origin.rows("all", {(test.model, MAIN, test.seed): result.metrics[file.workload]})
 
 
-def _log_test(name: str, found: TestedFile) -> None:
-    taus = ", ".join(f"{workload} {own['kendall_tau']:.2f}" for workload, own in found.metrics.items())
-    _log.info("%s: tau %s", name, taus)
+def _log_test(one: Progress[TestedFile]) -> None:
+    own = one.result.metrics.items()
+    taus = ", ".join(f"{workload} {metrics['kendall_tau']:.2f}" for workload, metrics in own)
+    _log.info("%s: tau %s", one.name, taus)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from costbench.artifacts import digest_bytes, read_bytes, write_json, write_text
-from costbench.execution.workers import run_work_items
 from costbench.experiments.autotuning.schedule.arms import ARMS
 from costbench.experiments.autotuning.schedule.model_items import rows_of_tests, run_tests
 from costbench.experiments.autotuning.schedule.params import NATIVE, ScheduleTuning
@@ -25,7 +24,7 @@ from costbench.experiments.autotuning.schedule.search import ScheduleSearch, sea
 from costbench.experiments.autotuning.schedule.tables import TableFile, Tables, complete_tables
 from costbench.experiments.autotuning.schedule.times import model_times
 from costbench.experiments.identity import code_digest, git_revision, remove_outdated
-from costbench.experiments.kept import KeyedResult, kept_and_missing
+from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import write_rows
 from costbench.models.schedule.spec import READS_TREES
@@ -48,15 +47,6 @@ class SearchFile(KeyedResult):
     decisions: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A search, the file of its result, and the digest of everything that the result depends on."""
-
-    search: ScheduleSearch
-    path: Path
-    key: str
-
-
 def tune_schedules(section: ScheduleTuning | None, workspace: Workspace) -> str:
     """Runs the searches that are missing and writes rows, curves, facts of the tables and wall times.
 
@@ -75,9 +65,9 @@ def tune_schedules(section: ScheduleTuning | None, workspace: Workspace) -> str:
             _log.info("no schedules are recorded in %s", workspace.root / section.tables)
         remove_outdated(folder, set())
         return ""
-    wanted = _wanted(section, tables, folder / _ITEMS)
-    remove_outdated(folder / _ITEMS, {one.path for one in wanted})
-    found = _gathered(wanted, _made(wanted, workspace))
+    items = _work_items(section, tables, folder / _ITEMS)
+    kept = KeptResults(folder / _ITEMS, SearchFile, "searches for schedules")
+    found = _gathered(items, kept.completed(search_schedules, items, workspace.backend, _log_tenths))
     data = digest_bytes("\0".join(sorted(one.digest for one in tables.values())).encode())[:16]
     tests = run_tests(section, tables, workspace, folder / _TESTS)
     origin = (digest(section), data), git_revision(workspace.root)
@@ -88,15 +78,13 @@ def tune_schedules(section: ScheduleTuning | None, workspace: Workspace) -> str:
     return data
 
 
-def search_schedules(wanted: Wanted) -> SearchFile:
-    """Runs one search, a work item, and writes its file.
+def search_schedules(item: WorkItem[ScheduleSearch]) -> SearchFile:
+    """Runs one search and keeps its result.
 
     Raises:
         DataError: for a damaged table, or a file that cannot be written.
     """
-    found = SearchFile(wanted.key, tuple(searched(wanted.search).tolist()))
-    write_json(wanted.path, asdict(found))
-    return found
+    return item.keep(SearchFile(item.key, tuple(searched(item.task).tolist())))
 
 
 def listed(section: ScheduleTuning, tables: Tables) -> list[ScheduleSearch]:
@@ -142,15 +130,14 @@ def _sources(section: ScheduleTuning, table: TableFile, arm: str, tables: Tables
     return tuple(tables[key] for key in keys if key in tables and tables[key] != table)
 
 
-def _wanted(section: ScheduleTuning, tables: Tables, folder: Path) -> list[Wanted]:
+def _work_items(section: ScheduleTuning, tables: Tables, folder: Path) -> list[WorkItem[ScheduleSearch]]:
     code = code_digest(searched)
-    wanted = []
+    found = []
     for search in sorted(listed(section, tables), key=_effort, reverse=True):
         parts = [code, search.name, str(search.trials), str(search.samples), str(search.seed)]
         parts += [digest(search.guided), *(one.digest for one in (search.table, *search.sources))]
-        key = digest_bytes("\0".join(parts).encode())[:32]
-        wanted.append(Wanted(search, folder / f"{search.name}.json", key))
-    return wanted
+        found.append(WorkItem.of(search, folder, parts))
+    return found
 
 
 def _effort(search: ScheduleSearch) -> tuple[bool, bool, int]:
@@ -159,31 +146,17 @@ def _effort(search: ScheduleSearch) -> tuple[bool, bool, int]:
     return arm.model.model in READS_TREES and not arm.strategy, not arm.strategy, arm.model.models
 
 
-def _made(wanted: Sequence[Wanted], workspace: Workspace) -> dict[str, SearchFile]:
-    """Returns the results by name of the search: valid ones of earlier runs, and those found now."""
-    earlier, missing = kept_and_missing(SearchFile, {one.search.name: one for one in wanted})
-    _log.info("%d searches for schedules: %d kept, %d to do", len(wanted), len(earlier), len(missing))
-    log: Callable[[str, SearchFile], None] = _Progress(len(missing))
-    return earlier | run_work_items(search_schedules, missing, workspace.backend, log)
-
-
-class _Progress:
+def _log_tenths(one: Progress[SearchFile]) -> None:
     """Logs every tenth of the searches."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
-
-    def __call__(self, name: str, found: SearchFile) -> None:
-        self._done += 1
-        if self._done * 10 // self._total > (self._done - 1) * 10 // self._total:
-            _log.info("[%d/%d] %s", self._done, self._total, name)
+    if one.done * 10 // one.total > (one.done - 1) * 10 // one.total:
+        _log.info("[%d/%d] %s", one.done, one.total, one.name)
 
 
-def _gathered(wanted: Sequence[Wanted], made: dict[str, SearchFile]) -> list[Searched]:
+def _gathered(items: Sequence[WorkItem[ScheduleSearch]], made: dict[str, SearchFile]) -> list[Searched]:
     """Returns the searches by table and arm, repeats together."""
     groups: dict[tuple[TableFile, str], list[ScheduleSearch]] = {}
-    for one in wanted:
-        groups.setdefault((one.search.table, one.search.arm), []).append(one.search)
+    for one in items:
+        groups.setdefault((one.task.table, one.task.arm), []).append(one.task)
     found = []
     for (table, arm), several in sorted(groups.items()):
         trials = several[0].trials
