@@ -10,7 +10,7 @@ from costbench import rng
 from costbench.models.schedule import rank
 from costbench.models.schedule.learner import Samples, samples_of
 from costbench.models.schedule.rank import Pairs
-from costbench.models.schedule.tree_gru.fit import rank_loss
+from costbench.models.schedule.training import rank_loss
 
 INF = math.inf
 

@@ -6,7 +6,15 @@ import pytest
 
 from costbench.errors import CostbenchError
 from costbench.models.schedule.ensemble import Bootstrap
-from costbench.models.schedule.spec import MODELS, READS_TREES, ScheduleModelSpec, learner_of
+from costbench.models.schedule.graph_network.fit import GraphLearner
+from costbench.models.schedule.graph_network.presets import GNN, GNN_TRAINING, LSTM, LSTM_TRAINING
+from costbench.models.schedule.spec import (
+    GRAPH_NETWORKS,
+    MODELS,
+    READS_TREES,
+    ScheduleModelSpec,
+    learner_of,
+)
 from costbench.models.schedule.tree_gru.fit import TreeGruLearner
 from costbench.models.schedule.trees import BoostedTrees
 
@@ -20,6 +28,10 @@ def test_learners_are_what_their_names_say() -> None:
     assert isinstance(plain, TreeGruLearner)
     assert (plain.objective, plain.spec.context) == ("regression", False)
     assert learner_of(ScheduleModelSpec("treegru_context", "tree")) == TreeGruLearner("rank")
+    assert learner_of(ScheduleModelSpec("gnn", "tree")) == GraphLearner("rank", GNN, GNN_TRAINING)
+    assert learner_of(ScheduleModelSpec("lstm", "tree", "regression")) == GraphLearner(
+        "regression", LSTM, LSTM_TRAINING
+    )
     several = learner_of(ScheduleModelSpec(objective="regression", models=5, acquisition="ei"))
     assert several == Bootstrap(BoostedTrees("regression"), 5, "ei")
 
@@ -28,7 +40,10 @@ def test_learners_are_what_their_names_say() -> None:
 def test_every_model_has_a_representation(model: str) -> None:
     own, other = ("tree", "relation") if model in READS_TREES else ("relation", "tree")
     learner = learner_of(ScheduleModelSpec(model, own))
-    assert isinstance(learner, TreeGruLearner if model in READS_TREES else BoostedTrees)
+    kind: type = BoostedTrees
+    if model in READS_TREES:
+        kind = GraphLearner if model in GRAPH_NETWORKS else TreeGruLearner
+    assert isinstance(learner, kind)
     with pytest.raises((ValueError, CostbenchError)):
         ScheduleModelSpec(model, other)
 

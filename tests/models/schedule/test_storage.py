@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,30 @@ from costbench import rng
 from costbench.compiler.schedule.operators import parse_operator
 from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.errors import CostbenchError
+from costbench.features.schedule.context import NUM_FEATURES
 from costbench.features.schedule.representations import REPRESENTATIONS
 from costbench.models.schedule.ensemble import Ensemble
+from costbench.models.schedule.graph_network.fit import GraphLearner
+from costbench.models.schedule.graph_network.presets import GNN
 from costbench.models.schedule.learner import samples_of
 from costbench.models.schedule.spec import ScheduleModelSpec
 from costbench.models.schedule.storage import load_schedule_model, save_schedule_model
+from costbench.models.schedule.training import TrainingSpec
 from costbench.models.schedule.tree_gru.fit import TreeGruLearner
 from costbench.models.schedule.tree_gru.network import TreeGruSpec
 from costbench.models.schedule.trees import BoostedTrees, BoostingSpec
 
 SPACE = ScheduleSpace(parse_operator("matmul-256"))
 ROWS = SPACE.sample(rng.stream(0, "storage"), 8)
-SPECS = {"trees": ScheduleModelSpec(), "network": ScheduleModelSpec("treegru_context", "tree")}
+SPECS = {
+    "trees": ScheduleModelSpec(),
+    "network": ScheduleModelSpec("treegru_context", "tree"),
+    "graphs": ScheduleModelSpec("gnn", "tree", "regression"),
+}
 LEARNERS: dict[str, Any] = {
     "trees": BoostedTrees(spec=BoostingSpec(trees=4)),
-    "network": TreeGruLearner(spec=TreeGruSpec(True, 4, 4, 2), epochs=1),
+    "network": TreeGruLearner(spec=TreeGruSpec(True, 4, 4, 2), training=TrainingSpec(epochs=1)),
+    "graphs": GraphLearner("regression", replace(GNN, hidden=16), TrainingSpec(epochs=1)),
 }
 
 
@@ -84,8 +94,30 @@ def test_damage_is_named(change: Callable[[dict[str, Any]], object], named: str,
     assert "\n" not in str(met.value)
 
 
-def test_damaged_or_missing_weights_are_named(tmp_path: Path) -> None:
-    saved("network", tmp_path)
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda c: c["fitted"]["net"].update(encoder="best"), "fitted.*encoder"),
+        (lambda c: c["fitted"]["net"].update(width=3), "width"),
+        (lambda c: c["fitted"]["scaler"].pop("names"), "names"),
+        (lambda c: c["fitted"]["scaler"].update(maximum=[-1.0] * NUM_FEATURES), "fitted"),
+        (lambda c: c["fitted"]["net"].update(hidden=32), "weights"),
+    ],
+)
+def test_damage_of_a_network_of_graphs_is_named(
+    change: Callable[[dict[str, Any]], object], named: str, tmp_path: Path
+) -> None:
+    saved("graphs", tmp_path)
+    changed(tmp_path / "model.json", change)
+    with pytest.raises(CostbenchError, match=named) as met:
+        load_schedule_model(tmp_path)
+    assert str(tmp_path) in str(met.value)
+    assert "\n" not in str(met.value)
+
+
+@pytest.mark.parametrize("kind", ["network", "graphs"])
+def test_damaged_or_missing_weights_are_named(kind: str, tmp_path: Path) -> None:
+    saved(kind, tmp_path)
     weights = tmp_path / "weights.pt"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     with pytest.raises(CostbenchError, match=r"weights\.pt.*changed"):
@@ -95,6 +127,6 @@ def test_damaged_or_missing_weights_are_named(tmp_path: Path) -> None:
         load_schedule_model(tmp_path)
 
 
-def test_sums_of_models_are_not_stored(tmp_path: Path) -> None:
+def test_sums_of_models_are_not_stored(kind: str, tmp_path: Path) -> None:
     with pytest.raises(CostbenchError, match="Ensemble"):
-        save_schedule_model(tmp_path, Ensemble([saved("trees", tmp_path)]), SPECS["trees"])
+        save_schedule_model(tmp_path, Ensemble([saved(kind, tmp_path)]), SPECS[kind])

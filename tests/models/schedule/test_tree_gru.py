@@ -12,6 +12,7 @@ from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.features.schedule.context import FEATURE_NAMES, context_features
 from costbench.features.schedule.trees import LoopTrees, loop_trees
 from costbench.models.schedule.learner import Objective, samples_of
+from costbench.models.schedule.training import TrainingSpec
 from costbench.models.schedule.tree_gru.fit import TreeGruLearner
 from costbench.models.schedule.tree_gru.network import TreeGru, TreeGruSpec, tree_batch
 
@@ -73,16 +74,15 @@ def test_the_trees_of_a_nest_by_hand() -> None:
     rest = {"cache": "none", "vectorize": 0, "unroll": 0, "parallel": "none", "padding": "none"}
     row = space.row_of({**tiles, "order": "S0 S1 R0 R1 S2 S3", **rest})
     trees = loop_trees(context_features(nest_batch(space, row[None])))
-    # Loops of the initialisation, then of the computation, then both statements.
-    assert trees.depths[0].tolist() == [2, 1, 2, 3, 3, 4]
-    assert trees.parents[0].tolist() == [1, -1, 1, 2, 0, 3]
+    assert trees.depths[0].tolist() == [1, 2, 3, 2, 3, 4]
+    assert trees.parents[0].tolist() == [-1, 0, 1, 0, 3, 4]
     columns = [FEATURE_NAMES.index(name) for name in ("extent", "init", "compute")]
-    extents = np.log2([5.0, 3.0, 3.0, 5.0, 1.0, 1.0])
+    extents = np.log2([3.0, 5.0, 1.0, 3.0, 5.0, 1.0])
     assert trees.values[0][:, columns[0]] == pytest.approx(extents)
-    assert trees.values[0][:, columns[1]].tolist() == [1, 0, 0, 0, 1, 0]
-    assert trees.values[0][:, columns[2]].tolist() == [0, 1, 1, 1, 0, 1]
+    assert trees.values[0][:, columns[1]].tolist() == [0, 1, 1, 0, 0, 0]
+    assert trees.values[0][:, columns[2]].tolist() == [1, 0, 0, 1, 1, 1]
     # The innermost loops have the same variable, and every other node one of its own.
-    assert trees.identifiers[0, 0] == trees.identifiers[0, 3]
+    assert trees.identifiers[0, 1] == trees.identifiers[0, 4]
     assert len(set(trees.identifiers[0].tolist())) == 5
 
 
@@ -108,7 +108,7 @@ def test_training_learns_the_order_and_repeats(objective: Objective, context: bo
     # Slow where no loop is vectorised.
     vectorised = trees.values[:, :, FEATURE_NAMES.index("vectorize")].max(axis=1)
     runtimes = 10.0 - 5.0 * vectorised.astype(np.float64)
-    learner = TreeGruLearner(objective, TreeGruSpec(context, 16, 16), epochs=15, batch=16)
+    learner = TreeGruLearner(objective, TreeGruSpec(context, 16, 16), TrainingSpec(epochs=15, batch=16))
     first, second = (learner.fit(trees, samples_of(runtimes), 5) for _ in range(2))
     costs = first.predict(trees)
     assert np.array_equal(costs, second.predict(trees))
@@ -121,7 +121,7 @@ def test_starting_costs_are_added_in_training() -> None:
     trees = some_trees(32, "matmul-256")
     runtimes = 1.0 + trees.values[:, :, FEATURE_NAMES.index("unroll")].max(axis=1).astype(np.float64)
     speed = runtimes.min() / runtimes
-    learner = TreeGruLearner("regression", TreeGruSpec(True, 16, 16), epochs=25, batch=16)
+    learner = TreeGruLearner("regression", TreeGruSpec(True, 16, 16), TrainingSpec(epochs=25, batch=16))
     left = learner.fit(trees, samples_of(runtimes, start=-speed), 0).predict(trees)
     assert np.abs(left).max() < 0.2
 
@@ -129,5 +129,5 @@ def test_starting_costs_are_added_in_training() -> None:
 def test_training_leaves_torchs_generator_alone() -> None:
     trees = some_trees(4, "matmul-256")
     before = torch.random.get_rng_state()
-    TreeGruLearner(epochs=1).fit(trees, samples_of(np.arange(1.0, 5.0)), 0)
+    TreeGruLearner(training=TrainingSpec(epochs=1)).fit(trees, samples_of(np.arange(1.0, 5.0)), 0)
     assert torch.equal(before, torch.random.get_rng_state())

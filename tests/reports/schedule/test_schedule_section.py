@@ -53,7 +53,7 @@ def test_section_names_the_processor_and_what_is_missing(folder: Path) -> None:
     assert "8,000 configurations of 8 sub-spaces" in text
     assert "8.0% to 8.0% of a table" in text
     assert "2.000 times as fast as random search" in text
-    assert "figures 5 (rank and regression objective); 7 (" in text
+    assert "figures 4 (boosted trees and networks); 5 (rank and regression objective); 7 (" in text
     assert [figure.path.name for figure in section.figures] == [
         "autotvm2018_figure4.svg",
         "autotvm2018_figure6.svg",

@@ -63,6 +63,8 @@ class ContextBatch:
             [n, K, 2].
         statements: codes of the statements, positions in `STATEMENTS`, [S].
         starts: first place of each statement, [S]; the computation's loops are one block.
+        shared: how many of the first places of the computation are around each statement, int64 [n, S]; of
+            the computation itself, all.
     """
 
     values: FloatArray
@@ -73,6 +75,7 @@ class ContextBatch:
     names: IntArray
     statements: tuple[int, ...]
     starts: tuple[int, ...]
+    shared: IntArray
 
     def __len__(self) -> int:
         return len(self.values)
@@ -115,6 +118,7 @@ def context_features(nests: NestBatch) -> ContextBatch:
         np.stack([axes, levels], axis=2).astype(np.int64),
         tuple(STATEMENTS.index(batch.name) for batch in batches),
         tuple(starts),
+        np.stack([batch.shared for batch in batches], axis=1),
     )
 
 

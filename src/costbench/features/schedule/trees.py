@@ -2,6 +2,7 @@
 
 A node is a loop of more than one iteration, or a statement, which is a leaf. The children of a loop are the
 loops and statements right inside it; those outside of all loops are children of the root, which is no node.
+Nodes are in program order: a loop comes before what is inside it, and that in the order in which it runs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 _MAX_AXES = 12
-NUM_IDENTIFIERS = _MAX_AXES * (SPATIAL_LEVELS + 1) + len(STATEMENTS)
+FIRST_STATEMENT = _MAX_AXES * (SPATIAL_LEVELS + 1)
+"""Identifier of the first of `STATEMENTS`; those of loops are below."""
+NUM_IDENTIFIERS = FIRST_STATEMENT + len(STATEMENTS)
 """Loop variables (axis and level, or dimension of a copy), then statements."""
 
 
@@ -85,24 +88,49 @@ def loop_trees(contexts: ContextBatch) -> LoopTrees:
     depth = np.where(contexts.real, depth, 0)
     around = np.take_along_axis(depth, np.maximum(contexts.leaves, 0), axis=1)
     leaf_depth = np.where(contexts.present, np.where(contexts.leaves >= 0, around, 0) + 1, 0)
-    return _compacted(
-        LoopTrees(
-            np.concatenate([contexts.values, leaf_values], axis=1),
-            np.concatenate([contexts.parents, contexts.leaves], axis=1),
-            np.concatenate([depth, leaf_depth], axis=1),
-            np.concatenate(
-                [variables, np.broadcast_to(NUM_IDENTIFIERS - len(STATEMENTS) + codes, leaf_depth.shape)],
-                axis=1,
-            ),
-        )
+    trees = LoopTrees(
+        np.concatenate([contexts.values, leaf_values], axis=1),
+        np.concatenate([contexts.parents, contexts.leaves], axis=1),
+        np.concatenate([depth, leaf_depth], axis=1),
+        np.concatenate(
+            [variables, np.broadcast_to(FIRST_STATEMENT + codes, leaf_depth.shape)],
+            axis=1,
+        ),
     )
+    return _compacted(trees, _program_order(contexts))
 
 
-def _compacted(trees: LoopTrees) -> LoopTrees:
-    """Returns the trees with their nodes moved to the first places, in order."""
+def _program_order(contexts: ContextBatch) -> npt.NDArray[np.int16]:
+    """Returns keys of all loops and statements, int16 [n, K + S], whose stable order is that of the program.
+
+    All of a padding copy or an initialisation comes before those loops of the computation that are not around
+    it, a write-back after the computation.
+    """
+    trunk, step = STATEMENTS.index("compute"), 2 * len(STATEMENTS)
+    block = contexts.block("compute")
+    ends = (*contexts.starts[1:], contexts.real.shape[1])
+    loops, leaves = [], []
+    for number, code in enumerate(contexts.statements):
+        size = ends[number] - contexts.starts[number]
+        if code == trunk:
+            # Statements that run before the computation have the smaller keys of a step.
+            keys = step * np.arange(size + 1) + len(STATEMENTS)
+        elif code < trunk:
+            keys = step * contexts.shared[:, number, None] + code
+        else:
+            keys = np.array([step * (block.stop - block.start + 1) + code])
+        own = np.broadcast_to(keys, (len(contexts), size + 1))
+        loops.append(own[:, :size])
+        leaves.append(own[:, size:])
+    # Numbers of 16 bits are sorted by their digits, which is the fastest way.
+    return np.concatenate([*loops, *leaves], axis=1).astype(np.int16)
+
+
+def _compacted(trees: LoopTrees, keys: npt.NDArray[np.int16]) -> LoopTrees:
+    """Returns the trees with their nodes moved to the first places, in the order of their keys."""
     absent = trees.depths == 0
     most = int((~absent).sum(axis=1).max(initial=0))
-    order = np.argsort(absent, axis=1, kind="stable")
+    order = np.argsort(np.where(absent, np.iinfo(np.int16).max, keys), axis=1, kind="stable")
     moved = np.argsort(order, axis=1)
     order = order[:, :most]
     parents = np.take_along_axis(trees.parents, order, axis=1)

@@ -20,13 +20,31 @@ def _tree_gru(objective: Objective, *, context: bool) -> Learner[Any]:
     return TreeGruLearner(objective, TreeGruSpec(context=context))
 
 
+def _gnn(objective: Objective) -> Learner[Any]:
+    from costbench.models.schedule.graph_network.fit import GraphLearner
+    from costbench.models.schedule.graph_network.presets import GNN, GNN_TRAINING
+
+    return GraphLearner(objective, GNN, GNN_TRAINING)
+
+
+def _lstm(objective: Objective) -> Learner[Any]:
+    from costbench.models.schedule.graph_network.fit import GraphLearner
+    from costbench.models.schedule.graph_network.presets import LSTM, LSTM_TRAINING
+
+    return GraphLearner(objective, LSTM, LSTM_TRAINING)
+
+
 MODELS: Mapping[str, Callable[[Objective], Learner[Any]]] = {
     "gbt": BoostedTrees,
     "gbt_xgboost": lambda objective: BoostedTrees(objective, "xgboost"),
+    "gnn": _gnn,
+    "lstm": _lstm,
     "treegru": lambda objective: _tree_gru(objective, context=False),
     "treegru_context": lambda objective: _tree_gru(objective, context=True),
 }
-READS_TREES = frozenset({"treegru", "treegru_context"})
+GRAPH_NETWORKS = frozenset({"gnn", "lstm"})
+"""Networks of the tile task over graphs of loops and statements."""
+READS_TREES = frozenset({*GRAPH_NETWORKS, "treegru", "treegru_context"})
 """Models that read the representation "tree"; the others read rows."""
 
 

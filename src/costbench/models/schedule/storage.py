@@ -11,12 +11,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
 from costbench.errors import CostbenchError, DataError
 from costbench.features.schedule.context import FEATURE_NAMES
 from costbench.features.schedule.vectors import BOUNDED_BY, THRESHOLDS
+from costbench.models.net_spec import NetSpec
 from costbench.models.schedule.learner import ScheduleModel
-from costbench.models.schedule.spec import ScheduleModelSpec
+from costbench.models.schedule.spec import GRAPH_NETWORKS, ScheduleModelSpec
 from costbench.models.schedule.tree_gru.fit import TrainedTreeGru
 from costbench.models.schedule.tree_gru.network import TreeGru, TreeGruSpec
 from costbench.models.schedule.trees import LIBRARIES, Trees
@@ -47,6 +50,25 @@ class _StoredNetwork:
     weights_sha256: str
 
 
+@dataclass(frozen=True)
+class _StoredScaler:
+    """A scaler as `MinMaxNormalizer.to_dict` describes it."""
+
+    transform: str
+    names: tuple[str, ...]
+    minimum: tuple[float, ...]
+    maximum: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _StoredGraphNetwork:
+    """A network of graphs as it is written, with the scaler of its nodes."""
+
+    net: NetSpec
+    scaler: _StoredScaler
+    weights_sha256: str
+
+
 def features_digest() -> str:
     """Returns a digest of what features mean: a model must read the features that it was fitted to."""
     bounds = (*BOUNDED_BY, *map(str, THRESHOLDS))
@@ -73,8 +95,10 @@ def save_schedule_model(
     elif isinstance(model, TrainedTreeGru):
         weights = save_weights(model.net, place / WEIGHTS_FILE)
         fitted = asdict(_StoredNetwork(model.net.spec, weights))
+    elif spec.model in GRAPH_NETWORKS:
+        fitted = asdict(_stored_graph_network(model, place))
     else:
-        raise DataError(type(model).__name__, where=place, expected="trees or a network, not a sum of models")
+        raise _not_stored(model, place)
     described = {"format": FORMAT, "features": features_digest(), "spec": asdict(spec), "fitted": fitted}
     write_json(place / MODEL_FILE, described)
 
@@ -97,6 +121,8 @@ def load_schedule_model(folder: str | PathLike[str]) -> tuple[ScheduleModel[Any]
     fitted = content["fitted"]
     if isinstance(fitted, dict) and "text" in fitted:
         return _trees(_parsed(_StoredTrees, fitted, path, "fitted"), path), spec
+    if isinstance(fitted, dict) and "scaler" in fitted:
+        return _graph_network(_parsed(_StoredGraphNetwork, fitted, path, "fitted"), path), spec
     return _network(_parsed(_StoredNetwork, fitted, path, "fitted"), path), spec
 
 
@@ -110,12 +136,42 @@ def _trees(stored: _StoredTrees, path: Path) -> Trees:
 
 
 def _network(stored: _StoredNetwork, path: Path) -> TrainedTreeGru:
+    net = TreeGru(stored.net)
+    _load_checked(net, stored.weights_sha256, path)
+    return TrainedTreeGru(net.eval())
+
+
+def _stored_graph_network(model: ScheduleModel[Any], place: Path) -> _StoredGraphNetwork:
+    """Writes the weights. PyG takes seconds to import: only where such a network is stored or loaded."""
+    from costbench.models.schedule.graph_network.fit import TrainedGraphNetwork
+
+    if not isinstance(model, TrainedGraphNetwork):
+        raise _not_stored(model, place)
+    scaler = _StoredScaler(**model.scaling.node.to_dict())
+    return _StoredGraphNetwork(model.net.spec, scaler, save_weights(model.net, place / WEIGHTS_FILE))
+
+
+def _graph_network(stored: _StoredGraphNetwork, path: Path) -> ScheduleModel[Any]:
+    from costbench.models.schedule.graph_network.fit import restored
+
+    try:
+        model = restored(stored.net, asdict(stored.scaler))
+    except CostbenchError as error:
+        raise DataError(error.problem, where=path, field="fitted", expected=error.expected) from error
+    _load_checked(model.net, stored.weights_sha256, path)
+    return model
+
+
+def _load_checked(net: nn.Module, digest: str, path: Path) -> None:
+    """Gives a network the weights beside `path`, which have to have the digest."""
     place = path.parent / WEIGHTS_FILE
     weights = read_bytes(place)
-    _require(digest_bytes(weights), stored.weights_sha256, place, None)
-    net = TreeGru(stored.net)
+    _require(digest_bytes(weights), digest, place, None)
     load_weights(net, weights, place)
-    return TrainedTreeGru(net.eval())
+
+
+def _not_stored(model: ScheduleModel[Any], place: Path) -> DataError:
+    return DataError(type(model).__name__, where=place, expected="trees or a network, not a sum of models")
 
 
 def _require(found: str, expected: str, path: Path, field: str | None) -> None:

@@ -58,6 +58,21 @@ FIGURES = (
         needs="random",
     ),
     CurveFigure(
+        "4",
+        "figure4_networks",
+        "boosted trees and networks",
+        {
+            "random": "random",
+            "gbt-rank": "boosted trees",
+            "treegru-rank": "TreeGRU",
+            "treegru-context-rank": "TreeGRU, context",
+            "gnn-rank": "GraphSAGE",
+            "lstm-rank": "LSTM",
+        },
+        needs="gnn-rank",
+        note="GraphSAGE and LSTM are the networks of the tile task, which the paper did not try.",
+    ),
+    CurveFigure(
         "5",
         "figure5",
         "rank and regression objective",

@@ -57,7 +57,7 @@ def test_no_workload_is_on_both_sides(tables: dict[tuple[str, str], TableFile]) 
     assert folded(files, 0, seed=0) == folded(files[:1], 2, seed=0) == {}
 
 
-@pytest.mark.parametrize("model", ["gbt-rank", "gbt-config", "treegru-context-rank"])
+@pytest.mark.parametrize("model", ["gbt-rank", "gbt-config", "treegru-context-rank", "gnn-rank", "lstm-rank"])
 def test_a_model_ranks_what_it_has_not_seen(tables: dict[tuple[str, str], TableFile], model: str) -> None:
     """Not by raw configurations: those of another operator mean something else."""
     task = ModelTest(

@@ -104,7 +104,8 @@ def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) ->
         *("configs", "failed"),
     }
     times = json.loads((folder / "wall_times.json").read_text())
-    assert [(one["arm"], one["fitted"]) for one in times] == [("gbt-rank", 16), ("treegru-rank", 16)]
+    arms = ("gbt-rank", "treegru-rank", "gnn-rank", "lstm-rank")
+    assert [(one["arm"], one["fitted"]) for one in times] == [(arm, 16) for arm in arms]
     assert all(one["fit_s"] > 0.0 and one["predict_s"] > 0.0 for one in times)
 
     kept = {name: (folder / "searches" / name).stat().st_mtime_ns for name in names}

@@ -49,6 +49,9 @@ ARMS: Mapping[str, Arm] = {
     "gbt-rank": Arm(model=_trees()),
     "treegru-rank": Arm(model=ScheduleModelSpec("treegru", "tree")),
     "treegru-context-rank": Arm(model=ScheduleModelSpec("treegru_context", "tree")),
+    # Networks of the tile task, which the paper did not have.
+    "gnn-rank": Arm(model=ScheduleModelSpec("gnn", "tree")),
+    "lstm-rank": Arm(model=ScheduleModelSpec("lstm", "tree")),
     # Figure 5
     "gbt-regression": Arm(model=_trees(objective="regression")),
     "treegru-regression": Arm(model=ScheduleModelSpec("treegru", "tree", "regression")),
@@ -76,5 +79,5 @@ SCRATCH: Mapping[str, str] = {
     "transfer-target": "gbt-rank",
 }
 """Arms with an earlier model -> the same without one."""
-TIMED = ("gbt-rank", "treegru-rank")
+TIMED = ("gbt-rank", "treegru-rank", "gnn-rank", "lstm-rank")
 """Arms whose models' wall times are taken."""

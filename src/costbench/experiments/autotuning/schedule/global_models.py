@@ -29,6 +29,7 @@ FITTED: Mapping[str, ScheduleModelSpec] = {
     for name in (
         *("gbt-rank", "gbt-regression", "gbt-flattened", "gbt-config"),
         *("treegru-rank", "treegru-context-rank"),
+        *("gnn-rank", "lstm-rank"),
     )
 }
 """Models by the name of the arm that they guide."""

@@ -13,7 +13,7 @@ from costbench.models.schedule.headed.features import HeadedFeatures
 from costbench.models.schedule.headed.network import HeadedNet
 from costbench.models.schedule.headed.spec import HeadedSpec
 from costbench.models.schedule.learner import FloatArray, Samples
-from costbench.models.schedule.tree_gru.fit import rank_loss
+from costbench.models.schedule.training import rank_loss
 
 IntArray = npt.NDArray[np.int64]
 _LARGEST_SHARE = 32
