@@ -15,6 +15,8 @@ fi
 
 folder=$(mktemp -d)
 export COSTBENCH_SCHEDULER=$folder/scheduler.json
+# Nobody looks at profiles of these workers, taken a hundred times a second, nor at delays of their event loops.
+quiet=(env DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL=500ms)
 pids=()
 stop() {
   kill "${pids[@]}" 2>/dev/null || true
@@ -23,11 +25,11 @@ stop() {
 }
 trap stop EXIT
 # Timeouts end what is left where this script is killed and cannot clean up.
-python -m distributed.cli.dask_scheduler --host 127.0.0.1 --port 0 --no-dashboard --idle-timeout '2 hours' \
+"${quiet[@]}" python -m distributed.cli.dask_scheduler --host 127.0.0.1 --port 0 --no-dashboard --idle-timeout '2 hours' \
   --scheduler-file "$COSTBENCH_SCHEDULER" >"$folder/log" 2>&1 &
 pids+=($!)
 for ((number = 0; number < workers; number++)); do
-  python -m distributed.cli.dask_worker --nthreads 1 --memory-limit 0 --no-dashboard --death-timeout 60 \
+  "${quiet[@]}" python -m distributed.cli.dask_worker --nthreads 1 --memory-limit 0 --no-dashboard --death-timeout 60 \
     --local-directory "$folder" --scheduler-file "$COSTBENCH_SCHEDULER" >"$folder/log.$number" 2>&1 &
   pids+=($!)
 done

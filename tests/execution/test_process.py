@@ -31,18 +31,19 @@ def printed_by(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_modules_are_loaded_without_a_collection() -> None:
-    """A module sees whether the collector is on while it is loaded."""
-    code = """
-import gc, sys, importlib.abc, importlib.util
+@pytest.mark.parametrize("call", ['load(("watched",))', 'copy.copy(Imports("watched"))'])
+def test_modules_are_loaded_without_a_collection(call: str) -> None:
+    """A module sees whether the collector is on while it is loaded; copying calls what unpickling would."""
+    code = f"""
+import copy, gc, sys, importlib.abc, importlib.util
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
         return importlib.util.spec_from_loader(name, self) if name == "watched" else None
     def exec_module(self, module):
         print(gc.isenabled())
 sys.meta_path.insert(0, Finder())
-from costbench.execution.process import load
-load(("watched",))
+from costbench.execution.process import Imports, load
+{call}
 print("watched" in sys.modules, gc.isenabled())
 """
     assert printed_by(code).split() == ["False", "True", "True"]

@@ -69,6 +69,9 @@ class Cluster:
             repository,
             PYTHONPATH=os.pathsep.join(p for p in sys.path if p),
             DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0",
+            # As in `with_workers.sh`: what nobody reads takes seconds while the processes wait.
+            DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED="False",
+            DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL="500ms",
             PYTHONHASHSEED=HASH_SEED,
         )
         self._log = (folder / "log").open("w")
@@ -134,6 +137,8 @@ def _wait_until_it_trains(cluster: Cluster, pipeline: Future[subprocess.Complete
             assert not pipeline.done(), pipeline.result().stderr
             assert time.monotonic() < limit
             time.sleep(0.02)
+        # Work items pass through the scheduler unread: it has not imported what they compute with.
+        assert not client.run_on_scheduler(lambda: "torch" in sys.modules)
 
 
 def _kill_when(condition: Path, folder: Path, params: Path) -> bool:

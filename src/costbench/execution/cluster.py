@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from costbench.artifacts import read_json, write_text
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.execution.closure import Closure, Package, find_closure, read_package
-from costbench.execution.process import start_logging
+from costbench.execution.process import start_logging, without_collection
 from costbench.execution.workers import WorkersLostError
 
 _CONNECT_S = 20
@@ -115,10 +115,22 @@ def _check(requirements: Requirements, num_threads: Mapping[str, int], dask_work
     requirements.check(num_threads.get(dask_worker.address, 1))
 
 
-def _on_worker(requirements: Requirements, function: Callable[[_T], _R], key: _K, item: _T) -> tuple[_K, _R]:
-    """Compute one work item on a worker, with one thread of BLAS and OpenMP."""
-    requirements.check(_distributed().get_worker().state.nthreads)
+def _on_worker(requirements: Requirements, work_item: bytes) -> object:
+    """Compute one work item on a worker, with one thread of BLAS and OpenMP.
+
+    Args:
+        requirements: that the worker has to meet.
+        work_item: function, key and argument as Dask serialises them. Dask's scheduler, which reads all
+            arguments, would import the modules of a function that it were given as such, among them torch.
+
+    Returns:
+        the key and what the function returns.
+    """
+    distributed = _distributed()
+    requirements.check(distributed.get_worker().state.nthreads)
     start_logging()
+    with without_collection():
+        function, key, item = distributed.protocol.deserialize_bytes(work_item)
     with importlib.import_module("threadpoolctl").threadpool_limits(1):
         return key, function(item)
 
@@ -188,7 +200,10 @@ class Cluster:
     def _submitted(self, requirements: Requirements, function: Callable[[_T], _R], key: _K, item: _T) -> Any:
         # Dask's dashboard shows a key up to its last dash as the kind of a task.
         name = f"{function.__name__.strip('_')}-{secrets.token_hex(8)}"
-        return self._client.submit(_on_worker, requirements, function, key, item, key=name, pure=False)
+        work_item = _distributed().protocol.serialize_bytes(
+            (function, key, item), serializers=("pickle",), on_error="raise"
+        )
+        return self._client.submit(_on_worker, requirements, work_item, key=name, pure=False)
 
 
 @contextmanager

@@ -8,24 +8,45 @@ import importlib
 import logging
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 
 
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Turn garbage collection off for a while; it takes a third of the time of importing large libraries."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def load(modules: Sequence[str]) -> None:
-    """Import modules by name with garbage collection off, which takes a third of the time of large libraries.
+    """Import modules by name, without garbage collection.
 
     Raises:
         ImportError: if one cannot be imported.
     """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    with without_collection():
         for name in modules:
             importlib.import_module(name)
-    finally:
-        if collects:
-            gc.enable()
+
+
+class Imports:
+    """Imports modules where it is unpickled, so that what is pickled after it finds them loaded.
+
+    Unpickling a function imports its module, with all that this imports, while garbage is collected.
+    """
+
+    def __init__(self, *modules: str) -> None:
+        self._modules = modules
+
+    def __reduce__(self) -> tuple[Callable[[Sequence[str]], None], tuple[Sequence[str]]]:
+        return load, (self._modules,)
 
 
 def start_logging() -> None:

@@ -19,7 +19,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from costbench.errors import DataError
 from costbench.execution.backend import Backend
-from costbench.execution.process import exit_without_teardown, start_logging
+from costbench.execution.process import Imports, exit_without_teardown, start_logging
 
 __all__ = ["Backend", "WorkersLostError", "run_work_items"]
 _MAX_LOSSES = 3
@@ -112,7 +112,11 @@ class _Processes:
         self._jobs = jobs
 
     def results(self, function: Callable[[_T], _R], work_items: Mapping[_K, _T]) -> Iterator[tuple[_K, _R]]:
-        calls = (joblib.delayed(_in_process)(function, key, item) for key, item in work_items.items())
+        module = function.__module__
+        imports = Imports(*([module] if module.startswith("costbench.") else []))
+        calls = (
+            joblib.delayed(_in_process)(imports, function, key, item) for key, item in work_items.items()
+        )
         with warnings.catch_warnings():
             # loky replaces a worker whose memory has grown and warns of it; nothing is lost by that.
             warnings.filterwarnings("ignore", message="A worker stopped")
@@ -124,7 +128,7 @@ class _Processes:
                     raise WorkersLostError from error
 
 
-def _in_process(function: Callable[[_T], _R], key: _K, item: _T) -> tuple[_K, _R]:
+def _in_process(_imported: None, function: Callable[[_T], _R], key: _K, item: _T) -> tuple[_K, _R]:
     exit_without_teardown()
     start_logging()
     return key, function(item)
