@@ -34,24 +34,21 @@ def _from_script(folder: Path, stage: str, params: Path) -> str:
 def _in_process(folder: Path, stage: str, params: Path, capsys: pytest.CaptureFixture[str]) -> str:
     assert guarded(lambda: STAGES[stage](folder / params), stage) == 1
     (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{stage}: error: ")
     return line
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"generate": {"chip": "tpu_v2"}}, "generate.chip: unknown key, did you mean 'chips'?"),
-        ({"generate": {"chips": "tpu_v2"}}, "generate.chips: 'tpu_v2' (str) is not accepted"),
-        ({"run": {"programs": "data/nowhere"}}, "data/nowhere: no such programs folder"),
-    ],
-)
-def test_parameters_from_the_script(bare: Path, changes: Changes, message: str) -> None:
-    assert message in _from_script(bare, "generate", write_profile(bare, "bad", {**TINY, **changes}))
+def test_parameters_from_the_script(bare: Path) -> None:
+    changes = {"generate": {"chip": "tpu_v2"}}
+    line = _from_script(bare, "generate", write_profile(bare, "bad", {**TINY, **changes}))
+    assert "generate.chip: unknown key, did you mean 'chips'?" in line
 
 
 @pytest.mark.parametrize(
     ("stage", "changes", "message"),
     [
+        ("generate", {"generate": {"chips": "tpu_v2"}}, "generate.chips: 'tpu_v2' (str) is not accepted"),
+        ("generate", {"run": {"programs": "data/nowhere"}}, "data/nowhere: no such programs folder"),
         ("generate", {"generate": {"programs": ["mlp"]}}, "unknown program 'mlp'"),
         ("generate", {"generate": {"chips": ["tpu_v9"]}}, "unknown chip 'tpu_v9'"),
         ("split", {}, "expected the finished stage 'generate'"),
@@ -170,7 +167,9 @@ def _nothing(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("name", "damage"), [("truncated.hlo.pb.zst", _half), ("text.hlo.pb", _text), ("empty.pb", _nothing)]
 )
-def test_programs_that_are_none(bare: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+def test_programs_that_are_none(
+    bare: Path, name: str, damage: Callable[[bytes], bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
     user = bare / "data" / "programs" / "user"
     user.mkdir(exist_ok=True)
     source = bare / "data" / "programs" / "rnn_char_b64_infer_f32.hlo.pb.zst"
@@ -178,7 +177,7 @@ def test_programs_that_are_none(bare: Path, name: str, damage: Callable[[bytes],
     program = f"user_{name.split('.')[0]}"
     params = write_profile(bare, "bad", {**TINY, "generate": {"programs": [program]}})
     try:
-        line = _from_script(bare, "generate", params)
+        line = _in_process(bare, "generate", params, capsys)
     finally:
         (user / name).unlink()
     assert name in line or program in line

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from costbench.cli.app import app
 from costbench.datasets.splits import read_split
+from costbench.experiments.stages import train
 from costbench.metrics.rows import read_rows
 from tests.pipelines.workplace import (
     OWN_MODEL,
     PROGRAMS,
     TINY,
-    call,
     digest_folder,
     would_run,
     write_profile,
@@ -209,15 +211,17 @@ def test_the_best_of_each_task_is_its_champion(smoke: Path) -> None:
     """Of those that are validated on the most kernels: experiments with short trainings take others."""
     from mlflow import MlflowClient
 
-    client = MlflowClient(f"sqlite:///{smoke / 'mlflow.db'}")
+    store = f"sqlite:///{smoke / 'mlflow.db'}"
+    client = MlflowClient(store)
     for task, better in (("tile", max), ("fusion", min)):
         version = client.get_model_version_by_alias(f"costbench-{task}-smoke", "champion")
-        command = [sys.executable, "-m", "costbench", "runs", "best", "--task", task]
-        done = call(smoke, [*command, "--split", "random", "--chip", "tpu_v2", "--limit", "50", "--json"])
-        assert done.returncode == 0, done.stderr
+        command = ["runs", "best", "--task", task, "--split", "random", "--chip", "tpu_v2", "--limit", "50"]
+        with chdir(smoke):
+            done = CliRunner(env={"MLFLOW_TRACKING_URI": store}).invoke(app, [*command, "--json"])
+        assert done.exit_code == 0, done.output
         runs = json.loads(done.stdout)
         assert runs[0]["metric"] == better(run["metric"] for run in runs)
-        assert all(run["is_there"] and Path(run["path"]).is_dir() for run in runs)
+        assert all(run["is_there"] and (smoke / run["path"]).is_dir() for run in runs)
         most = max(int(run["params"]["model.validation.kernels"]) for run in runs)
         compared = [run for run in runs if int(run["params"]["model.validation.kernels"]) == most]
         assert version.run_id == compared[0]["run_id"]
@@ -226,23 +230,12 @@ def test_the_best_of_each_task_is_its_champion(smoke: Path) -> None:
         assert champion["key"] == version.tags["costbench.key"]
 
 
-IN_ONE_PROCESS = """
-import os, shutil
-from pathlib import Path
-from costbench.experiments.stages import train
-params, out = Path({params!r}), Path({out!r})
-train.run(params, "main-tile")
-os.environ["COSTBENCH_TRACKING"] = "off"
-for folder in {removed!r}:
-    shutil.rmtree(out / folder)
-train.run(params)
-"""
-
-
-def test_a_new_store_is_told_of_the_cells_that_are_there(workplace: Path, tracking_template: Path) -> None:
+def test_a_new_store_is_told_of_the_cells_that_are_there(
+    workplace: Path, tracking_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And of nothing else: no byte of them depends on the store, or on whether there is one.
 
-    Nor on who computes them, a worker of a Dask cluster before, one process without any now. That stages
+    Nor on who computes them, a worker of a Dask cluster before, this process without any now. That stages
     after training leave the same bytes without a store is seen in `test_cluster`.
     """
     params = Path("profiles/smoke/params.yaml")
@@ -250,10 +243,13 @@ def test_a_new_store_is_told_of_the_cells_that_are_there(workplace: Path, tracki
     before = digest_folder(out / "train")
     shutil.copy(tracking_template, workplace / "mlflow.db")
     first = (min((out / "train" / name).glob("*-s0")) for name in ("main-fusion", "tpugraphs-layout"))
-    removed = ["train/main-tile", *(str(cell.relative_to(out)) for cell in first)]
-    code = IN_ONE_PROCESS.format(params=str(params), out=str(out), removed=removed)
-    done = call(workplace, [sys.executable, "-c", code])
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(workplace)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{workplace / 'mlflow.db'}")
+    train.run(params, "main-tile")
+    monkeypatch.setenv("COSTBENCH_TRACKING", "off")
+    for folder in (out / "train" / "main-tile", *first):
+        shutil.rmtree(folder)
+    train.run(params)
     (cells,) = _below_their_grids(_runs(workplace)["costbench/train"]).values()
     assert len(cells) == 4  # two splits, two variants
     assert digest_folder(out / "train") == before

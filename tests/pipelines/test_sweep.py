@@ -18,7 +18,7 @@ import pytest
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.experiments.stages import train
+from costbench.experiments.stages import sweep, train
 from costbench.params import load_yaml
 from costbench.tasks import LEARNED
 from tests.deadline import HANGS_AFTER_S
@@ -26,7 +26,6 @@ from tests.pipelines.workplace import (
     EXPERIMENTS,
     TINY,
     call,
-    call_stage,
     digest_folder,
     environment,
     write_profile,
@@ -105,8 +104,8 @@ def test_trials_are_tracked_below_their_sweep(smoke: Path) -> None:
         assert parents[task].data.params["seed"] == "0"
 
 
-def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
-    """kill -9 within the first trial; the same command then goes on where that one stopped."""
+def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kill -9 within the first trial; the same stage, in this process, then goes on where it stopped."""
     out = workplace / "out" / "smoke"
     before = digest_folder(out / "sweep")
     for path in (out / "sweep", out / "trials"):
@@ -118,8 +117,9 @@ def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (out / "sweep").exists()
-    done = call_stage(workplace, "sweep", PARAMS)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(workplace)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{workplace / 'mlflow.db'}")
+    sweep.run(PARAMS)
     assert digest_folder(out / "sweep") == before
     # The record of the trial that was killed is closed, and all trials lie below one run of their study.
     runs = _tracked(workplace)
@@ -168,8 +168,8 @@ def test_training_takes_the_best_values(smoke: Path) -> None:
 def test_all_that_is_trained_comes_after_the_sweep(workplace: Path) -> None:
     """A dry run does not know that a sweep's result will be another, hence `--force --downstream`."""
     write_profile(workplace, "smoke", TINY)
-    sweep = "profiles/smoke/dvc.yaml:sweep"
-    done = call(workplace, ["dvc", "repro", "--dry", "--force", "--downstream", sweep])
+    stage = "profiles/smoke/dvc.yaml:sweep"
+    done = call(workplace, ["dvc", "repro", "--dry", "--force", "--downstream", stage])
     assert done.returncode == 0, done.stderr
     running = re.findall(r"Running stage '(?:[^':]*:)?([^']+)'", done.stdout)
     # DVC may take those behind the training in any order, but the report after what it shows.

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,12 @@ RELATIVE = "sqlite:///copied.db"
 IN_THE_COPY = f"""
 from pathlib import Path
 from costbench.experiments.tracking.registered import registered_model
-from costbench.experiments.tracking.runs import WORK, tracked_run
-from tests.experiments.finished_cells import PROVENANCE
+from costbench.experiments.tracking.runs import WORK, Provenance, tracked_run
 found = registered_model({RELATIVE!r}, "models:/costbench-tile-p@champion")
 print(len((found.folder / "weights.pt").read_bytes()))
 Path("note.txt").write_text("new")
-with tracked_run({RELATIVE!r}, "costbench/report", "r", PROVENANCE, {{WORK: "w"}}, goes_on=True) as run:
+same = Provenance(*{astuple(PROVENANCE)!r})
+with tracked_run({RELATIVE!r}, "costbench/report", "r", same, {{WORK: "w"}}, goes_on=True) as run:
     run.log_files([Path("note.txt")], "report")
 """
 
@@ -59,7 +60,7 @@ def test_a_copy_of_the_folder_reads_and_writes_its_own_files(
     shutil.copytree(first, second)
     before = files_of(first)
 
-    environment = os.environ | {"PYTHONPATH": f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}"}
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "src")}
     done = subprocess.run(
         [sys.executable, "-c", IN_THE_COPY], cwd=second, env=environment, check=True, capture_output=True
     )
