@@ -52,13 +52,6 @@ def test_any_leading_dimensions() -> None:
     assert scaler(_rows((1, 1))[0]).tolist() == [1, 0.5]
 
 
-def test_no_columns_stay_none() -> None:
-    """Graphs of schedules have no features of decisions."""
-    scaler = MinMaxNormalizer(np.zeros(0), np.zeros(0))
-    assert scaler(np.zeros((3, 2, 0))).shape == (3, 2, 0)
-    assert scaler(np.zeros((0, 0))).shape == (0, 0)
-
-
 def test_a_single_row_makes_every_column_constant() -> None:
     scaler = MinMaxNormalizer.fit([_rows((1, 2))])
     assert scaler(_rows((1, 2), (3, 4))).shape == (2, 0)

@@ -7,7 +7,6 @@ lpm2021, section 3.1; the data set's own baseline does the same (tpugraphs2023).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -155,7 +154,7 @@ class MinMaxNormalizer:
         if values.ndim < 1 or values.shape[-1] != self.num_inputs:
             problem = f"features of shape {values.shape}"
             raise DataError(problem, field="features", expected=f"[..., {self.num_inputs}]")
-        rows = values.reshape(math.prod(values.shape[:-1]), self.num_inputs)
+        rows = values.reshape(-1, self.num_inputs)
         scaled = np.empty((len(rows), self.num_outputs), np.float32)
         step = max(1, _CHUNK_VALUES // max(1, self.num_inputs))
         for start in range(0, len(rows), step):

@@ -106,8 +106,8 @@ def restored(spec: NetSpec, scaler: Mapping[str, Any]) -> TrainedGraphNetwork:
 
 
 def _node_scaling(node: MinMaxNormalizer) -> FeatureScaling:
-    """Returns the scaling of graphs that have features of nodes only."""
-    none = MinMaxNormalizer(np.zeros(0), np.zeros(0))
+    """Returns the scaling of graphs: all features but those of nodes are one constant, which is dropped."""
+    none = MinMaxNormalizer(np.zeros(1), np.zeros(1))
     return FeatureScaling(node, none, none)
 
 
@@ -119,13 +119,14 @@ def packed(trees: LoopTrees, scaled_by: FeatureScaling | None = None) -> PackedK
         scaled_by: what has scaled their features; None if nothing has.
     """
     graphs, count = loop_graphs(trees), len(trees)
+    none = np.zeros((count, 1 if scaled_by is None else 0), np.float32)
     return PackedKernels(
         opcodes=graphs.kinds,
         node_features=graphs.values,
         node_counts=graphs.counts,
         edges=graphs.edges,
-        static_features=np.zeros((count, 0), np.float32),
-        config_features=np.zeros((count, 0), np.float32),
+        static_features=none,
+        config_features=none,
         config_counts=np.ones(count, np.int64),
         runtime_ns=np.ones(count),
         scaled_by=scaled_by,
