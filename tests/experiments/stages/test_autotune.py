@@ -167,7 +167,7 @@ def test_a_second_run_keeps_everything(params: Path, caplog: pytest.LogCaptureFi
     before, rows = items_of(params), rows_of(params)
     with caplog.at_level(logging.INFO, "costbench"):
         autotune.run(params)
-    assert "3 wanted: 3 kept, 0 to do" in caplog.text
+    assert "3 programs to tune: 3 kept, 0 to do" in caplog.text
     assert (items_of(params), rows_of(params)) == (before, rows)
 
 
