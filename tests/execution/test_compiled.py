@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import types
+from numba.core import caching
 
 from costbench.execution.compiled import cache_folder, compiled, compiled_fused, compiled_step, source_digest
 
@@ -108,3 +110,74 @@ def test_a_folder_that_does_not_exist_stops_nobody(tmp_path: Path, variable: str
     )
     # SplitMix64's first number from seed 1.
     assert int(done.stdout) == 0x910A2DEC89025CC1
+
+
+SORTS = """
+import sys
+import numpy as np
+from costbench.execution.compiled import compiled
+
+@compiled
+def first(number):
+    return number
+
+@compiled
+def second(number):
+    return number
+
+@compiled
+def order(numbers):
+    return np.argsort(numbers)
+
+@compiled
+def ordered(numbers):
+    result = numbers.copy()
+    result.sort()
+    return result
+
+if __name__ == "__main__":
+    numbers = np.array([3, 9, 7, 4])
+    for name in sys.argv[1:]:
+        print(name, *np.ravel(globals()[name](numbers)))
+"""
+
+
+def calls(folder: Path, *names: str) -> list[str]:
+    """What functions of `SORTS` return in a new process that finds the code of those before."""
+    done = subprocess.run(
+        [sys.executable, folder / "sorts.py", *names],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "code")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_code_of_several_processes_is_not_mixed_up(tmp_path: Path) -> None:
+    """Sorting and ordering have a part of one name and signature, each the sixth function of its process."""
+    (tmp_path / "sorts.py").write_text(SORTS, "utf-8")
+    calls(tmp_path, "first", "second", "order")
+    assert calls(tmp_path, "ordered") == ["ordered 3 4 7 9"]
+    assert calls(tmp_path, "order", "ordered") == ["order 0 3 2 1", "ordered 3 4 7 9"]
+
+
+def test_two_processes_that_compile_for_two_signatures_keep_both_apart(tmp_path: Path) -> None:
+    """Both find an empty index; the second one saves its code while the first one is saving."""
+    of_floats, of_integers = (types.float64,), (types.int64,)
+
+    class Process(caching.IndexDataCacheFile):
+        def _load_index(self) -> dict[object, str]:
+            return {}
+
+    class First(Process):
+        def _save_data(self, name: str, data: object) -> None:
+            Process(str(tmp_path), "function", 1.0).save(of_integers, "integers")
+            super()._save_data(name, data)
+
+    First(str(tmp_path), "function", 1.0).save(of_floats, "floats")
+    later = caching.IndexDataCacheFile(str(tmp_path), "function", 1.0)
+    # One of them overwrote the other's index; its code is compiled again.
+    assert [later.load(of_floats), later.load(of_integers)] == ["floats", None]
+    later.save(of_integers, "integers")
+    assert [later.load(of_floats), later.load(of_integers)] == ["floats", "integers"]

@@ -6,6 +6,10 @@ number of processes.
 
 Numba invalidates its cache when the file of a function changes, although the compiled code also contains
 functions and constants of other files. The name of the cache folder is therefore a digest of all these files.
+
+Processes that compile at the same time share the folder. Where Numba counts, what they write would not fit
+together: symbols in machine code, which have to differ between functions (`_names_for_symbols`), and files,
+which have to differ between signatures (`_CacheFile`).
 """
 
 from __future__ import annotations
@@ -13,20 +17,22 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
-from numba.core import config
+from numba.core import bytecode, caching, config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PACKAGE = Path(__file__).parents[1]
+_SYMBOL_BITS = 63
 _STALE_S = 7 * 24 * 3600
 _IMPORTED = re.compile(rb"^from costbench\.([\w.]+) import", re.MULTILINE)
 
@@ -115,6 +121,43 @@ def _places() -> list[Path]:
     users = [os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME")]
     return [Path(place) for place in (chosen, _PACKAGE / "__pycache__", *users) if place]
 
+
+def _names_for_symbols() -> Iterator[int]:
+    """Yields numbers that no other process draws.
+
+    By such a number Numba tells functions apart that have one name, module and signature but different
+    values in their closures, such as the parts of `numpy.sort` and `numpy.argsort`. It counts from 1 in every
+    process. Two functions of one number, from the caches of two processes, are one symbol to the linker: it
+    keeps the code that was loaded first, and the other function computes something else (Numba's issue
+    10486).
+    """
+    while True:
+        yield secrets.randbits(_SYMBOL_BITS)
+
+
+_NumbasCacheFile: Any = caching.IndexDataCacheFile
+
+
+class _CacheFile(_NumbasCacheFile):  # type: ignore[misc]
+    """Numba's files of one function, of which each signature has one that is named after it.
+
+    Numba numbers them, so two processes that compile the function for two signatures at the same time
+    write one file, and the index of one names the code of the other.
+    """
+
+    def save(self, key: object, data: object) -> None:
+        """Writes the code for a signature, then the index as it is by then.
+
+        An entry that another process writes between is lost, and compiled again when it is needed.
+        """
+        name = self._data_name(int(hashlib.sha256(repr(key).encode()).hexdigest()[:16], 16))
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})
+
+
+# Numba has no setting for either.
+bytecode.FunctionIdentity._unique_ids = _names_for_symbols()  # type: ignore[assignment]  # noqa: SLF001
+caching.IndexDataCacheFile = _CacheFile  # type: ignore[misc]
 
 # Numba asks for the folder when it decorates a function: it has to be set before the first one is.
 config.CACHE_DIR = str(  # type: ignore[attr-defined]

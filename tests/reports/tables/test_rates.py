@@ -34,6 +34,7 @@ def test_the_best_is_the_highest_tau_and_the_least_error() -> None:
     assert table.name == "rates_tile_random_tpu_v2"
     assert table.rows == (("none-per-node", 0.7, 0.9, 0.8, "0.001"),)
     assert [table.is_best(0, column) for column in (1, 2, 3)] == [False, True, False]
+    assert "trainings of 500 steps" in table.notes[0]
 
 
 def test_seeds_are_averaged_and_of_equals_the_least_rate_is_taken() -> None:

@@ -83,7 +83,7 @@ class Loop:
         return found
 
     def warm_up(self, iterations: int) -> None:
-        """Runs a quarter of so many iterations, or twice through the memory.
+        """Runs a quarter of the iterations that a block will have, or twice through the memory.
 
         A last cache may keep what is read again longer than what was read once.
         """

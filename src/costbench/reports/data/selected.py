@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias, TypeVar
 
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.evidence import read_history
@@ -20,6 +22,35 @@ class Selected:
 
     budget: Budget
     value: float
+
+
+Number = TypeVar("Number", int, float)
+Place: TypeAlias = tuple[str, str, str]
+"""Task, split and chip."""
+ByNetwork: TypeAlias = dict[str, dict[Number, list[Selected]]]
+"""Training runs by network and what is varied of it."""
+
+
+def by_network(
+    selected: Iterable[Selected],
+    variant: re.Pattern[str],
+    varied: Callable[[Selected, re.Match[str]], Number],
+) -> dict[Place, ByNetwork[Number]]:
+    """Returns the runs of some variants by place, network and what is varied, in their order.
+
+    Args:
+        selected: all runs.
+        variant: matches the variants that count, with a group `network`.
+        varied: of a run and the match of its variant, such as its steps.
+    """
+    found: dict[Place, ByNetwork[Number]] = {}
+    for one in selected:
+        match = variant.fullmatch(one.budget.variant)
+        if match is not None:
+            place = one.budget.task, one.budget.split, one.budget.chip
+            of_network = found.setdefault(place, {}).setdefault(match["network"], {})
+            of_network.setdefault(varied(one, match), []).append(one)
+    return found
 
 
 def rises(column: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.reports.data.budgets import Budget
-from costbench.reports.data.selected import Selected
+from costbench.reports.data.selected import Selected, by_network
 from costbench.reports.results import SPLIT_NAMES, Results
 from costbench.reports.table import Column, Table, Value
 from costbench.tasks import LEARNED, labels_of
@@ -92,13 +92,7 @@ def learning_curves(
         budgets: of all training runs, to find the ablations' one.
         columns: task -> column of histories that `selected` is of.
     """
-    runs: dict[tuple[str, str, str], dict[str, dict[int, list[Selected]]]] = {}
-    for one in selected:
-        match = _VARIANT.fullmatch(one.budget.variant)
-        if match is not None:
-            place = one.budget.task, one.budget.split, one.budget.chip
-            of_network = runs.setdefault(place, {}).setdefault(match["network"], {})
-            of_network.setdefault(one.budget.steps, []).append(one)
+    runs = by_network(selected, _VARIANT, lambda one, _: one.budget.steps)
     found = []
     for (task, split, chip), networks in runs.items():
         budget = next(own[0].budget for points in networks.values() for own in points.values())

@@ -7,12 +7,12 @@ in the choice: values are those of validation programs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
-from costbench.reports.data.selected import Selected, rises
+from costbench.reports.data.selected import Selected, by_network, rises
 from costbench.reports.results import SPLIT_NAMES
 from costbench.reports.table import Column, Table, Value
 from costbench.tasks import labels_of
@@ -30,6 +30,7 @@ class Rates:
         chip: what was measured.
         column: of training histories, such as `validation/tau`.
         networks: name -> learning rate -> value, mean over seeds.
+        steps: of the trainings.
     """
 
     task: str
@@ -37,6 +38,7 @@ class Rates:
     chip: str
     column: str
     networks: Mapping[str, Mapping[float, float]]
+    steps: Set[int]
 
     @property
     def tried(self) -> tuple[float, ...]:
@@ -62,21 +64,16 @@ def rates_of(selected: Sequence[Selected], columns: Mapping[str, str]) -> tuple[
         selected: best validation values of training runs.
         columns: task -> column of histories that they are of.
     """
-    runs: dict[tuple[str, str, str], dict[str, dict[float, list[float]]]] = {}
-    for one in selected:
-        match = _VARIANT.fullmatch(one.budget.variant)
-        if match is not None:
-            place = one.budget.task, one.budget.split, one.budget.chip
-            of_network = runs.setdefault(place, {}).setdefault(match["network"], {})
-            of_network.setdefault(float(match["rate"]), []).append(one.value)
+    runs = by_network(selected, _VARIANT, lambda _, match: float(match["rate"]))
     return tuple(
         Rates(
             *place,
             columns[place[0]],
             {
-                name: {rate: float(np.mean(values)) for rate, values in by_rate.items()}
+                name: {rate: float(np.mean([run.value for run in own])) for rate, own in by_rate.items()}
                 for name, by_rate in networks.items()
             },
+            {run.budget.steps for by_rate in networks.values() for own in by_rate.values() for run in own},
         )
         for place, networks in runs.items()
     )
@@ -109,10 +106,11 @@ def rates_table(rates: Rates) -> Table:
         (name, *(values.get(rate) for rate in rates.tried), f"{rates.chosen(name):g}")
         for name, values in rates.networks.items()
     ]
+    steps = " or ".join(f"{count:,}" for count in sorted(rates.steps))
     where = f"{SPLIT_NAMES.get(rates.split, rates.split)}, {rates.chip}"
     notes = (
-        "Best values on validation programs, of trainings of a quarter of the main budget. Nothing here was "
-        "chosen on test programs.",
+        f"Best values on validation programs, of trainings of {steps} steps. Nothing here was chosen on test "
+        "programs.",
     )
     title = f"Learning rates, {labels_of(rates.task).heading}, {where}"
     return Table(f"rates_{rates.task}_{rates.split}_{rates.chip}", title, columns, tuple(rows), 0, notes)
