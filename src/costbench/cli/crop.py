@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from costbench.compiler.llvm.features import ProgramFeatures
     from costbench.datasets.schedule.networks.drawn import DrawnPrograms
+    from costbench.datasets.schedule.networks.recording import DrawSpec
+    from costbench.hardware.instrumented.machine import AnalysingMachine
     from costbench.models.crop.estimate import Breakdown
 
 _SHOWN_BLOCKS = 5
@@ -143,27 +147,71 @@ def record_networks(
 
     Example: `costbench record-networks --out recorded --network BERT-tiny --random 10 --searched 10`
     """
-    import time
+    from functools import partial
 
-    from costbench.compiler.schedule.networks import networks, operators_of
     from costbench.compiler.schedule.operators import parse_operator
     from costbench.datasets.schedule.networks.recording import DrawSpec, record_curve, record_programs
+
+    spec = DrawSpec(random, searched)
+    if not curve:
+        _record_each(partial(record_programs, spec), spec, network, out, minutes)
+        return
+    with _analysing_machine(spec) as machine:
+        for text in curve:
+            _print_programs(record_curve(spec, parse_operator(text), machine, out))
+
+
+def _analysing_machine(spec: DrawSpec) -> AnalysingMachine:
     from costbench.hardware.cpu.process import Limits
     from costbench.hardware.instrumented.machine import AnalysingMachine
 
-    spec = DrawSpec(random, searched)
+    return AnalysingMachine(spec.timing, Limits(run_s=6.0), seconds=20.0)
+
+
+def _record_each(
+    record: Callable[..., DrawnPrograms], spec: DrawSpec, network: list[str] | None, out: Path, minutes: float
+) -> None:
+    """Calls `record` for each operator of networks, those of few operations first, until time is over."""
+    import time
+
+    from costbench.compiler.schedule.networks import networks, operators_of
+
     stop = time.monotonic() + 60 * minutes
-    with AnalysingMachine(spec.timing, Limits(run_s=6.0), seconds=20.0) as machine:
-        for text in curve or ():
-            _print_programs(record_curve(spec, parse_operator(text), machine, out))
-        for operator in () if curve else operators_of(network or networks()):
+    with _analysing_machine(spec) as machine:
+        for operator in operators_of(network or networks()):
             if minutes and time.monotonic() > stop:
                 return
             try:
-                record_programs(spec, operator, machine, out, _print_programs)
+                record(operator, machine, out, _print_programs)
             except KeyboardInterrupt:
                 typer.echo("stopped; the same command continues", err=True)
                 raise typer.Exit(130) from None
+
+
+def repeat_networks(
+    recorded: Annotated[Path, typer.Argument(help="Folder of `estimate-networks`, of another machine.")],
+    out: Annotated[Path, typer.Option(help="Folder of recordings; what is there is continued.")],
+    network: Annotated[
+        list[str] | None, typer.Option(help="Networks by name; all of them if left out.")
+    ] = None,
+    random: Annotated[int, typer.Option(help="Programs of an operator drawn at random.", min=1)] = 30,
+    searched: Annotated[int, typer.Option(help="Programs that the search drew there.", min=0)] = 30,
+    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+) -> None:
+    """Measure and analyse programs on this machine that another one recorded (extra `cpu`).
+
+    Models can then be tested on a processor other than the one that they know. Can be stopped with Ctrl-C and
+    continued with the same command; `costbench estimate-networks` goes on from its folder.
+
+    Example: `costbench repeat-networks data/networks --out here --random 12 --searched 12`
+    """
+    from functools import partial
+
+    from costbench.datasets.schedule.networks.estimated import PROGRAMS, read_estimated
+    from costbench.datasets.schedule.networks.recording import DrawSpec, record_same
+
+    spec = DrawSpec(random, searched)
+    _record_each(partial(record_same, spec, read_estimated(recorded / PROGRAMS)), spec, network, out, minutes)
 
 
 def analyse_tables(
@@ -243,4 +291,4 @@ def estimate_networks(
     typer.echo(f"{len(found):,} programs of {len(found.operators)} operators, {analysed:,} analysed")
 
 
-COMMANDS = (describe_cpu, explain, record_networks, analyse_tables, estimate_networks)
+COMMANDS = (describe_cpu, explain, record_networks, repeat_networks, analyse_tables, estimate_networks)

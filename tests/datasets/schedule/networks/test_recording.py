@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from costbench.compiler.schedule.operators import parse_operator
 from costbench.compiler.schedule.space import ScheduleSpace
 from costbench.datasets.schedule.networks.drawn import SLOW, DrawnPrograms, read_programs
-from costbench.datasets.schedule.networks.recording import DrawSpec, record_programs
+from costbench.datasets.schedule.networks.estimated import EstimatedPrograms
+from costbench.datasets.schedule.networks.recording import DrawSpec, record_programs, record_same
 from costbench.errors import DataError
 from tests.datasets.schedule.networks.made_up import FAILED, MadeUpMachine
 
@@ -79,6 +81,41 @@ def test_another_machine_does_not_continue(tmp_path: Path) -> None:
     record(tmp_path, MadeUpMachine())
     with pytest.raises(DataError, match="host"):
         record(tmp_path, MadeUpMachine("another"))
+
+
+def elsewhere(found: DrawnPrograms) -> EstimatedPrograms:
+    """What `estimate-networks` keeps of a recording; its second operator is the recorded one."""
+    columns = dict(found.columns)
+    columns["operator"] = np.ones(len(found), dtype=np.int16)
+    columns["analysed"] = np.array([bool(each) for each in found.features])
+    return EstimatedPrograms((parse_operator("C6"), OPERATOR), columns, {})
+
+
+def test_programs_of_another_machine_are_recorded_on_this_one(tmp_path: Path) -> None:
+    theirs = record(tmp_path / "there", MadeUpMachine("another"))
+    whole = record_same(SPEC, elsewhere(theirs), OPERATOR, MadeUpMachine(), tmp_path / "here", print)
+    kept = np.array([bool(each) for each in theirs.features]) & (theirs.columns["native_ns"] > 0)
+    for name in ("number", "searched"):
+        assert whole.columns[name].tolist() == theirs.columns[name][kept].tolist()
+    assert whole.columns["searched"].any()
+    assert (whole.columns["again_ns"] > 0).sum() == 4
+    assert read_programs(tmp_path / "here" / FILE).facts["host"]["processor"] == "made up"
+
+
+def test_fewer_of_them_are_the_first_of_either_kind(tmp_path: Path) -> None:
+    theirs = record(tmp_path / "there", MadeUpMachine())
+    two = replace(SPEC, random=2, searched=1, batch=2)
+    found = record_same(two, elsewhere(theirs), OPERATOR, MadeUpMachine(), tmp_path / "here", print)
+    assert found.columns["searched"].tolist() == [False, False, True]
+    # Others are not a continuation of these.
+    with pytest.raises(DataError, match="draw"):
+        record_same(SPEC, elsewhere(theirs), OPERATOR, MadeUpMachine(), tmp_path / "here", print)
+
+
+def test_nothing_is_recorded_of_an_operator_that_was_not(tmp_path: Path) -> None:
+    theirs = record(tmp_path / "there", MadeUpMachine())
+    other = parse_operator("matmul:m=8,n=8,k=8")
+    assert len(record_same(SPEC, elsewhere(theirs), other, MadeUpMachine(), tmp_path, print)) == 0
 
 
 def test_a_damaged_file_is_an_error_in_one_line(tmp_path: Path) -> None:

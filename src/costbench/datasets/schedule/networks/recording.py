@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from costbench.artifacts import digest_bytes
 from costbench.compiler.schedule.networks import workload_name
 from costbench.compiler.schedule.operators import Operator
 from costbench.compiler.schedule.space import ScheduleSpace, tile_name
@@ -26,6 +27,7 @@ from costbench.datasets.schedule.networks.drawn import (
     read_programs,
     write_programs,
 )
+from costbench.datasets.schedule.networks.estimated import EstimatedPrograms
 from costbench.errors import DataError
 from costbench.hardware.cpu.device import ScheduleDevice
 from costbench.hardware.cpu.timing import TimingSpec
@@ -121,6 +123,54 @@ def record_programs(
         found = _again(spec, space, machine, found)
         write_programs(path, found)
     return found
+
+
+def record_same(
+    spec: DrawSpec,
+    theirs: EstimatedPrograms,
+    operator: Operator,
+    machine: Machine,
+    folder: Path,
+    on_batch: Callable[[DrawnPrograms], None],
+) -> DrawnPrograms:
+    """Measures and analyses programs that were recorded on another machine, and writes them.
+
+    Taken are the first that ran for both targets there, as many as `spec` has of either kind, in their order.
+
+    Raises:
+        DataError: if the file was recorded otherwise or cannot be written, or the machine is too busy.
+        KeyboardInterrupt: passed on; what was measured before the last batch is in the file.
+    """
+    path = folder / f"{workload_name(operator)}{SUFFIX}"
+    space = ScheduleSpace(operator)
+    numbers, searched = _chosen_elsewhere(spec, theirs, operator)
+    digest = digest_bytes(numbers.tobytes())
+    facts = {"host": machine.host, "draw": asdict(spec) | {"as_elsewhere": digest}}
+    found = _continued(path, no_programs(operator, facts))
+    while len(found) < len(numbers):
+        batch = slice(len(found), len(found) + spec.batch)
+        rows = space.rows(numbers[batch].tolist())
+        measured = _measured(spec, space, machine, rows, found)
+        found = found.extended(measured.with_column("searched", searched[batch]))
+        write_programs(path, found)
+        on_batch(found)
+    if len(found) and not found.columns["again_ns"].any():
+        found = _again(spec, space, machine, found)
+        write_programs(path, found)
+    return found
+
+
+def _chosen_elsewhere(
+    spec: DrawSpec, theirs: EstimatedPrograms, operator: Operator
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """Returns numbers of programs in the unrestricted space, and which of them a search drew."""
+    columns = theirs.columns
+    places = [place for place, each in enumerate(theirs.operators) if each.text == operator.text]
+    ran = columns["analysed"] & (columns["native_ns"] > 0) & (columns["generic_ns"] > 0)
+    own = np.flatnonzero(ran & np.isin(columns["operator"], places))
+    searched = columns["searched"][own].astype(np.bool_)
+    chosen = np.concatenate([own[~searched][: spec.random], own[searched][: spec.searched]])
+    return columns["number"][chosen].astype(np.int64), columns["searched"][chosen].astype(np.bool_)
 
 
 def record_curve(spec: DrawSpec, operator: Operator, machine: Machine, folder: Path) -> DrawnPrograms:

@@ -1,0 +1,172 @@
+"""What the analytical model says of a processor that nothing was recorded on before, beside simpler guesses.
+
+Two processors ran the same programs: the one of `data/networks`, and the one at hand
+(`costbench describe-cpu`, `repeat-networks`, `estimate-networks`). For each operator a model chooses among
+its programs; what the processor at hand measured says how good the choice is. Printed are, as means over
+operators: the speed of the program predicted fastest over that of the fastest (`top-1`), the same for the
+best of five (`top-5`), Kendall's tau, and for times the error (MAPE). Models are
+
+- `crop`: with the description of the processor at hand, and with others;
+- `measured there`: the order that the other processor measured, the strongest baseline;
+- `throughput`, `roofline`, `instructions`, as in docs/crop.md, and `random`.
+
+Differences to `crop` have 95% intervals over operators. Needs no compiler.
+
+    costbench describe-cpu --out my_cpu.yaml
+    costbench repeat-networks data/networks --out recorded --random 12 --searched 12
+    costbench estimate-networks recorded estimated --processor my_cpu.yaml
+    python -m benchmarks.crop_processors estimated
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.datasets.schedule.networks.estimated import PROGRAMS, EstimatedPrograms, read_estimated
+from costbench.errors import CostbenchError, DataError
+from costbench.metrics.intervals import paired_bootstrap
+from costbench.metrics.ranking import kendall_tau
+from costbench.metrics.regression import mape
+from costbench.metrics.selection import best_of_top_k
+from costbench.rng import stream
+
+FloatArray = npt.NDArray[np.float64]
+FEWEST = 10
+"""Programs of an operator that a choice among them needs."""
+THERE = "measured there"
+OWN = "crop"
+TIMES = (OWN, "throughput", "roofline", THERE)
+"""Models that say nanoseconds; other descriptions of `crop` do, too."""
+_OTHER = "total@"
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """The programs that both processors ran, n in all.
+
+    Attributes:
+        operators: int64 [n], number of each program's operator.
+        runtime_ns: float64 [n], on the processor at hand.
+        costs: float64 [n] by model.
+    """
+
+    operators: npt.NDArray[np.int64]
+    runtime_ns: FloatArray
+    costs: dict[str, FloatArray]
+
+
+def shared(ours: EstimatedPrograms, theirs: EstimatedPrograms, name: str, seed: int = 0) -> Shared:
+    """Returns the programs of operators that have enough of them.
+
+    Args:
+        ours: of the processor at hand.
+        theirs: of the other one.
+        name: of the other one's description.
+        seed: of the random costs.
+
+    Raises:
+        DataError: if there are none.
+    """
+    there = {_key(theirs, place): place for place in np.flatnonzero(_ran(theirs)).tolist()}
+    here = [place for place in np.flatnonzero(_ran(ours)).tolist() if _key(ours, place) in there]
+    operators = ours.columns["operator"].astype(np.int64)
+    sizes = np.bincount(operators[here], minlength=len(ours.operators))
+    here = [place for place in here if sizes[operators[place]] >= FEWEST]
+    if not here:
+        raise DataError("no operator has programs that both processors ran", expected=f"{FEWEST} or more")
+    matched = [there[_key(ours, place)] for place in here]
+    costs = {OWN: ours.estimates["total"][here], f"crop, {name}": theirs.estimates["total"][matched]}
+    for key, values in ours.estimates.items():
+        if key.startswith(_OTHER):
+            costs[f"crop, {key.removeprefix(_OTHER)}"] = values[here]
+    costs[THERE] = theirs.columns["native_ns"][matched].astype(np.float64)
+    costs |= {key: ours.estimates[key][here] for key in ("throughput", "roofline", "instructions")}
+    costs["random"] = stream(seed, "random programs").random(len(here))
+    return Shared(operators[here], ours.columns["native_ns"][here].astype(np.float64), costs)
+
+
+def _ran(found: EstimatedPrograms) -> npt.NDArray[np.bool_]:
+    ran: npt.NDArray[np.bool_] = found.columns["analysed"] & (found.columns["native_ns"] > 0)
+    return ran
+
+
+def _key(found: EstimatedPrograms, place: int) -> tuple[str, int]:
+    operator = found.operators[int(found.columns["operator"][place])]
+    return operator.text, int(found.columns["number"][place])
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """How good a model's choices are, a number for each operator.
+
+    Attributes:
+        top_1: fastest runtime over that of the program predicted fastest.
+        top_5: over that of the best of the five predicted fastest.
+        tau: Kendall's tau of predicted and measured runtimes.
+        error: MAPE over all programs; None for a model that predicts no times.
+    """
+
+    top_1: FloatArray
+    top_5: FloatArray
+    tau: FloatArray
+    error: float | None
+
+
+def scores(programs: Shared, model: str) -> Scores:
+    """Returns how good the choices of a model are."""
+    costs, runtime = programs.costs[model], programs.runtime_ns
+    own = [programs.operators == number for number in np.unique(programs.operators)]
+    tops = [
+        np.array([runtime[mask].min() / best_of_top_k(costs[mask], runtime[mask], k) for mask in own])
+        for k in (1, 5)
+    ]
+    taus = np.array([np.nan_to_num(kendall_tau(costs[mask], runtime[mask])) for mask in own])
+    is_time = model in TIMES or model.startswith(f"{OWN},")
+    return Scores(*tops, taus, mape(costs, runtime) if is_time else None)
+
+
+def table(programs: Shared) -> list[str]:
+    """Returns the lines of the table, `crop` first."""
+    first = scores(programs, OWN)
+    lines = [f"{'':<28}{'top-1':>7}{'top-5':>7}{'tau':>7}{'MAPE':>8}   tau, less that of crop"]
+    for model in programs.costs:
+        one = scores(programs, model)
+        error = "" if one.error is None else f"{one.error:.0f}%"
+        line = f"{model:<28}{one.top_1.mean():7.3f}{one.top_5.mean():7.3f}{one.tau.mean():7.3f}{error:>8}"
+        if model != OWN:
+            less = paired_bootstrap(one.tau, first.tau, stream(0, "operators", model))
+            line += f"   {less.difference:+.3f} [{less.low:+.3f}, {less.high:+.3f}]"
+        lines.append(line)
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("estimated", type=Path, help="folder of `estimate-networks`, of this processor")
+    parser.add_argument("--there", type=Path, default=Path("data/networks"), help="of the other processor")
+    parser.add_argument("--name", default="amd_epyc_zen4", help="of the other processor's description")
+    options = parser.parse_args(arguments)
+    try:
+        ours, theirs = (read_estimated(each / PROGRAMS) for each in (options.estimated, options.there))
+        programs = shared(ours, theirs, options.name)
+    except CostbenchError as error:
+        print(error, file=sys.stderr)
+        return 1
+    count = len(np.unique(programs.operators))
+    print(f"{len(programs.runtime_ns):,} programs of {count} operators")
+    print("\n".join(table(programs)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
