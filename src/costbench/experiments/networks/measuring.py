@@ -19,6 +19,7 @@ from costbench.models.schedule.trees import BoostedTrees
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 _COMPONENTS = 16
+_DECIMALS = 6
 _NEIGHBOURS = 10
 _ROUNDS = 4
 _MODELS = 5
@@ -28,13 +29,15 @@ _TREES = BoostingSpec(trees=30, feature_share=0.3)
 def principal_components(rows: npt.NDArray[np.float32], count: int = _COMPONENTS) -> FloatArray:
     """Returns coordinates on the first principal components of scaled columns, float64 [n, <= count].
 
-    Columns have mean 0 and deviation 1 before; those that are constant count nothing.
+    Columns have mean 0 and deviation 1 before; those that are constant count nothing. Last digits, which
+    differ between processors and would decide between equal programs, are rounded away.
     """
     centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
     deviation = centred.std(axis=0)
     scaled = centred[:, deviation > 0.0] / deviation[deviation > 0.0]
     left, values, _ = np.linalg.svd(scaled, full_matrices=False)
-    return np.asarray(left[:, :count] * values[:count])
+    found: FloatArray = np.round(left[:, :count] * values[:count], _DECIMALS)
+    return found
 
 
 def chosen_programs(

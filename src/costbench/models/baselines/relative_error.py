@@ -54,7 +54,8 @@ def least_relative_error(columns: FloatArray, runtime_ns: FloatArray, weights: F
     ratios = columns / runtime_ns[:, None]
     weights = weights / weights.sum()
     # The solver's tolerances are absolute, while bytes per ns and FLOPs per ns differ by orders of magnitude.
-    scale = weights @ ratios
+    # Not by BLAS, whose last bits depend on the processor: runtimes that are equal but for these would rank.
+    scale = (weights[:, None] * ratios).sum(axis=0)
     scale[scale == 0.0] = 1.0
     # Weights near 1 / n come close to the solver's tolerance of 1e-7: it gets them in units of 1 / n.
     limits = (weights * len(columns)).tolist()
