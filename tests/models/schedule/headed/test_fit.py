@@ -6,10 +6,12 @@ from typing import Literal
 
 import numpy as np
 import pytest
+import torch
 
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.schedule.headed.features import HeadedFeatures
 from costbench.models.schedule.headed.fit import HeadedLearner
+from costbench.models.schedule.headed.network import HeadedNet
 from costbench.models.schedule.headed.spec import HeadedSpec
 from costbench.models.schedule.learner import samples_of
 from costbench.rng import stream
@@ -48,11 +50,25 @@ def test_each_head_learns_its_machine(kind: Literal["rows", "primitives"]) -> No
 
 
 def test_lines_of_zeros_count_for_nothing() -> None:
-    features, runtime, groups = made_up("primitives")
-    learner = HeadedLearner(HeadedSpec("primitives", hidden=16, layers=1, machines=2), steps=5)
-    model = learner.fit(features, samples_of(runtime, groups), 0)
+    features, _, _ = made_up("primitives")
     longer = HeadedFeatures(np.pad(features.values, ((0, 0), (0, 2), (0, 0))), features.machines)
-    np.testing.assert_allclose(model.predict(longer), model.predict(features), rtol=1e-4, atol=1e-5)
+    costs = []
+    for each in (features, longer):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            net = HeadedNet(HeadedSpec("primitives", hidden=16, layers=1, machines=2), each.values.shape[1:])
+        net.scale_like(torch.from_numpy(each.values))
+        costs.append(net(each).tolist())
+    assert costs[1] == pytest.approx(costs[0], rel=1e-4, abs=1e-5)
+
+
+def test_lines_are_scaled_each_by_itself() -> None:
+    net = HeadedNet(HeadedSpec("primitives", hidden=8), (2, 2))
+    # The second sample does not have the second line; the first column is constant where it is there.
+    values = torch.tensor([[[1.0, 2.0], [1.0, 10.0]], [[1.0, 4.0], [0.0, 0.0]], [[1.0, 6.0], [1.0, 30.0]]])
+    net.scale_like(values)
+    assert net.mean.tolist() == [[0.0, 4.0], [0.0, 20.0]]
+    assert net.deviation.tolist() == [[1.0, pytest.approx((8 / 3) ** 0.5)], [1.0, 10.0]]
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"groups": 0}, {"learning_rate": 0.0}])

@@ -47,7 +47,7 @@ class HeadedLearner:
         """Returns a trained network; samples of one group have to be of one machine."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(rng.stream(seed, "headed", "weights").integers(2**31)))
-            net = HeadedNet(self.spec, features.values.shape[-1])
+            net = HeadedNet(self.spec, features.values.shape[1:])
         net.scale_like(torch.from_numpy(features.values))
         optimizer = torch.optim.Adam(net.parameters(), lr=self.learning_rate)
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.steps)
