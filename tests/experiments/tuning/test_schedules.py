@@ -14,6 +14,7 @@ import pytest
 from costbench.autotuning.schedule.chains import ChainSpec
 from costbench.autotuning.schedule.guided import GuidedSpec
 from costbench.autotuning.schedule.live import LiveProgress
+from costbench.compiler.schedule.sub_spaces import recorded_space
 from costbench.datasets.schedule import tune_log
 from costbench.datasets.schedule.tune_log import LogEntry, read_log
 from costbench.errors import ChoiceError, DataError
@@ -99,6 +100,26 @@ def test_the_model_that_is_kept_begins_another_search(tmp_path: Path) -> None:
     numbers = [entry.number for entry in with_model.entries[first]]
     assert numbers != [entry.number for entry in alone.entries[first]]
     assert with_model.header.settings["model"]
+
+
+def of_small_space(found: TunedSchedule) -> list[bool]:
+    """Which of the measured schedules the small space has."""
+    space, small = live_space(found.operator), recorded_space(found.operator)
+    knobs = {knob.name: set(knob.values) for knob in small.knobs}
+    choices = [space.choices(space.rows([entry.number])[0]) for entry in found.entries]
+    return [all(one[name] in values for name, values in knobs.items()) for one in choices]
+
+
+def test_it_begins_with_schedules_of_the_small_space(tmp_path: Path) -> None:
+    found = tuned(tmp_path / "starts", replace(OPTIONS, starts=6))
+    assert all(of_small_space(found)[:6])
+    assert len({entry.number for entry in found.entries}) == 20
+    other = tuned(tmp_path / "none", replace(OPTIONS, starts=0))
+    assert not all(of_small_space(other)[:6])
+    assert other.header.settings["starts"] == 0
+    # A model has its own first batch.
+    folder = tmp_path / "starts" / MODEL_FOLDER
+    assert tuned(tmp_path / "model", replace(OPTIONS, model=folder)).header.settings["starts"] == 0
 
 
 def test_stopped_and_resumed_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:

@@ -198,6 +198,7 @@ def search_live(
     strategy: Strategy,
     evaluator: LiveEvaluator,
     rng: np.random.Generator,
+    starts: Rows,
     recorded: Sequence[LogEntry] = (),
 ) -> SearchTrace:
     """Searches until the trials are used up, and returns the trace.
@@ -207,6 +208,7 @@ def search_live(
         strategy: proposes configurations; sent runtimes in ns.
         evaluator: measures.
         rng: of the strategy.
+        starts: configurations [n, m] that are measured first.
         recorded: what was measured before an interruption; it is not measured again.
 
     Raises:
@@ -229,4 +231,4 @@ def search_live(
             tuple(math.inf if entry.runtime_ns is None else float(entry.runtime_ns) for entry in recorded),
             tuple(entry.seconds for entry in recorded),
         )
-    return search.follow(strategy(problem.space, rng, problem.space.rows([])), trace)
+    return search.follow(strategy(problem.space, rng, starts), trace)

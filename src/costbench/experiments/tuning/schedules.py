@@ -26,9 +26,11 @@ from costbench.autotuning.schedule.live import (
     logged,
     search_live,
 )
+from costbench.autotuning.schedule.problems import Schedules
 from costbench.autotuning.search import SearchInterrupted
 from costbench.compiler.schedule.operators import Operator, parse_operator
 from costbench.compiler.schedule.space import PARALLEL, ScheduleSpace
+from costbench.compiler.schedule.sub_spaces import recorded_space
 from costbench.datasets.schedule.tune_log import LogEntry, LogHeader, LogWriter, header_of, read_log
 from costbench.errors import DataError
 from costbench.features.schedule.representations import REPRESENTATIONS
@@ -39,10 +41,12 @@ from costbench.models.schedule.spec import ScheduleModelSpec, learner_of
 from costbench.models.schedule.storage import MODEL_FILE, load_schedule_model, save_schedule_model
 from costbench.models.schedule.trees import Trees
 from costbench.rng import stream
-from costbench.search.space import Rows
+from costbench.search.space import Rows, Seen
 
 LOG_FILE, BEST_FILE, TRACE_FILE, CODE_FILE = "measurements.jsonl", "best.json", "trace.json", "schedule.py"
 MODEL_FOLDER = "model"
+BATCH = 16
+"""Measurements between two fits of the model, a quarter of AutoTVM's: a fit takes less than they do."""
 CONFIRMED, ROUNDS = 5, 3
 """How many of the fastest schedules are measured again, and how often."""
 _OF_ONE_SPACE = frozenset({"config"})
@@ -61,6 +65,8 @@ class ScheduleOptions:
             (autotvm2018, equation 4); None to begin without one.
         seed: of the search.
         search: settings of Algorithm 1.
+        starts: schedules at the begin, drawn from the small space of tables (`recorded_space`), which has
+            those of hand-written kernels; none where a model proposes the first batch.
 
     Raises:
         DataError: for a number out of range.
@@ -71,10 +77,12 @@ class ScheduleOptions:
     target: str = "native"
     model: Path | None = None
     seed: int = 0
-    search: GuidedSpec = field(default_factory=GuidedSpec)
+    search: GuidedSpec = field(default_factory=lambda: GuidedSpec(batch=BATCH))
+    starts: int = BATCH
 
     def __post_init__(self) -> None:
-        for option, count, least in (("--trials", self.trials, 1), ("--seed", self.seed, 0)):
+        numbers = ("--trials", self.trials, 1), ("--seed", self.seed, 0), ("starts", self.starts, 0)
+        for option, count, least in numbers:
             if count < least:
                 raise DataError(f"{count}", field=option, expected=f"at least {least}")
 
@@ -150,6 +158,14 @@ def live_space(operator: Operator) -> ScheduleSpace:
     return ScheduleSpace(operator).sub_space({"parallel": PARALLEL[:1]})
 
 
+def starts_of(space: ScheduleSpace, count: int, seed: int) -> Rows:
+    """Returns different configurations of `live_space` that its small space has, too, [at most count, m]."""
+    small = recorded_space(space.operator)
+    drawn = Schedules(small).draw(stream(seed, "tune starts", space.operator.text), count, Seen())
+    found = [space.row_of(small.choices(row)) for row in drawn]
+    return np.stack(found) if found else space.rows([])
+
+
 @dataclass(frozen=True, eq=False)
 class Guidance:
     """What proposes schedules.
@@ -177,10 +193,11 @@ class Guidance:
         """Returns the search."""
         return ModelGuided(self.features, learner_of(self.spec), self.search, self.earlier, trials)
 
-    def settings(self, seed: int) -> Mapping[str, object]:
+    def settings(self, seed: int, starts: int) -> Mapping[str, object]:
         """Returns all that decides what is tried."""
         return {
             "seed": seed,
+            "starts": starts,
             "model": self.digest,
             "spec": asdict(self.spec),
             "search": asdict(self.search),
@@ -226,7 +243,8 @@ def tune_schedule(
     space = live_space(operator)
     guidance = guidance_of(space, options.model, options.search)
     device.check_target()
-    header = header_of(space, options.target, device.host, guidance.settings(options.seed))
+    count = options.starts if guidance.earlier is None else 0
+    header = header_of(space, options.target, device.host, guidance.settings(options.seed, count))
     recorded = _recorded(folder / LOG_FILE, header, resume)
     tally = Tally()
     for entry in recorded:
@@ -237,7 +255,8 @@ def tune_schedule(
         evaluator = LiveEvaluator(space, device, spec.machine, log, tally, hooks.report, hooks.guard)
         rng = stream(options.seed, "tune", operator.text, options.target)
         try:
-            search_live(spec, guidance.strategy(options.trials), evaluator, rng, recorded)
+            starts = starts_of(space, count, options.seed)
+            search_live(spec, guidance.strategy(options.trials), evaluator, rng, starts, recorded)
         except SearchInterrupted:
             # A second Ctrl-C may have left an answer of the worker unread.
             device.close()
