@@ -48,8 +48,8 @@ MODEL_FOLDER = "model"
 BATCH = 16
 """Measurements between two fits of the model, a quarter of AutoTVM's: a fit takes less than they do."""
 STARTS = 8
-"""Half of the first batch. Searches of C4 and C7 on a Zen 5 that begin at random end as fast after 200 trials;
-that of C4 is far behind after 32."""
+"""Half of the first batch. Searches of C4 and C7 on a Zen 5 that begin at random end as fast after 200
+trials; that of C4 is far behind after 32."""
 CONFIRMED, ROUNDS = 5, 3
 """How many of the fastest schedules are measured again, and how often."""
 _OF_ONE_SPACE = frozenset({"config"})
