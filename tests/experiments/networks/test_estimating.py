@@ -28,7 +28,12 @@ from tests.models.crop.machines import ROUND, features
 from tests.models.crop.test_plain import COUNTS, LOOP
 
 DATA = Path(__file__).parents[3] / "data"
-COMMITTED = [DATA / "networks", DATA / "schedules" / "estimates"]
+COMMITTED = {
+    DATA / "networks": "amd_epyc_zen4",
+    DATA / "networks_zen5": "amd_epyc_zen5",
+    DATA / "schedules" / "estimates": "amd_epyc_zen4",
+}
+"""Folders, and the processors that their programs were measured on."""
 
 
 def recorded(folder: Path) -> ProgramFeatures:
@@ -73,14 +78,14 @@ def test_without_recordings_there_is_an_error(tmp_path: Path) -> None:
         estimate_folder(tmp_path, tmp_path / "out", ROUND)
 
 
-@pytest.mark.parametrize("folder", COMMITTED, ids=lambda path: path.name)
-def test_committed_estimates_follow_from_committed_features(folder: Path) -> None:
+@pytest.mark.parametrize(("folder", "processor"), COMMITTED.items(), ids=[path.name for path in COMMITTED])
+def test_committed_estimates_follow_from_committed_features(folder: Path, processor: str) -> None:
     """Fails when the model or the description changes: then `estimate-networks` has to be run again."""
     if not (folder / PROGRAMS).exists():
         pytest.skip(f"no programs are recorded in {folder}")
     check_folder(folder)
     found, sampled = read_estimated(folder / PROGRAMS), read_programs(folder / SAMPLED)
-    estimates = ProgramEstimates(load_processor("amd_epyc_zen4"))
+    estimates = ProgramEstimates(load_processor(processor))
     texts = [operator.text for operator in found.operators]
     for place, text in enumerate(sampled.facts["operators"]):
         kernel = ProgramFeatures.from_bytes(sampled.features[place], text)
