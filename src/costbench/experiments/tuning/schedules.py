@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from costbench.artifacts import digest_file, write_json, write_text
+from costbench.autotuning.schedule.distinct import DistinctGuided, LastFeatures
 from costbench.autotuning.schedule.guided import GuidedSpec, ModelGuided
 from costbench.autotuning.schedule.live import (
     LiveEvaluator,
@@ -42,6 +43,7 @@ from costbench.models.schedule.storage import MODEL_FILE, load_schedule_model, s
 from costbench.models.schedule.trees import Trees
 from costbench.rng import stream
 from costbench.search.space import Rows, Seen
+from costbench.search.strategies import Strategy
 
 LOG_FILE, BEST_FILE, TRACE_FILE, CODE_FILE = "measurements.jsonl", "best.json", "trace.json", "schedule.py"
 MODEL_FOLDER = "model"
@@ -71,6 +73,7 @@ class ScheduleOptions:
         search: settings of Algorithm 1.
         starts: schedules at the begin, drawn from the small space of tables (`recorded_space`), which has
             those of hand-written kernels; none where a model proposes the first batch.
+        distinct: whether schedules of equal relation features are measured once, see `DistinctGuided`.
 
     Raises:
         DataError: for a number out of range.
@@ -83,6 +86,7 @@ class ScheduleOptions:
     seed: int = 0
     search: GuidedSpec = field(default_factory=lambda: GuidedSpec(batch=BATCH))
     starts: int = STARTS
+    distinct: bool = True
 
     def __post_init__(self) -> None:
         numbers = ("--trials", self.trials, 1), ("--seed", self.seed, 0), ("starts", self.starts, 0)
@@ -180,6 +184,7 @@ class Guidance:
         earlier: a model of other workloads, or None.
         digest: of its file, or empty.
         search: settings of Algorithm 1.
+        distinct: whether schedules of equal relation features are measured once.
     """
 
     space: ScheduleSpace
@@ -187,15 +192,25 @@ class Guidance:
     earlier: ScheduleModel[Any] | None = None
     digest: str = ""
     search: GuidedSpec = field(default_factory=GuidedSpec)
+    distinct: bool = True
 
     def features(self, rows: Rows) -> Any:
         """Returns the features of configurations, as wide as the earlier model reads them."""
-        found = REPRESENTATIONS[self.spec.representation](self.space, rows)
-        return filled(found, self.earlier.columns) if isinstance(self.earlier, Trees) else found
+        return self._read(REPRESENTATIONS[self.spec.representation](self.space, rows))
 
-    def strategy(self, trials: int) -> ModelGuided[Any]:
+    def strategy(self, trials: int) -> Strategy:
         """Returns the search."""
-        return ModelGuided(self.features, learner_of(self.spec), self.search, self.earlier, trials)
+        search = ModelGuided(self.features, learner_of(self.spec), self.search, self.earlier, trials)
+        if not self.distinct:
+            return search
+        relations = LastFeatures(lambda rows: REPRESENTATIONS["relation"](self.space, rows))
+        if self.spec.representation == "relation":
+            search = replace(search, features=lambda rows: self._read(relations(rows)))
+        return DistinctGuided(search, relations)
+
+    def _read(self, found: Any) -> Any:
+        """Returns features as wide as the earlier model reads them."""
+        return filled(found, self.earlier.columns) if isinstance(self.earlier, Trees) else found
 
     def settings(self, seed: int, starts: int) -> Mapping[str, object]:
         """Returns all that decides what is tried."""
@@ -205,23 +220,25 @@ class Guidance:
             "model": self.digest,
             "spec": asdict(self.spec),
             "search": asdict(self.search),
+            "distinct": self.distinct,
         }
 
 
-def guidance_of(space: ScheduleSpace, model: Path | None, search: GuidedSpec) -> Guidance:
-    """Returns what proposes schedules, with the model of a folder if there is one.
+def guidance_of(space: ScheduleSpace, options: ScheduleOptions) -> Guidance:
+    """Returns what proposes schedules, with the model of the options' folder if there is one.
 
     Raises:
         DataError: if the folder holds no model of schedules, or one that only knows its own space.
     """
+    model = options.model
     if model is None:
-        return Guidance(space, search=search)
+        return Guidance(space, search=options.search, distinct=options.distinct)
     earlier, spec = load_schedule_model(model)
     if spec.representation in _OF_ONE_SPACE:
         problem = f"reads {spec.representation}, which means something else for another workload"
         raise DataError(problem, where=model, field="--model", expected="a model of relation or tree")
     one = replace(spec, models=1, acquisition="mean")
-    return Guidance(space, one, earlier, digest_file(model / MODEL_FILE), search)
+    return Guidance(space, one, earlier, digest_file(model / MODEL_FILE), options.search, options.distinct)
 
 
 def tune_schedule(
@@ -245,7 +262,7 @@ def tune_schedule(
     """
     operator = parse_operator(options.workload)
     space = live_space(operator)
-    guidance = guidance_of(space, options.model, options.search)
+    guidance = guidance_of(space, options)
     device.check_target()
     count = options.starts if guidance.earlier is None else 0
     header = header_of(space, options.target, device.host, guidance.settings(options.seed, count))
