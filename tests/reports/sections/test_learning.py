@@ -9,7 +9,7 @@ from costbench.metrics.rows import write_rows
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.selected import Selected
 from costbench.reports.results import load_results
-from costbench.reports.sections.learning import budget_sentence, learning_section
+from costbench.reports.sections.learning import budget_sentence, learning_section, training_sentence
 from costbench.reports.tables.learning import Curves, Point
 from tests.reports.conftest import make_row, rows_of, variant_rows
 
@@ -57,6 +57,14 @@ def test_an_order_that_still_changes_is_not_settled() -> None:
     assert text.endswith("which may be too few for their order.")
 
 
+def test_errors_by_budget_stand_beside_the_baseline() -> None:
+    text = training_sentence(SETTLED, "boosted trees", 42.25)
+    assert "test errors after 400, 1,600, 6,400 steps are, in percent, learned 99.5, 99.2, 99.1; lstm" in text
+    assert "the strongest baseline, boosted trees, has 42.2." in text
+    blank = {"learned": (Point(400, 0.5), point(1600, 0.8))}
+    assert "in percent, learned 99.2;" in training_sentence(replace(SETTLED, networks=blank), "trees", 1.0)
+
+
 def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:
     variants = ("curve-lstm-400", "curve-lstm-1600", "rate-gat-lstm-1e-3")
     rows = [row for name in variants for row in variant_rows(name, "tile", [4.0, 2.0, 1.0])]
@@ -72,6 +80,9 @@ def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:
     ]
     section = learning_section(results, selected, [one.budget for one in selected], COLUMNS, tmp_path)
     assert section is not None
+    # rows_of() has the analytical model alone as a baseline.
+    assert len(section.paragraphs) == 2
+    assert "the strongest baseline, analytical, has " in section.paragraphs[1]
     assert [table.name for table in section.tables] == [
         "curves_tile_random_tpu_v2",
         "rates_tile_random_tpu_v2",

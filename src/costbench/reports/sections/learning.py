@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from costbench.reports.claims.data import Side
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.selected import Selected, rises
 from costbench.reports.figures.learning import write_learning_figure
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.results import CEILINGS, Results, title_of
+from costbench.reports.strongest import strongest_baseline
 from costbench.reports.tables.learning import Curves, curves_table, learning_curves, settled_after
 from costbench.reports.tables.rates import rates_of, rates_table
 from costbench.tasks import labels_of
@@ -55,7 +57,7 @@ def learning_section(
         anchor="learning-curves",
         title="How much training is enough?",
         label="Learning curves",
-        paragraphs=tuple(map(budget_sentence, curves)),
+        paragraphs=(*map(budget_sentence, curves), *_beside_baselines(results, curves)),
         figures=tuple(drawn),
         tables=tables,
         folded=tuple(table.name for table in tables),
@@ -84,6 +86,41 @@ def budget_sentence(curves: Curves) -> str:
         "so their order is not one of short training" if enough else "which may be too few for their order"
     )
     return f"{text} The ablations see the samples of {curves.ablations:,.0f} such steps, {verdict}."
+
+
+def training_sentence(curves: Curves, baseline: str, error: float) -> str:
+    """Returns the test errors of the networks by budget, and that of a baseline.
+
+    Args:
+        curves: of a task, split and chip.
+        baseline: title of the best model without a network.
+        error: its mean error there, in percent.
+    """
+    by_network = "; ".join(
+        f"{name} " + ", ".join(f"{point.error:.1f}" for point in points if point.error is not None)
+        for name, points in curves.networks.items()
+    )
+    steps = ", ".join(f"{count:,}" for count in curves.budgets)
+    return (
+        f"{labels_of(curves.task).heading}, {curves.split} split, {curves.chip}: test errors after {steps} "
+        f"steps are, in percent, {by_network}; the strongest baseline, {baseline}, has {error:.1f}. A "
+        "verdict that a network does no better than a baseline is about the training that it had."
+    )
+
+
+def _beside_baselines(results: Results, curves: Sequence[Curves]) -> list[str]:
+    said = []
+    for one in curves:
+        cell = results.cell(one.task, one.split, one.chip)
+        if cell is None:
+            continue
+        measure = cell.described.measures[0]
+        place = Side(split=one.split, chip=one.chip)
+        strongest = strongest_baseline(results.scores, one.task, measure.metric, place)
+        error = None if strongest is None else measure.mean(cell.over_programs(strongest, measure.metric))
+        if strongest is not None and error is not None:
+            said.append(training_sentence(one, title_of(strongest), error))
+    return said
 
 
 def _since(least: int | None) -> str:
