@@ -233,8 +233,8 @@ def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
         f"neither can networks that were {NOT_TRAINED_ENOUGH}: fewer samples than the main network saw, and "
         f"an error above {MAX_RATIO:g} times its. With "
         "one training seed, the interval knows nothing of how training runs differ. A verdict about a "
-        "network is about the training that it had; learning curves, where they were run, say what more would "
-        "bring.",
+        "network is about the training that it had; learning curves, where they were run, say what more "
+        "would bring.",
     )
 
 
