@@ -59,10 +59,10 @@ def test_an_order_that_still_changes_is_not_settled() -> None:
 
 def test_errors_by_budget_stand_beside_the_baseline() -> None:
     text = training_sentence(SETTLED, "boosted trees", 42.25)
-    assert "test errors after 400, 1,600, 6,400 steps are, in percent, learned 99.5, 99.2, 99.1; lstm" in text
+    assert "of training: learned 99.5 (400), 99.2 (1,600), 99.1 (6,400); lstm 99.4 (400)," in text
     assert "the strongest baseline, boosted trees, has 42.2." in text
-    blank = {"learned": (Point(400, 0.5), point(1600, 0.8))}
-    assert "in percent, learned 99.2;" in training_sentence(replace(SETTLED, networks=blank), "trees", 1.0)
+    untested = {"learned": (Point(400, 0.5), point(1600, 0.8))}
+    assert ": learned 99.2 (1,600);" in training_sentence(replace(SETTLED, networks=untested), "trees", 1.0)
 
 
 def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:

@@ -97,14 +97,14 @@ def training_sentence(curves: Curves, baseline: str, error: float) -> str:
         error: its mean error there, in percent.
     """
     by_network = "; ".join(
-        f"{name} " + ", ".join(f"{point.error:.1f}" for point in points if point.error is not None)
+        f"{name} "
+        + ", ".join(f"{point.error:.1f} ({point.steps:,})" for point in points if point.error is not None)
         for name, points in curves.networks.items()
     )
-    steps = ", ".join(f"{count:,}" for count in curves.budgets)
     return (
-        f"{labels_of(curves.task).heading}, {curves.split} split, {curves.chip}: test errors after {steps} "
-        f"steps are, in percent, {by_network}; the strongest baseline, {baseline}, has {error:.1f}. A "
-        "verdict that a network does no better than a baseline is about the training that it had."
+        f"{labels_of(curves.task).heading}, {curves.split} split, {curves.chip}: test errors in percent, "
+        f"with the steps of training: {by_network}; the strongest baseline, {baseline}, has {error:.1f}. "
+        "A verdict that a network does no better than a baseline is about the training that it had."
     )
 
 
