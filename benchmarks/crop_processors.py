@@ -29,13 +29,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from costbench.datasets.schedule.networks.estimated import PROGRAMS, EstimatedPrograms, read_estimated
 from costbench.errors import CostbenchError, DataError
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.ranking import kendall_tau
 from costbench.metrics.regression import mape
 from costbench.metrics.selection import best_of_top_k
 from costbench.rng import stream
+from costbench_schedules.records.networks.estimated import PROGRAMS, EstimatedPrograms, read_estimated
 
 FloatArray = npt.NDArray[np.float64]
 FEWEST = 10

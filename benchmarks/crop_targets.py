@@ -24,16 +24,16 @@ import numpy.typing as npt
 
 from benchmarks.crop_processors import FEWEST, OWN, THERE, Shared, table
 from costbench.artifacts import read_json, write_json
-from costbench.compiler.llvm.features import ProgramFeatures
-from costbench.compiler.schedule.networks import workload_name
-from costbench.compiler.schedule.space import ScheduleSpace
-from costbench.datasets.schedule.networks.drawn import SUFFIX, DrawnPrograms, read_programs
 from costbench.errors import CostbenchError, DataError
-from costbench.hardware.cpu.device import CpuDevice
-from costbench.hardware.cpu.process import Limits
-from costbench.hardware.cpu.timing import TimingSpec
-from costbench.models.crop.estimate import Estimator
-from costbench.processor import OPTIONAL, Processor, load_processor
+from costbench_schedules.crop.estimate import Estimator
+from costbench_schedules.devices.device import CpuDevice
+from costbench_schedules.devices.process import Limits
+from costbench_schedules.devices.processor import OPTIONAL, Processor, load_processor
+from costbench_schedules.devices.timing import TimingSpec
+from costbench_schedules.llvm.features import ProgramFeatures
+from costbench_schedules.operators.networks import workload_name
+from costbench_schedules.records.networks.drawn import SUFFIX, DrawnPrograms, read_programs
+from costbench_schedules.spaces.space import ScheduleSpace
 
 IntArray = npt.NDArray[np.int64]
 TIMING = TimingSpec(budget_ns=60_000_000)

@@ -32,21 +32,21 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.artifacts import write_json
-from costbench.compiler.llvm.features import ProgramFeatures
-from costbench.compiler.schedule.operators import Operator, parse_operator
-from costbench.compiler.schedule.space import PARALLEL, ScheduleSpace, tile_name
-from costbench.compiler.schedule.sub_spaces import recorded_space
 from costbench.errors import CostbenchError, DataError
-from costbench.hardware.cpu.device import CpuDevice
-from costbench.hardware.cpu.process import Limits
-from costbench.hardware.cpu.timing import TimingSpec
-from costbench.hardware.instrumented.analysis import Analyzer
-from costbench.hardware.instrumented.schedules import kernel_of
 from costbench.metrics.ranking import kendall_tau
 from costbench.metrics.regression import mape
-from costbench.models.crop.estimate import Estimator
-from costbench.processor import load_processor
 from costbench.rng import stream
+from costbench_schedules.crop.estimate import Estimator
+from costbench_schedules.devices.device import CpuDevice
+from costbench_schedules.devices.instrumented.analysis import Analyzer
+from costbench_schedules.devices.instrumented.schedules import kernel_of
+from costbench_schedules.devices.process import Limits
+from costbench_schedules.devices.processor import load_processor
+from costbench_schedules.devices.timing import TimingSpec
+from costbench_schedules.llvm.features import ProgramFeatures
+from costbench_schedules.operators.operators import Operator, parse_operator
+from costbench_schedules.spaces.space import PARALLEL, ScheduleSpace, tile_name
+from costbench_schedules.spaces.sub_spaces import recorded_space
 
 FloatArray = npt.NDArray[np.float64]
 THREADS = (1, 2)

@@ -1,6 +1,6 @@
 """Features of schedules as one would write them down first: one schedule, one loop, one number at a time.
 
-The truth that `costbench.features.schedule` is tested against, and the other side of the ratio that
+The truth that `costbench_schedules.features` is tested against, and the other side of the ratio that
 `benchmarks.schedule_features` reports.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from costbench.compiler.schedule.nest import Loop, LoopStatement, ScheduledNest
-from costbench.features.schedule.context import ELEMENT_BYTES, FEATURE_NAMES
-from costbench.features.schedule.vectors import BOUNDED_BY, THRESHOLDS
+from costbench_schedules.features.context import ELEMENT_BYTES, FEATURE_NAMES
+from costbench_schedules.features.vectors import BOUNDED_BY, THRESHOLDS
+from costbench_schedules.spaces.nest import Loop, LoopStatement, ScheduledNest
 
 Vector = dict[str, float]
 

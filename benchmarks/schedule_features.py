@@ -23,12 +23,12 @@ from joblib import Parallel, delayed
 
 from benchmarks.plain_schedule_features import loop_vectors, relations
 from costbench import rng
-from costbench.compiler.schedule.nest import nest_batch, nest_of
-from costbench.compiler.schedule.operators import parse_operator
-from costbench.compiler.schedule.space import ScheduleSpace
-from costbench.features.schedule.context import context_features
-from costbench.features.schedule.trees import loop_trees
-from costbench.features.schedule.vectors import relation_features
+from costbench_schedules.features.context import context_features
+from costbench_schedules.features.trees import loop_trees
+from costbench_schedules.features.vectors import relation_features
+from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.spaces.nest import nest_batch, nest_of
+from costbench_schedules.spaces.space import ScheduleSpace
 
 
 def measured(options: argparse.Namespace) -> dict[str, float]:

@@ -2,10 +2,10 @@
 
 Both searches make the same number of measurements, by the same worker and clock; the five fastest schedules
 of each are measured three times more in the end, in turn, and the lowest median counts. The library is torch
-with oneDNN on one thread (`costbench.hardware.cpu.library`). `ratio` is our speed over MetaSchedule's; its
-geometric mean over workloads and seeds stands at the end. Needs the extra `cpu`; a workload and seed takes
-minutes. Results are printed as they come and kept in `--out`; the same command after a stop goes on with
-those that are missing.
+with oneDNN on one thread (`costbench_schedules.devices.library`). `ratio` is our speed over MetaSchedule's;
+its geometric mean over workloads and seeds stands at the end. Needs the extra `cpu`; a workload and seed
+takes minutes. Results are printed as they come and kept in `--out`; the same command after a stop goes on
+with those that are missing.
 
     python -m benchmarks.schedule_tuners C6 --trials 200
     python -m benchmarks.schedule_tuners C2 C6 C9 C12 matmul-256 matmul-512 --trials 200 --seeds 0 1 2
@@ -23,8 +23,12 @@ from pathlib import Path
 from statistics import median
 
 from costbench.artifacts import read_json, write_json
-from costbench.compiler.schedule.operators import Operator, parse_operator
-from costbench.experiments.tuning.schedules import (
+from costbench.metrics.averages import geometric_mean
+from costbench.params import parse
+from costbench_schedules.devices.device import CpuDevice
+from costbench_schedules.devices.library import library_times
+from costbench_schedules.devices.peer import PeerSearch, PeerSpec, meta_schedule
+from costbench_schedules.experiments.live import (
     CONFIRMED,
     ROUNDS,
     Hooks,
@@ -32,11 +36,7 @@ from costbench.experiments.tuning.schedules import (
     TunedSchedule,
     tune_schedule,
 )
-from costbench.hardware.cpu.device import CpuDevice
-from costbench.hardware.cpu.library import library_times
-from costbench.hardware.cpu.peer import PeerSearch, PeerSpec, meta_schedule
-from costbench.metrics.averages import geometric_mean
-from costbench.params import parse
+from costbench_schedules.operators.operators import Operator, parse_operator
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costbench.autotuning.schedule.problems import ScheduleEvaluator
-from costbench.compiler.schedule.nest import NONE, PARALLEL, VECTORIZE, StatementBatch, nest_batch
-from costbench.compiler.schedule.space import ScheduleSpace
-from costbench.features.schedule.traffic import traffic
 from costbench.search.space import Rows
+from costbench_schedules.features.traffic import traffic
+from costbench_schedules.search.problems import ScheduleEvaluator
+from costbench_schedules.spaces.nest import NONE, PARALLEL, VECTORIZE, StatementBatch, nest_batch
+from costbench_schedules.spaces.space import ScheduleSpace
 
 FloatArray = npt.NDArray[np.float64]
 CACHES = ((32 * 1024, 32.0), (1024 * 1024, 8.0))

@@ -13,7 +13,7 @@ venv=${2:?usage: tools/test_cpu.sh FOLDER FOLDER [PYTEST_ARGUMENT...]}
 shift 2
 
 # Tests that skip without the extra.
-TESTS=(tests/hardware/cpu tests/models/schedule/test_trees.py)
+TESTS=(tests/schedules/devices tests/schedules/models/test_trees.py)
 
 packages() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 

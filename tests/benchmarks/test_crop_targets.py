@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.crop_processors import FEWEST
 from benchmarks.crop_targets import SETS, main, restricted
-from costbench.compiler.schedule.operators import parse_operator
-from costbench.datasets.schedule.networks.drawn import DrawnPrograms, write_programs
-from costbench.processor import OPTIONAL, load_processor
-from tests.models.crop.machines import features
-from tests.models.crop.test_plain import COUNTS, LOOP
+from costbench_schedules.devices.processor import OPTIONAL, load_processor
+from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.records.networks.drawn import DrawnPrograms, write_programs
+from tests.schedules.crop.machines import features
+from tests.schedules.crop.test_plain import COUNTS, LOOP
 
 
 def recording(folder: Path, count: int) -> None:

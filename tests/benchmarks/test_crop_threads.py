@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.crop_threads import Measured, Predicted, drawn, main, summary
-from costbench.compiler.schedule.operators import parse_operator
-from costbench.compiler.schedule.space import ScheduleSpace
+from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.spaces.space import ScheduleSpace
 
 
 def test_schedules_are_different_parallel_and_the_same_again() -> None:

@@ -80,7 +80,7 @@ ELSEWHERE = {
 """What a test beside this one runs, or the example that it is the beginning of."""
 NOT_RUN = {
     "autotuning 1": "a fragment that goes on with the names of a search, and takes a trained model",
-    "crop 0": "needs llvmlite (extra `cpu`); tests/hardware/instrumented runs the like",
+    "crop 0": "needs llvmlite (extra `cpu`); tests/schedules/devices/instrumented runs the like",
     "data 0": "a line for each of four libraries, of which two are not installed with costbench",
     "models 1": "needs a model that the default profile has trained",
     "schedules 1": "reads a file of Kernel Tuner's, which is not in the repository",

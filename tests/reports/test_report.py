@@ -13,11 +13,11 @@ from costbench.artifacts import digest_files
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
-from costbench.reports.schedule.results import load_schedules
+from costbench_schedules.reports.autotvm2018.results import load_schedules
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
-from tests.reports.schedule.files import write_schedule_files
 from tests.reports.search_rows import fusion_search_rows, tile_rows
+from tests.schedules.reports.autotvm2018.files import write_schedule_files
 
 
 def _inputs(folder: Path) -> ReportInputs:

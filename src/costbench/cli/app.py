@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.crop import COMMANDS as CROP
 from costbench.cli.from_jax import from_jax
-from costbench.cli.schedules import COMMANDS as SCHEDULES
+from costbench.cli.options import console
 from costbench.cli.stages import STAGES
 from costbench.cli.tpugraphs import COMMANDS as TPUGRAPHS
 from costbench.cli.tune import tune
+from costbench.extensions import COMMANDS as COMMAND_GROUPS
+from costbench.extensions import STAGES as STAGE_EXTENSIONS
+from costbench.extensions import CommandGroup, StageExtension, load_extensions
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from costbench.hardware.ensemble import FidelitySpread
     from costbench.hardware.fidelity import FidelityReport
     from costbench.workloads.manifest import ProgramEntry
@@ -49,15 +49,22 @@ app.command()(tune)
 app.command()(from_jax)
 for _command in TPUGRAPHS:
     app.command(rich_help_panel="TpuGraphs")(_command)
-for _schedules in (*SCHEDULES, *CROP):
-    app.command(rich_help_panel="Schedules on this machine's processor")(_schedules)
 for _stage in STAGES:
     app.command(rich_help_panel="Stages of the pipeline")(_stage)
+
+
+def _add_extensions() -> None:
+    """Adds the commands and stages of other installed packages."""
+    for group in load_extensions(COMMAND_GROUPS, CommandGroup).values():
+        for command in group.commands:
+            app.command(rich_help_panel=group.title)(command)
+    for stage in load_extensions(STAGE_EXTENSIONS, StageExtension).values():
+        app.command(rich_help_panel="Stages of the pipeline")(stage.command)
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
 _runs = typer.Typer(no_args_is_help=True, help="Trained models, as MLflow has them.")
 app.add_typer(_runs, name="runs")
-_PIPE_WIDTH = 130
 
 
 @app.command()
@@ -89,11 +96,11 @@ def profile(
 
     before = sizes(folder / "params.yaml")
     if name is None:
-        _console().print(table_of([before, *map(sizes, profiles(folder).values())]))
+        console().print(table_of([before, *map(sizes, profiles(folder).values())]))
         return
     params = set_profile(folder, name)
     after = sizes(params)
-    _console().print(table_of([before, after] if before.name != after.name else [after]))
+    console().print(table_of([before, after] if before.name != after.name else [after]))
     typer.echo(f"{params} has the sizes of {name}. Next: dvc repro. Back: costbench profile {before.name}")
 
 
@@ -153,7 +160,7 @@ def best(  # noqa: PLR0913 - each is an option
     if as_json:
         typer.echo(json.dumps([run.to_dict() for run in found[:limit]], indent=1, sort_keys=True))
     else:
-        _console().print(runs_table(found[:limit]))
+        console().print(runs_table(found[:limit]))
     if register:
         made = register_champion(tracking_uri(), found[0])
         typer.echo(f"{made.uri}: version {made.version}{'' if made.is_new else ', as before'}", err=True)
@@ -233,7 +240,7 @@ def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
     for entry in sorted(entries, key=lambda e: (e.application, e.name)):
         batch, count = str(entry.batch or ""), f"{entry.instructions:,}" if entry.instructions else ""
         table.add_row(entry.application, entry.name, entry.step, batch, entry.dtype, entry.source, count)
-    _console().print(table)
+    console().print(table)
 
 
 def _print_spread(spread: FidelitySpread) -> None:
@@ -250,7 +257,7 @@ def _print_spread(spread: FidelitySpread) -> None:
     ):
         figures = () if found is None else (found.median, found.low, found.high)
         table.add_row(name, *(f"{scale * figure:.{1 if end else 3}f}{end}" for figure in figures))
-    _console().print(table)
+    console().print(table)
 
 
 def _print_fidelity(report: FidelityReport, title: str) -> None:
@@ -273,15 +280,7 @@ def _print_fidelity(report: FidelityReport, title: str) -> None:
             f"{kernel.mape:.1f}%",
             _number(kernel.tau_fastest_quartile),
         )
-    _console().print(table)
-
-
-def _console() -> Console:
-    """A terminal is as wide as it is; a file or pipe is as wide as the table needs."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH)
+    console().print(table)
 
 
 def _number(value: float | None) -> str:
@@ -292,6 +291,10 @@ def main() -> None:
     """Entry point: what the user can mend is one line on stderr and exit code 1, never a traceback."""
     from costbench.experiments.stages.entry import guarded
 
-    code = guarded(app, "costbench")
+    def run() -> None:
+        _add_extensions()
+        app()
+
+    code = guarded(run, "costbench")
     if code:
         raise SystemExit(code)

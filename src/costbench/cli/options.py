@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from costbench.execution.backend import BackendFlags
     from costbench.experiments.stages.entry import Stage
 
@@ -35,6 +37,18 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", help="Processes of this machine, one thread each. Or COSTBENCH_JOBS."),
 ]
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+_PIPE_WIDTH = 130
+
+
+def console() -> Console:
+    """Returns a console as wide as the terminal; a file or pipe is as wide as tables need."""
+    from rich.console import Console
+
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=_PIPE_WIDTH)
 
 
 def backend_flags(backend: str | None, scheduler: str | None, jobs: int | None) -> BackendFlags:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from costbench.cli.options import console
+
 if TYPE_CHECKING:
     from costbench.experiments.tpugraphs.importing import Imported
 
@@ -19,7 +21,6 @@ Folder = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder of what is converted.")]
 _OUT = Path("out/tpugraphs")
-_PIPE_WIDTH = 130
 
 
 def import_tpugraphs(folder: Folder, out: Out = _OUT, as_json: Json = False) -> None:
@@ -140,11 +141,8 @@ def _to_stderr(line: str) -> None:
 
 
 def _print_counts(found: Sequence[Imported]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    console = console if console.is_terminal else Console(width=_PIPE_WIDTH)
     table = Table()
     columns = ("graphs", "programs", "nodes", "edges", "configs", "labelled")
     for name in ("collection", "split", *columns):
@@ -152,7 +150,7 @@ def _print_counts(found: Sequence[Imported]) -> None:
     for count in found:
         facts = count.to_dict()
         table.add_row(count.collection, count.split, *(f"{facts[name]:,}" for name in columns))
-    console.print(table)
+    console().print(table)
 
 
 COMMANDS = (import_tpugraphs, export_tpugraphs, featurize, score, submission)

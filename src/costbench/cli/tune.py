@@ -7,13 +7,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.live import INTERRUPTED, Asked, tune_schedules
+from costbench.cli.options import INTERRUPTED, console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,12 +26,9 @@ if TYPE_CHECKING:
 
 _LISTED = 10
 _NS_PER_MS, _NS_PER_US = 1e6, 1e3
-_PIPE_WIDTH = 130
 _LINE_EVERY_S = 5.0
-
-
 _OF_PROGRAMS = ("budget", "model_budget", "top_k", "compile_s", "chip", "prices", "time_limit", "trip_count")
-"""Options that have no effect on schedules."""
+"""Options that have no effect on the tasks of other packages."""
 
 
 def tune(  # noqa: PLR0913 (a command has its options)
@@ -150,16 +148,24 @@ def tune(  # noqa: PLR0913 (a command has its options)
         )
         _tune_program(options, chip, out, resume)
 
-    def of_operator() -> None:
-        _refuse(
-            context,
-            ("budget", "model_budget", "top_k", "compile_s", "chip", "prices", "time_limit", "trip_count"),
-            task,
-        )
+    def by_extension(command: Callable[..., None]) -> None:
+        _refuse(context, _OF_PROGRAMS, task)
         earlier = None if model == "none" or not _given(context, "model") else Path(model)
-        tune_schedules(Asked(subject, trials, target, earlier, seed, out, resume), _console())
+        command(subject, trials, target, earlier, seed, out, resume)
 
-    choose(dict.fromkeys(KERNEL_TASKS, of_program) | {"schedule": of_operator}, task, "task")()
+    extensions = {name: partial(by_extension, command) for name, command in _extensions().items()}
+    choose(dict.fromkeys(KERNEL_TASKS, of_program) | extensions, task, "task")()
+
+
+def _extensions() -> dict[str, Callable[..., None]]:
+    """Returns the commands `tune_NAME` of other installed packages, by NAME."""
+    from costbench.extensions import COMMANDS, CommandGroup, load_extensions
+
+    groups = load_extensions(COMMANDS, CommandGroup).values()
+    commands = {command.__name__: command for group in groups for command in group.commands}
+    return {
+        name.removeprefix("tune_"): commands[name] for name in sorted(commands) if name.startswith("tune_")
+    }
 
 
 def _given(context: typer.Context, option: str) -> bool:
@@ -184,9 +190,9 @@ def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: boo
     from costbench.target import load_target
 
     folder = out or Path("out") / "tune" / f"{_stem(options.file)}-{options.task}"
-    console = _console()
+    screen = console()
     try:
-        with _stopping() as stop, _reporting(console, options.file) as report:
+        with _stopping() as stop, _reporting(screen, options.file) as report:
             session = Session(folder, options, load_target(chip), resume=resume, report=stop.before(report))
             tuned = _tuned(session)
     except KeyboardInterrupt:
@@ -194,7 +200,7 @@ def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: boo
         raise typer.Exit(INTERRUPTED) from None
     write_results(folder, options, session.target.name, tuned)
     _draw(tuned, options, folder)
-    _print(console, tuned, options, folder, session.target.name)
+    _print(screen, tuned, options, folder, session.target.name)
     if session.interrupted:
         typer.echo("costbench: stopped; --resume goes on", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -379,10 +385,3 @@ def _left_out(tuned: Tuned) -> list[str]:
             f"left out: {one.what or 'a kernel'}, {one.runs:,} runs, e.g. {one.example}: {one.reason}; {took}"
         )
     return lines
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH)

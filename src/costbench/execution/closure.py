@@ -18,7 +18,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
+
+from costbench.extensions import extension_packages
 
 _NO_DATA = {".py", ".pyc", ".pyi", ".proto", ".typed"}
 # Distributions whose names differ from the name that is imported.
@@ -28,6 +31,7 @@ _CARRIERS = {"numba": ("llvmlite",)}
 # By these names a module finds the folder it lies in: `__file__`, `importlib.resources.files`.
 _PLACES = ("__file__", "resources")
 _DIGEST_LENGTH = 16
+_COSTBENCH = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -36,15 +40,15 @@ class _Source:
 
     Attributes:
         digest: of its code, without comments, docstrings and formatting.
-        imports: names in this package that it imports or mentions as strings; not all are modules.
-        libraries: names of packages outside that it imports.
+        imports: absolute names that it imports, in any package; not all are modules.
+        mentions: strings that look like names of modules.
         finds_files: whether it asks for its own location, as modules do that read package data.
         strings: its constants, if it does.
     """
 
     digest: str
-    imports: tuple[str, ...]
-    libraries: frozenset[str]
+    imports: frozenset[str]
+    mentions: frozenset[str]
     finds_files: bool
     strings: frozenset[str]
 
@@ -55,7 +59,7 @@ class Closure:
 
     Attributes:
         modules: digest of each module's code, by name, in order of name.
-        data: digest of each data file of the package that these modules read, by path in the package.
+        data: digest of each data file that these modules read, by path: `costbench/chips/...`.
         libraries: version of each library that they import, by distribution; empty where it is not installed.
     """
 
@@ -70,77 +74,95 @@ class Closure:
 
 
 @dataclass(frozen=True)
-class Package:
-    """The files of a package.
+class Sources:
+    """The files of one or more import packages.
 
     Attributes:
-        name: by which it is imported.
+        names: by which the packages are imported.
         modules: their texts, by name.
         packages: names of those modules that are packages themselves.
-        data: contents of files that are no modules, by path in the package.
+        data: contents of files that are no modules, by path from the folder that holds the package.
     """
 
-    name: str
+    names: frozenset[str]
     modules: Mapping[str, bytes]
     packages: frozenset[str]
     data: Mapping[str, bytes]
 
 
-def read_package(folder: Path) -> Package:
-    """Read all files of the package in a folder of the same name."""
+def read_sources(*locations: Path) -> Sources:
+    """Read all files of packages, each in a folder of its name or a file of its own."""
     modules, packages, data = {}, set(), {}
-    for file in sorted(folder.rglob("*")):
-        place = file.relative_to(folder)
-        if file.suffix == ".py":
-            name = ".".join((folder.name, *place.with_suffix("").parts))
-            if file.stem == "__init__":
-                name = name.removesuffix(".__init__")
-                packages.add(name)
-            modules[name] = file.read_bytes()
-        elif file.suffix not in _NO_DATA and "__pycache__" not in place.parts and file.is_file():
-            data[place.as_posix()] = file.read_bytes()
-    return Package(folder.name, modules, frozenset(packages), data)
+    for location in locations:
+        files = [location] if location.is_file() else sorted(location.rglob("*"))
+        for file in files:
+            path = file.relative_to(location.parent)
+            if file.suffix == ".py":
+                name = ".".join(path.with_suffix("").parts)
+                if file.stem == "__init__":
+                    name = name.removesuffix(".__init__")
+                    packages.add(name)
+                modules[name] = file.read_bytes()
+            elif file.suffix not in _NO_DATA and "__pycache__" not in path.parts and file.is_file():
+                data[path.as_posix()] = file.read_bytes()
+    names = frozenset(location.stem for location in locations)
+    return Sources(names, modules, frozenset(packages), data)
+
+
+@cache
+def installed_sources() -> Sources:
+    """Returns the sources of costbench and of the packages that extend it, read once in a process."""
+    return read_sources(_COSTBENCH, *(_location(name) for name in extension_packages()))
+
+
+def _location(package: str) -> Path:
+    """Returns the folder of a package, or the file of a module that is none."""
+    spec = find_spec(package)
+    assert spec is not None  # its entry point was found
+    assert spec.origin is not None
+    origin = Path(spec.origin)
+    return origin.parent if spec.submodule_search_locations else origin
 
 
 def find_closure(
     roots: Iterable[str],
-    package: Package,
+    sources: Sources,
     bystanders: Sequence[str] = (),
     version: Callable[[str], str] | None = None,
 ) -> Closure:
     """Returns the code that modules run.
 
     Args:
-        roots: names of modules of the package.
-        package: its files.
+        roots: names of modules of the packages.
+        sources: files of the packages.
         bystanders: modules and packages that are left out, with all that only they import.
         version: of a distribution by name; of those installed here where it is None.
 
     Returns:
-        modules of the package, data and libraries that the roots reach, the roots themselves included.
+        modules of the packages, data and libraries that the roots reach, the roots themselves included.
 
     Raises:
-        ValueError: if a root is no module of the package.
+        ValueError: if a root is no module of the packages.
     """
-    found: dict[str, _Source] = {}
-    outside: set[str] = set()
+    reached: dict[str, _Source] = {}
+    libraries: set[str] = set()
     waiting = sorted(set(roots))
-    if unknown := [root for root in waiting if root not in package.modules]:
-        raise ValueError(f"no modules of {package.name}: {', '.join(unknown)}")
+    if unknown := [root for root in waiting if root not in sources.modules]:
+        raise ValueError(f"no modules of {', '.join(sorted(sources.names))}: {', '.join(unknown)}")
     while waiting:
         name = waiting.pop()
-        if name in found or name not in package.modules or any(_within(name, one) for one in bystanders):
+        if name in reached or name not in sources.modules or any(_within(name, one) for one in bystanders):
             continue
-        found[name] = source = _read(package.modules[name], name, name in package.packages)
-        waiting += source.imports
+        reached[name] = source = _read(sources.modules[name], name, name in sources.packages)
+        waiting += sorted(source.imports | source.mentions)
         # A package's own file runs before its modules do.
         waiting += [name.rpartition(".")[0]]
-        outside |= source.libraries
-    data = {path for name, source in found.items() for path in _data(name, source, package)}
+        libraries |= {imported.partition(".")[0] for imported in source.imports} - sources.names
+    data = {path for name, source in reached.items() for path in _data(name, source, sources)}
     return Closure(
-        {name: found[name].digest for name in sorted(found)},
-        {path: _digest(package.data[path]) for path in sorted(data)},
-        _versions(outside, version or _installed),
+        {name: reached[name].digest for name in sorted(reached)},
+        {path: _digest(sources.data[path]) for path in sorted(data)},
+        _versions(libraries, version or _installed),
     )
 
 
@@ -152,17 +174,17 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_DIGEST_LENGTH]
 
 
-def _data(name: str, source: _Source, package: Package) -> list[str]:
+def _data(name: str, source: _Source, sources: Sources) -> list[str]:
     """Returns data files beside a module that asks for its location, and those in folders that it names."""
     if not source.finds_files:
         return []
-    own = name if name in package.packages else name.rpartition(".")[0]
-    beside = "/".join(own.split(".")[1:])
-    folders = {path: path.rpartition("/")[0] for path in package.data}
+    package = name if name in sources.packages else name.rpartition(".")[0]
+    top = name.partition(".")[0]
+    folders = {path: path.rpartition("/")[0] for path in sources.data if _within(path.replace("/", "."), top)}
     return [
         path
         for path, folder in folders.items()
-        if folder == beside or folder.split("/")[-1] in source.strings
+        if folder == package.replace(".", "/") or folder.split("/")[-1] in source.strings
     ]
 
 
@@ -194,11 +216,10 @@ def _read(text: bytes, name: str, is_package: bool) -> _Source:
     finally:
         if collects:
             gc.enable()
-    top = name.partition(".")[0]
     return _Source(
         digest=_digest("\0".join(reader.code).encode()),
-        imports=tuple(sorted(one for one in reader.names | reader.strings if _within(one, top))),
-        libraries=frozenset(one.partition(".")[0] for one in reader.names if not _within(one, top)),
+        imports=frozenset(reader.names),
+        mentions=frozenset(text for text in reader.strings if "." in text and " " not in text),
         finds_files=reader.finds_files,
         strings=frozenset(reader.strings) if reader.finds_files else frozenset(),
     )

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from costbench.artifacts import read_json, write_text
 from costbench.errors import CostbenchError, DataError, ParamsError
-from costbench.execution.closure import Closure, Package, find_closure, read_package
+from costbench.execution.closure import Closure, find_closure, installed_sources
 from costbench.execution.process import start_logging, without_collection
 from costbench.execution.workers import WorkersLostError
 
@@ -33,7 +33,6 @@ _CONNECT_S = 20
 _WORKERS_S = 30
 _IN_FLIGHT = 256
 """Work items that the scheduler has at a time: enough to keep a cluster busy, few enough for its memory."""
-_PACKAGE = Path(__file__).resolve().parents[1]
 _PYTHON = ".".join(platform.python_version_tuple()[:2])
 _EXPECTED = "the same commit of costbench and the same libraries on every machine, and workers started since"
 _K = TypeVar("_K", bound=Hashable)
@@ -42,19 +41,14 @@ _R = TypeVar("_R")
 
 
 @cache
-def _package() -> Package:
-    """The sources of costbench, read once in a process: those that it runs, not what was edited since."""
-    return read_package(_PACKAGE)
-
-
-@cache
 def code_of(module: str) -> Closure:
-    """Returns the code and libraries that a module of costbench runs.
+    """Returns the code and libraries that a module of costbench, or of a package that extends it, runs.
 
     Args:
         module: its name; for a module of another package, the code that runs work items.
     """
-    return find_closure((module if module in _package().modules else __name__,), _package())
+    sources = installed_sources()
+    return find_closure((module if module in sources.modules else __name__,), sources)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _PACKAGE = Path(__file__).parents[1]
 _SYMBOL_BITS = 63
 _STALE_S = 7 * 24 * 3600
-_IMPORTED = re.compile(rb"^from costbench\.([\w.]+) import", re.MULTILINE)
+_IMPORTED = re.compile(rb"^from (costbench\w*\.[\w.]+) import", re.MULTILINE)
 
 
 def compiled(function: Function) -> Function:
@@ -67,13 +67,14 @@ def compiled_inline(function: Function) -> Function:
     return cast(Function, njit(inline="always")(function))
 
 
-def source_digest(package: Path) -> str:
+def source_digest(folder: Path) -> str:
     """Returns a digest of the modules that compile functions and all their imports: 16 hexadecimal digits.
 
-    It is computed at every import of the package, so imports are found by a regular expression, which is
+    These are modules of the packages in a folder that begin with `costbench`, which one wheel installs. It is
+    computed at every import of the package, so imports are found by a regular expression, which is
     faster than a parser, and comments count, as they do for Numba.
     """
-    texts = {file: file.read_bytes() for file in package.rglob("*.py")}
+    texts = {file: file.read_bytes() for file in folder.glob("costbench*/**/*.py")}
     waiting = [file for file, text in texts.items() if b"from costbench.execution.compiled import" in text]
     found: set[Path] = set()
     while waiting:
@@ -81,10 +82,10 @@ def source_digest(package: Path) -> str:
         if file in texts and file not in found:
             found.add(file)
             names = (name.decode().split(".") for name in _IMPORTED.findall(texts[file]))
-            waiting += [package.joinpath(*name).with_suffix(".py") for name in names]
+            waiting += [folder.joinpath(*name).with_suffix(".py") for name in names]
     digest = hashlib.sha256()
     for file in sorted(found):
-        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + texts[file] + b"\0")
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + texts[file] + b"\0")
     return digest.hexdigest()[:16]
 
 
@@ -161,5 +162,5 @@ caching.IndexDataCacheFile = _CacheFile  # type: ignore[misc]
 
 # Numba asks for the folder when it decorates a function: it has to be set before the first one is.
 config.CACHE_DIR = str(  # type: ignore[attr-defined]
-    cache_folder(_places(), f".costbench-{source_digest(_PACKAGE)}")
+    cache_folder(_places(), f".costbench-{source_digest(_PACKAGE.parent)}")
 )

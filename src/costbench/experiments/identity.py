@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 
 from costbench.artifacts import digest_bytes, read_json, remove_stale_temporaries, write_json
 from costbench.errors import CostbenchError, DataError, ParamsError
-from costbench.execution.closure import Closure, Package, find_closure, read_package
+from costbench.execution.closure import Closure, find_closure, installed_sources
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.params import digest, parse
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_PACKAGE = Path(__file__).resolve().parents[1]
 # Modules whose code no result depends on. Tracking and progress only receive results; workers and cluster
 # pass on unchanged what functions return, so results are equal whichever of them is used.
 BYSTANDERS = (
@@ -75,12 +74,7 @@ def module_closure(name: str, without: tuple[str, ...] = BYSTANDERS) -> Closure:
 
 @cache
 def _of_modules(names: tuple[str, ...], without: tuple[str, ...] = BYSTANDERS) -> Closure:
-    return find_closure(names, _package(), without)
-
-
-@cache
-def _package() -> Package:
-    return read_package(_PACKAGE)
+    return find_closure(names, installed_sources(), without)
 
 
 def code_digest(*work: Callable[..., object]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from costbench.artifacts import write_json
@@ -24,17 +26,12 @@ from costbench.reports.data.evidence import (
 )
 from costbench.reports.data.section import data_section
 from costbench.reports.data.selected import read_selected
+from costbench.reports.extension import ReportPart
 from costbench.reports.figures.results import write_curve_figure
 from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
-from costbench.reports.networks.results import NetworkResults, not_trained_enough
-from costbench.reports.networks.section import flat_networks, networks_section
 from costbench.reports.page import PageFigure, Section, write_page
 from costbench.reports.rendering import write_table
 from costbench.reports.results import Cell, Results, load_results
-from costbench.reports.schedule.models import flat_models
-from costbench.reports.schedule.results import ScheduleResults
-from costbench.reports.schedule.searches import flat_schedules
-from costbench.reports.schedule.section import schedule_rows, schedule_section
 from costbench.reports.search.curves import read_paths
 from costbench.reports.search.results import Searches, load_searches
 from costbench.reports.search.sections import search_sections
@@ -78,8 +75,7 @@ class ReportInputs:
         search_paths: its `search.json`, likewise.
         tpugraphs: what is shown beside the rows in the section about tpugraphs2023.
         evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
-        schedules: results on CPU schedules.
-        networks: results on recorded programs of networks.
+        parts: what other packages add, by name.
     """
 
     rows: tuple[Path, ...]
@@ -95,8 +91,7 @@ class ReportInputs:
     search_paths: Path | None = None
     tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
     evidence: str = ""
-    schedules: ScheduleResults = field(default_factory=ScheduleResults)
-    networks: NetworkResults = field(default_factory=NetworkResults)
+    parts: Mapping[str, ReportPart] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -150,7 +145,6 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         tpugraphs=tpugraphs_pointer(results),
         figures=overview_figures(cells, found, searches, folder / "figures"),
         evidence=inputs.evidence,
-        schedules=bool(inputs.schedules.rows),
     )
     sections = [
         overview_section(overview),
@@ -158,8 +152,6 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         differences,
         _scatter_section(inputs, folder / "figures"),
         *search_sections(searches, read_paths(inputs.search_paths), findings, folder / "figures"),
-        schedule_section(inputs.schedules, folder / "figures"),
-        networks_section(inputs.networks, folder / "figures"),
         ablation_section(results, folder / "figures", budgets),
         _learning_section(results, inputs, budgets, folder / "figures"),
         tpugraphs_section(results, inputs.tpugraphs, cards, findings, folder / "figures"),
@@ -172,19 +164,25 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     ]
     shown = tuple(section for section in sections if section is not None)
     extra = flat_leaks(audits) | flat_counts(cards) | flat_searches(searches) | flat_collections(results)
-    extra |= flat_schedules(inputs.schedules, findings) | flat_models(inputs.schedules)
-    extra |= flat_networks(inputs.networks)
+    rendered = {name: part.render(findings, folder / "figures") for name, part in inputs.parts.items()}
+    for rendered_part in rendered.values():
+        extra |= rendered_part.summary
     headline = summarise(results, extra)
     write_json(folder / "summary.json", headline)
     write_json(folder / "metrics.json", headlines(results))
     write_budgets(budgets, folder / "budgets.json")
-    tables = [table for section in shown for table in section.tables]
+    every_section = [*shown, *(section for part in rendered.values() for section in part.sections)]
+    tables = [table for section in every_section for table in section.tables]
     written = tuple(path for table in tables for path in write_table(table, folder / "tables"))
-    svgs = [figure.path for section in shown for figure in section.figures]
+    svgs = [figure.path for section in every_section for figure in section.figures]
     figures = tuple(path for svg in svgs for path in (svg, svg.with_suffix(".png")))
     claims = write_claims(findings, folder)
     title = _TITLE if all(LEARNED[cell.task].ranks_decisions for cell in cells) else _TITLE_OF_BOTH
     write_page(folder / "index.html", title, _lead(cells), shown)
+    for name, rendered_part in rendered.items():
+        if rendered_part.sections:
+            part = inputs.parts[name]
+            write_page(folder / f"{name}.html", part.title, part.lead, rendered_part.sections)
     page, summary, metrics = (folder / n for n in ("index.html", "summary.json", "metrics.json"))
     budgets_file = folder / "budgets.json"
     return ReportFiles(page, summary, metrics, budgets_file, claims, written, figures, headline, decided)
@@ -210,17 +208,17 @@ def _findings(
     results: Results, searches: Searches, budgets: Sequence[Budget], inputs: ReportInputs, seed: int
 ) -> tuple[Finding, ...]:
     """On the papers' claims, then on those restated against the strongest baseline or on folds."""
-    printed = load_claims()
+    parts = inputs.parts.values()
+    printed = (*load_claims(), *(claim for part in parts for claim in part.claims))
     return evaluate_claims(
         (*printed, *restated(printed), *on_folds(printed, results.scores)),
         (
             *(*results.rows, *derived_rows(results.rows), *searches.rows),
             *overhead_rows(inputs.tpugraphs.overheads),
-            *schedule_rows(inputs.schedules),
-            *inputs.networks.rows,
+            *(row for part in parts for row in part.rows),
         ),
         seed,
-        undertrained=undertrained(results, budgets) | not_trained_enough(inputs.networks),
+        undertrained=reduce(or_, (part.undertrained for part in parts), undertrained(results, budgets)),
         steps=equal_steps(budgets),
     )
 

@@ -12,15 +12,13 @@ from costbench.experiments.grid.spec import MAIN, SECTION, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.extensions import REPORT_SECTIONS, load_extensions
 from costbench.metrics.overhead import read_overheads
 from costbench.params import load_section, load_yaml, merged
 from costbench.reports.data.budgets import write_wall_times
-from costbench.reports.networks.guidance import ESTIMATED
-from costbench.reports.networks.results import NETWORKS, load_networks
+from costbench.reports.extension import ReportExtension
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.results import PRIMARY_CHIP
-from costbench.reports.schedule.results import SCHEDULE, load_schedules
-from costbench.reports.schedule.times import write_machine_times
 from costbench.reports.tables.settings import Settings
 from costbench.reports.tpugraphs.overhead import overhead_metrics, write_machine_overheads
 from costbench.reports.tpugraphs.section import TpuGraphsInputs
@@ -60,9 +58,12 @@ def run(params: Path) -> None:
         (path if path.is_file() else None) for path in (tuned / "rows.jsonl", tuned / "search.json")
     )
     names = experiment_names(params)
+    extensions = load_extensions(REPORT_SECTIONS, ReportExtension)
+    parts = {name: extension.load(workspace) for name, extension in extensions.items()}
     before = [read_identity(evaluated / name) for name in names]
     if searches is not None:
         before.append(read_identity(tuned))
+    before += [identity for part in parts.values() for identity in part.identities]
     inputs = ReportInputs(
         rows=tuple(evaluated / name / "rows.jsonl" for name in names),
         split=split if _has_simulated(params) else None,
@@ -95,8 +96,7 @@ def run(params: Path) -> None:
             overheads=read_overheads(evaluated / name for name in names),
         ),
         evidence=section.evidence,
-        networks=load_networks(tuned / NETWORKS, tuned / ESTIMATED),
-        schedules=load_schedules(tuned / SCHEDULE, workspace.root / _recorded(params)),
+        parts=parts,
     )
     written = write_report(inputs, workspace.reports, section.seed)
     machine, overheads = workspace.stage("machine"), inputs.tpugraphs.overheads
@@ -104,7 +104,8 @@ def run(params: Path) -> None:
     times = write_machine_overheads(overheads, written.findings, machine)
     identity = identify(__name__, section, before[0].data_digest, *before)
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
-    times += write_machine_times(inputs.schedules, machine)
+    for part in parts.values():
+        times += part.write_machine_facts(machine)
     _track(workspace, names, provenance, written, (overhead_metrics(overheads), times))
     _log.info("%s", written.page)
 
@@ -112,12 +113,6 @@ def run(params: Path) -> None:
 def _has_simulated(params: Path) -> bool:
     """Whether any experiment is over simulated samples, which the stage `split` describes."""
     return any("data" not in _mapping(one) for one in _mapping(load_yaml(params).get(SECTION)).values())
-
-
-def _recorded(params: Path) -> str:
-    """Folder of the recorded schedules, relative to the repository's root."""
-    tuned = _mapping(load_yaml(params).get("autotune"))
-    return str(_mapping(tuned.get(SCHEDULE)).get("tables", "data/schedules"))
 
 
 def _settings(params: Path, sweep: Path) -> Settings:

@@ -44,9 +44,9 @@ def profile(folder: Path, repository: Path, **changes: object) -> Path:
     sections["features"]["tasks"] = ["tile", "fusion"]
     sections["generate"]["tile"] |= {"max_tiles_per_kernel": 6, "max_kernels_per_program": 4}
     sections["autotune"] = merged(merged(sections["autotune"], SEARCH), changes)
-    # Schedules are tested in tests/experiments/autotuning/schedule/.
+    # Schedules are tested in tests/schedules/experiments/tables/.
     del sections["autotune"]["schedule"]
-    # Programs of networks are in tests/experiments/networks/.
+    # Programs of networks are in tests/schedules/experiments/networks/.
     del sections["autotune"]["networks"]
     del sections["autotune"]["estimated"]
     path = folder / "params.yaml"

@@ -13,9 +13,9 @@ from costbench.experiments.grid.spec import experiment_names, listed_as
 from costbench.experiments.stages.autotune import AutotuneSection
 from costbench.params import load_yaml, parse
 from costbench.reports.claims.data import AUTOTVM, Claim, Claims, Margin, Side, load_claims, margins
-from costbench.reports.schedule.operators import LIBRARY
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.search.results import Bar
+from costbench_schedules.reports.autotvm2018.operators import LIBRARY
 
 CLAIM = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
 

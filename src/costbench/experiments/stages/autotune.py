@@ -9,14 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_bytes, digest_file, write_json
+from costbench.artifacts import digest_file, write_json
 from costbench.execution.backend import NO_FLAGS, BackendFlags
-from costbench.experiments.autotuning.estimated.params import EstimatedTuning
-from costbench.experiments.autotuning.estimated.work_items import search_estimated
 from costbench.experiments.autotuning.fusion import FusionCurve
 from costbench.experiments.autotuning.programs import Autotuned, autotune
-from costbench.experiments.autotuning.schedule.params import ScheduleTuning
-from costbench.experiments.autotuning.schedule.work_items import tune_schedules
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
 from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
@@ -29,8 +25,6 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
-from costbench.experiments.networks.params import NetworkTesting
-from costbench.experiments.networks.work_items import evaluate_networks
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
@@ -41,26 +35,6 @@ _log = logging.getLogger(__name__)
 ROWS_FILE, SEARCH_FILE = "rows.jsonl", "search.json"
 _ITEMS = "work_items"
 _EXPERIMENT = "costbench/autotune"
-
-
-@dataclass(frozen=True)
-class AutotuneSection(AutotuneParams):
-    """Section `autotune`: of programs, and of schedules on a processor.
-
-    Attributes:
-        schedule: searches for schedules; None for none.
-        networks: tests of models on recorded programs of networks; None for none.
-        estimated: searches of recorded tables with estimates of the analytical model; None for none.
-    """
-
-    schedule: ScheduleTuning | None = None
-    networks: NetworkTesting | None = None
-    estimated: EstimatedTuning | None = None
-
-    @property
-    def of_programs(self) -> AutotuneParams:
-        """Return what the results for programs follow from."""
-        return AutotuneParams(self.tile, self.fusion, self.seed)
 
 
 @dataclass(frozen=True)
@@ -89,8 +63,6 @@ class ItemFile(KeyedResult):
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     """Compute the results that are missing, then write `rows.jsonl` and `search.json`.
 
-    Results on schedules have a folder of their own, `schedule`, those on programs of networks `networks`.
-
     Args:
         params: the parameter file.
         flags: where the programs are tuned.
@@ -99,9 +71,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
         CostbenchError: for wrong parameters, stages that have not finished, damaged files.
     """
     workspace = load_workspace(params, flags)
-    section = load_section(params, "autotune", AutotuneSection)
+    section = load_section(params, "autotune", AutotuneParams)
     folder = workspace.stage("autotune")
-    identity = _identity(section.of_programs, workspace)
+    identity = _identity(section, workspace)
     items = _work_items(section, workspace)
     kept = KeptResults(folder / _ITEMS, ItemFile, "programs to tune")
     made = kept.completed(tune_program, items, workspace.backend, _log_speedups)
@@ -111,9 +83,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     write_json(
         folder / SEARCH_FILE, [curve for one in items for curve in _curves(one.task, made[one.task.name])]
     )
-    recorded = tune_schedules(section.schedule, workspace) + evaluate_networks(section.networks, workspace)
-    recorded += search_estimated(section.estimated, workspace)
-    write_identity(folder, _identity(section, workspace, recorded) if recorded else identity)
+    write_identity(folder, identity)
     _track(workspace, rows, Provenance(identity.params_digest, identity.data_digest, revision))
 
 
@@ -178,15 +148,11 @@ def _effort(item: TuningItem) -> float:
     return (1e6 if TASKS[item.task.decision].measures_programs else 0.0) + item.instructions
 
 
-def _identity(section: AutotuneParams, workspace: Workspace, recorded: str = "") -> StageIdentity:
-    """Return the identity of the stage; with recorded schedules, of these as well, by their digest."""
+def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:
     names = sorted({*section.tile.models, *section.fusion.models})
     trained = [read_identity(workspace.stage("train") / name) for name in names]
     before = [read_identity(workspace.stage(name)) for name in ("features", "split")]
-    data = before[0].data_digest
-    if recorded:
-        data = digest_bytes(f"{data} {recorded}".encode())[: len(data)]
-    return identify(__name__, section, data, *before, *trained)
+    return identify(__name__, section, before[0].data_digest, *before, *trained)
 
 
 def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity, revision: str) -> Iterator[MetricRow]:

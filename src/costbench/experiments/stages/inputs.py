@@ -19,6 +19,8 @@ from costbench.experiments.given_experiment import listing_digest
 from costbench.experiments.grid.spec import SECTION, experiment_names
 from costbench.experiments.identity import BYSTANDERS, module_closure
 from costbench.experiments.workspace import load_workspace
+from costbench.extensions import STAGES as STAGE_EXTENSIONS
+from costbench.extensions import StageExtension, load_extensions
 from costbench.params import load_yaml
 
 # Parameters of a stage as paths in the file; `*` is the experiment that a stage runs for, or all of them.
@@ -67,6 +69,9 @@ def run(params: Path) -> None:
                 write_json(folder / stage / f"{name}.json", found)
         else:
             write_json(folder / f"{stage}.json", {"parameters": parameters(stage, sections), **code})
+    for name, extension in load_extensions(STAGE_EXTENSIONS, StageExtension).items():
+        code = asdict(module_closure(extension.module))
+        write_json(folder / f"{name}.json", {"parameters": dict(extension.parameters(params)), **code})
 
 
 def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") -> dict[str, object]:

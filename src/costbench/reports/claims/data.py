@@ -9,25 +9,16 @@ from typing import Literal
 
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
-from costbench.tasks import TaskName
 
 _PAPERS = Path(__file__).parents[1] / "papers"
 _SECTIONS = (
     ("claims.yaml", "accuracy"),
     ("claims.yaml", "searches"),
     ("tpugraphs2023_claims.yaml", "claims"),
-    ("autotvm2018_claims.yaml", "claims"),
-    ("crop2024_claims.yaml", "claims"),
 )
-CROP = "crop2024"
-"""Short id of the paper about an analytical model of schedules."""
-AUTOTVM = "autotvm2018"
-"""Short id of the paper about schedules."""
 TPUGRAPHS = "tpugraphs2023"
 """Short id of the paper whose claims are counted and repeated on folds by themselves."""
 
-ClaimedTask = TaskName | Literal["schedule"]
-"""Tasks that result rows are of: schedules are searched for, and have rows of searches only."""
 Direction = Literal["left_better", "right_better", "no_difference", "not_worse", "at_most", "magnitude"]
 Statistic = Literal[
     "geometric_mean",
@@ -65,7 +56,7 @@ class Side:
     chip: str = "tpu_v2"
     kernels: str = "all"
     metric: str = ""
-    task: ClaimedTask | None = None
+    task: str | None = None
 
     @property
     def rows(self) -> Side:
@@ -86,7 +77,7 @@ class Claim:
         id: `<paper>.<name>`.
         where: table or section.
         statement: in our words.
-        task: `tile`, `fusion`, `layout` or `schedule`.
+        task: of the rows: `tile`, `fusion`, `layout`, or one of another package.
         metric: of the rows.
         direction: which side the paper sees ahead; `not_worse`: the left one is not behind; `at_most`: the
             right one leads by no more than `paper_effect`; `magnitude`: how large all sides are.
@@ -117,7 +108,7 @@ class Claim:
     id: str
     where: str
     statement: str
-    task: ClaimedTask
+    task: str
     metric: str
     direction: Direction
     paper_effect: float | tuple[float, float] | None
@@ -160,7 +151,7 @@ class Claim:
             raise ValueError(f"{self.id}: a magnitude needs a paper_effect")
         if self.margin is not None and (self.direction != "no_difference" or self.margin <= 0.0):
             raise ValueError(f"{self.id}: a margin above 0 belongs to a claim of no difference")
-        if not self.id.startswith(("lpm2020.", "lpm2021.", f"{TPUGRAPHS}.", f"{AUTOTVM}.", f"{CROP}.")):
+        if not all(self.id.partition(".")):
             raise ValueError(f"{self.id}: must start with the paper")
 
     @property
@@ -228,14 +219,21 @@ class Claims:
 
 
 def load_claims() -> tuple[Claim, ...]:
-    """Returns the claims of lpm2021 and lpm2020, of tpugraphs2023, of autotvm2018, and of crop2024.
+    """Returns the claims of lpm2021 and lpm2020, and of tpugraphs2023.
 
     Raises:
         ParamsError: if a data file of the package is broken.
     """
-    return tuple(
-        claim for file, section in _SECTIONS for claim in load_section(_PAPERS / file, section, Claims).claims
-    )
+    return tuple(claim for file, section in _SECTIONS for claim in read_claims(_PAPERS / file, section))
+
+
+def read_claims(file: Path, section: str = "claims") -> tuple[Claim, ...]:
+    """Returns the claims in a section of a YAML file.
+
+    Raises:
+        ParamsError: if the file is broken.
+    """
+    return load_section(file, section, Claims).claims
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from costbench.artifacts import write_json, write_text
-from costbench.reports.claims.data import AUTOTVM, CROP, TPUGRAPHS, Margin, Side, margins
+from costbench.reports.claims.data import TPUGRAPHS, Margin, Side, margins
 from costbench.reports.claims.rule import (
     BY_CONSTRUCTION,
     CANNOT_TELL,
@@ -113,13 +113,13 @@ def claims_section(findings: Sequence[Finding]) -> Section:
 
 
 def _counted(printed: Sequence[Finding]) -> tuple[str, ...]:
-    """Returns how many claims hold: those about accuracy and searches, of the other papers."""
+    """Returns how many claims hold: those about accuracy and searches, then of each other paper."""
     sentences = []
+    learned_models = ("lpm2021", "lpm2020")
+    others = dict.fromkeys(one.claim.paper for one in printed if one.claim.paper not in learned_models)
     for papers, names in (
-        ("lpm2021 and lpm2020 about accuracy and searches", ("lpm2021", "lpm2020")),
-        (TPUGRAPHS, (TPUGRAPHS,)),
-        (AUTOTVM, (AUTOTVM,)),
-        (CROP, (CROP,)),
+        ("lpm2021 and lpm2020 about accuracy and searches", learned_models),
+        *((paper, (paper,)) for paper in others),
     ):
         own = [one for one in printed if one.claim.paper in names]
         counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in _VERDICTS}

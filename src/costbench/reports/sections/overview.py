@@ -44,7 +44,6 @@ class Overview:
         figures: of the hybrid and of what tuning gains.
         tpugraphs: how the models of tpugraphs2023 do, if any was tested.
         evidence: path of the page whose verdicts count, from this one; empty if that is this page.
-        schedules: whether the page has results on schedules, which a real processor ran.
     """
 
     cells: Sequence[Cell]
@@ -57,7 +56,6 @@ class Overview:
     figures: tuple[PageFigure, ...] = ()
     tpugraphs: Pointer | None = None
     evidence: str = ""
-    schedules: bool = False
 
 
 def overview_section(overview: Overview) -> Section:
@@ -69,7 +67,7 @@ def overview_section(overview: Overview) -> Section:
     chips = sorted({cell.chip for cell in overview.cells if not cell.is_imported})
     given = any(cell.is_imported for cell in overview.cells)
     origins = [
-        *([_simulated(chips, overview.schedules)] if chips or not given else []),
+        *([_simulated(chips)] if chips or not given else []),
         *([f"Runtimes on {SPLIT_NAMES[OWN]} are those in the files that were imported."] if given else []),
     ]
     asked: list[Pointer | None] = [
@@ -118,13 +116,12 @@ def _preview(evidence: str) -> tuple[Pointer, ...]:
     return (Pointer("Which results count? Those of the profile evidence", answer, "overview", evidence),)
 
 
-def _simulated(chips: Sequence[str], schedules: bool) -> str:
+def _simulated(chips: Sequence[str]) -> str:
     known = [_MEASURED[chip] for chip in reversed(chips) if chip in _MEASURED]
     measured = f" Measured: {'; '.join(known)}." if known else ""
-    beside = " or of a CPU schedule; those were measured on a processor" if schedules else ""
     return (
         "Simulated: the compiler, the chips and with them every runtime on this page that is not marked as a "
-        f"paper's{beside}.{measured} The programs are real."
+        f"paper's.{measured} The programs are real."
     )
 
 

@@ -1,0 +1,1 @@
+"""Commands for schedules of tensor operators on the processor of this machine."""

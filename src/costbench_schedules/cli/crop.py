@@ -1,0 +1,294 @@
+"""Commands of the analytical model of schedules: describe a processor, explain a schedule's time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from costbench_schedules.crop.estimate import Breakdown
+    from costbench_schedules.devices.instrumented.machine import AnalysingMachine
+    from costbench_schedules.llvm.features import ProgramFeatures
+    from costbench_schedules.records.networks.drawn import DrawnPrograms
+    from costbench_schedules.records.networks.recording import DrawSpec
+
+_SHOWN_BLOCKS = 5
+_APART = 0.05
+"""Spread above which a number of a description is named."""
+
+
+def describe_cpu(
+    out: Annotated[Path | None, typer.Option(help="YAML file to write; printed if left out.")] = None,
+    name: Annotated[str, typer.Option(help="What to call the processor.")] = "",
+    repeats: Annotated[int, typer.Option(help="Times that everything is measured.", min=1)] = 3,
+) -> None:
+    """Describe this machine's processor for the analytical model: caches, costs of operations, memory.
+
+    Takes about a minute, on one core of an idle machine. Each number is the median over the
+    repeats; `spread` has how far they differ, relative to it. What cannot be measured is assumed, and listed
+    in `source`.
+
+    Example: `costbench describe-cpu --out my_cpu.yaml`
+    """
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    from costbench.artifacts import write_text
+    from costbench_schedules.devices.instrumented.description import as_mapping, describe, median_description
+
+    found = median_description([describe(name) for _ in range(repeats)])
+    apart = {path: value for path, value in found.spread.items() if value > _APART}
+    for path, value in sorted(apart.items(), key=lambda one: -one[1]):
+        typer.echo(f"{path} differs by {100 * value:.0f}% between repeats", err=True)
+    text = StringIO()
+    YAML().dump(as_mapping(found), text)
+    if out is None:
+        typer.echo(text.getvalue(), nl=False)
+    else:
+        write_text(out, text.getvalue())
+
+
+def explain(
+    workload: Annotated[str, typer.Argument(help="A workload, or `matmul:m=64,n=64,k=64`.")],
+    number: Annotated[int, typer.Argument(help="Number of the configuration in the recorded sub-space.")],
+    processor: Annotated[
+        list[str] | None, typer.Option(help="Processors by name or as .yaml; all that ship if left out.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads of parallel loops.", min=1)] = 1,
+    features: Annotated[
+        Path | None, typer.Option(help="File of the program's features: read if it exists, else written.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Figure to write, without .svg and .png.")] = None,
+) -> None:
+    """Say why a schedule is slow: its predicted time on processors that are described, in parts that add up.
+
+    Program features are taken from the LLVM IR that TVM builds (extra `cpu`), or from a file that was written
+    before; no processor has to be there.
+
+    Example: `costbench explain C6 17 --processor intel_xeon_gold_5220r --plot c6`
+    """
+    from costbench_schedules.crop.estimate import Estimator
+    from costbench_schedules.devices.processor import available_processors, load_processor
+
+    described = [load_processor(name) for name in processor or available_processors()]
+    estimators = [Estimator(each, threads) for each in described]
+    found = _features(workload, number, threads, features)
+    bars = {}
+    for estimator in estimators:
+        parts = _parts(estimator.breakdown(found))
+        bars[estimator.processor.name] = parts
+        typer.echo(f"{estimator.processor.name}, {threads} threads: {sum(parts.values()):.1f} µs")
+        total = max(sum(parts.values()), 1e-9)
+        for part, value in parts.items():
+            typer.echo(f"  {part:<10} {value:12.1f} µs {100 * value / total:6.1f}%")
+        for block in estimator.blocks(found)[:_SHOWN_BLOCKS]:
+            share, cycles = 100 * block.share, block.cycles
+            typer.echo(f"  {share:5.1f}%  {block.executions:>11,} x {cycles:9.1f} cycles  {block.name}")
+    if plot is not None:
+        from costbench_schedules.reports.time_parts import write_time_parts
+
+        for path in write_time_parts(bars, f"{workload}, schedule {number}, {threads} threads", plot):
+            typer.echo(str(path))
+
+
+def _parts(found: Breakdown) -> dict[str, float]:
+    """Returns the parts in microseconds."""
+    parts = {
+        "compute": found.compute,
+        **found.memory,
+        "branches": found.branches,
+        "imbalance": found.imbalance,
+    }
+    return {name: value / 1e3 for name, value in parts.items()}
+
+
+def _features(workload: str, number: int, threads: int, path: Path | None) -> ProgramFeatures:
+    from costbench.errors import DataError
+    from costbench_schedules.llvm.features import ProgramFeatures
+    from costbench_schedules.operators.operators import parse_operator
+    from costbench_schedules.spaces.sub_spaces import recorded_space
+
+    space = recorded_space(parse_operator(workload))
+    if not 0 <= number < space.size:
+        raise DataError(f"no configuration {number}", where=workload, expected=f"a number below {space.size}")
+    if path is not None and path.exists():
+        return ProgramFeatures.load(path)
+    from costbench_schedules.devices.instrumented.analysis import Analyzer
+    from costbench_schedules.devices.instrumented.schedules import kernel_of
+
+    kernel = kernel_of(space.operator, space.choices(space.rows([number])[0]))
+    with Analyzer((threads,)) as analyzer:
+        found = analyzer.features(kernel)
+    if path is not None:
+        found.save(path)
+    return found
+
+
+def record_networks(
+    out: Annotated[Path, typer.Option(help="Folder of recordings; what is there is continued.")],
+    network: Annotated[
+        list[str] | None, typer.Option(help="Networks by name; all of them if left out.")
+    ] = None,
+    random: Annotated[int, typer.Option(help="Schedules of an operator drawn at random.", min=1)] = 30,
+    searched: Annotated[int, typer.Option(help="Schedules drawn by a search after them.", min=0)] = 30,
+    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+    curve: Annotated[
+        list[str] | None, typer.Option(help="Operators already recorded: vary one tile of these instead.")
+    ] = None,
+) -> None:
+    """Measure schedules of networks' operators and take their features, on this machine (extra `cpu`).
+
+    Operators of few operations come first. Can be stopped with Ctrl-C and continued with the same command.
+
+    Example: `costbench record-networks --out recorded --network BERT-tiny --random 10 --searched 10`
+    """
+    from functools import partial
+
+    from costbench_schedules.operators.operators import parse_operator
+    from costbench_schedules.records.networks.recording import DrawSpec, record_curve, record_programs
+
+    spec = DrawSpec(random, searched)
+    if not curve:
+        _record_each(partial(record_programs, spec), spec, network, out, minutes)
+        return
+    with _analysing_machine(spec) as machine:
+        for text in curve:
+            _print_programs(record_curve(spec, parse_operator(text), machine, out))
+
+
+def _analysing_machine(spec: DrawSpec) -> AnalysingMachine:
+    from costbench_schedules.devices.instrumented.machine import AnalysingMachine
+    from costbench_schedules.devices.process import Limits
+
+    return AnalysingMachine(spec.timing, Limits(run_s=6.0), seconds=20.0)
+
+
+def _record_each(
+    record: Callable[..., DrawnPrograms], spec: DrawSpec, network: list[str] | None, out: Path, minutes: float
+) -> None:
+    """Calls `record` for each operator of networks, those of few operations first, until time is over."""
+    import time
+
+    from costbench_schedules.operators.networks import networks, operators_of
+
+    stop = time.monotonic() + 60 * minutes
+    with _analysing_machine(spec) as machine:
+        for operator in operators_of(network or networks()):
+            if minutes and time.monotonic() > stop:
+                return
+            try:
+                record(operator, machine, out, _print_programs)
+            except KeyboardInterrupt:
+                typer.echo("stopped; the same command continues", err=True)
+                raise typer.Exit(130) from None
+
+
+def repeat_networks(
+    recorded: Annotated[Path, typer.Argument(help="Folder of `estimate-networks`, of another machine.")],
+    out: Annotated[Path, typer.Option(help="Folder of recordings; what is there is continued.")],
+    network: Annotated[
+        list[str] | None, typer.Option(help="Networks by name; all of them if left out.")
+    ] = None,
+    random: Annotated[int, typer.Option(help="Programs of an operator drawn at random.", min=1)] = 30,
+    searched: Annotated[int, typer.Option(help="Programs that the search drew there.", min=0)] = 30,
+    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+) -> None:
+    """Measure and analyse programs on this machine that another one recorded (extra `cpu`).
+
+    Models can then be tested on a processor other than the one that they know. Can be stopped with Ctrl-C and
+    continued with the same command; `costbench estimate-networks` goes on from its folder.
+
+    Example: `costbench repeat-networks data/networks --out here --random 12 --searched 12`
+    """
+    from functools import partial
+
+    from costbench_schedules.records.networks.estimated import PROGRAMS, read_estimated
+    from costbench_schedules.records.networks.recording import DrawSpec, record_same
+
+    spec = DrawSpec(random, searched)
+    _record_each(partial(record_same, spec, read_estimated(recorded / PROGRAMS)), spec, network, out, minutes)
+
+
+def analyse_tables(
+    workload: Annotated[list[str], typer.Argument(help="Workloads of recorded tables, such as C6.")],
+    out: Annotated[Path, typer.Option(help="Folder of features; what is there is continued.")],
+    tables: Annotated[Path, typer.Option(help="Folder of recorded tables.")] = Path("data/schedules"),
+    target: Annotated[str, typer.Option(help="That the tables were recorded for.")] = "native",
+    most: Annotated[int, typer.Option(help="Programs of a table; 0 for all.", min=0)] = 0,
+    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+) -> None:
+    """Take features of the programs of recorded tables (extra `cpu`). Nothing is measured.
+
+    They are built for the processor of the table and need not run fast here. Can be stopped with Ctrl-C and
+    continued with the same command; `costbench estimate-networks` makes estimates of them.
+
+    Example: `costbench analyse-tables C6 --out analysed --most 300`
+    """
+    import time
+
+    from costbench.errors import choose
+    from costbench_schedules.devices.instrumented.schedules import ScheduleAnalyzer
+    from costbench_schedules.records.networks.of_tables import analyse_table
+    from costbench_schedules.records.replay import read_tables
+
+    found = {table.workload: table for table in read_tables(tables / target)}
+    wanted = [choose(found, name, "recorded table") for name in workload]
+    stop = time.monotonic() + 60 * minutes
+
+    def left() -> bool:
+        return not minutes or time.monotonic() < stop
+
+    def on_batch(programs: DrawnPrograms) -> bool:
+        _print_programs(programs)
+        return left()
+
+    with ScheduleAnalyzer(seconds=60.0) as machine:
+        for table in wanted:
+            if not left():
+                return
+            try:
+                analyse_table(table, machine, out, most, on_batch)
+            except KeyboardInterrupt:
+                typer.echo("stopped; the same command continues", err=True)
+                raise typer.Exit(130) from None
+
+
+def _print_programs(found: DrawnPrograms) -> None:
+    import time
+
+    from costbench_schedules.operators.networks import workload_name
+
+    runtime = found.columns["native_ns"]
+    taken = sum(bool(each) for each in found.features)
+    rate = found.operator.flops / max(1, runtime[runtime > 0].min(initial=1 << 62))
+    typer.echo(
+        f"{time.strftime('%H:%M:%S')} {workload_name(found.operator)}: {len(found)} programs, {taken} with "
+        f"features, best {rate:.1f} GFLOPS",
+        err=True,
+    )
+
+
+def estimate_networks(
+    recorded: Annotated[Path, typer.Argument(help="Folder of `record-networks`.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write: programs, a sample of features, card.")],
+    processor: Annotated[str, typer.Option(help="That was measured on, by name or as .yaml.")],
+    remarks: Annotated[str, typer.Option(help="What users should know, such as what ran beside.")] = "",
+) -> None:
+    """Turn recorded programs of networks into the small files that the evaluation reads. Needs no compiler.
+
+    Example: `costbench estimate-networks recorded data/networks --processor amd_epyc_zen4`
+    """
+    from costbench_schedules.devices.processor import load_processor
+    from costbench_schedules.experiments.networks.estimating import estimate_folder
+
+    found = estimate_folder(recorded, out, load_processor(processor), remarks)
+    analysed = int(found.columns["analysed"].sum())
+    typer.echo(f"{len(found):,} programs of {len(found.operators)} operators, {analysed:,} analysed")
+
+
+COMMANDS = (describe_cpu, explain, record_networks, repeat_networks, analyse_tables, estimate_networks)

@@ -1,0 +1,1 @@
+"""Processors as measuring devices: TVM, timing, descriptions of processors."""

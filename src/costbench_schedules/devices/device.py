@@ -1,0 +1,236 @@
+"""The processor of this machine as a measuring device: builds and runs schedules of operators, one at a time.
+
+One process builds and measures on one thread (see `costbench_schedules.devices.timing`). A schedule that
+cannot be built, crashes, hangs, needs too much memory or computes something else is a failure with its
+reason, as a failed compile is on the simulated chip.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib import util
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import ChoiceError, DataError
+from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess
+from costbench_schedules.devices.timing import Clock, TimingSpec
+from costbench_schedules.operators.operators import Operator
+from costbench_schedules.spaces.space import ScheduleSpace
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger[Any]]
+_NS = 1e9
+NOISY_SPREAD = 0.2
+"""Spread of a measurement from which on it is noise, if all its blocks were interrupted. Runs of many
+milliseconds are always interrupted on a shared machine, and their processor time is steady all the same."""
+MAX_NOISY = 50
+"""Such measurements in a row after which the machine is too busy to measure on."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduleMeasurement:
+    """Measurements of `n` schedules.
+
+    Attributes:
+        runtime_ns: int64 [n], minimum over the blocks without interruption, at least 1; 0 where it failed.
+        failed: bool [n].
+        run_seconds: float64 [n], processor time of build and runs; where it failed, the time until it did.
+        reasons: why each failed; empty for those that did not.
+        spread: float64 [n], median over minimum of the blocks, minus 1; 0 where it failed.
+        clean: int64 [n], blocks without interruption.
+        build_seconds: float64 [n], processor time of the build; 0 where it failed.
+    """
+
+    runtime_ns: IntArray
+    failed: npt.NDArray[np.bool_]
+    run_seconds: FloatArray
+    reasons: tuple[str, ...]
+    spread: FloatArray
+    clean: IntArray
+    build_seconds: FloatArray
+
+    @property
+    def seconds(self) -> float:
+        """Returns the time charged for all of them."""
+        return float(np.sum(self.run_seconds))
+
+
+class ScheduleDevice(Protocol):
+    """What schedules are measured on: this machine, or a recorded table of another one."""
+
+    def measure(self, space: ScheduleSpace, rows: Rows, /) -> ScheduleMeasurement:
+        """Returns the measurements of configurations [n, m] of a space."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A schedule for people and for TVM.
+
+    Attributes:
+        trace: JSON; `tvm.s_tir.Trace.apply_json_to_schedule` applies it.
+        code: TVMScript.
+    """
+
+    trace: list[object]
+    code: str
+
+
+@dataclass(frozen=True)
+class _One:
+    """The measurement of one schedule."""
+
+    runtime_ns: int
+    seconds: float
+    reason: str
+    spread: float
+    clean: int
+    build_seconds: float
+
+
+class CpuDevice:
+    """This machine; a `ScheduleDevice`. Use it as a context manager, or call `close`.
+
+    Args:
+        target: "native", "generic" or LLVM's name of a processor.
+        timing: how long and how often is measured.
+        limits: what one schedule may take, and its threads.
+        clock: what times are taken by, see `CLOCKS`.
+
+    Raises:
+        DataError: for several threads by processor time, which is that of one.
+    """
+
+    def __init__(
+        self,
+        target: str = "native",
+        timing: TimingSpec | None = None,
+        limits: Limits | None = None,
+        clock: Clock = "processor",
+    ) -> None:
+        self.target = target
+        self._timing = timing or TimingSpec()
+        self._limits = limits or Limits()
+        if self._limits.threads > 1 and clock == "processor":
+            problem = f"{self._limits.threads} threads by the processor time of one"
+            raise DataError(problem, expected="the clock `wall`")
+        self._clock = clock
+        self._worker = WorkerProcess(self._limits)
+        self._noisy = 0
+
+    def __enter__(self) -> CpuDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the measuring process."""
+        self._worker.stop()
+
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """Returns processor, architecture, mcpu, features and versions; see `tvm_adapter.Host`.
+
+        Raises:
+            DataError: if the extra `cpu` is not installed.
+        """
+        self._start()
+        return self._worker.host
+
+    def _start(self) -> None:
+        if not self._limits.command and util.find_spec("tvm") is None:
+            raise DataError("TVM is not installed", expected="pip install costbench[cpu]")
+        self._worker.start()
+
+    def check_target(self) -> None:
+        """Raises ChoiceError if the compiler does not know the target, DataError if there is no compiler."""
+        answer = self._answer({"do": "target", "target": self.target})
+        if "failed" in answer:
+            raise ChoiceError(str(answer["failed"]), expected=answer.get("expected"))
+
+    def show(self, space: ScheduleSpace, row: Rows) -> Shown:
+        """Returns the program of a configuration [m].
+
+        Raises:
+            DataError: if the compiler fails or is not installed.
+        """
+        [full] = space.full_rows(row[None]).tolist()
+        answer = self._answer({"do": "show", "operator": space.operator.text, "row": full})
+        if "failed" in answer:
+            raise DataError(str(answer["failed"]), where=space.operator.text)
+        return Shown(answer["trace"], answer["code"])
+
+    def measure_program(self, operator: Operator, program: Path) -> ScheduleMeasurement:
+        """Builds and runs a program of `tvm_adapter.write_program` that computes the operator.
+
+        Raises:
+            DataError: as `measure`.
+        """
+        self._start()
+        return gathered([self._measured({"operator": operator.text, "program": str(program)})])
+
+    def _answer(self, request: Mapping[str, object]) -> Mapping[str, Any]:
+        self._start()
+        try:
+            return self._worker.ask(request)
+        except WorkerFailedError as error:
+            return {"failed": str(error)}
+
+    def measure(self, space: ScheduleSpace, rows: Rows, /) -> ScheduleMeasurement:
+        """Builds and runs configurations, in their order.
+
+        Raises:
+            DataError: if TVM is not installed, or the machine is so busy that `MAX_NOISY` measurements in a
+                row were interrupted in all blocks and spread by more than `NOISY_SPREAD`.
+        """
+        return gathered(list(self._each(space, rows)))
+
+    def _each(self, space: ScheduleSpace, rows: Rows) -> Iterator[_One]:
+        self._start()
+        for row in space.full_rows(rows).tolist():
+            yield self._measured({"operator": space.operator.text, "row": row})
+
+    def _measured(self, request: Mapping[str, object]) -> _One:
+        begin = time.monotonic()
+        timed = {"timing": asdict(self._timing), "clock": self._clock}
+        answer = self._answer({**request, **timed, "target": self.target})
+        if "failed" in answer:
+            return _One(0, time.monotonic() - begin, str(answer["failed"]), 0.0, 0, 0.0)
+        return self._one(answer)
+
+    def _one(self, answer: Mapping[str, Any]) -> _One:
+        timing = answer["timing"]
+        spread = timing["median_ns"] / timing["runtime_ns"] - 1.0
+        self._noisy = self._noisy + 1 if spread > NOISY_SPREAD and not timing["clean"] else 0
+        if self._noisy >= MAX_NOISY:
+            problem = f"{MAX_NOISY} measurements in a row were interrupted and spread by more than a fifth"
+            raise DataError(problem, expected="a machine with a processor to spare")
+        return _One(
+            max(1, round(timing["runtime_ns"])),
+            (timing["total_ns"] + answer["build_ns"]) / _NS,
+            "",
+            spread,
+            timing["clean"],
+            answer["build_ns"] / _NS,
+        )
+
+
+def gathered(found: list[_One]) -> ScheduleMeasurement:
+    """Returns single measurements as arrays."""
+    return ScheduleMeasurement(
+        np.array([one.runtime_ns for one in found], dtype=np.int64),
+        np.array([bool(one.reason) for one in found], dtype=bool),
+        np.array([one.seconds for one in found], dtype=np.float64),
+        tuple(one.reason for one in found),
+        np.array([one.spread for one in found], dtype=np.float64),
+        np.array([one.clean for one in found], dtype=np.int64),
+        np.array([one.build_seconds for one in found], dtype=np.float64),
+    )

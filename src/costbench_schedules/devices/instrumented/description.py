@@ -1,0 +1,259 @@
+"""Describes this machine's processor: sizes from the system, times measured (crop2024, section 3.3)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from llvmlite import binding
+
+from costbench.errors import DataError
+from costbench.params import parse
+from costbench_schedules.devices.instrumented.engine import host_vector_bits
+from costbench_schedules.devices.instrumented.microbenchmarks import (
+    FORMS,
+    accesses,
+    chain,
+    forwarding,
+    gathers,
+    linear_walk,
+    pointer_chase,
+    scatters,
+    side_by_side,
+)
+from costbench_schedules.devices.instrumented.rounds import Loop, Rounds, fastest, one_processor
+from costbench_schedules.devices.processor import OPTIONAL, CacheLevel, Core, Memory, OperationCost, Processor
+
+SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
+ASSUMED = {"width": 6, "window": 256, "mispredict": 15.0, "history": 32}
+"""What neither the system says nor a microbenchmark here measures: a current core's order of magnitude."""
+_LARGEST_BYTES = 128 << 20
+_PLAUSIBLE_GHZ = (0.5, 7.0)
+_CLOCK_LATENCY = {"integer": 1.0}
+_UNITS = {"K": 1, "M": 1024, "G": 1024 * 1024}
+
+
+@dataclass(frozen=True)
+class CacheFacts:
+    """A cache as the system describes it.
+
+    Attributes:
+        level: 1 is the nearest.
+        kib: size in KiB.
+        associativity: lines of a set; 1 << 16 for a cache that the system calls fully associative.
+        line_bytes: bytes of a line.
+        sharers: hardware threads that share it.
+    """
+
+    level: int
+    kib: float
+    associativity: int
+    line_bytes: int
+    sharers: int
+
+
+def cache_facts(folder: Path = SYSTEM) -> tuple[CacheFacts, ...]:
+    """Returns the caches that hold data, nearest first.
+
+    Raises:
+        DataError: if the system says nothing of them, or leaves out a size.
+    """
+    found = []
+    for index in sorted(folder.glob("index*")):
+        facts = {file.name: _text(file) for file in index.iterdir() if file.is_file()}
+        if facts.get("type") not in ("Data", "Unified"):
+            continue
+        try:
+            size = facts["size"]
+            found.append(
+                CacheFacts(
+                    int(facts["level"]),
+                    float(size[:-1]) * _UNITS[size[-1]],
+                    int(facts["ways_of_associativity"]) or 1 << 16,
+                    int(facts["coherency_line_size"]),
+                    _num_listed(facts.get("shared_cpu_list", "0")),
+                )
+            )
+        except (KeyError, ValueError) as error:
+            expected = "level, size, ways_of_associativity and coherency_line_size"
+            raise DataError("incomplete facts of a cache", where=index, expected=expected) from error
+    if not found:
+        expected = "a system that describes its caches; write a description by hand instead (docs/crop.md)"
+        raise DataError("no facts of caches", where=folder, expected=expected)
+    return tuple(sorted(found, key=lambda cache: cache.level))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _num_listed(text: str) -> int:
+    """Returns how many numbers a list such as 0-3,8 has."""
+    parts = [part.partition("-") for part in text.split(",") if part]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in parts)
+
+
+def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
+    """Returns the description of this processor, measured now, on one thread.
+
+    Args:
+        name: what to call it; what the system says if empty.
+        rounds: how long is measured.
+
+    Raises:
+        DataError: if the system does not describe its caches, or times are implausible, as they are on a
+            machine that others use.
+    """
+    bits = host_vector_bits()
+    caches = cache_facts()
+    with one_processor():
+        times = fastest(_loops(bits, caches), rounds or Rounds())
+    # An integer addition takes one cycle.
+    ghz = _CLOCK_LATENCY["integer"] / times["integer latency"]
+    low, high = _PLAUSIBLE_GHZ
+    if not low <= ghz <= high:
+        raise DataError(
+            f"a frequency of {ghz:.2f} GHz", expected=f"{low:g} to {high:g}; measure on an idle machine"
+        )
+    cycles = {loop: found * ghz for loop, found in times.items()}
+    features = binding.get_host_cpu_features()
+    core = Core(
+        ghz=round(ghz, 3),
+        vector_bits=bits,
+        vector_registers=32 if bits == 512 or not features.get("avx") else 16,
+        fused=bool(features.get("fma")) or not features.get("sse2"),
+        width=int(ASSUMED["width"]),
+        window=int(ASSUMED["window"]),
+        mispredict=ASSUMED["mispredict"],
+        history=int(ASSUMED["history"]),
+    )
+    source = "measured by costbench describe-cpu; assumed: " + ", ".join(ASSUMED) + ", branch"
+    memory = _memory(caches, cycles)
+    try:
+        operations = _operations(cycles, memory.caches[0].latency)
+        return Processor(name or _model(), source, os.cpu_count() or 1, core, memory, operations)
+    except ValueError as error:
+        raise DataError(f"implausible measurements: {error}", expected="an idle machine") from error
+
+
+def _loops(bits: int, caches: Sequence[CacheFacts]) -> dict[str, Loop]:
+    """Returns all loops by name: `KIND latency` and `KIND WIDTH`, and those through levels of memory."""
+    found: dict[str, Loop] = {}
+    for kind in FORMS:
+        widths = _widths(kind, bits)
+        found[f"{kind} latency"] = chain(kind, widths[-1])
+        found |= {f"{kind} {width}": side_by_side(kind, width) for width in widths}
+    for kind in ("load", "store"):
+        found |= {f"{kind} {width}": accesses(kind, width) for width in _widths(kind, bits)}
+    found["store latency"] = forwarding(bits)
+    widths = _widths("gather", bits)
+    found["gather latency"] = gathers(widths[-1], chained=True)
+    found |= {f"gather {width}": gathers(width, chained=False) for width in widths}
+    found |= {f"scatter {width}": scatters(width) for width in widths}
+    for place, size in enumerate(_walked_bytes(caches)):
+        found[f"level {place} latency"] = pointer_chase(size)
+        if place:
+            found[f"level {place} line"] = linear_walk(size)
+    return found
+
+
+def _widths(kind: str, bits: int) -> list[int]:
+    """Returns the bits of operands that a kind of operation is timed for, ascending."""
+    if kind.startswith("integer"):
+        return [64]
+    least = 128 if kind in ("shuffle", *OPTIONAL) else 32
+    return [each for each in (32, 128, 256, 512) if least <= each <= bits]
+
+
+def _operations(cycles: Mapping[str, float], nearest: float) -> dict[str, OperationCost]:
+    """Returns the costs of operations; `nearest` is the latency of a load from the first cache."""
+    found = {"branch": OperationCost(1.0, {"64": 0.5})}
+    for kind in (*FORMS, "load", "store", *OPTIONAL):
+        own = [name for name in cycles if name.startswith(f"{kind} ")]
+        named = {name.rpartition(" ")[2]: cycles[name] for name in own}
+        latency = named.pop("latency", 0.0)
+        if kind == "load":
+            latency = nearest
+        elif kind == "store":
+            # From a store to its value loaded again, less the load.
+            latency = max(0.0, latency - nearest)
+        inverse = {width: round(value, 3) for width, value in named.items()}
+        found[kind] = OperationCost(round(latency, 2), inverse)
+    return found
+
+
+def _walked_bytes(facts: Sequence[CacheFacts]) -> list[int]:
+    """Returns how many bytes are walked through to time each cache, then main memory.
+
+    That is half of a cache, of far ones no more than four times the one before: the operators that are
+    predicted are that large.
+    """
+    found = []
+    for place, fact in enumerate(facts):
+        nearer = facts[place - 1].kib * 4096 if place else _LARGEST_BYTES
+        found.append(int(min(fact.kib * 512, nearer, _LARGEST_BYTES)))
+    return [*found, min(int(facts[-1].kib * 1024 * 4), _LARGEST_BYTES)]
+
+
+def _memory(facts: Sequence[CacheFacts], cycles: Mapping[str, float]) -> Memory:
+    """Returns the hierarchy with latencies of random and line times of linear walks."""
+    caches, before = [], 0.0
+    for place, fact in enumerate(facts):
+        before = max(before, round(cycles[f"level {place} latency"], 2))
+        line = round(cycles[f"level {place} line"], 2) if place else 0.0
+        caches.append(CacheLevel(fact.kib, fact.associativity, before, line, fact.sharers > 1))
+    far = f"level {len(facts)}"
+    ram = max(before, round(cycles[f"{far} latency"], 2))
+    return Memory(facts[0].line_bytes, tuple(caches), ram, round(cycles[f"{far} line"], 2))
+
+
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown"
+
+
+def median_description(found: Sequence[Processor]) -> Processor:
+    """Returns the description with the median of each number, and how far the numbers differ in `spread`.
+
+    Args:
+        found: descriptions of one processor, at least one.
+    """
+    spread: dict[str, float] = {}
+    merged = _merged([as_mapping(one) | {"spread": {}} for one in found], "", spread)
+    assert isinstance(merged, dict)
+    return parse(Processor, merged | {"spread": spread}, where="descriptions of one processor")
+
+
+def _merged(values: Sequence[Any], path: str, spread: dict[str, float]) -> object:
+    """Returns medians of numbers and the first of what is no number; adds to `spread` where they differ."""
+    first = values[0]
+    if isinstance(first, Mapping):
+        parts = {key: f"{path}.{key}" if path else str(key) for key in first}
+        return {key: _merged([one[key] for one in values], where, spread) for key, where in parts.items()}
+    if isinstance(first, Sequence) and not isinstance(first, str):
+        return [
+            _merged([one[place] for one in values], f"{path}.{place}", spread) for place in range(len(first))
+        ]
+    if not isinstance(first, float) or len(set(values)) == 1:
+        return first
+    middle = round(median(values), 3)
+    spread[path] = round((max(values) - min(values)) / max(middle, 1e-9), 3)
+    return middle
+
+
+def as_mapping(processor: Processor) -> dict[str, object]:
+    """Returns a description as `costbench_schedules.devices.processor.load_processor` reads it."""
+    found = asdict(processor)
+    found["memory"]["caches"] = [asdict(level) for level in processor.memory.caches]
+    return found

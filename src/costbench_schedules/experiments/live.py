@@ -1,0 +1,380 @@
+"""Tunes one operator on the processor of this machine, as `costbench tune --task schedule` does.
+
+Algorithm 1 of autotvm2018 proposes, the machine measures, every measurement is logged as it is made. In the
+end the fastest schedules are measured again: the lowest of many noisy runtimes is too low.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from costbench.artifacts import digest_file, write_json, write_text
+from costbench.autotuning.search import SearchInterrupted
+from costbench.errors import DataError
+from costbench.rng import stream
+from costbench.search.space import Rows, Seen
+from costbench.search.strategies import Strategy
+from costbench_schedules.devices.device import CpuDevice
+from costbench_schedules.features.representations import REPRESENTATIONS
+from costbench_schedules.features.vectors import filled
+from costbench_schedules.models.learner import ScheduleModel, samples_of
+from costbench_schedules.models.spec import ScheduleModelSpec, learner_of
+from costbench_schedules.models.storage import MODEL_FILE, load_schedule_model, save_schedule_model
+from costbench_schedules.models.trees import Trees
+from costbench_schedules.operators.operators import Operator, parse_operator
+from costbench_schedules.records.tune_log import LogEntry, LogHeader, LogWriter, header_of, read_log
+from costbench_schedules.search.distinct import DistinctGuided, LastFeatures
+from costbench_schedules.search.guided import GuidedSpec, ModelGuided
+from costbench_schedules.search.live import (
+    LiveEvaluator,
+    LiveProgress,
+    LiveSearch,
+    Tally,
+    logged,
+    search_live,
+)
+from costbench_schedules.search.problems import Schedules
+from costbench_schedules.spaces.space import PARALLEL, ScheduleSpace
+from costbench_schedules.spaces.sub_spaces import recorded_space
+
+LOG_FILE, BEST_FILE, TRACE_FILE, CODE_FILE = "measurements.jsonl", "best.json", "trace.json", "schedule.py"
+MODEL_FOLDER = "model"
+BATCH = 16
+"""Measurements between two fits of the model, a quarter of AutoTVM's. More fits cost time: 200 trials of C2
+took 109 s instead of 65 s on a Zen 5."""
+STARTS = 8
+"""Half of the first batch. With one seed on a Zen 5, searches of C4 and C7 that begin at random end as fast
+after 200 trials; that of C4 is far behind after 32."""
+CONFIRMED, ROUNDS = 5, 3
+"""How many of the fastest schedules are measured again, and how often."""
+_OF_ONE_SPACE = frozenset({"config"})
+"""Representations whose columns mean something else in another space."""
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    """Options of a run.
+
+    Attributes:
+        workload: a name or a description.
+        trials: measurements in all.
+        target: "native", "generic" or LLVM's name of a processor.
+        model: folder of a model of other workloads, whose first batch and remaining error are used
+            (autotvm2018, equation 4); None to begin without one.
+        seed: of the search.
+        search: settings of Algorithm 1.
+        starts: schedules at the begin, drawn from the small space of tables (`recorded_space`), which has
+            those of hand-written kernels; none where a model proposes the first batch.
+        distinct: whether schedules of equal relation features are measured once, see `DistinctGuided`.
+
+    Raises:
+        DataError: for a number out of range.
+    """
+
+    workload: str
+    trials: int = 200
+    target: str = "native"
+    model: Path | None = None
+    seed: int = 0
+    search: GuidedSpec = field(default_factory=lambda: GuidedSpec(batch=BATCH))
+    starts: int = STARTS
+    distinct: bool = True
+
+    def __post_init__(self) -> None:
+        numbers = ("--trials", self.trials, 1), ("--seed", self.seed, 0), ("starts", self.starts, 0)
+        for option, count, least in numbers:
+            if count < least:
+                raise DataError(f"{count}", field=option, expected=f"at least {least}")
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What surrounds a run.
+
+    Attributes:
+        report: called after each measurement.
+        guard: holds Ctrl-C back while a measurement is made and logged.
+    """
+
+    report: Callable[[LiveProgress], None] = lambda progress: None
+    guard: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A schedule that was measured again.
+
+    Attributes:
+        number: in the space.
+        first_ns: runtime in the search.
+        again_ns: runtimes of the rounds; none if the run was stopped.
+    """
+
+    number: int
+    first_ns: int
+    again_ns: tuple[int, ...] = ()
+
+    @property
+    def runtime_ns(self) -> float:
+        """Returns the median of the rounds; the runtime in the search if there are none."""
+        return float(median(self.again_ns)) if self.again_ns else float(self.first_ns)
+
+
+@dataclass(frozen=True)
+class TunedSchedule:
+    """What came out.
+
+    Attributes:
+        operator: what was tuned.
+        header: of the log.
+        entries: all measurements.
+        progress: what the search found.
+        finalists: the fastest schedules, that of the lowest `runtime_ns` first.
+        interrupted: whether Ctrl-C ended the search.
+        failure: what else ended it.
+    """
+
+    operator: Operator
+    header: LogHeader
+    entries: tuple[LogEntry, ...]
+    progress: LiveProgress
+    finalists: tuple[Confirmed, ...]
+    interrupted: bool = False
+    failure: DataError | None = None
+
+    @property
+    def best(self) -> Confirmed:
+        """Returns the schedule of the lowest runtime."""
+        return self.finalists[0]
+
+    @property
+    def gflops(self) -> float:
+        """Returns the rate of the best schedule, 10^9 operations a second."""
+        return self.operator.flops / self.best.runtime_ns
+
+
+def live_space(operator: Operator) -> ScheduleSpace:
+    """Returns what is searched live: everything but parallel loops, for one thread is timed."""
+    return ScheduleSpace(operator).sub_space({"parallel": PARALLEL[:1]})
+
+
+def starts_of(space: ScheduleSpace, count: int, seed: int) -> Rows:
+    """Returns different configurations of `live_space` that its small space has, too, [at most count, m]."""
+    small = recorded_space(space.operator)
+    drawn = Schedules(small).draw(stream(seed, "tune starts", space.operator.text), count, Seen())
+    found = [space.row_of(small.choices(row)) for row in drawn]
+    return np.stack(found) if found else space.rows([])
+
+
+@dataclass(frozen=True, eq=False)
+class Guidance:
+    """What proposes schedules.
+
+    Attributes:
+        space: of the operator.
+        spec: of the cost model.
+        earlier: a model of other workloads, or None.
+        digest: of its file, or empty.
+        search: settings of Algorithm 1.
+        distinct: whether schedules of equal relation features are measured once.
+    """
+
+    space: ScheduleSpace
+    spec: ScheduleModelSpec = field(default_factory=ScheduleModelSpec)
+    earlier: ScheduleModel[Any] | None = None
+    digest: str = ""
+    search: GuidedSpec = field(default_factory=GuidedSpec)
+    distinct: bool = True
+
+    def features(self, rows: Rows) -> Any:
+        """Returns the features of configurations, as wide as the earlier model reads them."""
+        return self._read(REPRESENTATIONS[self.spec.representation](self.space, rows))
+
+    def strategy(self, trials: int) -> Strategy:
+        """Returns the search."""
+        search = ModelGuided(self.features, learner_of(self.spec), self.search, self.earlier, trials)
+        if not self.distinct:
+            return search
+        relations = LastFeatures(lambda rows: REPRESENTATIONS["relation"](self.space, rows))
+        if self.spec.representation == "relation":
+            search = replace(search, features=lambda rows: self._read(relations(rows)))
+        return DistinctGuided(search, relations)
+
+    def _read(self, found: Any) -> Any:
+        """Returns features as wide as the earlier model reads them."""
+        return filled(found, self.earlier.columns) if isinstance(self.earlier, Trees) else found
+
+    def settings(self, seed: int, starts: int) -> Mapping[str, object]:
+        """Returns all that decides what is tried."""
+        return {
+            "seed": seed,
+            "starts": starts,
+            "model": self.digest,
+            "spec": asdict(self.spec),
+            "search": asdict(self.search),
+            "distinct": self.distinct,
+        }
+
+
+def guidance_of(space: ScheduleSpace, options: ScheduleOptions) -> Guidance:
+    """Returns what proposes schedules, with the model of the options' folder if there is one.
+
+    Raises:
+        DataError: if the folder holds no model of schedules, or one that only knows its own space.
+    """
+    model = options.model
+    if model is None:
+        return Guidance(space, search=options.search, distinct=options.distinct)
+    earlier, spec = load_schedule_model(model)
+    if spec.representation in _OF_ONE_SPACE:
+        problem = f"reads {spec.representation}, which means something else for another workload"
+        raise DataError(problem, where=model, field="--model", expected="a model of relation or tree")
+    one = replace(spec, models=1, acquisition="mean")
+    return Guidance(space, one, earlier, digest_file(model / MODEL_FILE), options.search, options.distinct)
+
+
+def tune_schedule(
+    folder: Path, options: ScheduleOptions, device: CpuDevice, hooks: Hooks, resume: bool
+) -> TunedSchedule:
+    """Searches, measures the fastest again, and writes the results.
+
+    Args:
+        folder: of the results.
+        options: of the run.
+        device: measures.
+        hooks: what surrounds it.
+        resume: continue the log in the folder; otherwise it is replaced.
+
+    Returns:
+        what came out, also where Ctrl-C or a `failure` ended the search: what was measured is in the log.
+
+    Raises:
+        DataError: if nothing ran, nothing can be resumed, or the results cannot be written.
+        ChoiceError: for an unknown target.
+    """
+    operator = parse_operator(options.workload)
+    space = live_space(operator)
+    guidance = guidance_of(space, options)
+    device.check_target()
+    count = options.starts if guidance.earlier is None else 0
+    header = header_of(space, options.target, device.host, guidance.settings(options.seed, count))
+    recorded = _recorded(folder / LOG_FILE, header, resume)
+    tally = Tally()
+    for entry in recorded:
+        tally.add(entry)
+    spec = LiveSearch(options.trials, options.seed, f"cpu {options.target}")
+    interrupted, failure = False, None
+    with LogWriter(folder / LOG_FILE, header) as log:
+        evaluator = LiveEvaluator(space, device, spec.machine, log, tally, hooks.report, hooks.guard)
+        rng = stream(options.seed, "tune", operator.text, options.target)
+        try:
+            starts = starts_of(space, count, options.seed)
+            search_live(spec, guidance.strategy(options.trials), evaluator, rng, starts, recorded)
+        except SearchInterrupted:
+            # A second Ctrl-C may have left an answer of the worker unread.
+            device.close()
+            interrupted = True
+        except DataError as error:
+            failure = error
+    finalists = _finalists(tally.entries)
+    if not finalists:
+        if interrupted:
+            raise KeyboardInterrupt
+        raise failure or DataError(f"no schedule ran: {tally.why()}", where=operator.text)
+    if not (interrupted or failure):
+        try:
+            finalists = _again(space, device, finalists)
+        except KeyboardInterrupt:
+            device.close()
+            interrupted = True
+        except DataError as error:
+            failure = error
+    tuned = TunedSchedule(
+        operator, header, tuple(tally.entries), tally.progress, finalists, interrupted, failure
+    )
+    _write(folder, tuned, device)
+    _keep_model(folder / MODEL_FOLDER, guidance, tuned, options.seed)
+    return tuned
+
+
+def _recorded(path: Path, header: LogHeader, resume: bool) -> list[LogEntry]:
+    """Returns the measurements that the search goes on from; without `resume`, removes the log."""
+    if not resume:
+        path.unlink(missing_ok=True)
+        return []
+    found, entries = read_log(path)
+    for name in ("operator", "restrict", "target", "host", "settings"):
+        if _plain(getattr(found, name)) != _plain(getattr(header, name)):
+            expected = f"the {name} of the run to resume; leave out --resume to begin again"
+            raise DataError("is of another run", where=path, field=name, expected=expected)
+    return entries
+
+
+def _plain(value: object) -> object:
+    """Returns what becomes of a value in JSON."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _finalists(entries: Sequence[LogEntry]) -> tuple[Confirmed, ...]:
+    ran = [(entry.runtime_ns, entry.number) for entry in entries if entry.runtime_ns is not None]
+    return tuple(Confirmed(number, runtime_ns) for runtime_ns, number in sorted(ran)[:CONFIRMED])
+
+
+def _again(
+    space: ScheduleSpace, device: CpuDevice, finalists: tuple[Confirmed, ...]
+) -> tuple[Confirmed, ...]:
+    """Measures schedules in several rounds, and sorts them by the median; one that fails comes last."""
+    found: dict[int, list[int]] = {one.number: [] for one in finalists}
+    for _ in range(ROUNDS):
+        for number in found:
+            entry = logged(space, space.rows([number])[0], device)
+            if entry.runtime_ns is not None:
+                found[number].append(entry.runtime_ns)
+    measured = [replace(one, again_ns=tuple(found[one.number])) for one in finalists]
+    return tuple(sorted(measured, key=lambda one: (len(one.again_ns) < ROUNDS, one.runtime_ns)))
+
+
+def _write(folder: Path, tuned: TunedSchedule, device: CpuDevice) -> None:
+    space, best = tuned.header.space, tuned.best
+    row = space.rows([best.number])[0]
+    content = {
+        "workload": tuned.operator.text,
+        "choices": space.choices(row),
+        "number": best.number,
+        "runtime_ns": best.runtime_ns,
+        "gflops": tuned.gflops,
+        "finalists": [asdict(one) for one in tuned.finalists],
+        "trials": len(tuned.entries),
+        "failed": tuned.progress.failed,
+        "noise": tuned.progress.noise,
+        "seconds": sum(entry.seconds for entry in tuned.entries),
+        "target": tuned.header.target,
+        "host": tuned.header.host,
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "ended": "interrupted" if tuned.interrupted else str(tuned.failure or "trials used up"),
+    }
+    write_json(folder / BEST_FILE, content)
+    shown = device.show(space, row)
+    write_json(folder / TRACE_FILE, shown.trace)
+    write_text(folder / CODE_FILE, shown.code + "\n")
+
+
+def _keep_model(folder: Path, guidance: Guidance, tuned: TunedSchedule, seed: int) -> None:
+    """Writes a model of this run's measurements, for `--model` of other runs."""
+    numbers = [entry.number for entry in tuned.entries]
+    runtimes = np.array([entry.runtime_ns or np.inf for entry in tuned.entries], dtype=np.float64)
+    features = guidance.features(guidance.space.rows(numbers))
+    fitted = learner_of(guidance.spec).fit(features, samples_of(runtimes), seed)
+    save_schedule_model(folder, fitted, guidance.spec)

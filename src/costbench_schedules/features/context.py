@@ -1,0 +1,181 @@
+"""Context features: a vector for every loop of a schedule, for tree networks and relation features.
+
+As in autotvm2018 (section 4, Figure 3b) and AutoTVM's own extractor: the loop's length, place and annotation,
+and how each buffer is accessed inside it. Loops that two statements share belong to the computation, so every
+loop of the program's tree has one vector. Numbers of wide range are log2(1 + x).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench_schedules.spaces.nest import (
+    ANNOTATIONS,
+    NONE,
+    STATEMENTS,
+    NestBatch,
+    StatementBatch,
+)
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+BUFFERS = ("written", "first", "second")
+"""Buffers of a statement in the order of their columns: the one it writes, then those it reads."""
+ELEMENT_BYTES = 4
+_PER_BUFFER = ("touched", "reuse", "stride")
+_LOOP = ("extent", "depth", "height", "top_down", "bottom_up", "working_set", "reduce")
+FEATURE_NAMES: tuple[str, ...] = (
+    *_LOOP,
+    *ANNOTATIONS[1:],
+    *STATEMENTS,
+    *(f"{kind}_{buffer}" for buffer in BUFFERS for kind in _PER_BUFFER),
+)
+"""Names of the features of a loop, in order:
+
+- extent: iterations.
+- depth, height: loops around it and inside it; counted, not in logarithms.
+- top_down, bottom_up: iterations of all loops around it and of all inside, its own included.
+- working_set: bytes of all buffers that one run of the loop touches.
+- reduce, annotations and statements: 1 or 0.
+- touched_B: bytes of a buffer that one run of the loop touches.
+- reuse_B: iterations of the innermost loop per element of these.
+- stride_B: bytes between the accesses of consecutive iterations, without sign.
+"""
+NUM_FEATURES = len(FEATURE_NAMES)
+
+
+@dataclass(frozen=True, eq=False)
+class ContextBatch:
+    """Context features of n schedules of one operator, with K places for loops.
+
+    Attributes:
+        values: float32 [n, K, F]; zeros where there is no loop.
+        real: which places hold a loop of more than one iteration, bool [n, K].
+        parents: place of the loop around each one, int64 [n, K]; -1 for an outermost loop.
+        leaves: place of the innermost loop around each statement, int64 [n, S]; -1 for one without loops.
+        present: which statements a schedule has, bool [n, S].
+        names: for each place the axis (or, below 0, dimension of a copy) and level of its loop, int64
+            [n, K, 2].
+        statements: codes of the statements, positions in `STATEMENTS`, [S].
+        starts: first place of each statement, [S]; the computation's loops are one block.
+        shared: how many of the first places of the computation are around each statement, int64 [n, S]; of
+            the computation itself, all.
+    """
+
+    values: FloatArray
+    real: BoolArray
+    parents: IntArray
+    leaves: IntArray
+    present: BoolArray
+    names: IntArray
+    statements: tuple[int, ...]
+    starts: tuple[int, ...]
+    shared: IntArray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def block(self, statement: str) -> slice:
+        """Returns the places of a statement's loops."""
+        number = self.statements.index(STATEMENTS.index(statement))
+        ends = (*self.starts[1:], self.real.shape[1])
+        return slice(self.starts[number], ends[number])
+
+
+def context_features(nests: NestBatch) -> ContextBatch:
+    """Returns the context features of schedules; `FEATURE_NAMES` says which."""
+    batches = list(nests.statements.values())
+    widths = [batch.extents.shape[1] for batch in batches]
+    starts = (np.cumsum(widths) - widths).tolist()
+    trunk = nests.statements["compute"]
+    first = starts[batches.index(trunk)]
+    reduces = np.array([axis.kind == "reduce" for axis in nests.operator.axes])
+    parts = [_of_statement(batch, trunk is batch, reduces) for batch in batches]
+    real = np.concatenate([own for _, own in parts], axis=1)
+    parents, leaves = [], []
+    for start, batch, (_, own) in zip(starts, batches, parts, strict=True):
+        inner, last = _parents(own, start)
+        if batch is not trunk:
+            # Loops of its own hang from the innermost loop that it shares with the computation.
+            stem = _last_before(trunk.extents > 1, batch.shared, first)
+            inner = np.where(own & (inner < 0), stem[:, None], inner)
+            last = np.where(last < 0, stem, last)
+        parents.append(inner)
+        leaves.append(np.where(batch.present, last, -1))
+    axes = np.concatenate([batch.axes for batch in batches], axis=1)
+    levels = np.concatenate([batch.levels for batch in batches], axis=1)
+    return ContextBatch(
+        np.concatenate([values for values, _ in parts], axis=1),
+        real,
+        np.concatenate(parents, axis=1),
+        np.stack(leaves, axis=1),
+        np.stack([batch.present for batch in batches], axis=1),
+        np.stack([axes, levels], axis=2).astype(np.int64),
+        tuple(STATEMENTS.index(batch.name) for batch in batches),
+        tuple(starts),
+        np.stack([batch.shared for batch in batches], axis=1),
+    )
+
+
+def _of_statement(
+    batch: StatementBatch, whole: bool, reduces: npt.NDArray[np.bool_]
+) -> tuple[FloatArray, BoolArray]:
+    """Returns the features of a statement's loops and which of them are its own, [n, L, F] and [n, L].
+
+    Args:
+        batch: the statement.
+        whole: whether all its loops are its own.
+        reduces: which axes are reductions, [A].
+    """
+    loops = batch.extents > 1
+    own = loops & batch.present[:, None]
+    if not whole:
+        own &= np.arange(batch.extents.shape[1]) >= batch.shared[:, None]
+    extents = batch.extents.astype(np.float64)
+    top_down = np.cumprod(extents, axis=1)
+    bottom_up = np.cumprod(extents[:, ::-1], axis=1)[:, ::-1]
+    depth: npt.NDArray[np.int64] = np.cumsum(loops, axis=1) - loops
+    height = loops.sum(axis=1)[:, None] - 1 - depth
+    values = np.zeros((*batch.extents.shape, NUM_FEATURES), dtype=np.float32)
+    places = [place for wanted in (True, False) for place in np.flatnonzero(batch.writes == wanted)]
+    touched = batch.touched[:, :, places].astype(np.float64)
+    strides = np.abs(batch.strides[:, :, places]).astype(np.float64) * ELEMENT_BYTES
+    reuse = bottom_up[:, :, None] / np.maximum(touched, 1.0)
+    working_set = touched.sum(axis=2) * ELEMENT_BYTES
+    for column, numbers in enumerate((extents, depth, height, top_down, bottom_up, working_set)):
+        values[:, :, column] = numbers if column in (1, 2) else np.log2(1.0 + numbers)
+    values[:, :, len(_LOOP) - 1] = np.append(reduces, False)[np.maximum(batch.axes, -1)]
+    column = len(_LOOP)
+    for code in range(len(ANNOTATIONS)):
+        if code != NONE:
+            values[:, :, column] = batch.annotations == code
+            column += 1
+    values[:, :, column + STATEMENTS.index(batch.name)] = 1.0
+    column += len(STATEMENTS)
+    for place in range(len(places)):
+        per_buffer = (touched[:, :, place] * ELEMENT_BYTES, reuse[:, :, place], strides[:, :, place])
+        for numbers in per_buffer:
+            values[:, :, column] = np.log2(1.0 + numbers)
+            column += 1
+    values *= own[:, :, None]
+    return values, own
+
+
+def _parents(own: BoolArray, start: int) -> tuple[IntArray, IntArray]:
+    """Returns the place of the own loop before each one, and of the last one; -1 if there is none."""
+    places = np.where(own, np.arange(own.shape[1]) + start, -1)
+    latest = np.maximum.accumulate(places, axis=1)
+    before = np.concatenate([np.full((len(own), 1), -1), latest[:, :-1]], axis=1)
+    return np.where(own, before, -1), latest[:, -1]
+
+
+def _last_before(loops: BoolArray, stop: IntArray, start: int) -> IntArray:
+    """Returns the place of the last loop among the first `stop` ones, int64 [n]; -1 if there is none."""
+    inside = loops & (np.arange(loops.shape[1]) < stop[:, None])
+    places = np.where(inside, np.arange(loops.shape[1]) + start, -1)
+    return np.asarray(places.max(axis=1, initial=-1), dtype=np.int64)

@@ -1,0 +1,53 @@
+"""Schedules as sequences of schedule primitives, without their programs (tlp2022).
+
+A primitive is what a schedule calls to transform a program: split, reorder, parallel, and so on, with its
+parameters as numbers. A sequence has one line for each axis that is split, then one for each other knob.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.search.space import Rows
+from costbench_schedules.spaces.space import SPATIAL_LEVELS, ScheduleSpace, tile_name
+
+FloatArray = npt.NDArray[np.float32]
+SPLITS = ("spatial", "reduce")
+OTHERS = ("order", "cache", "vectorize", "unroll", "parallel", "padding")
+_AXES = 10
+_PARAMETERS = 1 + SPATIAL_LEVELS
+LENGTH = _AXES + len(OTHERS)
+"""Lines of a sequence; those of axes that an operator does not have are zeros."""
+WIDTH = len(SPLITS) + len(OTHERS) + 1 + _PARAMETERS
+
+
+def primitive_sequences(space: ScheduleSpace, rows: Rows) -> FloatArray:
+    """Returns the primitives of configurations [n, m] of a space, float32 [n, LENGTH, WIDTH].
+
+    A line is a one-hot kind, the place of an axis counted from the last one over the number of lines, and up
+    to five parameters: of a split log2 of the extent and of each factor, outermost first; of a number
+    log2(1 + it); of a choice among names a one-hot column for each.
+    """
+    found = np.zeros((len(rows), LENGTH, WIDTH), dtype=np.float32)
+    operator = space.operator
+    place_of = {knob.name: place for place, knob in enumerate(space.knobs)}
+    first = len(SPLITS) + len(OTHERS)
+    # The last axes of operators have most in common: they stand at the same lines.
+    for line, axis in enumerate(reversed(operator.axes)):
+        place = place_of[tile_name(axis)]
+        factors = np.log2(np.array(space.knobs[place].values, dtype=np.float64))[rows[:, place]]
+        found[:, line, SPLITS.index(axis.kind)] = 1.0
+        found[:, line, first] = line / LENGTH
+        found[:, line, first + 1] = np.log2(axis.extent)
+        found[:, line, first + 2 : first + 2 + factors.shape[1]] = factors
+    for line, name in enumerate(OTHERS, _AXES):
+        place = place_of[name]
+        values = space.knobs[place].values
+        found[:, line, len(SPLITS) + OTHERS.index(name)] = 1.0
+        if isinstance(values[0], int):
+            numbers = np.log2(1.0 + np.array(values, dtype=np.float64))
+            found[:, line, first + 1] = numbers[rows[:, place]]
+        else:
+            found[:, line, first + 1 : first + 1 + len(values)] = np.eye(len(values))[rows[:, place]]
+    return found

@@ -1,0 +1,123 @@
+"""Features of a whole schedule as one row, for boosted trees: three representations of growing invariance.
+
+- `config_features`: the choices themselves. They mean little in another space.
+- `flattened_features`: the loops' context features side by side. They mean the same for loops at the same
+  place, so in all workloads of one operator.
+- `relation_features`: what holds between features over all loops, wherever they stand (autotvm2018, section
+  4). They mean the same for every operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.errors import DataError
+from costbench.search.space import Rows
+from costbench_schedules.features.context import FEATURE_NAMES, NUM_FEATURES, ContextBatch
+from costbench_schedules.spaces.nest import STATEMENTS
+from costbench_schedules.spaces.space import ScheduleSpace
+
+FloatArray = npt.NDArray[np.float32]
+BoolArray = npt.NDArray[np.bool_]
+
+THRESHOLDS = tuple(2.0 ** (3 * t) for t in range(1, 11))
+"""beta_1 to beta_10 of the relation features: 8 to 2^30, in iterations or bytes."""
+BOUNDED_BY = (
+    "top_down",
+    "bottom_up",
+    "working_set",
+    "touched_written",
+    "touched_first",
+    "touched_second",
+)
+"""Features j that select loops by Z_kj < beta_t: those that say how much runs or is touched inside a loop."""
+_CHUNK = 64
+
+
+def config_features(space: ScheduleSpace, rows: Rows) -> FloatArray:
+    """Returns the choices of configurations [n, m] as numbers, float32 [n, sum of their widths].
+
+    A tile is log2 of its factors, outermost first; a number is log2(1 + it); a choice among names is one
+    column per name that the unrestricted space has.
+    """
+    columns: list[npt.NDArray[np.floating[Any]]] = []
+    full = ScheduleSpace(space.operator)
+    for place, knob in enumerate(full.knobs):
+        chosen = space.chosen[place][np.asarray(rows[:, place], dtype=np.int64)]
+        if isinstance(knob.values[0], tuple):
+            columns.append(np.log2(np.array(knob.values, dtype=np.float64))[chosen])
+        elif isinstance(knob.values[0], int):
+            columns.append(np.log2(1.0 + np.array(knob.values, dtype=np.float64))[chosen][:, None])
+        else:
+            columns.append(np.eye(len(knob.values))[chosen])
+    return np.concatenate(columns, axis=1).astype(np.float32)
+
+
+def flattened_features(contexts: ContextBatch) -> FloatArray:
+    """Returns which statements there are, then the computation's context features, outermost loop first.
+
+    A loop of one iteration keeps its place and is all zeros. Shape: float32 [n, S + L F].
+    """
+    values = contexts.values[:, contexts.block("compute")]
+    present = np.zeros((len(values), len(STATEMENTS)), dtype=np.float32)
+    present[:, list(contexts.statements)] = contexts.present
+    return np.concatenate([present, values.reshape(len(values), -1)], axis=1)
+
+
+def filled(features: FloatArray, columns: int) -> FloatArray:
+    """Returns features [n, F] filled up with zeros to [n, columns]: what a model of wider rows can read.
+
+    Raises:
+        DataError: for more columns than that.
+    """
+    if features.shape[1] > columns:
+        raise DataError(f"{features.shape[1]} columns", where="features", expected=f"at most {columns}")
+    return np.pad(features, ((0, 0), (0, columns - features.shape[1])))
+
+
+def relation_features(contexts: ContextBatch) -> FloatArray:
+    """Returns context relation features, float32 [n, (J T + 1) F]:
+
+        R_t^(ij) = max over loops k with Z_kj < beta_t of Z_ki, and the same over all loops,
+
+    for all F features i, the J features j of `BOUNDED_BY` and the T `THRESHOLDS` beta; 0 without such a loop.
+    Columns are sorted by j, then t, then i. Source: autotvm2018, section 4; there j is any feature.
+    """
+    values, real = _compacted(contexts)
+    bounds = np.log2(1.0 + np.array(THRESHOLDS)).astype(np.float32)
+    selecting = [FEATURE_NAMES.index(name) for name in BOUNDED_BY]
+    shape = (len(values), len(selecting) * len(bounds) + 1, NUM_FEATURES)
+    result = np.zeros(shape, dtype=np.float32)
+    for start in range(0, len(values), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        _relations(values[part], real[part], selecting, bounds, result[part])
+    return result.reshape(len(values), -1)
+
+
+def _relations(
+    values: FloatArray, real: BoolArray, selecting: list[int], bounds: FloatArray, result: FloatArray
+) -> None:
+    """Fills in [n, J T + 1, F] from values [n, K, F]."""
+    count = len(bounds)
+    for number, column in enumerate(selecting):
+        # Loop k counts from the first threshold above its feature on: a running maximum over thresholds.
+        first = np.searchsorted(bounds, values[:, :, column], side="right")
+        first[~real] = count
+        table = result[:, number * count : (number + 1) * count]
+        for loop in range(values.shape[1]):
+            rows = np.flatnonzero(first[:, loop] < count)
+            places = first[rows, loop]
+            table[rows, places] = np.maximum(table[rows, places], values[rows, loop])
+        np.maximum.accumulate(table, axis=1, out=table)
+    result[:, -1] = values.max(axis=1, initial=0.0)
+
+
+def _compacted(contexts: ContextBatch) -> tuple[FloatArray, BoolArray]:
+    """Returns the loops that are there, in order, moved to the first places."""
+    most = int(contexts.real.sum(axis=1).max(initial=0))
+    order = np.argsort(~contexts.real, axis=1, kind="stable")[:, :most]
+    values = np.take_along_axis(contexts.values, order[:, :, None], axis=1)
+    return values, np.take_along_axis(contexts.real, order, axis=1)

@@ -1,0 +1,306 @@
+"""Features of a program that no processor enters: graphlets, counts of edges, reuse profile (crop2024,
+section 3).
+
+They are arrays, so that a compiled simulation reads them and a file holds them. Values are numbered through
+the whole program; an instruction lists the values that it reads, which is its graphlet, and a phi lists them
+by predecessor, which joins blocks to superblocks. Accesses that may meet in memory share a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from io import BytesIO
+from os import PathLike
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.artifacts import atomic_path
+from costbench.errors import DataError
+from costbench_schedules.llvm.graphlets import Access, FunctionGraph
+from costbench_schedules.llvm.instrumentation import memory_sites
+from costbench_schedules.llvm.operations import KINDS
+from costbench_schedules.llvm.program import ENTRY_EDGE, Instruction, Program
+
+IntArray = npt.NDArray[np.int64]
+NONE = -1
+_OCTAVE = 4
+_NEAR = 6
+"""Bins of first accesses (distance -1) and of the distances 0 to 4; farther ones have four bins an octave."""
+_FIRST = 9
+"""Quarters of an octave at which these begin: 2 ** (9 / 4) = 4.76."""
+BIN_DISTANCES = np.array(
+    [*range(-1, _NEAR - 1), *(2.0 ** (quarter / _OCTAVE) for quarter in range(_FIRST, 40 * _OCTAVE))]
+)
+"""Reuse distance that each bin of a profile stands for, in lines."""
+FORMAT = 1
+_EXPECTED = "a file of ProgramFeatures.save"
+
+
+@dataclass(frozen=True, eq=False)
+class StaticFeatures:
+    """What the text of a program says. Arrays are int64; `NONE` stands for nothing.
+
+    Attributes:
+        kinds: [n] position in `operations.KINDS` of each instruction.
+        shapes: [n, 4] lanes, bits per lane, constant bytes of a bulk access, whether floating.
+        results: [n] value that it makes.
+        starts: [n + 1] offsets of each instruction in `operands`.
+        operands: values that are read.
+        sources: block from which each operand of a phi comes; `NONE` for other instructions.
+        keys: [n, 3] group of accesses that meet, value of their base, whether it writes.
+        sites: [n] number of an instruction that touches memory.
+        blocks: [b + 1] offsets of blocks in instructions.
+        functions: [b] function of each block.
+        edges: [e, 2] source block (`NONE` at the entry of a function) and block.
+        num_values: values in all.
+    """
+
+    kinds: IntArray
+    shapes: IntArray
+    results: IntArray
+    starts: IntArray
+    operands: IntArray
+    sources: IntArray
+    keys: IntArray
+    sites: IntArray
+    blocks: IntArray
+    functions: IntArray
+    edges: IntArray
+    num_values: int
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramFeatures:
+    """What is known of a program on every processor.
+
+    Attributes:
+        static: what its text says.
+        threads: int64 [t], numbers of threads that counts were taken for, ascending.
+        counts: int64 [t, 2, e]: of each edge, effective executions (serial ones and the most of any
+            task), and those of all threads together.
+        profile: int64 [p, 3]: site, position in `BIN_DISTANCES`, number of samples.
+        touched: lines touched in one run.
+        footprint: bytes of arguments and workspaces.
+        names: of the blocks, `function:block`.
+    """
+
+    static: StaticFeatures
+    threads: IntArray
+    counts: IntArray
+    profile: IntArray
+    touched: int
+    footprint: int
+    names: tuple[str, ...]
+
+    def effective_counts(self, threads: int) -> IntArray:
+        """Returns the effective executions of each edge (equation 3 by the task that does most).
+
+        Raises:
+            DataError: if counts were not taken for this number of threads.
+        """
+        return np.asarray(self.counts[self._place(threads), 0], dtype=np.int64)
+
+    def total_counts(self, threads: int) -> IntArray:
+        """Returns the executions of each edge by all threads together."""
+        return np.asarray(self.counts[self._place(threads), 1], dtype=np.int64)
+
+    def _place(self, threads: int) -> int:
+        found = np.flatnonzero(self.threads == threads)
+        if not len(found):
+            taken = ", ".join(map(str, self.threads.tolist()))
+            raise DataError(
+                f"no counts for {threads} threads", expected=f"one of {taken}, or features taken again"
+            )
+        return int(found[0])
+
+    def block_counts(self, threads: int) -> IntArray:
+        """Returns the effective executions of each block."""
+        blocks = len(self.static.blocks) - 1
+        return np.bincount(
+            self.static.edges[:, 1], weights=self.effective_counts(threads), minlength=blocks
+        ).astype(np.int64)
+
+    def to_bytes(self) -> bytes:
+        """Returns the features as a compressed npz file."""
+        arrays = {f"static.{f.name}": np.asarray(getattr(self.static, f.name)) for f in fields(self.static)}
+        arrays |= {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name != "static"}
+        out = BytesIO()
+        np.savez_compressed(out, allow_pickle=False, format=np.array(FORMAT), **arrays)
+        return out.getvalue()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes `to_bytes` to a file."""
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> ProgramFeatures:
+        """Reads features that `save` wrote.
+
+        Raises:
+            DataError: if the file is no such file.
+        """
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise DataError("cannot be read as features", where=path, expected=_EXPECTED) from error
+        return cls.from_bytes(content, path)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str | PathLike[str]) -> ProgramFeatures:
+        """Inverse of `to_bytes`; `where` is what errors name.
+
+        Raises:
+            DataError: if these are no features.
+        """
+        try:
+            with np.load(BytesIO(content), allow_pickle=False) as found:
+                arrays = {name: found[name] for name in found.files}
+            if int(arrays.pop("format")) != FORMAT:
+                raise DataError("features of another version", where=where, expected=f"format {FORMAT}")
+            own = {name.partition(".")[2]: arrays.pop(name) for name in list(arrays) if "." in name}
+            static = StaticFeatures(**{**own, "num_values": int(own["num_values"])})
+            names = tuple(str(name) for name in arrays.pop("names"))
+            touched, footprint = int(arrays.pop("touched")), int(arrays.pop("footprint"))
+            return cls(static=static, names=names, touched=touched, footprint=footprint, **arrays)
+        except (OSError, EOFError, BadZipFile, ValueError, KeyError, TypeError) as error:
+            raise DataError("cannot be read as features", where=where, expected=_EXPECTED) from error
+
+
+def static_features(program: Program) -> tuple[StaticFeatures, tuple[str, ...]]:
+    """Returns the static features of a program and the names of its blocks.
+
+    Raises:
+        DataError: for an unknown instruction.
+    """
+    builder = _Builder(program)
+    for place, graph in enumerate(builder.graphs):
+        builder.add(place, graph)
+    return builder.built(), tuple(builder.names)
+
+
+class _Builder:
+    """Collects the arrays of `StaticFeatures`."""
+
+    def __init__(self, program: Program) -> None:
+        self.graphs = [FunctionGraph(function) for function in program.functions]
+        self.values: dict[tuple[int, str], int] = {}
+        self.block_numbers: dict[tuple[int, str], int] = {}
+        for place, function in enumerate(program.functions):
+            for _, name in function.parameters:
+                self.values[place, name] = len(self.values)
+            for block in function.blocks:
+                self.block_numbers[place, block.name] = len(self.block_numbers)
+                for each in block.instructions:
+                    if each.result:
+                        self.values[place, each.result] = len(self.values)
+        self.sites = {
+            (site.function, site.block, site.place): number
+            for number, site in enumerate(memory_sites(program))
+        }
+        self.rows: dict[str, list[list[int]]] = {name: [] for name in ("kinds", "shapes", "keys")}
+        self.flat: dict[str, list[int]] = {
+            name: [] for name in ("results", "starts", "operands", "sources", "sites", "blocks", "functions")
+        }
+        self.edges: list[tuple[int, int]] = []
+        self.names: list[str] = []
+        self.num_keys = 0
+
+    def add(self, place: int, graph: FunctionGraph) -> None:
+        """Adds a function."""
+        function = graph.function
+        groups = self._groups(graph)
+        for block in function.blocks:
+            self.flat["blocks"].append(len(self.flat["results"]))
+            self.flat["functions"].append(place)
+            self.names.append(f"{function.name}:{block.name}")
+            rows = zip(
+                block.instructions, graph.operations[block.name], graph.accesses[block.name], strict=True
+            )
+            for at, (instruction, operation, access) in enumerate(rows):
+                self.rows["kinds"].append([KINDS.index(operation.kind)])
+                shape = [operation.lanes, operation.bits, operation.length, int(operation.floating)]
+                self.rows["shapes"].append(shape)
+                self.rows["keys"].append(self._key(place, access, groups))
+                self.flat["sites"].append(self.sites.get((function.name, block.name, at), NONE))
+                self.flat["results"].append(self.values.get((place, instruction.result), NONE))
+                self.flat["starts"].append(len(self.flat["operands"]))
+                for number, origin in self._reads(place, instruction):
+                    self.flat["operands"].append(number)
+                    self.flat["sources"].append(origin)
+        for source, target in function.edges:
+            start = NONE if source == ENTRY_EDGE else self.block_numbers[place, source]
+            self.edges.append((start, self.block_numbers[place, target]))
+
+    def _reads(self, place: int, instruction: Instruction) -> Iterator[tuple[int, int]]:
+        if instruction.opcode == "phi":
+            for name, source in instruction.incoming:
+                if name:
+                    yield self.values[place, name], self.block_numbers[place, source]
+            return
+        for name in instruction.operands:
+            yield self.values[place, name], NONE
+
+    def _groups(self, graph: FunctionGraph) -> dict[tuple[str, int], int]:
+        """Returns a key for each base and offset: overlapping accesses of one base share it."""
+        by_base: dict[str, list[Access]] = {}
+        for found_in_block in graph.accesses.values():
+            for found in found_in_block:
+                if found is not None and found.base:
+                    by_base.setdefault(found.base, []).append(found)
+        keys: dict[tuple[str, int], int] = {}
+        for base, accesses in by_base.items():
+            end = None
+            for access in sorted(accesses, key=lambda each: each.offset):
+                if end is None or access.offset >= end:
+                    self.num_keys += 1
+                    end = access.offset
+                keys[base, access.offset] = self.num_keys - 1
+                end = max(end, access.offset + access.num_bytes)
+        return keys
+
+    def _key(self, place: int, access: Access | None, groups: Mapping[tuple[str, int], int]) -> list[int]:
+        if access is None or not access.base:
+            return [NONE, NONE, int(access is not None and access.writes)]
+        base = self.values[place, access.base]
+        return [groups[access.base, access.offset], base, int(access.writes)]
+
+    def built(self) -> StaticFeatures:
+        """Returns the arrays."""
+        flat = {name: np.array(values, dtype=np.int64) for name, values in self.flat.items()}
+        flat["starts"] = np.append(flat["starts"], len(flat["operands"]))
+        flat["blocks"] = np.append(flat["blocks"], len(flat["results"]))
+        rows = {name: np.array(values, dtype=np.int64) for name, values in self.rows.items()}
+        kinds, shapes, keys = rows["kinds"][:, 0], rows["shapes"], rows["keys"]
+        edges = np.array(self.edges, dtype=np.int64).reshape(-1, 2)
+        return StaticFeatures(
+            kinds=kinds, shapes=shapes, keys=keys, edges=edges, num_values=len(self.values), **flat
+        )
+
+
+def bins_of(distances: IntArray) -> IntArray:
+    """Returns the positions in `BIN_DISTANCES` of reuse distances in lines."""
+    quarters = np.round(np.log2(np.maximum(distances, 1)) * _OCTAVE).astype(np.int64)
+    return np.where(distances < _NEAR - 1, distances + 1, quarters - _FIRST + _NEAR)
+
+
+def profile_of(samples: IntArray) -> IntArray:
+    """Returns samples [n, 2] of site and reuse distance as rows of site, bin and number, sorted."""
+    pairs = np.column_stack([samples[:, 0], bins_of(samples[:, 1])])
+    unique, numbers = np.unique(pairs, axis=0, return_counts=True)
+    return np.column_stack([unique, numbers])
+
+
+def effective(counts: Iterable[IntArray]) -> tuple[IntArray, IntArray]:
+    """Returns the counts of a run's edges, by the thread that does most and by all together.
+
+    Args:
+        counts: rows of one run: of serial code, then of each task.
+    """
+    rows = np.array(list(counts), dtype=np.int64)
+    tasks = rows[1:] if len(rows) > 1 else np.zeros((1, rows.shape[1]), dtype=np.int64)
+    return rows[0] + tasks.max(axis=0), rows.sum(axis=0)

@@ -1,0 +1,106 @@
+"""Uncertainty by bootstrapping, and acquisition functions that use it (autotvm2018, section 3.3).
+
+Several models are fitted to samples drawn with replacement; their spread stands for what is not known. The
+paper does so with five models and the regression objective, whose costs share one scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from scipy.special import ndtr
+
+from costbench import rng
+from costbench.errors import choose
+from costbench_schedules.models.learner import FloatArray, Learner, Samples, ScheduleModel, Selectable
+
+Features = TypeVar("Features", bound=Selectable)
+Acquisition = Callable[[FloatArray, FloatArray], FloatArray]
+_BEST = -1.0
+"""Cost of the fastest schedule measured so far: minus its speed, see `Samples.speed`."""
+_KAPPA = 1.0
+
+
+def mean(means: FloatArray, deviations: FloatArray) -> FloatArray:
+    """Returns the mean costs, float64 [n]."""
+    return means
+
+
+def expected_improvement(means: FloatArray, deviations: FloatArray) -> FloatArray:
+    """Returns minus the expected improvement on the best measured cost b, float64 [n]:
+
+    - E max(b - c, 0) = - s (z Phi(z) + phi(z)), z = (b - m) / s, for a normal c of mean m and deviation s;
+    - max(b - m, 0) where s = 0. Source: Jones, Schonlau and Welch 1998, equation 15.
+    """
+    sure = deviations <= 0.0
+    spread = np.where(sure, 1.0, deviations)
+    z = (_BEST - means) / spread
+    density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
+    uncertain = spread * (z * ndtr(z) + density)
+    result: FloatArray = -np.where(sure, np.maximum(_BEST - means, 0.0), uncertain)
+    return result
+
+
+def upper_confidence_bound(means: FloatArray, deviations: FloatArray) -> FloatArray:
+    """Returns m - s, float64 [n]: minus the upper confidence bound of the speed, with kappa = 1."""
+    return means - _KAPPA * deviations
+
+
+ACQUISITIONS: Mapping[str, Acquisition] = {
+    "mean": mean,
+    "ei": expected_improvement,
+    "ucb": upper_confidence_bound,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble(Generic[Features]):
+    """Several fitted models, a `ScheduleModel` of their acquisition function.
+
+    Attributes:
+        models: at least one.
+        acquisition: a name of `ACQUISITIONS`.
+    """
+
+    models: Sequence[ScheduleModel[Features]]
+    acquisition: str = "mean"
+
+    def predict(self, features: Features, /) -> FloatArray:
+        """Returns the acquisition function of mean and standard deviation over the models, float64 [n]."""
+        costs = np.stack([model.predict(features) for model in self.models])
+        return ACQUISITIONS[self.acquisition](costs.mean(axis=0), costs.std(axis=0))
+
+
+@dataclass(frozen=True)
+class Bootstrap(Generic[Features]):
+    """A `Learner` of ensembles.
+
+    Attributes:
+        learner: fits each model.
+        size: number of models.
+        acquisition: a name of `ACQUISITIONS`.
+
+    Raises:
+        ValueError: for fewer than one model.
+        ChoiceError: for an unknown acquisition function.
+    """
+
+    learner: Learner[Features]
+    size: int = 5
+    acquisition: str = "mean"
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"size is {self.size}, expected at least 1")
+        choose(ACQUISITIONS, self.acquisition, "acquisition function")
+
+    def fit(self, features: Features, samples: Samples, seed: int, /) -> Ensemble[Features]:
+        """Returns models of samples drawn with replacement from the measurements, as many as these are."""
+        models = []
+        for number in range(self.size):
+            places = rng.stream(seed, "bootstrap", number).integers(len(samples), size=len(samples))
+            models.append(self.learner.fit(features[places], samples.select(places), seed))
+        return Ensemble(models, self.acquisition)

@@ -1,0 +1,188 @@
+"""Stores a fitted cost model of schedules: a folder with `model.json`, and `weights.pt` for networks.
+
+A folder holds a complete, unchanged model or fails to load. Trees are kept as text in the format of their
+library; nothing that is read runs code. Equal models give equal bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
+from costbench.errors import CostbenchError, DataError
+from costbench.models.net_spec import NetSpec
+from costbench.models.weights import load_weights, save_weights
+from costbench.params import parse
+from costbench_schedules.features.context import FEATURE_NAMES
+from costbench_schedules.features.vectors import BOUNDED_BY, THRESHOLDS
+from costbench_schedules.models.learner import ScheduleModel
+from costbench_schedules.models.spec import GRAPH_NETWORKS, ScheduleModelSpec
+from costbench_schedules.models.tree_gru.fit import TrainedTreeGru
+from costbench_schedules.models.tree_gru.network import TreeGru, TreeGruSpec
+from costbench_schedules.models.trees import LIBRARIES, Trees
+
+FORMAT = "costbench schedule model 1"
+MODEL_FILE = "model.json"
+WEIGHTS_FILE = "weights.pt"
+_KEYS = ("features", "fitted", "format", "spec")
+
+
+@dataclass(frozen=True)
+class _StoredTrees:
+    """Trees as they are written."""
+
+    library: str
+    columns: int
+    text: str
+    text_sha256: str
+
+
+@dataclass(frozen=True)
+class _StoredNetwork:
+    """A network as it is written."""
+
+    net: TreeGruSpec
+    weights_sha256: str
+
+
+@dataclass(frozen=True)
+class _StoredScaler:
+    """A scaler as `MinMaxNormalizer.to_dict` describes it."""
+
+    transform: str
+    names: tuple[str, ...]
+    minimum: tuple[float, ...]
+    maximum: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _StoredGraphNetwork:
+    """A network of graphs as it is written, with the scaler of its nodes."""
+
+    net: NetSpec
+    scaler: _StoredScaler
+    weights_sha256: str
+
+
+def features_digest() -> str:
+    """Returns a digest of what features mean: a model must read the features that it was fitted to."""
+    bounds = (*BOUNDED_BY, *map(str, THRESHOLDS))
+    return digest_bytes(",".join((*FEATURE_NAMES, *bounds)).encode())[:16]
+
+
+def save_schedule_model(
+    folder: str | PathLike[str], model: ScheduleModel[Any], spec: ScheduleModelSpec
+) -> None:
+    """Writes a model, replacing an existing one.
+
+    Args:
+        folder: created if it does not exist.
+        model: trees or a network.
+        spec: what it was made by.
+
+    Raises:
+        DataError: for another kind of model, a weight that is not finite, or a folder that cannot be written.
+    """
+    place = Path(folder)
+    if isinstance(model, Trees):
+        digest = digest_bytes(model.text.encode())
+        fitted = asdict(_StoredTrees(model.library, model.columns, model.text, digest))
+    elif isinstance(model, TrainedTreeGru):
+        weights = save_weights(model.net, place / WEIGHTS_FILE)
+        fitted = asdict(_StoredNetwork(model.net.spec, weights))
+    elif spec.model in GRAPH_NETWORKS:
+        fitted = asdict(_stored_graph_network(model, place))
+    else:
+        raise _not_stored(model, place)
+    described = {"format": FORMAT, "features": features_digest(), "spec": asdict(spec), "fitted": fitted}
+    write_json(place / MODEL_FILE, described)
+
+
+def load_schedule_model(folder: str | PathLike[str]) -> tuple[ScheduleModel[Any], ScheduleModelSpec]:
+    """Returns the model of a folder, and what it was made by, which says what it reads.
+
+    Raises:
+        DataError: naming file and field, if one is missing, damaged, of other features or no model at all.
+        ChoiceError: if the model's library is not installed.
+    """
+    path = Path(folder) / MODEL_FILE
+    content = read_json(path)
+    if not isinstance(content, dict) or sorted(content) != sorted(_KEYS):
+        raise DataError("no model of schedules", where=path, expected=f"the keys {', '.join(_KEYS)}")
+    for key, expected in (("format", FORMAT), ("features", features_digest())):
+        if content[key] != expected:
+            raise DataError(f"{str(content[key])[:80]!r}", where=path, field=key, expected=expected)
+    spec: ScheduleModelSpec = _parsed(ScheduleModelSpec, content["spec"], path, "spec")
+    fitted = content["fitted"]
+    if isinstance(fitted, dict) and "text" in fitted:
+        return _trees(_parsed(_StoredTrees, fitted, path, "fitted"), path), spec
+    if isinstance(fitted, dict) and "scaler" in fitted:
+        return _graph_network(_parsed(_StoredGraphNetwork, fitted, path, "fitted"), path), spec
+    return _network(_parsed(_StoredNetwork, fitted, path, "fitted"), path), spec
+
+
+def _trees(stored: _StoredTrees, path: Path) -> Trees:
+    if stored.library not in LIBRARIES:
+        expected = ", ".join(LIBRARIES)
+        raise DataError(f"{stored.library!r}", where=path, field="fitted.library", expected=expected)
+    _require(digest_bytes(stored.text.encode()), stored.text_sha256, path, "fitted.text")
+    restored = LIBRARIES[stored.library].restored(stored.text)
+    return Trees(restored, stored.library, stored.columns, stored.text)
+
+
+def _network(stored: _StoredNetwork, path: Path) -> TrainedTreeGru:
+    net = TreeGru(stored.net)
+    _load_checked(net, stored.weights_sha256, path)
+    return TrainedTreeGru(net.eval())
+
+
+def _stored_graph_network(model: ScheduleModel[Any], place: Path) -> _StoredGraphNetwork:
+    """Writes the weights. PyG takes seconds to import: only where such a network is stored or loaded."""
+    from costbench_schedules.models.graph_network.fit import TrainedGraphNetwork
+
+    if not isinstance(model, TrainedGraphNetwork):
+        raise _not_stored(model, place)
+    scaler = _StoredScaler(**model.scaling.node.to_dict())
+    return _StoredGraphNetwork(model.net.spec, scaler, save_weights(model.net, place / WEIGHTS_FILE))
+
+
+def _graph_network(stored: _StoredGraphNetwork, path: Path) -> ScheduleModel[Any]:
+    from costbench_schedules.models.graph_network.fit import restored
+
+    try:
+        model = restored(stored.net, asdict(stored.scaler))
+    except CostbenchError as error:
+        raise DataError(error.problem, where=path, field="fitted", expected=error.expected) from error
+    _load_checked(model.net, stored.weights_sha256, path)
+    return model
+
+
+def _load_checked(net: nn.Module, digest: str, path: Path) -> None:
+    """Gives a network the weights beside `path`, which have to have the digest."""
+    place = path.parent / WEIGHTS_FILE
+    weights = read_bytes(place)
+    _require(digest_bytes(weights), digest, place, None)
+    load_weights(net, weights, place)
+
+
+def _not_stored(model: ScheduleModel[Any], place: Path) -> DataError:
+    return DataError(type(model).__name__, where=place, expected="trees or a network, not a sum of models")
+
+
+def _require(found: str, expected: str, path: Path, field: str | None) -> None:
+    if found != expected:
+        raise DataError(
+            "changed since it was written", where=path, field=field, expected=f"SHA-256 {expected}"
+        )
+
+
+def _parsed(kind: type[Any], content: object, path: Path, field: str) -> Any:
+    try:
+        return parse(kind, content, where=path, field=field)
+    except CostbenchError as error:
+        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error

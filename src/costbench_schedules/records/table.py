@@ -1,0 +1,210 @@
+"""A recorded table: the measurements of all configurations of a sub-space on one machine, or of a part of it.
+
+One Arrow file, a row per configuration in order of number, so configurations are not stored: number i of the
+sub-space is row i. Programs are not stored either, they follow from the configuration.
+
+    column          type     unit, meaning
+    measured        bool     whether the row has been measured
+    runtime_ns      int64    minimum over blocks of runs, processor time; 0 where it failed
+    median_ns       int64    their median
+    clean           uint8    blocks without an involuntary context switch; 0: all blocks were interrupted
+    reason          uint8    0 if it ran, else 1 + position in `reasons`
+    seconds         float32  processor time of build and runs; until it failed, elapsed time
+
+What was measured again, to know the noise, is in the metadata: `repeats`, lists [number, runtime_ns, rows
+measured before it, round] with round 0 while recording and 1 after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from costbench.artifacts import atomic_path
+from costbench.errors import CostbenchError, DataError
+from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.spaces.space import ScheduleSpace
+
+SUFFIX = ".arrow"
+ESTIMATES = "estimates"
+"""Folder beside tables, of what the analytical model says of their programs; no tables lie in it."""
+VERSION = 1
+WHILE_RECORDING, AFTERWARDS = 0, 1
+"""Rounds of repeated measurements."""
+_KEY = b"costbench.schedules"
+_COLUMNS: Mapping[str, tuple[Any, Any]] = {
+    "measured": (np.bool_, pa.bool_()),
+    "runtime_ns": (np.int64, pa.int64()),
+    "median_ns": (np.int64, pa.int64()),
+    "clean": (np.uint8, pa.uint8()),
+    "reason": (np.uint8, pa.uint8()),
+    "seconds": (np.float32, pa.float32()),
+}
+_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, (_, kind) in _COLUMNS.items()])
+_FACTS = ("version", "workload", "operator", "restrict", "target", "host", "timing", "reasons", "repeats")
+_MAX_REASONS = 255
+_OTHER = "other"
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedTable:
+    """Measurements of the n configurations of a sub-space.
+
+    Attributes:
+        workload: name that the operator goes by.
+        space: the sub-space.
+        target: what code was built for, see `CpuDevice`.
+        host: the machine: processor, architecture, mcpu, features, versions.
+        timing: how long and how often was measured, see `TimingSpec`.
+        reasons: why configurations failed.
+        repeats: int64 [r, 4], see above.
+        columns: the arrays of the file, [n] each.
+    """
+
+    workload: str
+    space: ScheduleSpace
+    target: str
+    host: Mapping[str, Any]
+    timing: Mapping[str, int]
+    reasons: tuple[str, ...]
+    repeats: npt.NDArray[np.int64]
+    columns: Mapping[str, npt.NDArray[Any]]
+
+    def __len__(self) -> int:
+        return self.space.size
+
+    @property
+    def num_measured(self) -> int:
+        """Returns how many rows have been measured."""
+        return int(np.count_nonzero(self.columns["measured"]))
+
+    @property
+    def complete(self) -> bool:
+        """Returns whether all rows have been measured."""
+        return self.num_measured == len(self)
+
+    @property
+    def failed(self) -> npt.NDArray[np.bool_]:
+        """Returns which configurations failed, bool [n]."""
+        return np.asarray(self.columns["reason"] > 0)
+
+    @property
+    def gflops(self) -> npt.NDArray[np.float64]:
+        """Returns floating-point operations per nanosecond, float64 [n]; 0 without a runtime."""
+        runtime = self.columns["runtime_ns"]
+        rate = self.space.operator.flops / np.maximum(1, runtime)
+        return np.where(runtime > 0, rate, 0.0)
+
+    def with_reasons(self, found: Mapping[int, str]) -> RecordedTable:
+        """Returns the table with these rows failed, by number, with their reasons."""
+        reasons, column = list(self.reasons), self.columns["reason"].copy()
+        for number, reason in found.items():
+            if reason not in reasons:
+                reason = reason if len(reasons) < _MAX_REASONS - 1 else _OTHER
+            if reason not in reasons:
+                reasons.append(reason)
+            column[number] = 1 + reasons.index(reason)
+        return replace(self, reasons=tuple(reasons), columns={**self.columns, "reason": column})
+
+
+def table_paths(folder: Path) -> list[Path]:
+    """Returns the files of the tables in a folder and its sub-folders, sorted."""
+    found = folder.rglob(f"*{SUFFIX}")
+    return sorted(path for path in found if path.name[0] != "." and path.parent.name != ESTIMATES)
+
+
+def empty_table(
+    workload: str, space: ScheduleSpace, target: str, host: Mapping[str, Any], timing: Mapping[str, int]
+) -> RecordedTable:
+    """Returns a table in which nothing has been measured."""
+    columns = {name: np.zeros(space.size, dtype=kind) for name, (kind, _) in _COLUMNS.items()}
+    repeats = np.zeros((0, 4), dtype=np.int64)
+    return RecordedTable(workload, space, target, dict(host), dict(timing), (), repeats, columns)
+
+
+def write_table(path: Path, table: RecordedTable) -> None:
+    """Writes a table atomically; equal tables give equal bytes.
+
+    Raises:
+        DataError: naming the file, if it cannot be written.
+    """
+    facts = {
+        "version": VERSION,
+        "workload": table.workload,
+        "operator": table.space.operator.text,
+        "restrict": {
+            knob.name: ids.tolist() for knob, ids in zip(table.space.knobs, table.space.chosen, strict=True)
+        },
+        "target": table.target,
+        "host": table.host,
+        "timing": table.timing,
+        "reasons": list(table.reasons),
+        "repeats": table.repeats.tolist(),
+    }
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    schema = _SCHEMA.with_metadata({_KEY: text})
+    arrays = [pa.array(table.columns[name], kind) for name, (_, kind) in _COLUMNS.items()]
+    batch = pa.record_batch(arrays, schema=schema)
+    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+    with (
+        atomic_path(path) as temporary,
+        pa.OSFile(str(temporary), "wb") as file,
+        pa.ipc.new_file(file, schema, options=options) as writer,
+    ):
+        writer.write_batch(batch)
+
+
+def read_table(path: Path) -> RecordedTable:
+    """Reads a table and checks it.
+
+    Raises:
+        DataError: naming the file, if it is missing, damaged, of another version, or holds what cannot be.
+    """
+    try:
+        with pa.OSFile(str(path), "rb") as file:
+            found = pa.ipc.open_file(file).read_all()
+            columns = {name: found.column(name).to_numpy() for name in _COLUMNS}
+            facts = json.loads((found.schema.metadata or {})[_KEY])
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        problem = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"cannot be read: {problem}", where=path, expected="a recorded table") from error
+    missing = [key for key in _FACTS if key not in facts] if isinstance(facts, dict) else list(_FACTS)
+    if missing or facts["version"] != VERSION or not found.schema.equals(_SCHEMA, check_metadata=False):
+        raise DataError(
+            "is of another version", where=path, expected=f"a recorded table of version {VERSION}"
+        )
+    try:
+        space = ScheduleSpace(parse_operator(facts["operator"]), facts["restrict"])
+    except CostbenchError as error:
+        raise DataError(error.message(), where=path, field="restrict") from error
+    repeats = np.array(facts["repeats"], dtype=np.int64).reshape(-1, 4)
+    reasons = tuple(str(reason) for reason in facts["reasons"])
+    table = RecordedTable(
+        facts["workload"], space, facts["target"], facts["host"], facts["timing"], reasons, repeats, columns
+    )
+    _check(table, path)
+    return table
+
+
+def _check(table: RecordedTable, path: Path) -> None:
+    columns = table.columns
+    if len(columns["measured"]) != len(table):
+        raise DataError(f"{len(columns['measured'])} rows", where=path, expected=str(len(table)))
+    ran = columns["measured"] & ~table.failed
+    checks = {
+        "runtime_ns": np.all(columns["runtime_ns"][ran] > 0) and not np.any(columns["runtime_ns"][~ran]),
+        "median_ns": np.all(columns["median_ns"] >= columns["runtime_ns"]),
+        "reason": np.all(columns["reason"] <= len(table.reasons)),
+        "seconds": np.all(np.isfinite(columns["seconds"])) and np.all(columns["seconds"] >= 0),
+        "repeats": np.all((table.repeats[:, 0] >= 0) & (table.repeats[:, 0] < len(table))),
+    }
+    for field, good in checks.items():
+        if not good:
+            raise DataError("values that cannot be measurements", where=path, field=field)

@@ -1,0 +1,94 @@
+"""Figures about programs of networks: data demand, and predicted beside measured curves over tile sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
+from costbench_schedules.reports.crop2024.results import TILES, NetworkResults
+
+_COLUMNS = 4
+_LABELS = {
+    "mlp": "MLP",
+    "gbt": "boosted trees",
+    "tlp": "TLP",
+    "hybrid": "trees on Crop",
+    "gbt-uniform": "trees, records drawn at random",
+    "gbt-informative": "trees, records chosen",
+}
+
+
+def write_demand(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
+    """Draws the top-1 score against target records; writes `crop_data_demand.svg` and `.png`.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    with styled():
+        drawn = Figure(figsize=(5.2, 3.2), layout="constrained")
+        axes = drawn.subplots()
+        for (model, label), colour in zip(_LABELS.items(), PALETTE, strict=False):
+            points = sorted(
+                (records, score)
+                for name, variant in results.models
+                if name == model
+                and (records := results.over_networks(model, variant, "records")) is not None
+                and (score := results.over_networks(model, variant, "top_1_score")) is not None
+            )
+            if points:
+                axes.plot(*np.array(points).T, marker="o", markersize=3.5, color=colour, label=label)
+        own = results.over_networks("crop", "main", "top_1_score")
+        if own is not None:
+            axes.axhline(own, color="#444444", linewidth=1.0, linestyle="dashed", label="Crop, no records")
+        axes.set_xscale("symlog", linthresh=100.0)
+        axes.set_xlabel("programs measured on the target")
+        axes.set_ylabel("top-1 score")
+        axes.legend(frameon=False, fontsize=8.0)
+        return save(drawn, folder / "crop_data_demand")
+
+
+def write_tiles(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
+    """Draws Figure 6; writes `crop2024_figure6.svg` and `.png`, nothing without curves.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    curves = tile_curves(results)
+    if not curves:
+        return ()
+    width = min(_COLUMNS, len(curves))
+    height = ceil(len(curves) / width)
+    with styled():
+        drawn = Figure(figsize=(2.7 * width + 0.4, 2.2 * height + 0.7), layout="constrained")
+        grid = drawn.subplots(height, width, squeeze=False)
+        handles = {}
+        for place, (name, lines) in enumerate(sorted(curves.items())):
+            axes = grid[place // width][place % width]
+            for (label, points), colour in zip(sorted(lines.items()), PALETTE, strict=False):
+                sizes = sorted(points)
+                (handles[label],) = axes.plot(
+                    sizes, [points[size] for size in sizes], marker="o", markersize=3.0, color=colour
+                )
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_title(name, fontsize=7.0)
+        label_panels(grid, len(curves), "innermost tile", "µs")
+        drawn.legend(
+            list(handles.values()), list(handles), loc="outside upper center", ncols=2, frameon=False
+        )
+        return save(drawn, folder / "crop2024_figure6")
+
+
+def tile_curves(results: NetworkResults) -> Mapping[str, Mapping[str, Mapping[int, float]]]:
+    """Returns operator -> `measured` or `predicted` -> tile size -> microseconds."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    for row in results.rows:
+        kind, _, size = row.metric.partition("_us:")
+        if row.split == TILES and size:
+            found.setdefault(row.program, {}).setdefault(kind, {})[int(size)] = row.value
+    return found

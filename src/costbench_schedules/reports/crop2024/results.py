@@ -1,0 +1,114 @@
+"""Reads what the stage `autotune` leaves behind about programs of networks.
+
+Rows have the task `schedule`. In the split `networks` a program is a network, in `network-operators` one of
+its operators, in `tiles` an operator whose tile sizes are compared; `variant` is the number of target records
+that a learned model was fitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costbench.artifacts import read_json
+from costbench.errors import DataError
+from costbench.metrics.rows import MAIN, MetricRow, read_rows
+from costbench.reports.claims.data import Side
+from costbench_schedules.reports.autotvm2018.results import SCHEDULE
+from costbench_schedules.reports.crop2024.guidance import GuidedSearches, load_guided
+
+NETWORKS, SPLIT, OPERATORS, TILES, TARGET = "networks", "networks", "network-operators", "tiles", "native"
+ROWS_FILE, CARD_FILE = "rows.jsonl", "card.json"
+
+
+@dataclass(frozen=True)
+class NetworkResults:
+    """All results on programs of networks; empty where none are recorded.
+
+    Attributes:
+        rows: see the module's description.
+        card: of the recording.
+        guided: searches of recorded tables with the model's estimates.
+    """
+
+    rows: tuple[MetricRow, ...] = ()
+    card: Mapping[str, Any] = field(default_factory=dict)
+    guided: GuidedSearches = field(default_factory=GuidedSearches)
+
+    @cached_property
+    def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
+        found: dict[tuple[str, str, str, str], list[float]] = {}
+        for row in self.rows:
+            if row.split == SPLIT:
+                found.setdefault((row.model, row.variant, row.program, row.metric), []).append(row.value)
+        return {key: tuple(values) for key, values in found.items()}
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Returns the networks that were tested on, sorted."""
+        return tuple(sorted({row.program for row in self.rows if row.split == SPLIT}))
+
+    @property
+    def models(self) -> tuple[tuple[str, str], ...]:
+        """Returns models with their variants, sorted."""
+        return tuple(sorted({(model, variant) for model, variant, _, _ in self._values}))
+
+    def of_operators(self, model: str, variant: str, metric: str) -> dict[str, float]:
+        """Returns the mean over seeds of a metric by operator."""
+        found: dict[str, list[float]] = {}
+        for row in self.rows:
+            if (row.split, row.model, row.variant, row.metric) == (OPERATORS, model, variant, metric):
+                found.setdefault(row.program, []).append(row.value)
+        return {operator: float(np.mean(found[operator])) for operator in sorted(found)}
+
+    def mean(self, model: str, variant: str, network: str, metric: str) -> float | None:
+        """Returns the mean over seeds of a metric, or None."""
+        found = self._values.get((model, variant, network, metric))
+        return float(np.mean(found)) if found else None
+
+    def over_networks(self, model: str, variant: str, metric: str) -> float | None:
+        """Returns the mean over networks; None if one is missing."""
+        found = [self.mean(model, variant, network, metric) for network in self.networks]
+        known = [value for value in found if value is not None]
+        return float(np.mean(known)) if known and len(known) == len(found) else None
+
+
+def not_trained_enough(results: NetworkResults) -> dict[tuple[str, Side], float]:
+    """Returns the networks that decide no claim, with their rank error over the least that is asked of them.
+
+    A network that orders the very records it was fitted to (`fitted_tau`) no better than the analytical
+    model, which was fitted to nothing, orders programs it has never seen, has not been trained enough. The
+    rank error is 1 - tau, means over networks.
+    """
+    reached = results.over_networks("crop", MAIN, "kendall_tau")
+    found = {}
+    for model, variant in results.models:
+        fitted = results.over_networks(model, variant, "fitted_tau")
+        if fitted is not None and reached is not None and fitted <= reached:
+            side = Side(model, variant, OPERATORS, TARGET)
+            found[SCHEDULE, side] = (1.0 - fitted) / (1.0 - reached)
+    return found
+
+
+def load_networks(folder: Path, guided: Path | None = None) -> NetworkResults:
+    """Returns the results in the folder `networks` of the stage `autotune`; empty ones without rows.
+
+    Args:
+        folder: of the stage.
+        guided: its folder `estimated`; None to leave those results out.
+
+    Raises:
+        DataError: naming the file, if one is missing or malformed.
+    """
+    if not (folder / ROWS_FILE).is_file():
+        return NetworkResults()
+    card = read_json(folder / CARD_FILE)
+    if not isinstance(card, dict):
+        raise DataError("no card", where=folder / CARD_FILE, expected="an object")
+    searches = GuidedSearches() if guided is None else load_guided(guided)
+    return NetworkResults(read_rows(folder / ROWS_FILE), card, searches)

@@ -1,0 +1,110 @@
+"""Algorithm 1 without candidates that the cost model cannot tell from one another or from a measured one.
+
+Many configurations of a large space are one program to the model: their features are equal, and mostly their
+runtimes are, too. The cheapest candidates are then full of copies of the best program so far. Here a program
+is a candidate once, and none after its measurement. This is not in autotvm2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.search.sampling import Proposals
+from costbench.search.space import BoolArray, Rows, SearchSpace, Seen
+from costbench_schedules.search.chains import Candidates, ChainSpec, Energy
+from costbench_schedules.search.finders import Finder
+from costbench_schedules.search.guided import ModelGuided
+
+FeaturesOf = Callable[[Rows], npt.NDArray[Any]]
+"""Features of configurations [n, m], one row [F] for each."""
+
+
+class LastFeatures:
+    """Keeps the features of the last configurations: a finder's model and `DistinctFinder` ask for the same.
+
+    Args:
+        features: of configurations.
+    """
+
+    def __init__(self, features: FeaturesOf) -> None:
+        self._features = features
+        self._rows: Rows | None = None
+        self._found: npt.NDArray[Any] = np.zeros((0, 0))
+
+    def __call__(self, rows: Rows) -> npt.NDArray[Any]:
+        """Returns the features, [n, F]."""
+        if self._rows is None or not np.array_equal(rows, self._rows):
+            self._rows, self._found = rows.copy(), np.ascontiguousarray(self._features(rows))
+        return self._found
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctFinder:
+    """A `Finder` whose candidates have different features, and those of nothing that was measured.
+
+    Attributes:
+        finder: whose candidates.
+        features: of configurations.
+        measured: features of what has been measured; whoever measures adds to them.
+    """
+
+    finder: Finder
+    features: FeaturesOf
+    measured: Seen
+
+    def run(self, energy: Energy, wanted: int, measured: Seen, rng: np.random.Generator) -> Candidates:
+        """Returns the finder's `wanted` cheapest; of equal programs the one that it met first."""
+        return self.finder.run(energy, wanted, _Programs(measured, self.measured, self.features), rng)
+
+
+class _Programs(Seen):
+    """What is no candidate in one run: `fresh` also remembers the programs that it was asked about."""
+
+    def __init__(self, rows: Seen, measured: Seen, features: FeaturesOf) -> None:
+        super().__init__()
+        self._rows, self._measured, self._features = rows, measured, features
+        self._met = Seen()
+
+    def fresh(self, rows: Rows) -> BoolArray:
+        """Returns which rows [n, m] are the first of a program that was not measured, bool [n]."""
+        new = self._rows.fresh(rows)
+        if len(rows):
+            found = self._features(rows)[new]
+            first = self._measured.fresh(found) & self._met.fresh(found)
+            self._met.add(found[first])
+            new[new] = first
+        return new
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctGuided:
+    """A `Strategy`: a guided search whose batches hold different programs.
+
+    Attributes:
+        search: what proposes.
+        features: that tell programs apart, whatever the model of the search reads.
+    """
+
+    search: ModelGuided[Any]
+    features: FeaturesOf
+
+    def __call__(self, space: SearchSpace[Any], rng: np.random.Generator, start: Rows, /) -> Proposals:
+        """Yields batches as `ModelGuided` does, without copies among the candidates of the model."""
+        measured = Seen()
+
+        def finder(space: SearchSpace[Any], chains: ChainSpec) -> Finder:
+            return DistinctFinder(self.search.finder(space, chains), self.features, measured)
+
+        proposals = replace(self.search, finder=finder)(space, rng, start)
+        batch = next(proposals, None)
+        while batch is not None:
+            measured.add(self.features(batch))
+            try:
+                batch = proposals.send((yield batch))
+            except StopIteration:
+                return

@@ -1,0 +1,148 @@
+"""Schedules as a search problem: a space that strategies can search, and the evaluator that measures.
+
+All strategies run on both, on this machine and on recorded tables alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.artifacts import digest_bytes
+from costbench.autotuning.evaluators import Evaluation, Measured, Source
+from costbench.autotuning.search import TuningProblem
+from costbench.autotuning.trace import Subject
+from costbench.search.space import BoolArray, Rows, Seen
+from costbench_schedules.spaces.space import ScheduleSpace
+
+IntArray = npt.NDArray[np.int64]
+_LISTED = 1 << 13
+"""Spaces up to this size are drawn from a list of what is left; larger ones by rejection."""
+_ROUNDS = 8
+"""Draws in a row without anything new after which a large space is taken to be used up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Schedules:
+    """A `SearchSpace` of the configurations of a schedule space, int64 [n, m], numbered as there.
+
+    A neighbour has another choice for one knob, as in AutoTVM's own tuner.
+
+    Attributes:
+        space: the configurations.
+    """
+
+    space: ScheduleSpace
+
+    @property
+    def size(self) -> int:
+        """Returns the number of configurations."""
+        return self.space.size
+
+    @cached_property
+    def _free(self) -> IntArray:
+        """Returns the knobs with a choice."""
+        return np.flatnonzero(self.space.sizes > 1)
+
+    def legal(self, rows: Rows) -> BoolArray:
+        """Returns whether every index is one of its knob's, bool [n]."""
+        return self.space.legal(rows)
+
+    def decode(self, rows: Rows) -> IntArray:
+        """Returns the configurations themselves."""
+        return rows.astype(np.int64)
+
+    def rows(self, numbers: Sequence[int]) -> IntArray:
+        """Returns the configurations with these numbers."""
+        return self.space.rows(numbers)
+
+    def numbers(self, rows: Rows) -> list[int]:
+        """Inverse of `rows`."""
+        return self.space.numbers(rows)
+
+    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> IntArray:
+        """Returns up to `count` distinct configurations not in `seen`, in random order.
+
+        A space of more than 8,192 counts as exhausted after several draws without new ones.
+        """
+        if self.size <= _LISTED:
+            listed = self.rows(range(self.size))
+            return rng.permutation(listed[seen.fresh(listed)])[:count]
+        found, parts, idle = Seen(), [self.rows([])], 0
+        while len(found) < count and idle < _ROUNDS:
+            drawn = self.space.sample(rng, count - len(found)).astype(np.int64)
+            new = drawn[seen.fresh(drawn) & found.fresh(drawn)]
+            idle = 0 if len(new) else idle + 1
+            found.add(new)
+            parts.append(new)
+        return np.concatenate(parts)
+
+    def step(self, rows: Rows, rng: np.random.Generator) -> IntArray:
+        """Returns each configuration with another choice for one random knob; itself if there is none."""
+        moves = rows.astype(np.int64)
+        if not len(self._free):
+            return moves
+        places = rng.choice(self._free, size=len(rows))
+        sizes = self.space.sizes[places]
+        lines = np.arange(len(rows))
+        moves[lines, places] = (moves[lines, places] + rng.integers(1, sizes)) % sizes
+        return moves
+
+    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> IntArray:
+        """Returns children with the choice of each knob from one of the parents."""
+        return np.where(rng.random(first.shape) < 0.5, first, second).astype(np.int64)
+
+
+def schedule_problem(space: ScheduleSpace, machine: str) -> TuningProblem[IntArray]:
+    """Returns the search for the fastest schedule of a space.
+
+    Args:
+        space: the configurations.
+        machine: name of what they are measured on, for the trace.
+    """
+    chosen = ";".join(",".join(map(str, ids.tolist())) for ids in space.chosen)
+    fingerprint = digest_bytes(f"{space.operator.text};{chosen}".encode())[:32]
+    subject = Subject("schedule", machine, space.operator.text, fingerprint, space.size)
+    return TuningProblem(subject, Schedules(space))
+
+
+class MeasuringSchedules(Protocol):
+    """A processor, or a table of what was measured on one."""
+
+    def measure(self, space: ScheduleSpace, rows: Rows, /) -> Measured:
+        """Builds and runs configurations [n, m] of a space."""
+        ...
+
+
+@dataclass(frozen=True)
+class ScheduleEvaluator:
+    """An `Evaluator` of configurations, int64 [n, m]; scores are runtimes in ns.
+
+    Attributes:
+        space: whose configurations.
+        device: measures them.
+        name: of the device.
+    """
+
+    space: ScheduleSpace
+    device: MeasuringSchedules
+    name: str
+
+    @property
+    def source(self) -> Source:
+        """Measured."""
+        return "device"
+
+    def evaluate(self, decisions: IntArray) -> Evaluation:
+        """Returns runtimes, infinite for failures, and the processor time of builds and runs."""
+        measured = self.device.measure(self.space, decisions)
+        scores = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
+        return Evaluation(scores, measured.run_seconds)
+
+    def recall(self, decisions: IntArray) -> None:
+        """Does nothing: every measurement is charged what it took."""

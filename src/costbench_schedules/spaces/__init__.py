@@ -1,0 +1,1 @@
+"""Spaces of schedules of an operator, and the loops that schedules become."""

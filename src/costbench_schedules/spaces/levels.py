@@ -1,0 +1,198 @@
+"""The tiles and structure knobs of many configurations as arrays: extents of loops, their steps, their order.
+
+Loops have two numberings. In the flat one a spatial loop is level * S + axis and the reduction loops follow
+likewise; the trunk of every loop order begins as the flat one. `permutation` leads from a place in the loop
+order to the flat number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench_schedules.operators.operators import Operator
+from costbench_schedules.spaces.space import (
+    CACHES,
+    ORDERS,
+    PARALLEL,
+    REDUCE_LEVELS,
+    SPATIAL_LEVELS,
+    ScheduleSpace,
+)
+
+if TYPE_CHECKING:
+    from costbench_schedules.spaces.buffers import Buffer
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The loops of n configurations, with S spatial axes, A axes and L loops.
+
+    Attributes:
+        operator: what is scheduled.
+        extents: iterations by flat number, int64 [n, L].
+        steps: how far one iteration moves along the loop's axis, int64 [n, L].
+        axis_of: axis of each flat number, int64 [L].
+        level_of: level of each flat number, int64 [L].
+        permutation: flat numbers in loop order, int64 [n, L].
+        first_reduce: loops around the first reduction loop, int64 [n].
+        num_parallel: loops that are fused and run in parallel, int64 [n].
+        cache_outer: spatial levels around the buffer of sums, int64 [n]; 0 without one.
+        vectorized: bool [n].
+        unroll: the knob's limit, int64 [n].
+        padding: choice of the padding knob by name, [n].
+    """
+
+    operator: Operator
+    extents: IntArray
+    steps: IntArray
+    axis_of: IntArray
+    level_of: IntArray
+    permutation: IntArray
+    first_reduce: IntArray
+    num_parallel: IntArray
+    cache_outer: IntArray
+    vectorized: BoolArray
+    unroll: IntArray
+    padding: npt.NDArray[np.str_]
+
+    @property
+    def num_spatial(self) -> int:
+        """Returns the number of spatial loops."""
+        return SPATIAL_LEVELS * len(self.operator.spatial)
+
+    @property
+    def vector_loop(self) -> int:
+        """Returns the flat number of the loop that may be vectorised: the last spatial axis, innermost."""
+        return self.num_spatial - 1
+
+    def outside(self, buffer: Buffer) -> BoolArray:
+        """Returns which loops lie outside a buffer that holds a part of a tensor, bool [n, L]."""
+        spatial = np.arange(len(self.axis_of)) < self.num_spatial
+        return spatial & (self.level_of < buffer.outer[:, None])
+
+    def strides(self, buffer: Buffer) -> IntArray:
+        """Returns by how many elements an iteration of each loop moves in a buffer, int64 [n, L], flat."""
+        weights = buffer.dim_strides @ buffer.coefficients
+        return np.where(self.outside(buffer), 0, weights[:, self.axis_of] * self.steps)
+
+    def touched(self, buffer: Buffer, inside: IntArray) -> IntArray:
+        """Returns the distinct elements of a buffer within boxes of the iteration space, int64 [n, k].
+
+        In a dimension indexed by a x + b y with b = 1 there are min(X Y, a (X - 1) + Y) distinct values.
+
+        Args:
+            buffer: what is accessed.
+            inside: the boxes' extents, int64 [n, k, A].
+        """
+        scope = np.where(self.outside(buffer), 1, self.extents)
+        limits = np.stack(
+            [np.prod(scope[:, self.axis_of == axis], axis=1) for axis in range(inside.shape[2])], axis=1
+        )
+        extents = np.minimum(inside, limits[:, None])
+        result = np.ones(extents.shape[:2], dtype=np.int64)
+        for dim, coefficients in enumerate(buffer.coefficients):
+            used = np.flatnonzero(coefficients)
+            span = 1 + (extents[:, :, used] - 1) @ coefficients[used]
+            values = np.minimum(span, np.prod(extents[:, :, used], axis=2))
+            result *= np.minimum(values, buffer.shape[:, dim, None])
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Structure:
+    """What the loop orders of an operator have in common.
+
+    Attributes:
+        axis_of: axis of each flat number.
+        level_of: level of each flat number.
+        permutations: for each order, flat numbers in loop order, int64 [orders, L].
+        reduce_levels: for each order, spatial levels around the first reduction level, int64 [orders].
+    """
+
+    axis_of: IntArray
+    level_of: IntArray
+    permutations: IntArray
+    reduce_levels: IntArray
+
+
+@lru_cache(maxsize=64)
+def _structure(num_spatial: int, num_reduce: int) -> _Structure:
+    blocks = {f"S{level}": level * num_spatial + np.arange(num_spatial) for level in range(SPATIAL_LEVELS)}
+    start = SPATIAL_LEVELS * num_spatial
+    blocks |= {
+        f"R{level}": start + level * num_reduce + np.arange(num_reduce) for level in range(REDUCE_LEVELS)
+    }
+    axes = [np.tile(np.arange(num_spatial), SPATIAL_LEVELS)]
+    axes.append(np.tile(num_spatial + np.arange(num_reduce), REDUCE_LEVELS))
+    levels = [
+        np.repeat(np.arange(SPATIAL_LEVELS), num_spatial),
+        np.repeat(np.arange(REDUCE_LEVELS), num_reduce),
+    ]
+    return _Structure(
+        np.concatenate(axes),
+        np.concatenate(levels),
+        np.array([np.concatenate([blocks[name] for name in order]) for order in ORDERS.values()]),
+        np.array([order.index("R0") for order in ORDERS.values()]),
+    )
+
+
+def levels_of(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger[Any]]) -> Levels:
+    """Returns the loops of configurations [n, m] of a space."""
+    operator = space.operator
+    spatial, reduce = len(operator.spatial), len(operator.reduce)
+    structure = _structure(spatial, reduce)
+    tiles = [np.array(knob.values, dtype=np.int64) for knob in space.knobs[: spatial + reduce]]
+    factors = [table[rows[:, place]] for place, table in enumerate(tiles)]
+    steps = [_suffix_products(factor) for factor in factors]
+    knobs = {knob.name: (place, knob.values) for place, knob in enumerate(space.knobs)}
+    chosen = {
+        name: np.array(values)[rows[:, place]]
+        for name, (place, values) in knobs.items()
+        if place >= len(tiles)
+    }
+    order = np.array([list(ORDERS).index(str(value)) for value in knobs["order"][1]])[
+        rows[:, knobs["order"][0]]
+    ]
+    reduce_levels = structure.reduce_levels[order]
+    both = chosen["parallel"] == PARALLEL[3]
+    first = 1 + next((i for i, axis in enumerate(operator.spatial) if axis.extent > 1), spatial - 1)
+    counts = np.select(
+        [chosen["parallel"] == name for name in PARALLEL[:3]], [0, first, spatial], 2 * spatial
+    )
+    cache = np.select(
+        [chosen["cache"] == CACHES[0], chosen["cache"] == CACHES[1]], [0, reduce_levels], 1 + both
+    )
+    return Levels(
+        operator,
+        _flat(factors, spatial),
+        _flat(steps, spatial),
+        structure.axis_of,
+        structure.level_of,
+        structure.permutations[order],
+        reduce_levels * spatial,
+        counts.astype(np.int64),
+        cache.astype(np.int64),
+        chosen["vectorize"] == 1,
+        chosen["unroll"].astype(np.int64),
+        chosen["padding"],
+    )
+
+
+def _suffix_products(factors: IntArray) -> IntArray:
+    """Returns the product of the factors after each one, int64 [n, levels]."""
+    products = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray(products // factors, dtype=np.int64)
+
+
+def _flat(parts: list[IntArray], spatial: int) -> IntArray:
+    """Returns values per axis and level by flat number, int64 [n, L]."""
+    blocks = [np.stack(group, axis=2) for group in (parts[:spatial], parts[spatial:]) if group]
+    return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)

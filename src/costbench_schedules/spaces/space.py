@@ -1,0 +1,255 @@
+"""The schedules of an operator: one knob per decision, a schedule is one choice per knob.
+
+As in autotvm2018 (section 3): multi-level tiling of every axis, loop order, caching, and annotations. Every
+spatial axis is split into 4 levels S0 to S3 and every reduction axis into 2 levels R0 and R1, outermost
+first. A configuration is a row of m integers, the index of the choice of each knob: these are the components
+that equation 3 of the paper counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.spaces import ChoiceArray, IntArray
+from costbench.errors import DataError
+from costbench_schedules.operators.operators import Axis, Operator
+
+SPATIAL_LEVELS, REDUCE_LEVELS = 4, 2
+Value = int | str | tuple[int, ...]
+
+ORDERS: Mapping[str, tuple[str, ...]] = {
+    "S0 S1 R0 S2 R1 S3": ("S0", "S1", "R0", "S2", "R1", "S3"),
+    "S0 S1 R0 R1 S2 S3": ("S0", "S1", "R0", "R1", "S2", "S3"),
+    "S0 S1 S2 R0 R1 S3": ("S0", "S1", "S2", "R0", "R1", "S3"),
+    "S0 S1 S2 R0 S3 R1": ("S0", "S1", "S2", "R0", "S3", "R1"),
+}
+"""Orders of levels, outermost first. Within a level, axes are in the operator's order. What may be vectorised
+is the last spatial axis in S3: the output's and mostly the weights' contiguous dimension."""
+
+CACHES = ("none", "tile", "block")
+"""Where sums are kept: in the output itself; in a buffer of what lies inside the spatial loops around the
+reduction; in a buffer of what lies inside S0 (inside all loops that run in parallel, if these are more)."""
+
+PARALLEL = ("none", "first", "S0", "S0 S1")
+"""Loops that are fused and run in parallel: none, the first axis' S0, all S0, all S0 and S1."""
+
+UNROLL = (0, 16, 64, 512)
+"""Most statements that unrolled loops may become."""
+
+PADDINGS = ("inline", "root", "tile")
+"""Where zeros are added to an input: at each read, in a copy of all of it, or of what lies inside S1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One decision.
+
+    Attributes:
+        name: "tile AXIS", or what is decided.
+        values: its choices; factors, outermost first, for a tile.
+    """
+
+    name: str
+    values: tuple[Value, ...]
+
+
+@lru_cache(maxsize=1024)
+def factorisations(extent: int, parts: int) -> tuple[tuple[int, ...], ...]:
+    """Returns all ordered tuples of `parts` positive integers with product `extent`, ascending.
+
+    >>> factorisations(4, 2)
+    ((1, 4), (2, 2), (4, 1))
+    """
+    if parts == 1:
+        return ((extent,),)
+    divisors = [number for number in range(1, extent + 1) if extent % number == 0]
+    return tuple((first, *rest) for first in divisors for rest in factorisations(extent // first, parts - 1))
+
+
+def tile_name(axis: Axis) -> str:
+    """Returns the name of the knob that splits an axis."""
+    return f"tile {axis.name}"
+
+
+def knobs_of(operator: Operator) -> tuple[Knob, ...]:
+    """Returns the knobs of an operator: tiles in order of axes, then structure and annotations."""
+    tiles = [
+        Knob(tile_name(axis), factorisations(axis.extent, levels))
+        for axes, levels in ((operator.spatial, SPATIAL_LEVELS), (operator.reduce, REDUCE_LEVELS))
+        for axis in axes
+    ]
+    return (
+        *tiles,
+        Knob("order", tuple(ORDERS)),
+        Knob("cache", CACHES),
+        Knob("vectorize", (0, 1)),
+        Knob("unroll", UNROLL),
+        Knob("parallel", PARALLEL),
+        Knob("padding", PADDINGS if operator.padding else ("none",)),
+    )
+
+
+class ScheduleSpace:
+    """The schedules of an operator, or those left by a restriction; a `VectorSpace`.
+
+    All combinations of choices can be compiled. Some are the same program, such as unrolling at most 16 or at
+    most 64 statements where there are 8.
+
+    Args:
+        operator: what is scheduled.
+        restrict: for some knobs, the indices of the choices that remain.
+
+    Attributes:
+        operator: the same.
+        knobs: with the choices that remain.
+        chosen: for each knob, the indices of these choices in the unrestricted space.
+
+    Raises:
+        DataError: naming the knob, for an unknown one, or indices that are none, equal or not in it.
+    """
+
+    def __init__(self, operator: Operator, restrict: Mapping[str, Sequence[int]] | None = None) -> None:
+        self.operator = operator
+        full = knobs_of(operator)
+        given = dict(restrict or {})
+        self.chosen = tuple(
+            np.array(given.pop(knob.name, range(len(knob.values))), dtype=np.int64) for knob in full
+        )
+        if given:
+            expected = ", ".join(knob.name for knob in full)
+            raise DataError("no knob", where=operator.text, field=min(given), expected=expected)
+        for knob, ids in zip(full, self.chosen, strict=True):
+            if (
+                not len(ids)
+                or len(set(ids.tolist())) < len(ids)
+                or ids.min() < 0
+                or ids.max() >= len(knob.values)
+            ):
+                expected = f"distinct indices from 0 to {len(knob.values) - 1}"
+                raise DataError(
+                    f"choices {ids.tolist()}", where=operator.text, field=knob.name, expected=expected
+                )
+        self.knobs = tuple(
+            Knob(knob.name, tuple(knob.values[i] for i in ids.tolist()))
+            for knob, ids in zip(full, self.chosen, strict=True)
+        )
+
+    @property
+    def size(self) -> int:
+        """Returns the number of configurations."""
+        return prod(self.sizes.tolist())
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """Returns the number of choices of each knob, int64 [m]."""
+        return np.array([len(knob.values) for knob in self.knobs], dtype=np.int64)
+
+    @property
+    def num_choices(self) -> IntArray:
+        """Returns `sizes`."""
+        return self.sizes
+
+    @property
+    def default(self) -> ChoiceArray:
+        """Returns the first choice of each knob, int16 [m]: whole axes in the innermost level."""
+        return np.zeros(len(self.knobs), dtype=np.int16)
+
+    def full_rows(self, rows: npt.NDArray[np.signedinteger[Any]]) -> IntArray:
+        """Returns the same configurations as rows of the unrestricted space, int64 [n, m]."""
+        columns = [ids[rows[:, place]] for place, ids in enumerate(self.chosen)]
+        return np.stack(columns, axis=1) if len(rows) else np.empty((0, len(self.knobs)), dtype=np.int64)
+
+    def rows(self, numbers: Sequence[int]) -> IntArray:
+        """Returns the configurations with these numbers, int64 [n, m].
+
+        Numbers are in mixed radix, the first knob most significant.
+        """
+        result = np.empty((len(numbers), len(self.knobs)), dtype=np.int64)
+        rest = [int(number) for number in numbers]
+        for place in reversed(range(len(self.knobs))):
+            radix = int(self.sizes[place])
+            result[:, place] = [number % radix for number in rest]
+            rest = [number // radix for number in rest]
+        return result
+
+    def numbers(self, rows: npt.NDArray[np.signedinteger[Any]]) -> list[int]:
+        """Inverse of `rows`."""
+        result = [0] * len(rows)
+        for place, radix in enumerate(self.sizes.tolist()):
+            digits = rows[:, place].tolist()
+            result = [number * radix + digit for number, digit in zip(result, digits, strict=True)]
+        return result
+
+    def legal(self, configs: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.bool_]:
+        """Returns whether every index is one of its knob's, bool [n]."""
+        inside: npt.NDArray[np.bool_] = np.all((configs >= 0) & (configs < self.sizes), axis=1)
+        return inside
+
+    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+        """Returns configurations drawn uniformly with replacement, int16 [count, m]."""
+        return rng.integers(self.sizes, size=(count, len(self.knobs))).astype(np.int16)
+
+    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+        """Returns configurations in which one random knob has another random choice, int16 [count, m].
+
+        A space of one configuration has none: int16 [0, m].
+        """
+        free = np.flatnonzero(self.sizes > 1)
+        result = np.repeat(config[None].astype(np.int16), count if len(free) else 0, axis=0)
+        places = rng.choice(free, size=len(result)) if len(free) else free
+        shifts = rng.integers(1, self.sizes[places]) if len(free) else free
+        lines = np.arange(len(result))
+        moved = (result[lines, places] + shifts) % self.sizes[places]
+        result[lines, places] = moved.astype(np.int16)
+        return result
+
+    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+        """Returns a configuration with each choice from one of two parents, int16 [m]."""
+        return np.where(rng.random(len(first)) < 0.5, first, second).astype(np.int16)
+
+    def choices(self, row: npt.NDArray[np.signedinteger[Any]]) -> dict[str, Value]:
+        """Returns the choice of each knob by name."""
+        return {knob.name: knob.values[int(i)] for knob, i in zip(self.knobs, row, strict=True)}
+
+    def row_of(self, choices: Mapping[str, Value]) -> IntArray:
+        """Inverse of `choices`, int64 [m].
+
+        Raises:
+            DataError: naming the knob, if it has no or an unknown choice.
+        """
+        row = []
+        for knob in self.knobs:
+            value = choices.get(knob.name)
+            if value not in knob.values:
+                expected = "one of " + ", ".join(str(known) for known in itertools.islice(knob.values, 12))
+                raise DataError(f"{value!r}", where=self.operator.text, field=knob.name, expected=expected)
+            row.append(knob.values.index(value))
+        return np.array(row, dtype=np.int64)
+
+    def sub_space(self, wanted: Mapping[str, Sequence[Value]]) -> ScheduleSpace:
+        """Returns the space in which some knobs have only these choices.
+
+        Raises:
+            DataError: naming the knob, for an unknown knob or choice.
+        """
+        known = {knob.name: (knob, ids) for knob, ids in zip(self.knobs, self.chosen, strict=True)}
+        restrict = {knob.name: ids.tolist() for knob, ids in known.values()}
+        for name, values in wanted.items():
+            if name not in known:
+                raise DataError("no knob", where=self.operator.text, field=name, expected=", ".join(known))
+            knob, ids = known[name]
+            for value in values:
+                if value not in knob.values:
+                    raise DataError(
+                        f"{value!r}", where=self.operator.text, field=name, expected="a choice of the knob"
+                    )
+            restrict[name] = [int(ids[knob.values.index(value)]) for value in values]
+        return ScheduleSpace(self.operator, restrict)

@@ -1,0 +1,102 @@
+"""Sub-spaces small enough to measure completely, with good schedules inside: what recorded tables are of.
+
+A random schedule of the full space is an order of magnitude slower than the best, and two of them are hardly
+ever neighbours. A sub-space has few choices per knob. Among them are those of hand-written kernels: a vector
+of one to four registers in the innermost loop, some rows beside it so that sums stay in registers, one level
+of cache tiles around them. So are their opposites, or there would be nothing to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import log, prod
+
+from costbench.errors import DataError
+from costbench_schedules.operators.operators import Axis, Operator
+from costbench_schedules.spaces.space import CACHES, ORDERS, PADDINGS, ScheduleSpace, Value, tile_name
+
+MAX_SIZE = 4_000
+"""Most configurations of a sub-space."""
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """Choices of a knob, the most wanted first.
+
+    Attributes:
+        values: at most these.
+        keep: how many of them stay at least.
+    """
+
+    values: tuple[Value, ...]
+    keep: int
+
+
+def recorded_space(operator: Operator, limit: int = MAX_SIZE) -> ScheduleSpace:
+    """Returns a sub-space of at most `limit` configurations.
+
+    The choices of a smaller limit are among those of a larger one.
+
+    Raises:
+        DataError: if the limit is below what the rules keep.
+    """
+    wishes = _wishes(operator)
+    counts = {name: len(wish.values) for name, wish in wishes.items()}
+    while prod(counts.values()) > limit:
+        name = max(wishes, key=lambda one: counts[one] / min(wishes[one].keep, len(wishes[one].values)))
+        if counts[name] <= wishes[name].keep:
+            expected = f"at least {prod(counts.values())}"
+            raise DataError(f"a limit of {limit} configurations", where=operator.text, expected=expected)
+        counts[name] -= 1
+    return ScheduleSpace(operator).sub_space(
+        {name: wish.values[: counts[name]] for name, wish in wishes.items()}
+    )
+
+
+def _wishes(operator: Operator) -> Mapping[str, _Wish]:
+    real = [axis for axis in operator.spatial if axis.extent > 1]
+    found: dict[str, _Wish] = {}
+    for axis in operator.spatial:
+        if axis is real[-1]:
+            found[tile_name(axis)] = _tiles(axis, ((1, 32), (1, 8), (4, 16), (1, 64), (1, 16), (2, 2)), 3)
+        elif len(real) > 1 and axis is real[-2]:
+            found[tile_name(axis)] = _tiles(axis, ((1, 8), (1, 1), (4, 4), (1, 28), (1, 4), (2, 2)), 4)
+        else:
+            found[tile_name(axis)] = _tiles(axis, ((1, 1), (4, 1), (1, 2)), 1)
+    for axis in operator.reduce:
+        largest = axis.extent == max(one.extent for one in operator.reduce)
+        inner = (4, axis.extent, 64) if largest else (1, axis.extent)
+        found[tile_name(axis)] = _Wish(_divisions(axis, inner), 2 if largest else 1)
+    orders = tuple(ORDERS)
+    found["order"] = _Wish((orders[2], orders[3], orders[0], orders[1]), 3)
+    found["cache"] = _Wish((CACHES[1], CACHES[0]), 2)
+    found["vectorize"] = _Wish((1, 0), 2)
+    found["unroll"] = _Wish((512, 0, 16, 64), 2)
+    found["parallel"] = _Wish(("none",), 1)
+    if operator.padding:
+        found["padding"] = _Wish((PADDINGS[1], PADDINGS[0], PADDINGS[2]), 2)
+    return found
+
+
+def _tiles(axis: Axis, inner: Iterable[tuple[int, int]], keep: int) -> _Wish:
+    """Returns tiles of a spatial axis with extents of S2 and S3 near those wanted."""
+    found: list[Value] = []
+    for second, third in inner:
+        innermost = _nearest(axis.extent, third)
+        above = _nearest(axis.extent // innermost, second)
+        tile = (axis.extent // innermost // above, 1, above, innermost)
+        if tile not in found:
+            found.append(tile)
+    return _Wish(tuple(found), min(keep, len(found)))
+
+
+def _divisions(axis: Axis, inner: Iterable[int]) -> tuple[Value, ...]:
+    found = [(axis.extent // size, size) for size in (_nearest(axis.extent, wanted) for wanted in inner)]
+    return tuple(dict.fromkeys(found))
+
+
+def _nearest(extent: int, wanted: int) -> int:
+    """Returns the divisor of an extent with the smallest ratio to what is wanted, the larger of two."""
+    divisors = [number for number in range(1, extent + 1) if extent % number == 0]
+    return min(divisors, key=lambda number: (abs(log(number / wanted)), -number))

@@ -1,0 +1,71 @@
+"""Commands of the analytical model, on features of a kernel that was written by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from costbench.cli.app import app
+from costbench.errors import CostbenchError
+from costbench_schedules.llvm.features import ProgramFeatures
+from costbench_schedules.records.networks.drawn import read_programs
+from tests.schedules.crop.machines import features
+from tests.schedules.llvm import kernels
+
+TABLES = Path(__file__).parents[2] / "data" / "schedules"
+SCHEDULE = ["explain", "matmul:m=8,n=16,k=4", "0"]
+
+
+def test_a_schedule_is_explained_and_drawn(tmp_path: Path) -> None:
+    counts = {("entry", "loop"): 1, ("loop", "loop"): 99, ("loop", "done"): 1}
+    features(kernels.vector_loop(8, 8), counts).save(tmp_path / "f.npz")
+    options = ["--features", str(tmp_path / "f.npz"), "--plot", str(tmp_path / "figure")]
+    result = CliRunner().invoke(app, [*SCHEDULE, *options, "--processor", "amd_epyc_7763"])
+    assert result.exit_code == 0, result.output
+    assert "AMD EPYC 7763, 1 threads" in result.output
+    assert "kernel:loop" in result.output
+    assert "compute" in result.output
+    assert (tmp_path / "figure.svg").stat().st_size > 1000
+    assert (tmp_path / "figure.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([*SCHEDULE, "--processor", "z80"], "unknown processor"),
+        ([*SCHEDULE, "--threads", "1000"], "1000 threads"),
+        (["explain", "matmul:m=8,n=16,k=4", "99999"], "no configuration 99999"),
+        (["explain", "C13", "0"], "unknown workload"),
+    ],
+)
+def test_mistakes_are_one_error(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, CostbenchError)
+    assert said in str(result.exception)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tvm") is not None, reason="TVM is installed")
+def test_without_the_compiler_the_extra_is_named() -> None:
+    for arguments in (SCHEDULE, ["analyse-tables", "matmul-512", "--tables", str(TABLES), "--out", "none"]):
+        result = CliRunner().invoke(app, arguments)
+        assert isinstance(result.exception, CostbenchError)
+        assert "costbench[cpu]" in str(result.exception)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs the extra cpu (TVM)")
+def test_programs_of_a_table_are_analysed(tmp_path: Path) -> None:
+    arguments = ["matmul-512", "--tables", str(TABLES), "--out", str(tmp_path), "--most", "2"]
+    result = CliRunner().invoke(app, ["analyse-tables", *arguments])
+    assert result.exit_code == 0, result.output
+    found = read_programs(tmp_path / "matmul-512x512x512.arrow")
+    assert [ProgramFeatures.from_bytes(one, "a program").names != () for one in found.features] == [True] * 2
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs the extra cpu (TVM)")
+def test_a_schedule_is_built_and_explained(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [*SCHEDULE, "--features", str(tmp_path / "f.npz")])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "f.npz").exists()

@@ -1,0 +1,116 @@
+"""`costbench tune --task schedule` as people meet it, without a compiler."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import signal
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from costbench.cli.app import app
+from costbench.errors import CostbenchError, DataError
+from costbench_schedules.cli.live import (
+    Asked,
+    Interrupt,
+    found,
+    label,
+    reporting,
+    tune_schedules,
+    workloads_of,
+)
+from costbench_schedules.devices import device as device_module
+from costbench_schedules.search.live import LiveProgress
+from tests.schedules.devices.fake import fake
+
+PROGRESS = LiveProgress(12, 2, 2_000_000.0, 0.013, 0.25)
+
+
+def test_progress_says_rate_noise_and_failures() -> None:
+    assert found(PROGRESS, 10**9) == ("best 500.0 GFLOPS (2.000 ms), noise 1.3%, 25% interrupted, 2 failed")
+    assert found(LiveProgress(1, 1, float("inf"), 0.0, 0.0), 10**9) == "nothing ran yet, 1 failed"
+
+
+def test_a_bar_on_a_terminal_and_lines_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = io.StringIO()
+    with reporting(Console(file=screen, force_terminal=True, width=120), "matmul-256", 200) as report:
+        report(PROGRESS)
+    assert "12/200" in screen.getvalue()
+    with reporting(Console(file=io.StringIO()), "matmul-256", 200) as report:
+        report(PROGRESS)
+    # 2 * 256^3 operations in 2 ms.
+    assert "costbench: matmul-256: 12 of 200: best 16.8 GFLOPS" in capsys.readouterr().err
+
+
+def test_an_interrupt_waits_for_the_measurement() -> None:
+    interrupt = Interrupt()
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupt.held():
+        interrupt.pressed(signal.SIGINT, None)
+        done.append("measured")
+    assert done
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.pressed(signal.SIGINT, None)
+
+
+def test_a_file_of_workloads(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("# of my network\nC6\n\nmatmul:m=8,n=8,k=8  # small\n")
+    assert workloads_of(str(path)) == ["C6", "matmul:m=8,n=8,k=8"]
+    path.write_text("C6\nC99\n")
+    with pytest.raises(CostbenchError, match="C99"):
+        workloads_of(str(path))
+    path.write_text("# none\n")
+    with pytest.raises(DataError, match="no workloads"):
+        workloads_of(str(path))
+
+
+def test_labels_are_names_of_folders() -> None:
+    assert label("C6") == "C6"
+    assert label("conv2d:n=1,h=56") == "conv2d-n-1-h-56"
+
+
+def test_tuned_and_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "Limits", lambda: fake("ran", "ran", "ran", "ran"))
+    monkeypatch.chdir(tmp_path)
+    screen = io.StringIO()
+    tune_schedules(
+        Asked("matmul:m=4,n=4,k=4", 6, "native", None, 0, None, False), Console(file=screen, width=200)
+    )
+    said = screen.getvalue()
+    assert "the best of 6 schedules on fake" in said
+    assert "measured 3 times more" in said
+    assert (tmp_path / "out" / "tune" / "matmul-m-4-n-4-k-4-schedule" / "best.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["C99", "--task", "schedule"], "unknown workload 'C99'"),
+        (["C6", "--task", "schedule", "--budget", "3"], "--budget: has no effect with --task schedule"),
+        (["step.hlo", "--trials", "3"], "--trials: has no effect with --task tile"),
+        (["C6", "--task", "schedule", "--trials", "0"], "--trials: 0"),
+        (["C6", "--task", "layout"], "unknown task 'layout'"),
+        (["C6", "--task", "schedule", "--model", "nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes_are_one_error(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["tune", *arguments])
+    assert isinstance(result.exception, CostbenchError)
+    assert said in str(result.exception)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tvm") is not None, reason="TVM is installed")
+def test_without_the_compiler_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["tune", "C6", "--task", "schedule"])
+    assert isinstance(result.exception, DataError)
+    assert "costbench[cpu]" in str(result.exception)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,58 @@
+"""Features of kernels from a worker process, and what becomes of kernels that hang, crash or are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.errors import DataError
+from costbench_schedules.devices.instrumented.analysis import Analyzer, Kernel
+from costbench_schedules.llvm.features import ProgramFeatures
+from costbench_schedules.llvm.operations import KINDS
+from tests.schedules.llvm import kernels
+
+MATMUL = Kernel(kernels.MATMUL, "kernel", kernels.MATMUL_SIZES)
+
+
+def test_multiply_adds_are_the_operators(tmp_path: Path) -> None:
+    with Analyzer() as analyzer:
+        found = analyzer.features(MATMUL)
+    block = np.repeat(np.arange(len(found.names)), np.diff(found.static.blocks))
+    fused = found.static.kinds == KINDS.index("multiply_add")
+    assert int(np.sum(fused * found.static.shapes[:, 0] * found.block_counts(1)[block])) == 5 * 6 * 40
+    assert found.footprint == 3 * 4096
+    found.save(tmp_path / "f.npz")
+    again = ProgramFeatures.load(tmp_path / "f.npz")
+    assert again.profile.tolist() == found.profile.tolist()
+    assert again.names == found.names
+    assert again.static.num_values == found.static.num_values
+
+
+def test_each_number_of_threads_is_counted() -> None:
+    with Analyzer(threads=(4, 2)) as analyzer:
+        found = analyzer.features(Kernel(kernels.PARALLEL, "kernel", {"out": 40}))
+    loop = found.names.index("task:loop")
+    assert [int(found.block_counts(threads)[loop]) for threads in (1, 2, 4)] == [10, 5, 3]
+    with pytest.raises(DataError, match="no counts for 3 threads"):
+        found.effective_counts(3)
+
+
+def test_an_endless_kernel_ends_in_an_error_and_the_next_one_runs() -> None:
+    with Analyzer(seconds=3.0) as analyzer:
+        with pytest.raises(DataError, match=r"time-out .*ends within 3 s"):
+            analyzer.features(Kernel(kernels.ENDLESS, "kernel", {}))
+        assert analyzer.features(MATMUL).touched == 5 * 40 * (6 * 2 + 1)
+
+
+def test_a_crash_is_an_error() -> None:
+    text = "define void @kernel() {\n  call void @llvm.trap()\n  ret void\n}\ndeclare void @llvm.trap()\n"
+    with Analyzer() as analyzer, pytest.raises(DataError, match="llvm\\.trap"):
+        analyzer.features(Kernel(text, "kernel", {}))
+
+
+def test_files_that_are_no_features_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "f.npz").write_bytes(b"nothing")
+    with pytest.raises(DataError, match="cannot be read as features"):
+        ProgramFeatures.load(tmp_path / "f.npz")

@@ -1,0 +1,168 @@
+"""Costs of operations on this machine: what holds on every processor, even one that is busy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from costbench.errors import DataError
+from costbench_schedules.devices.instrumented.description import _walked_bytes, cache_facts
+from costbench_schedules.devices.instrumented.engine import Compiled
+from costbench_schedules.devices.instrumented.microbenchmarks import (
+    FORMS,
+    _loop,
+    accesses,
+    chain,
+    forwarding,
+    gathers,
+    linear_walk,
+    pointer_chase,
+    scatters,
+    side_by_side,
+)
+from costbench_schedules.devices.instrumented.rounds import LineMemory, Loop, Rounds, fastest, one_processor
+
+QUICK = Rounds(rounds=6, block_ns=100_000)
+
+
+def times(**loops: Loop) -> dict[str, float]:
+    return fastest(loops, QUICK)
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_chains_take_no_less_than_work_side_by_side(kind: str) -> None:
+    bits = 64 if kind.startswith("integer") else 128
+    found = times(one=chain(kind, bits), many=side_by_side(kind, bits))
+    assert 0.0 < found["many"] <= 1.2 * found["one"]
+
+
+def test_a_division_takes_longer_than_an_addition() -> None:
+    found = times(divide=chain("divide", 128), add=chain("add", 128))
+    assert found["divide"] > 1.5 * found["add"]
+
+
+def test_more_lanes_take_longer_to_gather() -> None:
+    narrow, wide = (gathers(bits, chained=False) for bits in (128, 256))
+    found = times(narrow=narrow, wide=wide, chained=gathers(256, chained=True), scatter=scatters(128))
+    assert found["narrow"] < found["wide"] < 1.2 * found["chained"]
+    assert found["scatter"] > 0.0
+
+
+def test_a_stored_value_takes_longer_than_one_in_a_register() -> None:
+    found = times(memory=forwarding(128), load=accesses("load", 128), store=accesses("store", 128))
+    assert found["memory"] > max(found["load"], found["store"]) > 0.0
+
+
+def test_a_walk_at_random_takes_longer_than_one_in_order() -> None:
+    found = times(random=pointer_chase(256 << 10), linear=linear_walk(256 << 10))
+    assert found["random"] > 1.5 * found["linear"] > 0.0
+
+
+def test_a_random_walk_goes_through_every_line_once() -> None:
+    loop = pointer_chase(64 * 64)
+    memory = loop.memory
+    assert memory is not None
+    place, seen = 0, set()
+    for _ in range(64):
+        seen.add(place)
+        place = int(memory.words[place // 8]) - memory.address
+    assert place == 0
+    assert seen == set(range(0, 64 * 64, 64))
+
+
+def test_memory_begins_at_a_large_page() -> None:
+    memory = LineMemory(4096)
+    assert memory.address % (2 << 20) == 0
+    assert len(memory.words) == 512
+    assert not memory.words.any()
+
+
+def test_a_loop_runs_as_often_as_it_is_told() -> None:
+    assert Compiled(_loop("multiply_add", 256, 3)).call("loop", 17, 0) == 17
+
+
+class Recorded(Loop):
+    """A loop whose blocks take what is given, one after another, and which knows what it was asked for."""
+
+    def __init__(self, *times: float) -> None:
+        self.times, self.asked = list(times), list[str]()
+
+    def iterations_for(self, block_ns: int) -> int:
+        return 8
+
+    def warm_up(self, iterations: int) -> None:
+        self.asked.append(f"warm {iterations}")
+
+    def block_ns(self, iterations: int) -> float:
+        self.asked.append(f"time {iterations}")
+        return self.times.pop(0)
+
+
+def test_the_fastest_block_of_all_rounds_counts() -> None:
+    one, other = Recorded(5.0, 4.0, 6.0, 3.0), Recorded(2.0, 2.0, 2.5, 1.5)
+    assert fastest({"one": one, "other": other}, Rounds(rounds=2, blocks=2)) == {"one": 3.0, "other": 1.5}
+    assert other.asked == ["warm 8", "time 8", "time 8"] * 2
+
+
+def test_a_block_is_as_long_as_it_is_told() -> None:
+    loop = chain("add", 128)
+    iterations = loop.iterations_for(200_000)
+    # 16 operations an iteration.
+    assert loop.block_ns(iterations) * iterations * 16 > 50_000
+
+
+@pytest.mark.parametrize("walk", [pointer_chase, linear_walk])
+def test_a_walk_goes_on_where_it_stopped(walk: Callable[[int], Loop]) -> None:
+    loop = walk(4096)
+    assert loop.memory is not None
+    start, places = loop._address, []
+    # 64 lines, 16 of them an iteration.
+    for _ in range(4):
+        loop.run(1)
+        places.append(loop._address - start)
+    assert places[-1] == 0
+    assert len(set(places)) == 4
+    assert all(0 <= place < 4096 and place % 64 == 0 for place in places)
+
+
+def test_one_processor_is_given_back() -> None:
+    before = os.sched_getaffinity(0)
+    with one_processor():
+        assert os.sched_getaffinity(0) == {max(before)}
+    assert os.sched_getaffinity(0) == before
+
+
+def write_cache(folder: Path, index: int, **facts: str) -> None:
+    place = folder / f"index{index}"
+    place.mkdir(parents=True)
+    for name, text in facts.items():
+        (place / name).write_text(text + "\n", "utf-8")
+
+
+def test_caches_are_read_from_the_system(tmp_path: Path) -> None:
+    shared = {"ways_of_associativity": "16", "coherency_line_size": "64"}
+    write_cache(tmp_path, 0, level="1", type="Data", size="48K", shared_cpu_list="0", **shared)
+    write_cache(tmp_path, 1, level="1", type="Instruction", size="32K", shared_cpu_list="0", **shared)
+    write_cache(tmp_path, 2, level="3", type="Unified", size="32M", shared_cpu_list="0-3,8", **shared)
+    found = cache_facts(tmp_path)
+    assert [(each.level, each.kib, each.sharers) for each in found] == [(1, 48.0, 1), (3, 32768.0, 5)]
+
+
+def test_a_system_that_says_nothing_of_caches_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no facts of caches"):
+        cache_facts(tmp_path)
+    write_cache(tmp_path, 0, level="1", type="Data", size="48K")
+    with pytest.raises(DataError, match="incomplete facts of a cache"):
+        cache_facts(tmp_path)
+
+
+def test_walks_are_half_a_cache_and_not_far_beyond_the_one_before(tmp_path: Path) -> None:
+    shared = {"ways_of_associativity": "16", "coherency_line_size": "64", "type": "Unified"}
+    write_cache(tmp_path, 0, level="1", size="32K", **shared)
+    write_cache(tmp_path, 1, level="2", size="64K", **shared)
+    write_cache(tmp_path, 2, level="3", size="8M", **shared)
+    # Half of 32 and of 64 KiB; four times 64 KiB, for half of 8 MiB is more; four times the last one.
+    assert _walked_bytes(cache_facts(tmp_path)) == [16 << 10, 32 << 10, 256 << 10, 32 << 20]

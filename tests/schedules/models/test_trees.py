@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import importlib.util
+import math
+
+import numpy as np
+import pytest
+
+from costbench import rng
+from costbench.errors import ChoiceError, DataError
+from costbench_schedules.models.boosting.spec import BoostingSpec
+from costbench_schedules.models.learner import Objective, samples_of
+from costbench_schedules.models.trees import LIBRARIES, BoostedTrees
+
+INSTALLED = [name for name in LIBRARIES if importlib.util.find_spec(name)]
+MISSING = sorted(set(LIBRARIES) - set(INSTALLED))
+
+
+@pytest.fixture(params=sorted(LIBRARIES))
+def library(request: pytest.FixtureRequest) -> str:
+    if request.param in MISSING:
+        pytest.skip(f"{request.param} is not installed: extra `cpu`")
+    return str(request.param)
+
+
+@pytest.fixture(params=["rank", "regression"])
+def objective(request: pytest.FixtureRequest) -> Objective:
+    found: Objective = request.param
+    return found
+
+
+def made(count: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Runtimes that depend on two of five features."""
+    features = rng.stream(seed, "trees", "test").uniform(size=(count, 5)).astype(np.float32)
+    return features, (1.0 + 4.0 * features[:, 0] + 2.0 * (features[:, 3] > 0.5)).astype(np.float64)
+
+
+def in_order(costs: np.ndarray, runtimes: np.ndarray) -> float:
+    """The share of pairs of different runtimes that the costs put in order."""
+    slower = runtimes[:, None] > runtimes
+    return float((costs[:, None] > costs)[slower].mean())
+
+
+def test_trees_learn_the_order(library: str, objective: Objective) -> None:
+    features, runtimes = made()
+    model = BoostedTrees(objective, library).fit(features, samples_of(runtimes), 0)
+    unseen, expected = made(200, seed=1)
+    costs = model.predict(unseen)
+    assert costs.dtype == np.float64
+    assert in_order(costs, expected) > 0.95
+
+
+def test_regression_predicts_minus_the_speed(library: str) -> None:
+    features, runtimes = made()
+    model = BoostedTrees("regression", library).fit(features, samples_of(runtimes), 0)
+    unseen, expected = made(200, seed=1)
+    assert np.abs(model.predict(unseen) + runtimes.min() / expected).mean() < 0.05
+
+
+def test_equal_arguments_give_equal_trees(library: str, objective: Objective) -> None:
+    features, runtimes = made(80)
+    spec = BoostingSpec(trees=10, feature_share=0.6)
+    first, second, other = (
+        BoostedTrees(objective, library, spec).fit(features, samples_of(runtimes), seed) for seed in (3, 3, 4)
+    )
+    assert first.text == second.text
+    assert first.text != other.text
+    assert np.array_equal(first.predict(features), second.predict(features))
+
+
+def test_trees_come_back_from_their_text(library: str) -> None:
+    features, runtimes = made(80)
+    model = BoostedTrees("rank", library, BoostingSpec(trees=10)).fit(features, samples_of(runtimes), 0)
+    assert np.array_equal(LIBRARIES[library].restored(model.text)(features), model.predict(features))
+
+
+def test_rows_of_another_width_are_refused(library: str) -> None:
+    features, runtimes = made(20)
+    model = BoostedTrees("rank", library, BoostingSpec(trees=2)).fit(features, samples_of(runtimes), 0)
+    with pytest.raises(DataError, match=r"4 columns.*5"):
+        model.predict(features[:, :4])
+
+
+def test_a_cost_does_not_depend_on_the_others(library: str) -> None:
+    features, runtimes = made()
+    model = BoostedTrees("rank", library).fit(features, samples_of(runtimes), 0)
+    whole = model.predict(features)
+    assert whole[7:8].tolist() == model.predict(features[7:8]).tolist()
+
+
+def test_failures_are_the_slowest(library: str, objective: Objective) -> None:
+    features, runtimes = made()
+    failed = features[:, 4] > 0.7
+    model = BoostedTrees(objective, library).fit(
+        features, samples_of(np.where(failed, math.inf, runtimes)), 0
+    )
+    costs = model.predict(features)
+    assert np.isfinite(costs).all()
+    assert costs[failed].min() > np.quantile(costs[~failed], 0.9)
+
+
+def test_nothing_but_failures_is_no_reason_to_stop(library: str, objective: Objective) -> None:
+    features, _ = made(6)
+    model = BoostedTrees(objective, library).fit(features, samples_of(np.full(6, math.inf)), 0)
+    assert len(set(model.predict(features).tolist())) == 1
+
+
+def test_runtimes_are_compared_within_a_group_only(library: str) -> None:
+    """The second workload takes 100 times as long and has the opposite effect of feature 1."""
+    features, _ = made(400)
+    groups = (features[:, 4] > 0.5).astype(np.int64)
+    runtimes = np.where(groups == 1, 100.0, 1.0) * (1.0 + features[:, 1].astype(np.float64))
+    model = BoostedTrees("rank", library).fit(features, samples_of(runtimes, groups), 0)
+    costs = model.predict(features)
+    for group in (0, 1):
+        assert in_order(costs[groups == group], runtimes[groups == group]) > 0.95
+    assert abs(np.median(costs[groups == 1]) - np.median(costs[groups == 0])) < 0.5 * costs.std()
+
+
+def test_trees_are_added_to_the_starting_costs(library: str) -> None:
+    """With costs that are right already nothing is left over; from 0 on, all of it is."""
+    features, runtimes = made()
+    speed = runtimes.min() / runtimes
+    left = BoostedTrees("regression", library).fit(features, samples_of(runtimes, start=-speed), 0)
+    assert np.abs(left.predict(features)).max() < 1e-6
+    half = BoostedTrees("regression", library).fit(features, samples_of(runtimes, start=-0.5 * speed), 0)
+    assert half.predict(features) == pytest.approx(-0.5 * speed, abs=0.05)
+
+
+@pytest.mark.skipif(not MISSING, reason="all libraries are installed")
+def test_a_library_that_is_not_installed_is_named() -> None:
+    features, runtimes = made(4)
+    with pytest.raises(ChoiceError, match=r"XGBoost is not installed.*costbench\[cpu\]"):
+        BoostedTrees(library=MISSING[0]).fit(features, samples_of(runtimes), 0)
+
+
+def test_an_unknown_library_is_refused() -> None:
+    with pytest.raises(ChoiceError, match="lightgbm"):
+        BoostedTrees(library="catboost")

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.errors import DataError
+from costbench_schedules.devices.device import CpuDevice
+from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.records.card import CARD, check_card, write_card
+from costbench_schedules.records.recording import RecordingSpec, record, table_path
+from costbench_schedules.records.replay import ReplayDevice, read_tables
+from costbench_schedules.records.table import RecordedTable, read_table, write_table
+from costbench_schedules.spaces.space import ScheduleSpace
+from tests.schedules.devices.fake import FAKE
+
+OPERATOR = parse_operator("matmul:m=2,n=2,k=2")
+SPACE = ScheduleSpace(OPERATOR).sub_space({"parallel": ["none", "first"], "cache": ["none"], "unroll": [0]})
+
+
+def spec(folder: Path) -> RecordingSpec:
+    return RecordingSpec(folder, limits=FAKE, batch=64)
+
+
+def ignore(table: RecordedTable) -> None:
+    """Nothing is printed."""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> RecordedTable:
+    return record(spec(tmp_path_factory.mktemp("whole")), "small", SPACE, ignore)
+
+
+def test_a_table_has_every_configuration_once(recorded: RecordedTable) -> None:
+    assert recorded.complete
+    rows = SPACE.rows(range(SPACE.size))
+    with CpuDevice(limits=FAKE) as device:
+        found = device.measure(SPACE, rows)
+    assert np.array_equal(recorded.columns["runtime_ns"], found.runtime_ns)
+    # Half of the configurations have "first" and cannot be built.
+    assert recorded.failed.sum() == SPACE.size // 2
+    assert recorded.reasons == ("build error: no",)
+    assert (
+        recorded.gflops[~recorded.failed].max() == 16 / recorded.columns["runtime_ns"][~recorded.failed].min()
+    )
+
+
+def test_stopping_loses_nothing_that_was_written(tmp_path: Path, recorded: RecordedTable) -> None:
+    def stop(table: RecordedTable) -> None:
+        raise KeyboardInterrupt
+
+    counts = []
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            record(spec(tmp_path), "small", SPACE, stop)
+        counts.append(read_table(table_path(spec(tmp_path), "small")).num_measured)
+    assert counts == [64, 128]
+    record(spec(tmp_path), "small", SPACE, ignore)
+    found = read_table(table_path(spec(tmp_path), "small"))
+    assert np.array_equal(found.repeats, recorded.repeats)
+    for name, column in recorded.columns.items():
+        if name != "seconds":  # of failures, elapsed time
+            assert np.array_equal(found.columns[name], column), name
+
+
+def test_another_recording_is_not_continued(tmp_path: Path, recorded: RecordedTable) -> None:
+    write_table(table_path(spec(tmp_path), "small"), replace(recorded, timing={"blocks": 1}))
+    with pytest.raises(DataError, match="timing"):
+        record(spec(tmp_path), "small", SPACE, ignore)
+
+
+def test_equal_tables_have_equal_bytes(tmp_path: Path, recorded: RecordedTable) -> None:
+    for name in ("a", "b"):
+        write_table(tmp_path / f"{name}.arrow", recorded)
+    assert (tmp_path / "a.arrow").read_bytes() == (tmp_path / "b.arrow").read_bytes()
+    found = read_table(tmp_path / "a.arrow")
+    assert found.space.operator == OPERATOR
+    assert found.host == recorded.host | {"features": ["f"]}
+    assert [knob.values for knob in found.space.knobs] == [knob.values for knob in SPACE.knobs]
+
+
+def test_damaged_tables_are_named(tmp_path: Path, recorded: RecordedTable) -> None:
+    path = tmp_path / "t.arrow"
+    write_table(path, recorded)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(DataError, match=r"t\.arrow: cannot be read"):
+        read_table(path)
+    columns = dict(recorded.columns) | {"runtime_ns": -recorded.columns["runtime_ns"]}
+    write_table(path, replace(recorded, columns=columns))
+    with pytest.raises(DataError, match="runtime_ns"):
+        read_table(path)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_table(tmp_path / "none.arrow")
+
+
+def test_replay_answers_as_the_machine_did(recorded: RecordedTable) -> None:
+    replay = ReplayDevice([recorded])
+    whole = ScheduleSpace(OPERATOR)
+    numbers = [5, 0, 77, 5]
+    mine = replay.measure(SPACE, SPACE.rows(numbers))
+    full = replay.measure(whole, SPACE.full_rows(SPACE.rows(numbers)))
+    for found in (mine, full):
+        assert found.runtime_ns.tolist() == recorded.columns["runtime_ns"][numbers].tolist()
+        assert found.failed.tolist() == recorded.failed[numbers].tolist()
+        assert [bool(reason) for reason in found.reasons] == found.failed.tolist()
+        assert found.spread[~found.failed] == pytest.approx(0.25, rel=1e-3)
+    assert replay.space(OPERATOR.text) is recorded.space
+
+
+def test_replay_refuses_what_was_not_recorded(recorded: RecordedTable) -> None:
+    replay = ReplayDevice([recorded])
+    whole = ScheduleSpace(OPERATOR)
+    other = whole.row_of(whole.choices(whole.rows([0])[0]) | {"unroll": 512})
+    with pytest.raises(DataError, match="not recorded"):
+        replay.measure(whole, other[None])
+    with pytest.raises(DataError, match="was not recorded"):
+        replay.space("matmul:m=2,n=2,k=4")
+    with pytest.raises(DataError, match="two tables"):
+        ReplayDevice([recorded, recorded])
+    with pytest.raises(DataError, match="one machine"):
+        different = replace(recorded, space=ScheduleSpace(parse_operator("matmul:m=2,n=2,k=4")))
+        ReplayDevice([recorded, replace(different, target="generic")])
+
+
+def test_a_card_finds_changed_tables(tmp_path: Path, recorded: RecordedTable) -> None:
+    write_table(tmp_path / "native" / "small.arrow", recorded)
+    card = write_card(tmp_path, "a shared machine")
+    tables = card["tables"]
+    assert isinstance(tables, dict)
+    facts = tables["native/small.arrow"]
+    assert facts["trusted"]
+    assert facts["afterwards"]["tau"] == 1.0
+    assert facts["failed"] == {"build error: no": SPACE.size // 2}
+    check_card(tmp_path)
+    assert write_card(tmp_path)["remarks"] == "a shared machine"
+    assert len(read_tables(tmp_path / "native")) == 1
+    write_table(tmp_path / "native" / "small.arrow", replace(recorded, workload="other"))
+    with pytest.raises(DataError, match="SHA-256"):
+        check_card(tmp_path)
+    (tmp_path / "native" / "small.arrow").unlink()
+    with pytest.raises(DataError, match="no such file"):
+        check_card(tmp_path)
+    assert (tmp_path / CARD).exists()
