@@ -28,7 +28,14 @@ SLOW = frozenset(
 MARKS = ("corpus", "pipeline", "slow")
 
 _ROOT = Path(__file__).resolve().parents[1]
-_OURS = {"costbench": _ROOT / "src", "tests": _ROOT, "benchmarks": _ROOT, "examples": _ROOT, "tools": _ROOT}
+_OURS = {
+    "costbench": _ROOT / "src",
+    "costbench_schedules": _ROOT / "src",
+    "tests": _ROOT,
+    "benchmarks": _ROOT,
+    "examples": _ROOT,
+    "tools": _ROOT,
+}
 _IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|[^\n]*)|import ([\w., ]+))", re.MULTILINE)
 
 

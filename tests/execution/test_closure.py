@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.execution.closure import Closure, find_closure, read_package
+from costbench.execution.closure import Closure, find_closure, read_sources
 
 FILES = {
     "__init__.py": '"""A package."""\n',
@@ -35,7 +35,7 @@ def write(package: Path, name: str, text: str) -> None:
 
 
 def found(package: Path, *roots: str, bystanders: tuple[str, ...] = ()) -> Closure:
-    return find_closure(roots, read_package(package), bystanders, version=lambda name: f"1.0 of {name}")
+    return find_closure(roots, read_sources(package), bystanders, version=lambda name: f"1.0 of {name}")
 
 
 def test_imports_are_followed_also_those_inside_functions(package: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_string_that_is_used_is_no_docstring(package: Path) -> None:
 
 def test_data_belongs_to_the_module_that_reads_it(package: Path) -> None:
     reader, alone = found(package, "pack.reader"), found(package, "pack.alone")
-    assert list(reader.data) == ["chips/one.yaml"]
+    assert list(reader.data) == ["pack/chips/one.yaml"]
     write(package, "chips/one.yaml", "clock: 3\n")
     assert found(package, "pack.reader").digest() != reader.digest()
     assert found(package, "pack.alone").digest() == alone.digest()
@@ -142,7 +142,7 @@ def test_libraries_count_by_their_versions(package: Path) -> None:
     # llvmlite makes the machine code of Numba.
     assert list(alone.libraries) == ["llvmlite", "numba", "protobuf", "torch-geometric"]
     newer = find_closure(
-        ["pack.alone"], read_package(package), version=lambda name: f"{1 + (name == 'numba')}.0 of {name}"
+        ["pack.alone"], read_sources(package), version=lambda name: f"{1 + (name == 'numba')}.0 of {name}"
     )
     assert newer.digest() != alone.digest()
 
@@ -150,7 +150,7 @@ def test_libraries_count_by_their_versions(package: Path) -> None:
 def test_builds_of_one_version_are_the_same(package: Path) -> None:
     builds = [
         find_closure(
-            ["pack.top"], read_package(package), version=lambda _, build=build: f"2.4{build}"
+            ["pack.top"], read_sources(package), version=lambda _, build=build: f"2.4{build}"
         ).digest()
         for build in ("", "+cpu", "+cu130")
     ]

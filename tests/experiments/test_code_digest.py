@@ -15,7 +15,7 @@ from costbench.datasets.fusion.generation import FusionTask
 from costbench.datasets.generation import generate
 from costbench.datasets.layout.generation import LayoutTask
 from costbench.datasets.tile.generation import TileTask
-from costbench.execution.closure import Package, find_closure, read_package
+from costbench.execution.closure import Sources, find_closure, read_sources
 from costbench.experiments import identity
 from costbench.experiments.autotuning.programs import autotune
 from costbench.experiments.grid.training_run import train_cell
@@ -46,10 +46,10 @@ KNOWN = {
 }  # fmt: skip
 
 
-CODE = read_package(PACKAGE)
+CODE = read_sources(PACKAGE)
 
 
-def digests(package: Package) -> dict[str, str]:
+def digests(package: Sources) -> dict[str, str]:
     return {
         stage: find_closure({one.__module__ for one in work}, package, BYSTANDERS).digest()
         for stage, work in WORK.items()
@@ -59,7 +59,7 @@ def digests(package: Package) -> dict[str, str]:
 NOW = digests(CODE)
 
 
-def changed(package: Package) -> set[str]:
+def changed(package: Sources) -> set[str]:
     """Stages whose digests differ from those of the code as it is."""
     return {stage for stage, digest in digests(package).items() if digest != NOW[stage]}
 
@@ -107,7 +107,7 @@ def test_comments_docstrings_and_format_change_nothing(tmp_path: Path) -> None:
     for file in copy.rglob("*.py"):
         file.write_text(rewritten(file.read_text("utf-8")), "utf-8")
     assert "Another docstring." in (copy / "experiments" / "identity.py").read_text("utf-8")
-    assert changed(read_package(copy)) == set()
+    assert changed(read_sources(copy)) == set()
 
 
 def test_data_files_have_a_reader() -> None:

@@ -59,7 +59,7 @@ class Interrupt:
             signal.signal(signal.SIGINT, before)
 
 
-def tune_schedule(  # noqa: PLR0913 (a command has its options)
+def tune_schedule(
     subject: Annotated[
         str,
         typer.Argument(
