@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +12,15 @@ import pytest
 
 from costbench.artifacts import digest_files
 from costbench.errors import DataError
-from costbench.metrics.rows import write_rows
+from costbench.metrics.rows import RowOrigin, write_rows
+from costbench.reports.claims.data import Claim, Side
+from costbench.reports.claims.rule import Finding
+from costbench.reports.extension import RenderedPart, ReportPart
+from costbench.reports.page import Section
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
-from costbench_schedules.reports.autotvm2018.results import load_schedules
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
 from tests.reports.search_rows import fusion_search_rows, tile_rows
-from tests.schedules.reports.autotvm2018.files import write_schedule_files
 
 
 def _inputs(folder: Path) -> ReportInputs:
@@ -90,21 +93,39 @@ def test_tile_results_alone_say_what_else_there_could_be(plain: tuple[ReportInpu
     assert verdicts["lpm2021.fusion_random_vs_analytical"] == "not evaluated"
 
 
-def test_schedules_are_part_of_everything(tmp_path: Path) -> None:
-    results = load_schedules(write_schedule_files(tmp_path / "schedule"))
-    written = write_report(replace(_inputs(tmp_path), schedules=results), tmp_path / "with", seed=0)
-    page = written.page.read_text()
-    assert 'href="#schedules"' in page
-    assert "autotvm2018_figure4.svg" in {path.name for path in written.figures}
-    assert "schedule_found_native.csv" in {path.name for path in written.tables}
-    summary = json.loads(written.summary.read_text())
-    assert summary["schedule/native/C2/random/gflops_100"] == 20.0
-    assert summary["schedule/claims/model_vs_random_search/effect"] == pytest.approx(2.0)
-    # Wall times have a verdict, and no number that git would keep.
-    assert "schedule/claims/gbt_faster_than_treegru/effect" not in summary
-    verdicts = {one["id"]: one for one in json.loads((tmp_path / "with" / "claims.json").read_text())}
-    timed = verdicts["autotvm2018.gbt_faster_than_treegru"]
-    assert (timed["verdict"], timed["effect"]) == ("holds", None)
+def test_parts_of_other_packages_have_claims_numbers_and_a_page(tmp_path: Path) -> None:
+    ours, theirs = (Side(name, "main", "own", "cpu") for name in ("ours", "theirs"))
+    claim = Claim(
+        "paper2030.fast",
+        "Table 1",
+        "It is fast.",
+        "kernels",
+        "gflops",
+        "left_better",
+        None,
+        (ours,),
+        (theirs,),
+        scale="ratio",
+        unit="percent",
+    )
+    speeds = {("ours", "main", 0): {"gflops": 2.0}, ("theirs", "main", 0): {"gflops": 1.0}}
+    rows = [
+        row
+        for number in range(8)
+        for row in RowOrigin("kernels", "own", "cpu", "a", f"p{number}", "", "", "").rows("all", speeds)
+    ]
+
+    def render(findings: Sequence[Finding], figures: Path) -> RenderedPart:
+        verdicts = [one.verdict for one in findings if one.claim.paper == "paper2030"]
+        section = Section("kernels", "Kernels", "Kernels", (f"Verdicts: {verdicts}.",))
+        return RenderedPart((section,), {"kernels/number": float(len(verdicts))})
+
+    part = ReportPart("How fast are kernels?", "Measured.", render, claims=(claim,), rows=tuple(rows))
+    written = write_report(replace(_inputs(tmp_path), parts={"kernels": part}), tmp_path / "with", seed=0)
+    assert "Verdicts: [&#39;holds&#39;]." in (written.page.parent / "kernels.html").read_text()
+    assert json.loads(written.summary.read_text())["kernels/number"] == 1.0
+    verdicts = {one["id"]: one["verdict"] for one in json.loads(written.claims[1].read_text())}
+    assert verdicts["paper2030.fast"] == "holds"
 
 
 def test_searches_are_part_of_everything(plain: tuple[ReportInputs, ReportFiles], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,13 +54,19 @@ for _stage in STAGES:
     app.command(rich_help_panel="Stages of the pipeline")(_stage)
 
 
-def _add_extensions() -> None:
-    """Adds the commands and stages of other installed packages."""
+@cache
+def complete_app() -> typer.Typer:
+    """Returns the application with the commands and stages of other installed packages.
+
+    Raises:
+        DataError: naming the entry point, for one that cannot be loaded.
+    """
     for group in load_extensions(COMMAND_GROUPS, CommandGroup).values():
         for command in group.commands:
             app.command(rich_help_panel=group.title)(command)
     for stage in load_extensions(STAGE_EXTENSIONS, StageExtension).values():
         app.command(rich_help_panel="Stages of the pipeline")(stage.command)
+    return app
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
@@ -292,8 +299,7 @@ def main() -> None:
     from costbench.experiments.stages.entry import guarded
 
     def run() -> None:
-        _add_extensions()
-        app()
+        complete_app()()
 
     code = guarded(run, "costbench")
     if code:

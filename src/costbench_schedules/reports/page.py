@@ -7,7 +7,7 @@ from pathlib import Path
 
 from costbench.experiments.identity import read_identity
 from costbench.experiments.workspace import Workspace
-from costbench.reports.claims.data import read_claims
+from costbench.reports.claims.data import Claim, read_claims
 from costbench.reports.claims.rule import Finding
 from costbench.reports.extension import RenderedPart, ReportExtension, ReportPart
 from costbench_schedules.reports.autotvm2018.models import flat_models
@@ -25,6 +25,11 @@ _LEAD = (
     "Searches for schedules of tensor operators with learned cost models, and an analytical model that reads "
     "LLVM IR, on schedules that were measured on real processors."
 )
+
+
+def schedule_claims() -> tuple[Claim, ...]:
+    """Returns the claims of autotvm2018, then those of crop2024."""
+    return tuple(claim for path in _CLAIMS for claim in read_claims(path))
 
 
 def load_part(workspace: Workspace) -> ReportPart:
@@ -47,7 +52,7 @@ def load_part(workspace: Workspace) -> ReportPart:
         title=_TITLE,
         lead=_LEAD,
         render=render,
-        claims=tuple(claim for path in _CLAIMS for claim in read_claims(path)),
+        claims=schedule_claims(),
         rows=(*schedule_rows(schedules), *networks.rows),
         undertrained=not_trained_enough(networks),
         identities=(read_identity(folder),) if schedules.rows or networks.rows else (),

@@ -14,11 +14,10 @@ import pytest
 from costbench.artifacts import read_json
 from costbench.datasets.splits import Split, write_split
 from costbench.errors import DataError, ParamsError
-from costbench.experiments.autotuning.work_items import AutotuneParams
 from costbench.experiments.identity import StageIdentity, read_identity, write_identity
 from costbench.experiments.stages import autotune, features, generate
 from costbench.metrics.rows import MetricRow, read_rows
-from costbench.params import digest, load_yaml, merged, parse
+from costbench.params import load_yaml, merged
 from tests.experiments.finished_cells import finish_cell
 
 TEST, OTHER = "rnn_char_b64_infer_f32", "wavernn_3_b1_infer_bf16"
@@ -44,11 +43,6 @@ def profile(folder: Path, repository: Path, **changes: object) -> Path:
     sections["features"]["tasks"] = ["tile", "fusion"]
     sections["generate"]["tile"] |= {"max_tiles_per_kernel": 6, "max_kernels_per_program": 4}
     sections["autotune"] = merged(merged(sections["autotune"], SEARCH), changes)
-    # Schedules are tested in tests/schedules/experiments/tables/.
-    del sections["autotune"]["schedule"]
-    # Programs of networks are in tests/schedules/experiments/networks/.
-    del sections["autotune"]["networks"]
-    del sections["autotune"]["estimated"]
     path = folder / "params.yaml"
     path.write_text(json.dumps(sections))
     return path
@@ -133,18 +127,6 @@ def test_every_row_says_what_it_follows_from(params: Path) -> None:
     found = {(row.params_digest, row.data_digest) for row in rows_of(params)}
     assert found == {(identity.params_digest, identity.data_digest)}
     assert {row.application for row in rows_of(params)} == {"RNN", "WaveRNN"}
-
-
-def test_what_programs_follow_from_is_without_schedules(repository: Path) -> None:
-    values: Any = load_yaml(repository / "params.yaml")["autotune"]
-    section = parse(autotune.AutotuneSection, values, where="params.yaml")
-    assert section.schedule is not None
-    of_programs = {
-        key: value for key, value in values.items() if key not in ("schedule", "networks", "estimated")
-    }
-    alone = parse(AutotuneParams, of_programs, where="params.yaml")
-    assert digest(section.of_programs) == digest(alone)
-    assert digest(section) != digest(alone)
 
 
 def test_curves_end_at_the_bars(params: Path) -> None:

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from costbench.experiments.autotuning.work_items import AutotuneParams
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names, listed_as
-from costbench.experiments.stages.autotune import AutotuneSection
 from costbench.params import load_yaml, parse
-from costbench.reports.claims.data import AUTOTVM, Claim, Claims, Margin, Side, load_claims, margins
-from costbench.reports.scores import MIN_PROGRAMS
+from costbench.reports.claims.data import Claim, Claims, Margin, Side, load_claims, margins
 from costbench.reports.search.results import Bar
-from costbench_schedules.reports.autotvm2018.operators import LIBRARY
 
 CLAIM = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
 
@@ -25,7 +23,6 @@ def test_claims_of_both_papers_are_there_and_name_what_they_compare() -> None:
     papers = Counter(claim.paper for claim in claims.values())
     assert papers["lpm2021"] + papers["lpm2020"] == 61
     assert papers["tpugraphs2023"] == 23
-    assert papers["autotvm2018"] == 13
     for claim in claims.values():
         assert claim.needs or claim.against or all(left != right for left, right in claim.pairs)
     loss = claims["lpm2021.rank_vs_mse_tile"]
@@ -74,7 +71,7 @@ def test_pairs_meet_all_or_one_by_one() -> None:
         ({"direction": "magnitude"}, "worst program"),
         ({"scale": "factor", "statistic": "mean"}, "geometric_mean"),
         ({"direction": "magnitude", "statistic": "worst", "paper_effect": None}, "paper_effect"),
-        ({"id": "other.x"}, "start with the paper"),
+        ({"id": "unnamed"}, "start with the paper"),
         ({"against": 1.0}, "give both sides"),
         ({"against": 1.0, "right": ()}, "only ratios"),
         ({"against": 0.0, "right": (), "scale": "ratio"}, "above zero"),
@@ -132,11 +129,7 @@ def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
             there |= {
                 (cell.task, replace(side, split=split)) for side in sides for split in (side.split, "any")
             }
-    claims = [
-        one
-        for one in load_claims()
-        if one.metric not in ("speedup", "hardware_seconds", "seconds") and one.paper != AUTOTVM
-    ]
+    claims = [one for one in load_claims() if one.metric not in ("speedup", "hardware_seconds", "seconds")]
     wanted = [
         (one.id, side.task or one.task, replace(side.rows, kernels="all"))
         for one in claims
@@ -145,32 +138,12 @@ def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
     run = {task for task, _ in there}
     assert [(name, side) for name, task, side in wanted if task in run and (task, side) not in there] == []
     # Wall times of single runs beside other work decide nothing.
-    needy = [one.id for one in load_claims() if one.needs and one.paper != AUTOTVM]
+    needy = [one.id for one in load_claims() if one.needs]
     assert needy == ["lpm2021.transformer_trains_faster"]
 
 
-@pytest.mark.parametrize("profile", ["evidence", "paper"])
-def test_larger_profiles_run_every_search_that_claims_compare(repository: Path, profile: str) -> None:
-    path = repository / "profiles" / profile / "params.yaml"
-    section = parse(AutotuneSection, load_yaml(path)["autotune"], where=path).schedule
-    assert section is not None
-    assert section.trials >= 100
-    ran = {
-        (arm, target, workload)
-        for group in section.searches.values()
-        for arm in group.arms
-        for target in group.targets
-        for workload in group.workloads
-    }
-    for claim in load_claims():
-        searched = all(one.model != LIBRARY for one in claim.sides)
-        if claim.paper == AUTOTVM and not claim.wall_time and claim.sides and searched:
-            shared = [{w for arm, t, w in ran if (arm, t) == (one.model, one.chip)} for one in claim.sides]
-            assert len(set.intersection(*shared)) >= MIN_PROGRAMS, claim.id
-
-
 def test_the_default_profile_searches_for_every_claim(repository: Path) -> None:
-    section = parse(AutotuneSection, load_yaml(repository / "params.yaml")["autotune"], where="params.yaml")
+    section = parse(AutotuneParams, load_yaml(repository / "params.yaml")["autotune"], where="params.yaml")
     starts, minutes = section.fusion.search.starts, section.fusion.search.hardware_minutes
     budgets = {"tile": {"compiler", *(f"top{k}" for k in section.tile.search.top_k)}}
     budgets["fusion"] = {f"{start}-{number:g}m" for start in starts for number in minutes}

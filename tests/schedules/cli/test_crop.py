@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from costbench.cli.app import app
+from costbench.cli.app import complete_app
 from costbench.errors import CostbenchError
 from costbench_schedules.llvm.features import ProgramFeatures
 from costbench_schedules.records.networks.drawn import read_programs
 from tests.schedules.crop.machines import features
 from tests.schedules.llvm import kernels
 
-TABLES = Path(__file__).parents[2] / "data" / "schedules"
+TABLES = Path(__file__).parents[3] / "data" / "schedules"
 SCHEDULE = ["explain", "matmul:m=8,n=16,k=4", "0"]
 
 
@@ -23,7 +23,7 @@ def test_a_schedule_is_explained_and_drawn(tmp_path: Path) -> None:
     counts = {("entry", "loop"): 1, ("loop", "loop"): 99, ("loop", "done"): 1}
     features(kernels.vector_loop(8, 8), counts).save(tmp_path / "f.npz")
     options = ["--features", str(tmp_path / "f.npz"), "--plot", str(tmp_path / "figure")]
-    result = CliRunner().invoke(app, [*SCHEDULE, *options, "--processor", "amd_epyc_7763"])
+    result = CliRunner().invoke(complete_app(), [*SCHEDULE, *options, "--processor", "amd_epyc_7763"])
     assert result.exit_code == 0, result.output
     assert "AMD EPYC 7763, 1 threads" in result.output
     assert "kernel:loop" in result.output
@@ -42,7 +42,7 @@ def test_a_schedule_is_explained_and_drawn(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_one_error(arguments: list[str], said: str) -> None:
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(complete_app(), arguments)
     assert isinstance(result.exception, CostbenchError)
     assert said in str(result.exception)
 
@@ -50,7 +50,7 @@ def test_mistakes_are_one_error(arguments: list[str], said: str) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("tvm") is not None, reason="TVM is installed")
 def test_without_the_compiler_the_extra_is_named() -> None:
     for arguments in (SCHEDULE, ["analyse-tables", "matmul-512", "--tables", str(TABLES), "--out", "none"]):
-        result = CliRunner().invoke(app, arguments)
+        result = CliRunner().invoke(complete_app(), arguments)
         assert isinstance(result.exception, CostbenchError)
         assert "costbench[cpu]" in str(result.exception)
 
@@ -58,7 +58,7 @@ def test_without_the_compiler_the_extra_is_named() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs the extra cpu (TVM)")
 def test_programs_of_a_table_are_analysed(tmp_path: Path) -> None:
     arguments = ["matmul-512", "--tables", str(TABLES), "--out", str(tmp_path), "--most", "2"]
-    result = CliRunner().invoke(app, ["analyse-tables", *arguments])
+    result = CliRunner().invoke(complete_app(), ["analyse-tables", *arguments])
     assert result.exit_code == 0, result.output
     found = read_programs(tmp_path / "matmul-512x512x512.arrow")
     assert [ProgramFeatures.from_bytes(one, "a program").names != () for one in found.features] == [True] * 2
@@ -66,6 +66,6 @@ def test_programs_of_a_table_are_analysed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs the extra cpu (TVM)")
 def test_a_schedule_is_built_and_explained(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, [*SCHEDULE, "--features", str(tmp_path / "f.npz")])
+    result = CliRunner().invoke(complete_app(), [*SCHEDULE, "--features", str(tmp_path / "f.npz")])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "f.npz").exists()

@@ -11,15 +11,14 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from costbench.cli.app import app
+from costbench.cli.app import complete_app
 from costbench.errors import CostbenchError, DataError
 from costbench_schedules.cli.live import (
-    Asked,
     Interrupt,
     found,
     label,
     reporting,
-    tune_schedules,
+    tune_schedule,
     workloads_of,
 )
 from costbench_schedules.devices import device as device_module
@@ -73,14 +72,13 @@ def test_labels_are_names_of_folders() -> None:
     assert label("conv2d:n=1,h=56") == "conv2d-n-1-h-56"
 
 
-def test_tuned_and_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuned_and_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(device_module, "Limits", lambda: fake("ran", "ran", "ran", "ran"))
     monkeypatch.chdir(tmp_path)
-    screen = io.StringIO()
-    tune_schedules(
-        Asked("matmul:m=4,n=4,k=4", 6, "native", None, 0, None, False), Console(file=screen, width=200)
-    )
-    said = screen.getvalue()
+    tune_schedule("matmul:m=4,n=4,k=4", trials=6)
+    said = capsys.readouterr().out
     assert "the best of 6 schedules on fake" in said
     assert "measured 3 times more" in said
     assert (tmp_path / "out" / "tune" / "matmul-m-4-n-4-k-4-schedule" / "best.json").exists()
@@ -101,7 +99,7 @@ def test_mistakes_are_one_error(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["tune", *arguments])
+    result = CliRunner().invoke(complete_app(), ["tune", *arguments])
     assert isinstance(result.exception, CostbenchError)
     assert said in str(result.exception)
     assert not list(tmp_path.iterdir())
@@ -110,7 +108,7 @@ def test_mistakes_are_one_error(
 @pytest.mark.skipif(importlib.util.find_spec("tvm") is not None, reason="TVM is installed")
 def test_without_the_compiler_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["tune", "C6", "--task", "schedule"])
+    result = CliRunner().invoke(complete_app(), ["tune", "C6", "--task", "schedule"])
     assert isinstance(result.exception, DataError)
     assert "costbench[cpu]" in str(result.exception)
     assert not list(tmp_path.iterdir())

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from costbench.cli.app import app
+from costbench.cli.app import complete_app
 from costbench.errors import CostbenchError
 
 
 def test_a_schedule_is_shown_as_loops() -> None:
-    result = CliRunner().invoke(app, ["show-schedule", "matmul:m=8,n=16,k=4", "0"])
+    result = CliRunner().invoke(complete_app(), ["show-schedule", "matmul:m=8,n=16,k=4", "0"])
     assert result.exit_code == 0
     assert "# order: S0 S1 S2 R0 R1 S3" in result.output
     assert "sums += left * right" in result.output
@@ -29,7 +29,7 @@ def test_a_schedule_is_shown_as_loops() -> None:
     ],
 )
 def test_mistakes_are_one_error(arguments: list[str], said: str) -> None:
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(complete_app(), arguments)
     assert isinstance(result.exception, CostbenchError)
     assert said in str(result.exception)
 
@@ -47,7 +47,7 @@ def test_without_the_compiler_the_extra_is_named(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(complete_app(), arguments)
     assert isinstance(result.exception, CostbenchError)
     assert "costbench[cpu]" in str(result.exception)
     assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ import pytest
 from costbench.errors import TargetError
 from costbench_schedules.devices.processor import OperationCost, available_processors, load_processor
 
-PAPER = Path(__file__).parents[1] / "src/costbench_schedules/devices/processors/intel_xeon_gold_5220r.yaml"
+PAPER = Path(__file__).parents[3] / "src/costbench_schedules/devices/processors/intel_xeon_gold_5220r.yaml"
 
 
 def test_every_processor_that_ships_can_be_read() -> None:

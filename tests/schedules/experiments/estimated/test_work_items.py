@@ -9,17 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costbench.execution.backend import Backend
-from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import read_rows
 from costbench_schedules.experiments.estimated.params import EstimatedTuning
 from costbench_schedules.experiments.estimated.results import trials_to
 from costbench_schedules.experiments.estimated.work_items import search_estimated
 from tests.schedules.experiments.estimated.made_up import SECTION, write_all
-
-
-def place_of(root: Path) -> Workspace:
-    return Workspace("t", root, root / "p.yaml", root / "out", root / "reports", root, Backend(jobs=1))
+from tests.schedules.workspaces import workspace_in
 
 
 def test_trials_by_hand() -> None:
@@ -29,11 +24,11 @@ def test_trials_by_hand() -> None:
 
 
 def test_results_are_kept_until_something_changes(tmp_path: Path, repository: Path) -> None:
-    place = place_of(tmp_path)
-    folder = tmp_path / "out" / "autotune" / "estimated"
-    assert search_estimated(SECTION, place) == ""
+    place = workspace_in(tmp_path)
+    folder = tmp_path / "out" / "schedules" / "estimated"
+    assert search_estimated(SECTION, place, folder) == ""
     write_all(tmp_path)
-    first = search_estimated(SECTION, place)
+    first = search_estimated(SECTION, place, folder)
     rows = read_rows(folder / "rows.jsonl")
     assert {row.program for row in rows} == {"matmul-256"}
     assert {row.model for row in rows} == {"best", *SECTION.arms}
@@ -49,12 +44,12 @@ def test_results_are_kept_until_something_changes(tmp_path: Path, repository: Pa
 
     kept = {path: path.stat().st_mtime_ns for path in (folder / "searches").iterdir()}
     assert len(kept) == 10
-    assert search_estimated(SECTION, place) == first
+    assert search_estimated(SECTION, place, folder) == first
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     write_all(tmp_path, noise=0.2)
-    assert search_estimated(SECTION, place) != first
+    assert search_estimated(SECTION, place, folder) != first
     assert all(path.stat().st_mtime_ns != kept[path] for path in kept)
-    search_estimated(None, place)
+    search_estimated(None, place, folder)
     assert not (folder / "rows.jsonl").exists()
 
 

@@ -31,7 +31,7 @@ from costbench_schedules.records.networks.estimated import (
 from tests.schedules.crop.machines import ROUND, features
 from tests.schedules.crop.test_plain import COUNTS, LOOP
 
-DATA = Path(__file__).parents[3] / "data"
+DATA = Path(__file__).parents[4] / "data"
 COMMITTED = {
     DATA / "networks": "amd_epyc_zen4",
     DATA / "networks_zen5": "amd_epyc_zen5",

@@ -104,9 +104,10 @@ def test_stage_writes_rows_of_networks_operators_and_tiles(folder: Path, tmp_pat
     names = ("params.yaml", "out", "reports", "programs")
     workspace = Workspace("test", root, *(tmp_path / name for name in names), Backend(jobs=1))
     section = NetworkTesting(("BERT-tiny",), ("gbt",), (0,))
-    assert evaluate_networks(None, workspace) == ""
-    assert evaluate_networks(section, workspace) == digest_file(folder / PROGRAMS)
-    path = workspace.stage("autotune") / "networks" / "rows.jsonl"
+    results = workspace.stage("schedules") / "networks"
+    assert evaluate_networks(None, workspace, results) == ""
+    assert evaluate_networks(section, workspace, results) == digest_file(folder / PROGRAMS)
+    path = results / "rows.jsonl"
     before, rows = path.read_bytes(), read_rows(path)
     needed = {(row.model, row.value) for row in rows if row.metric == "records_needed" and row.split == SPLIT}
     assert ("crop", 0.0) in needed
@@ -114,7 +115,7 @@ def test_stage_writes_rows_of_networks_operators_and_tiles(folder: Path, tmp_pat
     assert len({row.program for row in rows if row.split == OPERATORS}) == 6
     tiles = {(row.model, row.metric): row.value for row in rows if row.split == "tiles"}
     assert tiles["crop", "chosen_us"] == tiles["measured", "chosen_us"]
-    evaluate_networks(section, workspace)
+    evaluate_networks(section, workspace, results)
     assert path.read_bytes() == before
 
 

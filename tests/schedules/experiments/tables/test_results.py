@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from costbench.errors import DataError
-from costbench.execution.backend import Backend
-from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import read_rows
 from costbench_schedules.experiments.tables.results import Searched, curve_of, progress, rows_of
 from costbench_schedules.experiments.tables.tables import TableFile, complete_tables, runtimes, table_of
@@ -19,6 +17,7 @@ from costbench_schedules.experiments.tables.work_items import tune_schedules
 from costbench_schedules.records.card import write_card
 from costbench_schedules.records.table import write_table
 from tests.schedules.experiments.tables.made_up import SECTION, made_up_table, write_tables
+from tests.schedules.workspaces import workspace_in
 
 
 @pytest.fixture(scope="module")
@@ -81,20 +80,13 @@ def test_a_curve_has_quartiles(file: TableFile) -> None:
     assert curve["high"] == pytest.approx([0.75 * best] * 9)
 
 
-def workspace(root: Path) -> Workspace:
-    out = root / "out"
-    return Workspace(
-        "test", root, root / "params.yaml", out, root / "reports", root / "programs", Backend(jobs=1)
-    )
-
-
 def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) -> None:
-    data, place = tmp_path / "data" / "schedules", workspace(tmp_path)
-    folder = place.stage("autotune") / "schedule"
-    assert tune_schedules(SECTION, place) == ""
+    data, place = tmp_path / "data" / "schedules", workspace_in(tmp_path)
+    folder = place.stage("schedules") / "tables"
+    assert tune_schedules(SECTION, place, folder) == ""
     assert not (folder / "rows.jsonl").exists()
     write_tables(data)
-    first = tune_schedules(SECTION, place)
+    first = tune_schedules(SECTION, place, folder)
     names = {path.name for path in (folder / "searches").iterdir()}
     assert len(names) == 16
     rows = read_rows(folder / "rows.jsonl")
@@ -110,7 +102,7 @@ def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) ->
 
     kept = {name: (folder / "searches" / name).stat().st_mtime_ns for name in names}
     content = (folder / "rows.jsonl").read_bytes()
-    assert tune_schedules(SECTION, place) == first
+    assert tune_schedules(SECTION, place, folder) == first
     assert {name: (folder / "searches" / name).stat().st_mtime_ns for name in names} == kept
     assert (folder / "rows.jsonl").read_bytes() == content
     assert json.loads((folder / "wall_times.json").read_text()) == times
@@ -118,12 +110,12 @@ def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) ->
     table = made_up_table("C1")
     slower = {name: table.columns[name] * 2 for name in ("runtime_ns", "median_ns")}
     write_table(data / "native" / "C1.arrow", replace(table, columns={**table.columns, **slower}))
-    assert tune_schedules(SECTION, place) != first
+    assert tune_schedules(SECTION, place, folder) != first
     changed = {name for name in names if (folder / "searches" / name).stat().st_mtime_ns != kept[name]}
     # Searches of the table itself, and those with an earlier model of it.
     assert changed == {name for name in names if "-C1-" in name or "transfer" in name}
 
-    tune_schedules(None, place)
+    tune_schedules(None, place, folder)
     assert not (folder / "rows.jsonl").exists()
 
 

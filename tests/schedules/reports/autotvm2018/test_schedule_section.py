@@ -8,7 +8,6 @@ import pytest
 
 from costbench.artifacts import write_json
 from costbench.errors import DataError
-from costbench.reports.claims.data import AUTOTVM, load_claims
 from costbench.reports.claims.rule import NOT_EVALUATED, evaluate_claims
 from costbench_schedules.reports.autotvm2018 import end_to_end, operators
 from costbench_schedules.reports.autotvm2018.curves import FIGURES, panels
@@ -17,6 +16,7 @@ from costbench_schedules.reports.autotvm2018.results import ScheduleResults, in_
 from costbench_schedules.reports.autotvm2018.searches import arms_table, flat_schedules, workloads_table
 from costbench_schedules.reports.autotvm2018.section import schedule_rows, schedule_section
 from costbench_schedules.reports.autotvm2018.times import write_machine_times
+from costbench_schedules.reports.page import schedule_claims
 from tests.schedules.reports.autotvm2018.files import WORKLOADS, write_schedule_files
 
 
@@ -88,7 +88,7 @@ def test_models_without_a_search_have_a_table(folder: Path) -> None:
 
 def test_claims_are_decided_on_the_rows(folder: Path) -> None:
     results = load_schedules(folder)
-    own = tuple(claim for claim in load_claims() if claim.paper == AUTOTVM)
+    own = tuple(claim for claim in schedule_claims() if claim.paper == "autotvm2018")
     assert len(own) == 13
     found = {
         one.claim.id.partition(".")[2]: one for one in evaluate_claims(own, schedule_rows(results), 0, 200)
@@ -146,7 +146,7 @@ def test_operators_are_compared_with_the_library(folder: Path) -> None:
     assert found.figures[0].path.name == "autotvm2018_figure10.svg"
     assert {row.program for row in operators.rows(results)} == set(WORKLOADS)
     assert flat_schedules(results)["schedule/native/C2/library_gflops"] == 125.0
-    own = [claim for claim in load_claims() if claim.id == "autotvm2018.single_operator_vs_library"]
+    own = [claim for claim in schedule_claims() if claim.id == "autotvm2018.single_operator_vs_library"]
     [claim] = evaluate_claims(own, schedule_rows(results), 0, 200)
     assert (claim.verdict, claim.n) == ("holds", 8)
 

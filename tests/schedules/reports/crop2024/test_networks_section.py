@@ -9,7 +9,7 @@ import pytest
 from costbench.artifacts import write_json
 from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.claims.data import CROP, Side, load_claims
+from costbench.reports.claims.data import Side
 from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, evaluate_claims
 from costbench_schedules.reports.crop2024.figures import tile_curves
 from costbench_schedules.reports.crop2024.results import load_networks, not_trained_enough
@@ -19,6 +19,7 @@ from costbench_schedules.reports.crop2024.section import (
     parts_table,
     score_table,
 )
+from costbench_schedules.reports.page import schedule_claims
 
 OPERATORS = tuple(f"operator {n}" for n in range(8))
 SCORES = {("crop", "main"): 0.8, ("mlp", "all"): 0.9, ("gbt", "all"): 0.7, ("tlp", "all"): 0.95}
@@ -109,7 +110,7 @@ def test_a_network_that_cannot_order_its_own_records_decides_nothing(folder: Pat
     found = not_trained_enough(results)
     # Of the analytical model tau is .6 on programs it has not seen: an error of .4, against .5.
     assert found == {("schedule", Side("tlp", "all", "network-operators", "native")): pytest.approx(1.25)}
-    claims = tuple(claim for claim in load_claims() if claim.paper == CROP)
+    claims = tuple(claim for claim in schedule_claims() if claim.paper == "crop2024")
     verdicts = {
         one.claim.id: one.verdict for one in evaluate_claims(claims, results.rows, 0, undertrained=found)
     }
@@ -118,7 +119,7 @@ def test_a_network_that_cannot_order_its_own_records_decides_nothing(folder: Pat
 
 
 def test_claims_are_decided_on_operators(folder: Path) -> None:
-    claims = tuple(claim for claim in load_claims() if claim.paper == CROP)
+    claims = tuple(claim for claim in schedule_claims() if claim.paper == "crop2024")
     assert len(claims) == 8
     found = {one.claim.id: one.verdict for one in evaluate_claims(claims, load_networks(folder).rows, 0)}
     assert found["crop2024.gap_to_tlp"] == found["crop2024.top1_below_mlp"] == HOLDS
