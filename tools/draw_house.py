@@ -1,0 +1,141 @@
+"""Draws the packages of `src/` and the stages of `dvc.yaml` into `docs/house.md`, from the code as it is.
+
+`python tools/draw_house.py` rewrites the page; `--check` says whether it is out of date (exit code 1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "house.md"
+_MARK = "<!-- {}: drawn by tools/draw_house.py -->"
+_LEAVES = "leaves"
+
+
+def packages(folder: Path) -> dict[str, list[Path]]:
+    """Returns the modules of each first-level package; modules beside the packages are `leaves`."""
+    found: dict[str, list[Path]] = {_LEAVES: sorted(folder.glob("*.py"))}
+    for inner in sorted(path.parent for path in folder.glob("*/__init__.py")):
+        found[inner.name] = sorted(path for path in inner.rglob("*.py") if not path.name.endswith("_pb2.py"))
+    return found
+
+
+def imports(modules: list[Path], top: str, names: Mapping[str, list[Path]]) -> set[str]:
+    """Returns the first-level packages of `top` that modules import; imports for type checkers count."""
+    reached = set()
+    for module in modules:
+        for name in _imported(ast.parse(module.read_text("utf-8"))):
+            parts = name.split(".")
+            if parts[0] == top and len(parts) > 1:
+                reached.add(parts[1] if parts[1] in names else _LEAVES)
+    return reached
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def reduce_arrows(arrows: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Returns the arrows that no longer way implies."""
+
+    def reach(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = sorted(arrows[start])
+        while waiting:
+            package = waiting.pop()
+            if package not in seen:
+                seen.add(package)
+                waiting += arrows[package]
+        return seen
+
+    behind = {name: reach(name) for name in arrows}
+    return {
+        name: {one for one in ends if not any(one in behind[other] for other in ends - {one})}
+        for name, ends in arrows.items()
+    }
+
+
+def draw_packages(top: str) -> str:
+    """Returns a table of the packages of an import package, and their imports as a Mermaid graph."""
+    found = packages(ROOT / "src" / top)
+    arrows = {name: imports(modules, top, found) - {name} for name, modules in found.items()}
+    # Everything uses the leaves.
+    drawn = reduce_arrows({name: ends - {_LEAVES} for name, ends in arrows.items() if name != _LEAVES})
+    lines = ["| package | what is in it | modules | lines |", "|---|---|---|---|"]
+    for name, modules in found.items():
+        lines.append(f"| `{name}` | {_purpose(top, name)} | {len(modules)} | {_lines(modules):,} |")
+    total = [module for modules in found.values() for module in modules]
+    lines += [f"| together | | {len(total)} | {_lines(total):,} |", "", "```mermaid", "flowchart TD"]
+    lines += [f"  {name} --> {end}" for name in sorted(drawn) for end in sorted(drawn[name])]
+    return "\n".join([*lines, "```"])
+
+
+def _purpose(top: str, name: str) -> str:
+    if name == _LEAVES:
+        folder = ROOT / "src" / top
+        return ", ".join(f"`{path.stem}`" for path in sorted(folder.glob("*.py")) if path.name[0] != "_")
+    text = ast.get_docstring(ast.parse((ROOT / "src" / top / name / "__init__.py").read_text("utf-8"))) or ""
+    return re.split(r"(?<=\.)\s", text)[0]
+
+
+def _lines(modules: list[Path]) -> int:
+    """Returns the number of lines, to a hundred: the page need not change with every line."""
+    return round(sum(len(module.read_text("utf-8").splitlines()) for module in modules), -2)
+
+
+def draw_stages() -> str:
+    """Returns the stages of `dvc.yaml` and what passes between them as a Mermaid graph."""
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text("utf-8"))["stages"]
+    lines = ["```mermaid", "flowchart LR"]
+    for name, stage in stages.items():
+        body = stage.get("do", stage)
+        for dependency in body.get("deps", ()):
+            source = re.sub(r"^\$\{run\.out\}/", "", dependency).split("/")[0]
+            if source in stages and source != "inputs":
+                lines.append(f"  {source} --> {name}")
+    return "\n".join([*dict.fromkeys(lines), "```"])
+
+
+def page(text: str) -> str:
+    """Returns the page with every drawing made again; the rest stays as it is."""
+    drawings = {name: draw_packages(name) for name in ("costbench", "costbench_schedules")}
+    drawings["stages"] = draw_stages()
+    for name, drawing in drawings.items():
+        start, end = _MARK.format(name), _MARK.format(f"end of {name}")
+        before, _, rest = text.partition(start)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise SystemExit(f"{PAGE}: no lines {start} and {end}")
+        text = f"{before}{start}\n{drawing}\n{end}{after}"
+    return text
+
+
+def main() -> None:
+    """Write the page, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit code 1 if it is out of date"
+    )
+    check = parser.parse_args().check
+    before = PAGE.read_text("utf-8")
+    after = page(before)
+    if check and before != after:
+        sys.exit(f"{PAGE} is out of date: run python tools/draw_house.py")
+    if not check:
+        PAGE.write_text(after, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
