@@ -39,7 +39,8 @@ def test_passwords_stay_out_of_messages() -> None:
         ("optuna.db", "storage: no URL of a database (expected such as sqlite:////"),
         ("redis://127.0.0.1/0", "storage: no URL of a database"),
         ("oracle+nodriver://127.0.0.1/x", "storage: no URL of a database"),
-        ("mysql+pymysql://127.0.0.1/x", "the driver pymysql is not installed"),
+        ("mysql+pymysql://127.0.0.1/x", "storage: no URL of a database"),
+        ("postgresql+pg8000://127.0.0.1/x", "the driver pg8000 is not installed"),
         ("sqlite:////dev/null/optuna.db", "/dev/null"),
     ],
 )

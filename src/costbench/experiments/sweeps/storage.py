@@ -72,16 +72,34 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
     """
     # Errors that end a trial are raised, too, and then logged in one line.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    kind = _kind(spec)
+    warnings.filterwarnings("ignore", category=ExperimentalWarning)  # of heartbeats
+    connect = _connect_settings(spec)
     with reachable(spec):
-        for _ in range(_ATTEMPTS):
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return _connect(spec, kind)
+                return RDBStorage(
+                    spec.url,
+                    # Connections are closed after use: a trial takes minutes or hours, and a server's
+                    # connections are few.
+                    engine_kwargs={"connect_args": connect, "poolclass": NullPool},
+                    heartbeat_interval=spec.heartbeat_s,
+                    grace_period=spec.grace_s,
+                    heartbeat_stale_trial_callback=retry(spec),
+                )
+            except ImportError as error:
+                raise ParamsError(
+                    f"the driver {getattr(error.__cause__, 'name', error)} is not installed",
+                    where=spec.name,
+                    expected="for PostgreSQL `pip install 'costbench[sweep-postgres]'` and"
+                    " postgresql+psycopg://",
+                ) from error
+            except RuntimeError as error:  # tables of another version of Optuna
+                raise DataError(" ".join(str(error).split()), where=spec.name) from error
             except SQLAlchemyError as error:
-                if not _is_race(error):
+                if attempt == _ATTEMPTS or not _is_race(error):
                     raise
             time.sleep(_PAUSE_S)
-        return _connect(spec, kind)
+    raise AssertionError("every attempt returns or raises")
 
 
 def _is_race(error: SQLAlchemyError) -> bool:
@@ -90,48 +108,21 @@ def _is_race(error: SQLAlchemyError) -> bool:
     return "already exists" in text or "unique constraint" in text
 
 
-def _kind(spec: StorageSpec) -> str:
+def _connect_settings(spec: StorageSpec) -> dict[str, object]:
+    """Return settings of the driver after creating the folder of an SQLite file."""
     try:
         url = make_url(spec.url)
-        kind = url.get_backend_name()
-        url.get_dialect().import_dbapi()
-    except ImportError as error:
-        raise ParamsError(
-            f"the driver {error.name or error!s} is not installed",
-            where=spec.name,
-            expected="for PostgreSQL `pip install 'costbench[sweep-postgres]'` and postgresql+psycopg://",
-        ) from error
-    except SQLAlchemyError as error:
+        settings = _CONNECT[url.get_backend_name()]
+    except (SQLAlchemyError, KeyError) as error:
         raise ParamsError("no URL of a database", where="storage", expected=_EXPECTED) from error
-    if kind not in _CONNECT:
-        raise ParamsError(f"studies cannot lie in {kind}", where=spec.name, expected=_EXPECTED)
-    if kind == "sqlite" and url.database:
+    if url.get_backend_name() == "sqlite" and url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    return kind
-
-
-def _connect(spec: StorageSpec, kind: str) -> RDBStorage:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        try:
-            return RDBStorage(
-                spec.url,
-                # Connections are closed after use: a trial takes minutes or hours, and a server's connections
-                # are few.
-                engine_kwargs={"connect_args": _CONNECT[kind], "poolclass": NullPool},
-                heartbeat_interval=spec.heartbeat_s,
-                grace_period=spec.grace_s,
-                heartbeat_stale_trial_callback=retry(spec),
-            )
-        except RuntimeError as error:  # tables of another version of Optuna
-            raise DataError(" ".join(str(error).split()), where=spec.name) from error
+    return settings
 
 
 def retry(spec: StorageSpec) -> RetryHeartbeatStaleTrialCallback:
     """Return the callback that queues a failed trial again with its values, ordinal and reported metrics."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        return RetryHeartbeatStaleTrialCallback(spec.max_retries, inherit_intermediate_values=True)
+    return RetryHeartbeatStaleTrialCallback(spec.max_retries, inherit_intermediate_values=True)
 
 
 @contextmanager

@@ -7,16 +7,14 @@ one that was not, and workers that join later draw other values than those that 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
-from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
-from optuna.samplers import BaseSampler, TPESampler
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.samplers import TPESampler
+from optuna.storages import RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, TrialState
 
 from costbench.errors import DataError
@@ -28,8 +26,6 @@ from costbench.rng import stream_key
 _IDENTITY = "costbench.identity"
 _WRITER = "costbench.writer"
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-_RETRY_OF = "failed_trial"
-"""Attribute by which Optuna marks a trial that repeats another."""
 
 
 @dataclass(frozen=True)
@@ -126,58 +122,37 @@ def open_study(spec: StudySpec) -> optuna.Study:
     )
 
 
-class OrdinalSampler(BaseSampler):
+class OrdinalSampler(TPESampler):
     """A tree-structured Parzen estimator (TPE) whose random stream depends on the trial's ordinal alone."""
 
     def __init__(self, seed: int, startup_trials: int) -> None:
-        self._seed = seed
+        super().__init__(n_startup_trials=startup_trials)
+        self._study_seed = seed
         self._startup_trials = startup_trials
-        self._sampler: BaseSampler = TPESampler(n_startup_trials=startup_trials)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        number = ordinal(trial, study.get_trials(deepcopy=False))
-        seed = stream_key(self._seed, "sampler", number) % 2**32
-        self._sampler = TPESampler(n_startup_trials=self._startup_trials, seed=seed)
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        return self._sampler.infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        return self._sampler.sample_relative(study, trial, search_space)
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
-
-    def after_trial(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,
-    ) -> None:
-        self._sampler.after_trial(study, trial, state, values)
+        """Start the trial's random stream, as a new sampler with its seed does."""
+        number = ordinals(study.get_trials(deepcopy=False))[trial.number]
+        seed = stream_key(self._study_seed, "sampler", number) % 2**32
+        super().__init__(n_startup_trials=self._startup_trials, seed=seed)
 
 
-def ordinal(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> int:
-    """Return a trial's index among those that are not retries; a retry has that of the trial it repeats."""
-    first = trial.system_attrs.get(_RETRY_OF, trial.number)
-    return sum(1 for other in trials if other.number < first and _RETRY_OF not in other.system_attrs)
+def ordinals(trials: Sequence[FrozenTrial]) -> list[int]:
+    """Return the index of each trial among those that are not retries; a retry has that of its original."""
+    numbers: list[int] = []
+    originals = 0
+    for trial in trials:
+        original = RetryHeartbeatStaleTrialCallback.retried_trial_number(trial)
+        numbers.append(originals if original is None else numbers[original])
+        originals += original is None
+    return numbers
 
 
 def finished_trials(study: optuna.Study) -> dict[int, FrozenTrial]:
     """Return the complete and pruned trials by ordinal."""
     trials = study.get_trials(deepcopy=False)
-    return {ordinal(trial, trials): trial for trial in trials if trial.state in _FINISHED}
+    numbered = zip(ordinals(trials), trials, strict=True)
+    return {number: trial for number, trial in numbered if trial.state in _FINISHED}
 
 
 @dataclass(frozen=True)
@@ -206,10 +181,12 @@ def sign(trial: optuna.Trial) -> None:
 
 
 def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
-    """Requeue trials of workers that are gone: at once on this machine, else when heartbeats stop."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        optuna.storages.fail_stale_trials(study)
+    """Requeue trials of workers that are gone: at once on this machine, else when heartbeats stop.
+
+    Optuna alone would wait for heartbeats on this machine, too, and a continued sweep would meanwhile draw
+    other values than one that was not killed (docs/decisions/0044).
+    """
+    fail_stale_trials(study)
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         if is_gone(str(trial.user_attrs.get(f"{_WRITER}.{trial.number}", ""))):
             # Another process may have failed the same trial already.
@@ -225,5 +202,5 @@ def requeue(study: optuna.Study, number: int, storage: StorageSpec) -> None:
 
 def given_away(study: optuna.Study, number: int) -> bool:
     """Whether a trial was failed and queued again."""
-    histories = [trial.system_attrs.get("retry_history", []) for trial in study.get_trials(deepcopy=False)]
-    return any(number in history for history in histories)
+    retried = map(RetryHeartbeatStaleTrialCallback.retry_history, study.get_trials(deepcopy=False))
+    return any(number in history for history in retried)

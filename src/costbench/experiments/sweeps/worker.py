@@ -26,7 +26,7 @@ from costbench.experiments.sweeps.study import (
     StudySpec,
     given_away,
     open_study,
-    ordinal,
+    ordinals,
     progress,
     requeue,
     retry_lost,
@@ -132,7 +132,7 @@ def _objective(trial: optuna.Trial, task: SweepTask, train: TrainTrial, started:
     started.append(trial.number)
     sign(trial)
     trials = trial.study.get_trials(deepcopy=False)
-    number = ordinal(trials[trial.number], trials)
+    number = ordinals(trials)[trial.number]
     reported = set(trials[trial.number].intermediate_values)
     cell = task.trial_task(number, task.space.suggest(trial))
     trial.set_user_attr("ordinal", number)
