@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellResult
-from costbench.experiments.tracking.champion import Registered, best_candidate, register_champion
-from costbench.experiments.tracking.queries import Wanted
+from costbench.experiments.tracking.queries import CellFilter
+from costbench.experiments.tracking.registry import Registered, best_candidate, register_champion
 from costbench.experiments.tracking.runs import FOLDER, KEY, KIND, Provenance, tracked_run
 from costbench.models.batch.graph_batch import FeatureScaling
 from costbench.models.checkpoint import save_checkpoint
@@ -54,7 +54,7 @@ def track_cell(
     return run.run_id
 
 
-def register_best(uri: str, wanted: Wanted) -> Registered | None:
+def register_best(uri: str, wanted: CellFilter) -> Registered | None:
     """Make the best tracked model the champion of its task."""
     best = best_candidate(uri, wanted)
     return None if best is None else register_champion(uri, best)

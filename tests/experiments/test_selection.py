@@ -16,8 +16,7 @@ from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.stages.train import with_samples
 from costbench.experiments.sweeps.best import best_path
 from costbench.experiments.sweeps.sweep import sweep
-from costbench.experiments.tracking.record import OFF
-from costbench.experiments.tracking.runs import Provenance
+from costbench.experiments.tracking.runs import OFF, Provenance
 from costbench.features.feature_shards import feature_path
 from costbench.models.net_spec import NetSpec
 from costbench.params import load_yaml

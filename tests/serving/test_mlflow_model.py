@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from costbench.experiments.grid.spec import Cell
-from costbench.experiments.tracking.queries import Wanted
+from costbench.experiments.tracking.queries import CellFilter
 from costbench.hlo.writer import module_to_bytes
 from costbench.serving.service import load_service
 from tests.deadline import HANGS_AFTER_S
@@ -42,7 +42,7 @@ def checkpoint(tracking_store: str, tmp_path: Path) -> Path:
     """Of the champion of the task `tile` in the test's store."""
     folder = finish_cell(tmp_path / "cell", "tile", "key", 0.5)
     track_cell(tracking_store, Cell("tile", "random", "tpu_v2", "main", 0), folder, "key", 0.5)
-    assert register_best(tracking_store, Wanted("tile")) is not None
+    assert register_best(tracking_store, CellFilter("tile")) is not None
     return folder
 
 

@@ -159,17 +159,18 @@ def best(  # noqa: PLR0913 - each is an option
 
     Example: `costbench runs best --task tile --split random --chip tpu_v2 --json | jq -r '.[0].run_id'`
     """
-    from costbench.experiments.tracking.champion import register_champion
-    from costbench.experiments.tracking.queries import Wanted, best_runs, runs_table
+    from costbench.experiments.tracking.queries import CellFilter, best_runs, runs_table, to_records
+    from costbench.experiments.tracking.registry import register_champion
     from costbench.experiments.tracking.runs import tracking_uri
 
-    found = best_runs(tracking_uri(), Wanted(task, split, chip, experiment, profile, variant, metric))
+    cells = CellFilter(task, split, chip, experiment, profile, variant, metric)
+    runs = best_runs(tracking_uri(), cells)
     if as_json:
-        typer.echo(json.dumps([run.to_dict() for run in found[:limit]], indent=1, sort_keys=True))
+        typer.echo(json.dumps(to_records(runs.head(limit)), indent=1, sort_keys=True))
     else:
-        console().print(runs_table(found[:limit]))
+        console().print(runs_table(runs.head(limit)))
     if register:
-        made = register_champion(tracking_uri(), found[0])
+        made = register_champion(tracking_uri(), runs.iloc[0])
         typer.echo(f"{made.uri}: version {made.version}{'' if made.is_new else ', as before'}", err=True)
 
 

@@ -12,8 +12,16 @@ from costbench.experiments.grid.experiment import Experiment, Grid, Variant
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking
 from costbench.experiments.grid.trainings.by_task import TRAININGS
-from costbench.experiments.tracking.record import OFF, client_of
-from costbench.experiments.tracking.runs import FOLDER, KEY, KIND, PARENT, Provenance, tracked_run
+from costbench.experiments.tracking.runs import (
+    FOLDER,
+    KEY,
+    KIND,
+    OFF,
+    PARENT,
+    Provenance,
+    client_of,
+    tracked_run,
+)
 from costbench.training.spec import TrainSpec
 from tests.experiments.finished_cells import PROVENANCE, finish_cell, result_of
 

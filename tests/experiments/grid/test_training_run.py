@@ -23,8 +23,7 @@ from costbench.experiments.grid.training_run import (
     train_cell,
 )
 from costbench.experiments.grid.trainings.by_task import TRAININGS
-from costbench.experiments.tracking.record import OFF
-from costbench.experiments.tracking.runs import Provenance
+from costbench.experiments.tracking.runs import OFF, Provenance
 from costbench.features.feature_shards import feature_path
 from costbench.training.lightning_run import FitResult
 from costbench.training.spec import BatchSpec, TrainSpec

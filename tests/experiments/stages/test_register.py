@@ -12,7 +12,7 @@ from costbench.artifacts import read_json
 from costbench.errors import ParamsError
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.stages.register import run
-from costbench.experiments.tracking.record import client_of
+from costbench.experiments.tracking.runs import client_of
 from tests.experiments.finished_cells import finish_cell, track_cell
 
 pytestmark = [

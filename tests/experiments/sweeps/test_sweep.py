@@ -14,7 +14,7 @@ from costbench.errors import DataError
 from costbench.execution.backend import Backend
 from costbench.experiments.grid.training_run import Tracking
 from costbench.experiments.sweeps.sweep import _best, _table, sweep
-from costbench.experiments.tracking.record import OFF
+from costbench.experiments.tracking.runs import OFF
 from tests.experiments.toy_sweep import toy_task
 
 RATE = FloatDistribution(1e-5, 1e-1, log=True)

@@ -9,16 +9,17 @@ import pytest
 
 from costbench.errors import ChoiceError, DataError
 from costbench.experiments.grid.spec import Cell
-from costbench.experiments.tracking.queries import Wanted, best_runs, find_runs
-from costbench.experiments.tracking.record import OFF
+from costbench.experiments.tracking.queries import CellFilter, best_runs, find_runs, to_records
+from costbench.experiments.tracking.runs import OFF
 from tests.experiments.finished_cells import finish_cell, track_cell
 
 # MLflow's own use of SQLAlchemy.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning")
 
 
-def _names(uri: str, wanted: Wanted) -> list[tuple[str, float]]:
-    return [(run.tags["variant"], run.metric) for run in best_runs(uri, wanted)]
+def _names(uri: str, wanted: CellFilter) -> list[tuple[str, float]]:
+    runs = best_runs(uri, wanted)
+    return list(zip(runs["variant"], runs["metric"], strict=True))
 
 
 def test_the_best_come_first(tracking_store: str, tmp_path: Path) -> None:
@@ -36,11 +37,11 @@ def test_the_best_come_first(tracking_store: str, tmp_path: Path) -> None:
         tracking_store, Cell("tile", "random", "tpu_v2", "e", 0), tmp_path, "k", 0.1,
         experiment="other", profile="q", monitor="ape",
     )  # fmt: skip
-    assert _names(tracking_store, Wanted("tile")) == [("c", 0.9), ("b", 0.7), ("d", 0.7), ("a", 0.5)]
-    assert _names(tracking_store, Wanted("tile", split="random", variant="a")) == [("a", 0.5)]
-    assert _names(tracking_store, Wanted("tile", monitor="ape", profile="q")) == [("e", 0.1)]
-    assert _names(tracking_store, Wanted("fusion", chip="tpu_v3")) == [("b", 20.0), ("a", 30.0)]
-    assert find_runs(tracking_store, Wanted("tile", experiment="other")) == []
+    assert _names(tracking_store, CellFilter("tile")) == [("c", 0.9), ("b", 0.7), ("d", 0.7), ("a", 0.5)]
+    assert _names(tracking_store, CellFilter("tile", split="random", variant="a")) == [("a", 0.5)]
+    assert _names(tracking_store, CellFilter("tile", monitor="ape", profile="q")) == [("e", 0.1)]
+    assert _names(tracking_store, CellFilter("fusion", chip="tpu_v3")) == [("b", 20.0), ("a", 30.0)]
+    assert find_runs(tracking_store, CellFilter("tile", experiment="other")).empty
 
 
 def test_a_model_that_was_trained_anew_is_no_longer_there(tracking_store: str, tmp_path: Path) -> None:
@@ -48,10 +49,10 @@ def test_a_model_that_was_trained_anew_is_no_longer_there(tracking_store: str, t
     cell = Cell("tile", "random", "tpu_v2", "main", 0)
     for key, metric in (("old", 0.75), ("new", 0.5)):
         track_cell(tracking_store, cell, folder, key, metric)
-    before, now = best_runs(tracking_store, Wanted("tile"))
-    assert (before.key, before.is_there) == ("old", False)
-    assert (now.key, now.is_there) == ("new", True)
-    told = json.loads(json.dumps(now.to_dict()))
+    runs = best_runs(tracking_store, CellFilter("tile"))
+    assert list(runs["key"]) == ["old", "new"]
+    assert list(runs["is_there"]) == [False, True]
+    told = json.loads(json.dumps(to_records(runs)))[1]
     assert told["path"] == str(folder)
     assert told["metric"] == 0.5
     assert told["params"]["model.net.hidden"] == "8"
@@ -61,19 +62,19 @@ def test_a_model_that_was_trained_anew_is_no_longer_there(tracking_store: str, t
 def test_runs_that_are_no_finished_cells_do_not_count(tracking_store: str, tmp_path: Path) -> None:
     cell = Cell("tile", "random", "tpu_v2", "main", 0)
     track_cell(tracking_store, cell, tmp_path, "k", 0.9, **{"costbench.kind": "trial"})
-    assert find_runs(tracking_store, Wanted("tile")) == []
+    assert find_runs(tracking_store, CellFilter("tile")).empty
 
 
 @pytest.mark.parametrize(
-    "wanted", [Wanted("layers"), Wanted("tile", monitor="loss"), Wanted("tile", chip="a'b")]
+    "wanted", [CellFilter("layers"), CellFilter("tile", monitor="loss"), CellFilter("tile", chip="a'b")]
 )
-def test_what_cannot_be_asked_for_is_one_error(tracking_store: str, wanted: Wanted) -> None:
+def test_what_cannot_be_asked_for_is_one_error(tracking_store: str, wanted: CellFilter) -> None:
     with pytest.raises(ChoiceError):
         find_runs(tracking_store, wanted)
 
 
 def test_none_is_an_error_that_says_what_to_do(tracking_store: str) -> None:
     with pytest.raises(DataError, match="costbench train"):
-        best_runs(tracking_store, Wanted("tile"))
+        best_runs(tracking_store, CellFilter("tile"))
     with pytest.raises(DataError, match="COSTBENCH_TRACKING: is off"):
-        best_runs(OFF, Wanted("tile"))
+        best_runs(OFF, CellFilter("tile"))

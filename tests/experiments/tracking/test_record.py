@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 from sqlalchemy import event
 
-from costbench.experiments.tracking.record import OFF, Dataset, TrackedRun, client_of
-from costbench.experiments.tracking.runs import tracked_run
+from costbench.experiments.tracking.runs import OFF, Dataset, TrackedRun, client_of, tracked_run
 from tests.experiments.finished_cells import PROVENANCE
 
 # MLflow's own use of SQLAlchemy.

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench.experiments.tracking.record import OFF, client_of
 from costbench.experiments.tracking.runs import (
     DEFAULT_URI,
+    OFF,
     PARENT,
     WORK,
     RunStopped,
+    client_of,
     prepare,
     tracked_run,
     tracking_uri,

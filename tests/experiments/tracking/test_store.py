@@ -13,10 +13,18 @@ import pytest
 
 from costbench.errors import DataError
 from costbench.experiments.grid.spec import Cell
-from costbench.experiments.tracking.queries import Wanted, experiment_pages
-from costbench.experiments.tracking.record import OFF, client_of
-from costbench.experiments.tracking.runs import KIND, prepare, tracked_run
-from costbench.experiments.tracking.store import ABOUT, described, make_relative
+from costbench.experiments.tracking.queries import CellFilter, experiment_pages
+from costbench.experiments.tracking.relative_artifacts import artifact_location
+from costbench.experiments.tracking.runs import (
+    ABOUT,
+    KIND,
+    OFF,
+    client_of,
+    describe,
+    prepare,
+    tracked_run,
+)
+from tests.experiments.conftest import quick_folder
 from tests.experiments.finished_cells import PROVENANCE, finish_cell, register_best, track_cell
 
 pytestmark = [
@@ -29,7 +37,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 RELATIVE = "sqlite:///copied.db"
 IN_THE_COPY = f"""
 from pathlib import Path
-from costbench.experiments.tracking.registered import registered_model
+from costbench.experiments.tracking.registry import registered_model
 from costbench.experiments.tracking.runs import WORK, Provenance, tracked_run
 found = registered_model({RELATIVE!r}, "models:/costbench-tile-p@champion")
 print(len((found.folder / "weights.pt").read_bytes()))
@@ -53,7 +61,7 @@ def test_a_copy_of_the_folder_reads_and_writes_its_own_files(
     shutil.copy(tracking_template, first / "copied.db")
     cell = finish_cell(tmp_path / "cell", "tile", "key", 0.5)
     track_cell(RELATIVE, Cell("tile", "random", "tpu_v2", "main", 0), cell, "key", 0.5)
-    register_best(RELATIVE, Wanted("tile"))
+    register_best(RELATIVE, CellFilter("tile"))
     (first / "note.txt").write_text("old")
     with tracked_run(RELATIVE, "costbench/report", "r", PROVENANCE, {"costbench.work": "w"}) as run:
         run.log_files([first / "note.txt"], "report")
@@ -73,17 +81,26 @@ def test_a_copy_of_the_folder_reads_and_writes_its_own_files(
     assert again.returncode == 0
 
 
-def test_places_of_an_absolute_address_and_those_that_a_user_chose_stay(
-    tracking_store: str, tmp_path: Path
-) -> None:
-    client = client_of(tracking_store)
-    client.create_experiment("elsewhere", artifact_location="s3://bucket/mlruns-of-mine/7")
+def test_files_of_a_store_with_an_absolute_address_lie_where_mlflow_puts_them(tracking_store: str) -> None:
     prepare(tracking_store, "usual")
-    place = client.get_experiment_by_name("usual").artifact_location
-    assert Path(place).is_absolute()
-    make_relative(tracking_store)
-    assert client.get_experiment_by_name("usual").artifact_location == place
-    assert client.get_experiment_by_name("elsewhere").artifact_location == "s3://bucket/mlruns-of-mine/7"
+    location = client_of(tracking_store).get_experiment_by_name("usual").artifact_location
+    assert Path(location).is_absolute()
+    assert artifact_location("http://tracking:5000", "usual") is None
+    assert artifact_location("sqlite:///:memory:", "usual") is None
+
+
+def test_processes_that_make_a_store_at_the_same_time_wait_for_each_other(tmp_path: Path) -> None:
+    with quick_folder() as folder:
+        uri = f"sqlite:///{folder}/mlflow.db"
+        code = f"from costbench.experiments.tracking.runs import prepare; print(prepare({uri!r}, 'new'))"
+        command = [sys.executable, "-c", code]
+        makers = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=REPOSITORY)
+            for _ in range(2)
+        ]
+        said = [maker.communicate() for maker in makers]
+    assert [maker.returncode for maker in makers] == [0, 0], said
+    assert said[0][0] == said[1][0]
 
 
 def test_runs_and_experiments_say_what_they_are(tracking_store: str) -> None:
@@ -97,8 +114,8 @@ def test_runs_and_experiments_say_what_they_are(tracking_store: str) -> None:
 
 
 def test_a_run_of_an_unknown_kind_has_no_description() -> None:
-    assert described("other", {}) == {}
-    assert described("report", {"profile": "smoke"})[ABOUT].startswith("Report of profile smoke. ")
+    assert describe("other", {}) == {}
+    assert describe("report", {"profile": "smoke"})[ABOUT].startswith("Report of profile smoke. ")
 
 
 def test_the_pages_that_list_runs(tracking_store: str) -> None:

@@ -9,22 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from costbench.experiments.grid.experiment import Experiment
 from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking, track_finished
-from costbench.experiments.tracking.record import OFF, TrackedRun, client_of
+from costbench.experiments.tracking.queries import search_runs
 from costbench.experiments.tracking.runs import (
     FOLDER,
     KEY,
     KIND,
+    OFF,
     PARENT,
     WORK,
     Provenance,
-    store_errors,
+    TrackedRun,
     tracked_run,
     work_of,
 )
 from costbench.training.spec import monitored
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KEY, _PARENT, _FOLDER = (f"tags.{tag}" for tag in (KEY, PARENT, FOLDER))
 
 
 @contextmanager
@@ -80,41 +87,29 @@ def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping
     """
     if grid.uri == OFF:
         return
-    with store_errors(grid.uri):
-        found = _finished_runs(grid, next(iter(tasks.values())).tracking.tags)
-    by_key = {tags.get(KEY, ""): (run_id, tags) for run_id, tags in found.items()}
-    kept = {by_key[result.key][0] for result in results.values() if result.key in by_key}
-    for run_id, tags in found.items():
-        if tags.get(PARENT) == grid.run_id and run_id not in kept:
-            replace(grid, run_id=run_id).set_tags({KIND: "replaced"})
+    runs = _finished_runs(grid, next(iter(tasks.values())).tracking.tags)
+    by_key = runs.drop_duplicates(_KEY, keep="last").set_index(_KEY)
+    kept = by_key["run_id"][by_key.index.isin([result.key for result in results.values()])]
+    replaced = runs[(runs[_PARENT] == grid.run_id) & ~runs["run_id"].isin(kept)]
+    for run_id in replaced["run_id"]:
+        replace(grid, run_id=run_id).set_tags({KIND: "replaced"})
     for name, task in tasks.items():
-        if results[name].key not in by_key:
+        if results[name].key not in by_key.index:
             track_finished(task, results[name])
             continue
-        run_id, tags = by_key[results[name].key]
-        wanted = {PARENT: grid.run_id, FOLDER: str(task.folder)}
-        if not wanted.items() <= tags.items():
-            replace(grid, run_id=run_id).set_tags(wanted)
+        run = by_key.loc[results[name].key]
+        if (run[_PARENT], run[_FOLDER]) != (grid.run_id, str(task.folder)):
+            moved = {PARENT: grid.run_id, FOLDER: str(task.folder)}
+            replace(grid, run_id=str(run["run_id"])).set_tags(moved)
     grid.log_metrics(_best(tasks, results))
 
 
-def _finished_runs(grid: TrackedRun, tags: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-    """Return the tags of finished cells of the same experiment by run, the newest last."""
-    client = client_of(grid.uri)
-    found = client.get_experiment_by_name(grid.experiment)
+def _finished_runs(grid: TrackedRun, tags: Mapping[str, str]) -> pd.DataFrame:
+    """Return the finished cells of the same experiment, the newest last: run, key, parent and folder."""
     same = [f"tags.`{tag}` = '{tags[tag]}'" for tag in ("profile", "experiment", KIND)]
     query = " and ".join([*same, "attributes.status = 'FINISHED'"])
-    runs: dict[str, Mapping[str, str]] = {}
-    token: str | None = None
-    while found is not None:
-        page = client.search_runs(
-            [found.experiment_id], query, order_by=["attributes.start_time ASC"], page_token=token
-        )
-        runs |= {run.info.run_id: run.data.tags for run in page}
-        token = page.token
-        if not token:
-            break
-    return runs
+    runs = search_runs(grid.uri, grid.experiment, query, "attributes.start_time ASC")
+    return runs.reindex(columns=["run_id", _KEY, _PARENT, _FOLDER]).fillna("")
 
 
 def _best(tasks: Mapping[str, CellTask], results: Mapping[str, CellResult]) -> dict[str, float]:

@@ -26,8 +26,7 @@ from costbench.errors import DataError, ParamsError
 from costbench.execution.process import load
 from costbench.experiments.grid.history import History
 from costbench.experiments.grid.spec import Cell
-from costbench.experiments.tracking.record import Dataset, TrackedRun
-from costbench.experiments.tracking.runs import FOLDER, KEY, Provenance, tracked_run
+from costbench.experiments.tracking.runs import FOLDER, KEY, Dataset, Provenance, TrackedRun, tracked_run
 from costbench.features.feature_shards import paths_of_programs
 from costbench.params import digest, parse
 from costbench.training.lightning_run import FitResult

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import write_json
-from costbench.experiments.tracking.champion import MODELS, best_candidate, register_champion
-from costbench.experiments.tracking.queries import Wanted
-from costbench.experiments.tracking.record import OFF
-from costbench.experiments.tracking.runs import tracking_uri
+from costbench.experiments.tracking.queries import CellFilter
+from costbench.experiments.tracking.registry import MODELS, best_candidate, register_champion
+from costbench.experiments.tracking.runs import OFF, tracking_uri
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_section
 
@@ -49,16 +48,16 @@ def run(params: Path) -> None:
         _log.info("tracking is off: no champions")
     champions = {}
     for task in MODELS if uri != OFF else ():
-        best = best_candidate(uri, Wanted(task, section.split, section.chip, profile=workspace.name))
+        best = best_candidate(uri, CellFilter(task, section.split, section.chip, profile=workspace.name))
         if best is None:
             _log.info("%s: no tracked model on %s, %s: no champion", task, section.split, section.chip)
             continue
         registered = register_champion(uri, best)
-        _log.info("%s: version %s: %s", registered.uri, registered.version, best.name)
+        _log.info("%s: version %s: %s", registered.uri, registered.version, best["name"])
         champions[task] = {
-            "model": best.name,
-            "metric": best.metric,
-            "monitor": best.monitor,
-            "key": best.key,
+            "model": best["name"],
+            "metric": float(best["metric"]),
+            "monitor": best["monitor"],
+            "key": best["key"],
         }
     write_json(workspace.stage("register") / CHAMPIONS_FILE, champions)

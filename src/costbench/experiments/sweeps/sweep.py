@@ -32,8 +32,7 @@ from costbench.experiments.sweeps.best import BestTrial, best_path, write_best
 from costbench.experiments.sweeps.storage import reachable
 from costbench.experiments.sweeps.study import finished_trials, open_study
 from costbench.experiments.sweeps.worker import SweepTask, TrainTrial, work
-from costbench.experiments.tracking.record import TrackedRun
-from costbench.experiments.tracking.runs import KIND, PARENT, WORK, tracked_run, work_of
+from costbench.experiments.tracking.runs import KIND, PARENT, WORK, TrackedRun, tracked_run, work_of
 
 _log = logging.getLogger(__name__)
 _LOSSES = 3

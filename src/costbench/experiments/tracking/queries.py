@@ -1,25 +1,48 @@
-"""Finds trained cells in MLflow by task, split, chip, experiment, profile and variant, best first."""
+"""Tables of tracked runs: trained cells by task, split, chip, experiment, profile and variant, best first."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from costbench.artifacts import read_json
 from costbench.errors import ChoiceError, DataError, choose
-from costbench.experiments.tracking.record import OFF, client_of
-from costbench.experiments.tracking.runs import FOLDER, KEY, KIND, prepare, store_errors
+from costbench.experiments.tracking.runs import (
+    FOLDER,
+    KEY,
+    KIND,
+    OFF,
+    addressed,
+    client_of,
+    prepare,
+    store_errors,
+)
 from costbench.tasks import LEARNED
 
 if TYPE_CHECKING:
-    from mlflow.entities import Run
+    import pandas as pd
     from rich.table import Table
 
 TRAINED = "costbench/train"
 """Name of the MLflow experiment in which cells are tracked."""
+CELL_TAGS = (
+    "task", "split", "chip", "experiment", "variant", "seed", "encoder", "reduction", "profile",
+    "git_revision",
+)  # fmt: skip
+"""Tags of a cell that are columns of `find_runs`."""
+_COLUMNS: Mapping[str, str] = {
+    "run_id": "run_id",
+    "tags.mlflow.runName": "name",
+    "metrics.best_metric": "metric",
+    "tags.monitor": "monitor",
+    f"tags.{FOLDER}": "path",
+    f"tags.{KEY}": "key",
+    **{f"tags.{tag}": tag for tag in CELL_TAGS},
+}
+_PARAM = "params."
 _LARGER_IS_BETTER: Mapping[str, bool] = {
     "tau": True,
     "ape": False,
@@ -27,11 +50,10 @@ _LARGER_IS_BETTER: Mapping[str, bool] = {
     "mape": False,
     "opa": True,
 }
-_PAGE = 1000
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CellFilter:
     """Filter for cells; None accepts any value.
 
     Attributes:
@@ -59,68 +81,29 @@ class Wanted:
         choose(_LARGER_IS_BETTER, monitor, "metric")
         return monitor
 
-    @property
-    def larger_is_better(self) -> bool:
-        """Whether a larger metric is better."""
-        return _LARGER_IS_BETTER[self.metric]
-
     def query(self) -> str:
         """Return the filter in MLflow's query language."""
         tags = {field.name: getattr(self, field.name) for field in fields(self)} | {"monitor": self.metric}
-        wanted = {name: value for name, value in tags.items() if value is not None} | {KIND: "cell"}
-        for name, value in wanted.items():
+        given = {name: value for name, value in tags.items() if value is not None} | {KIND: "cell"}
+        for name, value in given.items():
             if "'" in value:
                 raise ChoiceError(f"no {name} has a quotation mark: {value}")
-        parts = [f"tags.`{name}` = '{value}'" for name, value in sorted(wanted.items())]
+        parts = [f"tags.`{name}` = '{value}'" for name, value in sorted(given.items())]
         return " and ".join([*parts, "attributes.status = 'FINISHED'", "metrics.best_metric > -1e300"])
 
 
-@dataclass(frozen=True)
-class TrainedRun:
-    """A finished cell.
+def search_runs(uri: str, experiment: str, query: str, order_by: str | None = None) -> pd.DataFrame:
+    """Return MLflow's table of the runs of an experiment: `run_id`, `tags.NAME`, `params.NAME` and so on.
 
-    Attributes:
-        run_id: MLflow's identifier.
-        name: profile, experiment and cell.
-        metric: validation metric of the model that was kept.
-        monitor: name of this metric.
-        tags: task, split, chip, experiment, variant, seed, encoder, reduction, profile, git_revision.
-        params: all settings, by dotted name.
-        folder: the cell's folder, which holds the model.
-        key: digest of everything that it was trained from.
-        is_there: whether the folder still holds this model; it may have been trained again since.
+    Raises:
+        DataError: if the store cannot be used.
     """
+    prepare(uri, experiment)
+    with store_errors(uri), addressed(uri):
+        import mlflow
 
-    run_id: str
-    name: str
-    metric: float
-    monitor: str
-    tags: Mapping[str, str]
-    params: Mapping[str, str]
-    folder: Path
-    key: str
-    is_there: bool
-
-    @property
-    def validated_on(self) -> tuple[int, int]:
-        """Return how many kernels, and decisions of each, the metric is over at most; 0 where unknown."""
-        kernels, configs = (
-            self.params.get(f"model.validation.{name}", "") for name in ("kernels", "configs")
-        )
-        return int(kernels or 0), int(configs or 0)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the fields as JSON values."""
-        return {
-            "run_id": self.run_id, "name": self.name, "metric": self.metric, "monitor": self.monitor,
-            **self.tags, "params": dict(self.params), "path": str(self.folder), "is_there": self.is_there,
-        }  # fmt: skip
-
-
-_TAGS = (
-    "task", "split", "chip", "experiment", "variant", "seed", "encoder", "reduction", "profile",
-    "git_revision",
-)  # fmt: skip
+        order = None if order_by is None else [order_by]
+        return mlflow.search_runs(experiment_names=[experiment], filter_string=query, order_by=order)
 
 
 def experiment_pages(uri: str, server: str) -> dict[str, str]:
@@ -141,26 +124,27 @@ def experiment_pages(uri: str, server: str) -> dict[str, str]:
     prepare(uri, TRAINED)
     with store_errors(uri):
         client = client_of(uri)
-        found = sorted(client.search_experiments(), key=lambda one: str(one.name))
+        experiments = sorted(client.search_experiments(), key=lambda experiment: str(experiment.name))
+        page = f"{server}/#/experiments/{{}}?workflowType=machine_learning"
         return {
-            one.name: f"{server}/#/experiments/{one.experiment_id}?workflowType=machine_learning"
-            for one in found
-            if client.search_runs([one.experiment_id], max_results=1)
+            experiment.name: page.format(experiment.experiment_id)
+            for experiment in experiments
+            if client.search_runs([experiment.experiment_id], max_results=1)
         }
 
 
-def best_runs(uri: str, wanted: Wanted) -> list[TrainedRun]:
+def best_runs(uri: str, cells: CellFilter) -> pd.DataFrame:
     """Return the runs as `find_runs` does. Raises: DataError, if there are none."""
     if uri == OFF:
         raise DataError("is off", where="COSTBENCH_TRACKING", expected="a tracking store to search")
-    runs = find_runs(uri, wanted)
-    if not runs:
+    runs = find_runs(uri, cells)
+    if runs.empty:
         expected = "`costbench train`, or other filters"
-        raise DataError(f"no finished run with {wanted.query()}", where=uri, expected=expected)
+        raise DataError(f"no finished run with {cells.query()}", where=uri, expected=expected)
     return runs
 
 
-def find_runs(uri: str, wanted: Wanted) -> list[TrainedRun]:
+def find_runs(uri: str, cells: CellFilter) -> pd.DataFrame:
     """Return finished cells, best first; equal ones in order of their names.
 
     Metrics of different splits, chips and profiles are over different validation kernels, so comparing them
@@ -168,65 +152,67 @@ def find_runs(uri: str, wanted: Wanted) -> list[TrainedRun]:
 
     Args:
         uri: of the tracking store.
-        wanted: the filter.
+        cells: which cells.
+
+    Returns:
+        A row per cell: `run_id`, MLflow's identifier; `name`, profile, experiment and cell; `metric`, the
+        validation metric of the model that was kept, and `monitor`, its name; `path`, the cell's folder;
+        `key`, digest of everything that it was trained from; `is_there`, whether the folder still holds this
+        model, which may have been trained again since; the tags `CELL_TAGS`, empty where a cell has none; and
+        all settings as `params.NAME`.
 
     Raises:
         ChoiceError: for an unknown task or metric.
         DataError: if the store cannot be used.
     """
-    if uri == OFF:
-        return []
-    query = wanted.query()
-    found: list[Run] = []
-    prepare(uri, TRAINED)
-    with store_errors(uri):
-        client = client_of(uri)
-        experiment = client.get_experiment_by_name(TRAINED)
-        token: str | None = None
-        while experiment is not None:
-            page = client.search_runs([experiment.experiment_id], query, max_results=_PAGE, page_token=token)
-            found.extend(page)
-            token = page.token
-            if not token:
-                break
-    sign = -1.0 if wanted.larger_is_better else 1.0
-    return sorted(map(_trained, found), key=lambda run: (sign * run.metric, run.name, run.run_id))
+    runs = search_runs(uri, TRAINED, cells.query())
+    settings = [str(name) for name in runs.columns if str(name).startswith(_PARAM)]
+    runs = runs.reindex(columns=[*_COLUMNS, *settings]).rename(columns=_COLUMNS)
+    runs = runs.fillna(dict.fromkeys(("path", "key", *CELL_TAGS), ""))
+    runs["is_there"] = [
+        _read_key(Path(path)) == key for path, key in zip(runs["path"], runs["key"], strict=True)
+    ]
+    order = [not _LARGER_IS_BETTER[cells.metric], True, True]
+    return runs.sort_values(["metric", "name", "run_id"], ascending=order, ignore_index=True)
 
 
-def runs_table(runs: Sequence[TrainedRun]) -> Table:
+def to_records(runs: pd.DataFrame) -> list[dict[str, object]]:
+    """Return runs as JSON values, the settings of each below `params`."""
+    return [
+        {str(name): value for name, value in row.items() if name != "key" and not _is_param(name)}
+        | {"params": {name.removeprefix(_PARAM): value for name, value in _params(row).items()}}
+        for row in runs.to_dict("records")
+    ]
+
+
+def runs_table(runs: pd.DataFrame) -> Table:
     """Return one or more runs with the same metric as a table for a terminal."""
     from rich.table import Table
 
-    table = Table(title=f"Validation {runs[0].monitor}, best first")
+    monitor = str(runs["monitor"].iloc[0])
+    table = Table(title=f"Validation {monitor}, best first")
     table.add_column("run", no_wrap=True)
-    table.add_column(runs[0].monitor, justify="right", no_wrap=True)
+    table.add_column(monitor, justify="right", no_wrap=True)
     for header in ("profile/experiment/cell", "network, loss, learning rate", "model in"):
         table.add_column(header, overflow="fold")
-    for run in runs:
-        names = ("net.encoder", "net.reduction", "net.hidden", "loss", "optimizer.learning_rate")
-        settings = ", ".join(run.params.get(f"model.{name}", "?") for name in names)
-        place = os.path.relpath(run.folder) if run.is_there else "no longer there"
-        table.add_row(run.run_id, f"{run.metric:.4f}", run.name, settings, place)
+    names = ("net.encoder", "net.reduction", "net.hidden", "loss", "optimizer.learning_rate")
+    for row in runs.to_dict("records"):
+        settings = ", ".join(_params(row).get(f"{_PARAM}model.{name}", "?") for name in names)
+        folder = os.path.relpath(row["path"]) if row["is_there"] else "no longer there"
+        table.add_row(row["run_id"], f"{row['metric']:.4f}", row["name"], settings, folder)
     return table
 
 
-def _trained(run: Run) -> TrainedRun:
-    tags = run.data.tags
-    folder, key = Path(tags.get(FOLDER, "")), tags.get(KEY, "")
-    return TrainedRun(
-        run_id=run.info.run_id,
-        name=run.info.run_name,
-        metric=run.data.metrics["best_metric"],
-        monitor=tags["monitor"],
-        tags={name: tags.get(name, "") for name in _TAGS},
-        params=dict(run.data.params),
-        folder=folder,
-        key=key,
-        is_there=_key_in(folder) == key,
-    )
+def _is_param(name: object) -> bool:
+    return str(name).startswith(_PARAM)
 
 
-def _key_in(folder: Path) -> object:
+def _params(row: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the settings of a run: strings, unlike those that only other runs have."""
+    return {str(name): value for name, value in row.items() if _is_param(name) and isinstance(value, str)}
+
+
+def _read_key(folder: Path) -> object:
     try:
         done = read_json(folder / "done.json")
     except DataError:

@@ -1,31 +1,43 @@
-"""Opens and closes MLflow runs: one experiment per stage, one run per cell, nested below grid or sweep.
+"""Opens, fills and closes MLflow runs: an experiment per stage, a run per cell, nested below grid or sweep.
 
 Results never depend on tracking: no run identifier, time or address of the tracking server goes into a result
 file, so equal parameters still give equal bytes. The store is `sqlite:///mlflow.db` in the working folder, or
 the one that `MLFLOW_TRACKING_URI` names; `COSTBENCH_TRACKING=off` turns tracking off.
+
+Calls are batched, since each costs a transaction of some 15 ms on SQLite. If the store is lost after a run
+has begun, the rest of the run is not recorded and a warning is logged, but the training continues.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
 from costbench.execution.process import load
-from costbench.experiments.tracking.record import OFF, TrackedRun, client_of, modules_of
-from costbench.experiments.tracking.store import described, make_experiment, make_relative
+from costbench.experiments.tracking.relative_artifacts import artifact_location
 from costbench.experiments.writer import is_gone, this_process
 
 if TYPE_CHECKING:
+    import pandas as pd
     from mlflow import MlflowClient
+    from mlflow.entities import DatasetInput
 
+_log = logging.getLogger(__name__)
 DEFAULT_URI = "sqlite:///mlflow.db"
+OFF = ""
+"""Value in place of a store's URI with which nothing is tracked."""
+ABOUT = "mlflow.note.content"
+"""Tag: description of a run or an experiment, which MLflow's pages show."""
 PARENT = "mlflow.parentRunId"
 """Tag: the parent run."""
 KIND = "costbench.kind"
@@ -41,6 +53,27 @@ _WRITER = "costbench.writer"
 _TAG_REVISION = "git_revision"
 _TAG_PARAMS = "costbench.params_digest"
 _TAG_DATA = "costbench.data_digest"
+_EXPERIMENTS: Mapping[str, str] = {
+    "costbench/train": "Trainings: a run for each grid of an experiment, and below it one for each cell.",
+    "costbench/sweep": "Searches for hyper-parameters: a run for each study, below it one for each trial.",
+    "costbench/report": "Reports: headline numbers; tables, figures and the page as artifacts.",
+    "costbench/autotune": "Searches for decisions on the test programs: the median speed-up of every arm.",
+}
+_RUNS: Mapping[str, str] = {
+    "grid": "All trainings of experiment {experiment} of profile {profile}: a model for each split ({split}),"
+    " chip ({chip}), variant ({variant}) and seed ({seed}). The runs below this one are its cells.",
+    "cell": "Cost model of the task {task}, trained for {chip} on the split {split} with seed {seed}: variant"
+    " {variant} of experiment {experiment}, profile {profile}. Network: {encoder}, {reduction}."
+    " `best_metric` is {monitor} on the validation programs, of the epoch that was kept.",
+    "sweep": "Search for hyper-parameters of the cost models of the task {task}, on the split {split} and"
+    " {chip}, profile {profile}. The runs below this one are its trials.",
+    "trial": "Trial {trial} of the study {study}: a cost model of the task {task}, trained for {chip}."
+    " `best_metric` is {monitor} on the validation programs.",
+    "report": "Report of profile {profile}. Metrics are its headline numbers; tables, figures and the"
+    " page are among the artifacts.",
+    "autotune": "Cost models at work in the compiler and in autotuners, on the test programs of profile"
+    " {profile}: the median speed-up of every arm and budget.",
+}
 
 
 class RunStopped(Exception):  # noqa: N818 - no error, as StopIteration is none
@@ -62,6 +95,134 @@ class Provenance:
     git_revision: str
 
 
+@dataclass(frozen=True)
+class Dataset:
+    """Samples that a run reads.
+
+    Attributes:
+        name: of the data set.
+        digest: identity of its bytes.
+        contents: a small description, such as one row per program; not the data.
+        source: folder of the data set.
+        role: `training` or `validation`.
+    """
+
+    name: str
+    digest: str
+    contents: pd.DataFrame
+    source: Path
+    role: str
+
+    def entity(self) -> DatasetInput:
+        """Return MLflow's representation of the data set."""
+        from mlflow.data.code_dataset_source import CodeDatasetSource
+        from mlflow.data.pandas_dataset import from_pandas
+        from mlflow.entities import Dataset as Entity
+        from mlflow.entities import DatasetInput, InputTag
+
+        # Samples are computed by a stage, so their MLflow source is code, with the folder as a tag.
+        made_by = CodeDatasetSource({"mlflow.source.name": "costbench generate", "folder": str(self.source)})
+        with warnings.catch_warnings():
+            # MLflow warns that integer columns cannot hold missing values; counts are never missing.
+            warnings.filterwarnings("ignore", message=".*Inferred schema contains integer")
+            dataset = from_pandas(self.contents, source=made_by, name=self.name, digest=self.digest)
+            entity = Entity(**dataset.to_dict())  # infers the schema
+        return DatasetInput(entity, [InputTag("mlflow.data.context", self.role)])
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """One open run.
+
+    Attributes:
+        uri: of the tracking server or database.
+        experiment: name.
+        run_id: MLflow's identifier; must never be written into results.
+    """
+
+    uri: str
+    experiment: str
+    run_id: str
+
+    def log_params(self, params: Mapping[str, object]) -> None:
+        """Log settings; nested mappings become dotted names."""
+
+        def log(client: MlflowClient) -> None:
+            from mlflow.entities import Param
+
+            flat = [Param(key, str(value)[:6000]) for key, value in sorted(_flatten(params))]
+            client.log_batch(self.run_id, params=flat)
+
+        self._send(log)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        """Log numbers of one step. Characters that MLflow refuses in names become underscores."""
+        self.log_history([(step, metrics)])
+
+    def log_history(self, steps: Iterable[tuple[int, Mapping[str, float]]]) -> None:
+        """Log numbers of many steps, in as few calls as possible."""
+
+        def log(client: MlflowClient) -> None:
+            from mlflow.entities import Metric
+
+            now = int(time.time() * 1000)
+            flat = [
+                Metric(_metric_name(key), float(value), now, step)
+                for step, metrics in steps
+                for key, value in sorted(metrics.items())
+            ]
+            client.log_batch(self.run_id, metrics=flat)
+
+        self._send(log)
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Set tags; unlike settings they may change."""
+        self._send(lambda client: _set_tags(client, self.run_id, tags))
+
+    def log_datasets(self, datasets: Sequence[Dataset]) -> None:
+        """Log what was read: digests, and tables of their contents as schema and profile."""
+        from mlflow.exceptions import MlflowException
+
+        def log(client: MlflowClient) -> None:
+            inputs = [dataset.entity() for dataset in datasets]
+            try:
+                client.log_inputs(self.run_id, datasets=inputs)
+            except MlflowException:
+                # MLflow looks a data set up and then creates it: another process may have created it in
+                # between.
+                client.log_inputs(self.run_id, datasets=inputs)
+
+        self._send(log)
+
+    def log_files(self, paths: Sequence[Path], folder: str) -> None:
+        """Log files as artifacts under `folder`."""
+
+        def log(client: MlflowClient) -> None:
+            for path in paths:
+                client.log_artifact(self.run_id, str(path), folder)
+
+        self._send(log)
+
+    def log_folder(self, path: Path) -> None:
+        """Log all files of a folder as artifacts under the folder's name, in one call."""
+        self._send(lambda client: client.log_artifacts(self.run_id, str(path), path.name))
+
+    def end(self, status: str) -> None:
+        """Close the run: `FINISHED`, `FAILED` or `KILLED`."""
+        self._send(lambda client: client.set_terminated(self.run_id, status))
+
+    def _send(self, log: Callable[[MlflowClient], None]) -> None:
+        if self.uri == OFF:
+            return
+        from mlflow.exceptions import MlflowException
+
+        try:
+            log(client_of(self.uri))
+        except (MlflowException, OSError) as error:
+            # A lost record must not end a training.
+            _log.warning("%s: not tracked: %s", self.uri, " ".join(str(error).split())[:300])
+
+
 def work_of(*parts: str) -> str:
     """Return a name for the work of a run, the same in every process and on every machine."""
     return digest_bytes("\0".join(parts).encode())[:32]
@@ -74,33 +235,81 @@ def tracking_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
-def prepare(uri: str, experiment: str) -> None:
-    """Create database, tables and experiment, so that worker processes do not race to do it.
+def client_of(uri: str) -> MlflowClient:
+    """Return an MLflow client of a store."""
+    # MLflow takes a second to import, which a stage that tracks nothing should not spend.
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+@contextmanager
+def addressed(uri: str) -> Iterator[None]:
+    """Set and restore MLflow's global tracking URI, which logging a model and tables of runs use."""
+    import mlflow
+
+    before, named = mlflow.get_tracking_uri(), os.environ.get("MLFLOW_TRACKING_URI")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before)
+        if named is None:
+            os.environ.pop("MLFLOW_TRACKING_URI", None)
+        else:
+            os.environ["MLFLOW_TRACKING_URI"] = named
+
+
+@contextmanager
+def store_errors(uri: str) -> Iterator[None]:
+    """Turn errors of MLflow into one of ours. Raises: DataError, naming the store."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        raise DataError(f"cannot be used for tracking: {error.message}", where=uri) from error
+
+
+def prepare(uri: str, experiment: str) -> str:
+    """Create database, tables and experiment if need be, and return the experiment's identifier.
 
     Raises:
         DataError: if the store cannot be used, naming it.
     """
     if uri == OFF:
-        return
+        return ""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     for chatty in ("mlflow.store.db.utils", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    load(modules_of(uri))
-    with store_errors(uri):
-        make_experiment(client_of(uri), experiment)
-        make_relative(uri)
+    is_server = uri.startswith("http")
+    load(("mlflow",) if is_server else ("mlflow", "mlflow.store.tracking.sqlalchemy_store"))
+    tags = {ABOUT: _EXPERIMENTS[experiment]} if experiment in _EXPERIMENTS else {}
+    with store_errors(uri), _locked(uri):
+        client = client_of(uri)
+        existing = client.get_experiment_by_name(experiment)
+        if existing is None:
+            return str(client.create_experiment(experiment, artifact_location(uri, experiment), tags))
+        for key in tags.keys() - existing.tags.keys():
+            client.set_experiment_tag(existing.experiment_id, key, tags[key])
+        return str(existing.experiment_id)
 
 
 @contextmanager
-def store_errors(uri: str) -> Iterator[None]:
-    """Turn errors of MLflow and its database into one of ours. Raises: DataError, naming the store."""
-    from mlflow.exceptions import MlflowException
-
-    try:
+def _locked(uri: str) -> Iterator[None]:
+    """Lock the folder of an SQLite database: MLflow fails where two processes create its tables at once."""
+    path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+    if not uri.startswith("sqlite:///") or not path.parent.is_dir():
         yield
-    except (MlflowException, sqlite3.Error) as error:
-        said = error.message if isinstance(error, MlflowException) else str(error)
-        raise DataError(f"cannot be used for tracking: {said}", where=uri) from error
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # where the file system has no locks, it is as if there were none
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 @contextmanager
@@ -132,18 +341,19 @@ def tracked_run(
     if uri == OFF:
         yield TrackedRun(OFF, experiment, "")
         return
-    prepare(uri, experiment)
+    experiment_id = prepare(uri, experiment)
+    more_tags = more_tags or {}
     tags = {
         _TAG_REVISION: provenance.git_revision,
         _TAG_PARAMS: provenance.params_digest,
         _TAG_DATA: provenance.data_digest,
         "mlflow.source.git.commit": provenance.git_revision.split("+")[0],
         _WRITER: this_process(),
-        **described((more_tags or {}).get(KIND, ""), more_tags or {}),
-        **(more_tags or {}),
+        **describe(more_tags.get(KIND, ""), more_tags),
+        **more_tags,
     }
     with store_errors(uri):
-        run_id = _begin(client_of(uri), experiment, name, tags, goes_on)
+        run_id = _begin(client_of(uri), experiment_id, name, tags, goes_on)
     run, status = TrackedRun(uri, experiment, run_id), "FAILED"
     try:
         yield run
@@ -155,35 +365,62 @@ def tracked_run(
         run.end(status)
 
 
-def _begin(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str], goes_on: bool) -> str:
+def describe(kind: str, tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the tag with the description of a run of a kind with these tags; empty for an unknown kind."""
+    return {ABOUT: _RUNS[kind].format_map(_Unknown(tags))} if kind in _RUNS else {}
+
+
+class _Unknown(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return f"(no {key})"
+
+
+def _begin(
+    client: MlflowClient, experiment_id: str, name: str, tags: Mapping[str, str], goes_on: bool
+) -> str:
     """Return the identifier of a new run, or of the one that is continued."""
-    found = client.get_experiment_by_name(experiment)
-    if found is None:
-        raise DataError("vanished", where=experiment, expected="an experiment of the tracking server")
-    place, work = found.experiment_id, tags.get(WORK)
-    first = _first_of(client, place, work) if goes_on and work else None
-    _end_lost(client, place, None if goes_on else work)
+    work = tags.get(WORK)
+    first = _first_of(client, experiment_id, work) if goes_on and work else None
+    _end_lost(client, experiment_id, None if goes_on else work)
     if first is None:
-        own: str = client.create_run(place, run_name=name, tags=dict(tags)).info.run_id
+        run_id: str = client.create_run(experiment_id, run_name=name, tags=dict(tags)).info.run_id
         # If two machines create the run at the same time, both continue with the earlier one.
-        first = (_first_of(client, place, work) or own) if goes_on and work else own
-        if first == own:
-            return own
-        client.delete_run(own)
+        first = (_first_of(client, experiment_id, work) or run_id) if goes_on and work else run_id
+        if first == run_id:
+            return run_id
+        client.delete_run(run_id)
     client.update_run(first, status="RUNNING")
-    for key, value in tags.items():
-        client.set_tag(first, key, value)
+    _set_tags(client, first, tags)
     return first
 
 
-def _first_of(client: MlflowClient, place: str, work: str) -> str | None:
-    runs = client.search_runs([place], f"tags.`{WORK}` = '{work}'", max_results=100)
+def _first_of(client: MlflowClient, experiment_id: str, work: str) -> str | None:
+    runs = client.search_runs([experiment_id], f"tags.`{WORK}` = '{work}'", max_results=100)
     return min(((run.info.start_time, run.info.run_id) for run in runs), default=(0, None))[1]
 
 
-def _end_lost(client: MlflowClient, place: str, work: str | None) -> None:
+def _end_lost(client: MlflowClient, experiment_id: str, work: str | None) -> None:
     """Mark runs as killed whose process has ended, and earlier attempts at the same `work`."""
-    for run in client.search_runs([place], "attributes.status = 'RUNNING'"):
+    for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
         tags = run.data.tags
         if is_gone(tags.get(_WRITER, "")) or (work is not None and tags.get(WORK) == work):
             client.set_terminated(run.info.run_id, "KILLED")
+
+
+def _set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    client.log_batch(run_id, tags=[RunTag(key, value) for key, value in sorted(tags.items())])
+
+
+def _flatten(params: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in params.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _metric_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "_-./ :" else "_" for c in name)

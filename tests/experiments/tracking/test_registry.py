@@ -9,10 +9,9 @@ import pytest
 
 from costbench.errors import DataError
 from costbench.experiments.grid.spec import Cell
-from costbench.experiments.tracking.champion import Registered, example, register_champion
-from costbench.experiments.tracking.queries import Wanted, best_runs
-from costbench.experiments.tracking.record import client_of
-from costbench.experiments.tracking.registered import registered_model
+from costbench.experiments.tracking.queries import CellFilter, best_runs
+from costbench.experiments.tracking.registry import Registered, example, register_champion, registered_model
+from costbench.experiments.tracking.runs import client_of
 from costbench.serving.service import load_service
 from tests.experiments.finished_cells import finish_cell, register_best, track_cell
 
@@ -34,12 +33,12 @@ def _load(uri: str, model: str) -> object:
 def test_the_best_is_registered_once_and_a_better_one_takes_its_place(
     tracking_store: str, tmp_path: Path
 ) -> None:
-    assert register_best(tracking_store, Wanted("tile")) is None
+    assert register_best(tracking_store, CellFilter("tile")) is None
     folder = finish_cell(tmp_path / "first", "tile", "one", 0.5)
     run_id = track_cell(tracking_store, CELL, folder, "one", 0.5)
-    first = register_best(tracking_store, Wanted("tile"))
+    first = register_best(tracking_store, CellFilter("tile"))
     assert first == Registered("costbench-tile-p", "1", is_new=True)
-    again = register_best(tracking_store, Wanted("tile"))
+    again = register_best(tracking_store, CellFilter("tile"))
     assert again == Registered("costbench-tile-p", "1", is_new=False)
     client = client_of(tracking_store)
     version = client.get_model_version_by_alias("costbench-tile-p", "champion")
@@ -48,9 +47,11 @@ def test_the_best_is_registered_once_and_a_better_one_takes_its_place(
 
     better = finish_cell(tmp_path / "second", "tile", "two", 0.75, seed=1)
     track_cell(tracking_store, CELL, better, "two", 0.75)
-    assert register_best(tracking_store, Wanted("tile")) == Registered("costbench-tile-p", "2", is_new=True)
+    assert register_best(tracking_store, CellFilter("tile")) == Registered(
+        "costbench-tile-p", "2", is_new=True
+    )
     # Back to what it was: that version is used again.
-    worse = best_runs(tracking_store, Wanted("tile"))[1]
+    worse = best_runs(tracking_store, CellFilter("tile")).iloc[1]
     assert register_champion(tracking_store, worse) == Registered("costbench-tile-p", "1", is_new=False)
     assert client.get_model_version_by_alias("costbench-tile-p", "champion").version == 1
 
@@ -60,7 +61,7 @@ def test_the_registered_model_has_all_that_it_takes(task: str, tracking_store: s
     """Signature, example, no pickle; and it answers its example as the checkpoint does."""
     folder = finish_cell(tmp_path / "cell", task, "key", 0.5)
     track_cell(tracking_store, Cell(task, "random", "tpu_v2", "main", 0), folder, "key", 0.5)
-    registered = register_best(tracking_store, Wanted(task))
+    registered = register_best(tracking_store, CellFilter(task))
     assert registered is not None
     model = _load(tracking_store, registered.uri)
     assert model.metadata.get_input_schema().input_names()[0] == "kernel"  # type: ignore[attr-defined]
@@ -79,7 +80,7 @@ def test_champions_of_profiles_do_not_meet(tracking_store: str, tmp_path: Path) 
     for name, tau in (("laptop", 0.5), ("smoke", 0.9)):
         folder = finish_cell(tmp_path / name, "tile", name, tau)
         track_cell(tracking_store, CELL, folder, name, tau, profile=name)
-        register_best(tracking_store, Wanted("tile", profile=name))
+        register_best(tracking_store, CellFilter("tile", profile=name))
     client = client_of(tracking_store)
     for name in ("laptop", "smoke"):
         version = client.get_model_version_by_alias(f"costbench-tile-{name}", "champion")
@@ -89,7 +90,7 @@ def test_champions_of_profiles_do_not_meet(tracking_store: str, tmp_path: Path) 
 def test_the_checkpoint_of_a_champion_can_be_loaded(tracking_store: str, tmp_path: Path) -> None:
     folder = finish_cell(tmp_path / "cell", "tile", "key", 0.5)
     track_cell(tracking_store, CELL, folder, "key", 0.5)
-    register_best(tracking_store, Wanted("tile"))
+    register_best(tracking_store, CellFilter("tile"))
     found = registered_model(tracking_store, "models:/costbench-tile-p@champion")
     assert (found.task, found.chip) == ("tile", "tpu_v2")
     assert (found.folder / "weights.pt").read_bytes() == (folder / "weights.pt").read_bytes()
@@ -103,15 +104,15 @@ def test_a_metric_over_few_kernels_makes_no_champion(tracking_store: str, tmp_pa
     for name, tau, kernels in (("short", 0.9, 20), ("long", 0.5, 60)):
         folder = finish_cell(tmp_path / name, "tile", name, tau)
         track_cell(tracking_store, CELL, folder, name, tau, kernels=kernels)
-    assert best_runs(tracking_store, Wanted("tile"))[0].key == "short"
-    register_best(tracking_store, Wanted("tile"))
+    assert best_runs(tracking_store, CellFilter("tile"))["key"][0] == "short"
+    register_best(tracking_store, CellFilter("tile"))
     version = client_of(tracking_store).get_model_version_by_alias("costbench-tile-p", "champion")
     assert version.tags["costbench.key"] == "long"
 
 
 def test_a_model_that_is_gone_cannot_be_registered(tracking_store: str, tmp_path: Path) -> None:
     track_cell(tracking_store, CELL, tmp_path / "none", "key", 0.5)
-    (run,) = best_runs(tracking_store, Wanted("tile"))
+    runs = best_runs(tracking_store, CellFilter("tile"))
     with pytest.raises(DataError, match="no longer there"):
-        register_champion(tracking_store, run)
-    assert register_best(tracking_store, Wanted("tile")) is None
+        register_champion(tracking_store, runs.iloc[0])
+    assert register_best(tracking_store, CellFilter("tile")) is None

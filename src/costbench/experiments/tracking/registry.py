@@ -1,16 +1,15 @@
-"""Registers the best trained model of a task in MLflow's model registry under the alias `champion`.
+"""Registers the best trained model of a task in MLflow's model registry, and finds what is registered.
 
-Every profile has registered models of its own, so a run in miniature never replaces what another profile
-registered. `mlflow models serve -m models:/costbench-tile-laptop@champion` then serves it (docs/serving.md).
-A logged model consists of its checkpoint's two files and the source of `costbench.serving.mlflow_model`;
-nothing is pickled, and costbench itself must be installed. Logging takes seconds, so only models that are
-registered are logged.
+The best one has the alias `champion`, under which `mlflow models serve` finds it (docs/serving.md). Every
+profile has registered models of its own, so a run in miniature never replaces what another profile
+registered. A logged model consists of its checkpoint's two files and the source of
+`costbench.serving.mlflow_model`; nothing is pickled, and costbench itself must be installed. Logging takes
+seconds, so only models that are registered are logged.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import tempfile
 import warnings
@@ -23,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from costbench.artifacts import digest_bytes, read_bytes
 from costbench.errors import DataError, choose
-from costbench.experiments.tracking.queries import TrainedRun, Wanted, find_runs
-from costbench.experiments.tracking.record import client_of
-from costbench.experiments.tracking.runs import KEY, store_errors
+from costbench.experiments.tracking.queries import CELL_TAGS, CellFilter, find_runs
+from costbench.experiments.tracking.runs import KEY, OFF, addressed, client_of, store_errors
 from costbench.tasks import KERNEL_TASKS
 
 if TYPE_CHECKING:
@@ -41,6 +39,7 @@ MODELS: Mapping[str, str] = {name: f"costbench-{name}" for name in KERNEL_TASKS}
 _SERVED = Path(__file__).parents[2] / "serving" / "mlflow_model.py"
 _SERVED_DIGEST = "costbench.served_digest"
 _FILES = ("model.json", "weights.pt")
+_SCHEME = "models:/"
 
 
 def model_name(task: str, profile: str) -> str:
@@ -72,42 +71,99 @@ class Registered:
         return f"models:/{self.name}@{CHAMPION}"
 
 
-def best_candidate(uri: str, wanted: Wanted) -> TrainedRun | None:
+@dataclass(frozen=True)
+class RegisteredModel:
+    """A version of a registered model.
+
+    Attributes:
+        folder: of the checkpoint.
+        task: that the model was trained for.
+        chip: likewise.
+    """
+
+    folder: Path
+    task: str
+    chip: str
+
+
+def is_registered(name: str) -> bool:
+    """Whether a name is the address of a registered model."""
+    return name.startswith(_SCHEME)
+
+
+def registered_model(uri: str, name: str) -> RegisteredModel:
+    """Return where the checkpoint of a registered model lies, and what the model is for.
+
+    Args:
+        uri: of the store.
+        name: `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
+
+    Raises:
+        DataError: if tracking is off, the store has no such model, or it is none of costbench.
+    """
+    if uri == OFF:
+        raise DataError("tracking is off", where=name, expected="a store, which MLFLOW_TRACKING_URI names")
+    with store_errors(uri), addressed(uri):
+        from mlflow.artifacts import download_artifacts
+        from mlflow.models import Model
+
+        folder = Path(download_artifacts(artifact_uri=name, tracking_uri=uri))
+        flavour = Model.load(str(folder)).flavors.get("python_function", {})
+    try:
+        checkpoint, config = flavour["artifacts"]["checkpoint"]["path"], flavour["config"]
+        return RegisteredModel(folder / checkpoint, str(config["task"]), str(config["chip"]))
+    except (KeyError, TypeError) as error:
+        expected = "a model that the stage `register` has registered"
+        raise DataError("no model of costbench", where=name, expected=expected) from error
+
+
+def best_candidate(uri: str, cells: CellFilter) -> pd.Series[Any] | None:
     """Return the run whose model should be the champion: the best one whose folder still holds its model.
 
-    Only models validated on the largest number of kernels are compared, since a metric on the few kernels of
-    a short training says little. Returns None if there is no such run.
+    Only models validated on the largest number of kernels, and decisions of each, are compared, since a
+    metric on the few kernels of a short training says little. Returns a row of `find_runs`, or None if there
+    is no such run.
 
     Raises:
         DataError: if the store cannot be used.
     """
-    kept = [run for run in find_runs(uri, wanted) if run.is_there]
-    most = max((run.validated_on for run in kept), default=0)
-    return next((run for run in kept if run.validated_on == most), None)
+    import pandas as pd
+
+    runs = find_runs(uri, cells)
+    runs = runs[runs["is_there"]]
+    sizes = runs.reindex(columns=[f"params.model.validation.{name}" for name in ("kernels", "configs")])
+    sizes = sizes.apply(pd.to_numeric).fillna(0)  # 0 where unknown
+    # Best first among equal sizes, as in `runs`.
+    order = sizes.sort_values(list(sizes.columns), ascending=False, kind="stable").index
+    return None if runs.empty else runs.loc[order[0]]
 
 
-def register_champion(uri: str, best: TrainedRun) -> Registered:
+def register_champion(uri: str, best: pd.Series[Any]) -> Registered:
     """Make a trained model the champion of its task and profile; a version of the same model is reused.
+
+    Args:
+        uri: of the store.
+        best: a row of `find_runs`.
 
     Raises:
         DataError: if the store cannot be used, or the folder no longer holds the model.
     """
-    if not best.is_there:
+    if not best["is_there"]:
         expected = "the model of this run; `costbench train` makes it again"
-        raise DataError("no longer there", where=best.folder, field=best.name, expected=expected)
-    name = model_name(best.tags["task"], best.tags["profile"])
+        raise DataError("no longer there", where=best["path"], field=best["name"], expected=expected)
+    name = model_name(best["task"], best["profile"])
     served = digest_bytes(read_bytes(_SERVED))[:16]
-    tags = {KEY: best.key, _SERVED_DIGEST: served, **best.tags}
+    tags = {KEY: str(best["key"]), _SERVED_DIGEST: served, **{tag: str(best[tag]) for tag in CELL_TAGS}}
     with store_errors(uri):
         client = client_of(uri)
-        same = [one for one in _versions(client, name) if tags.items() >= _identity(one)]
+        same = [version for version in _versions(client, name) if tags.items() >= _identity(version)]
         if same:
-            version = str(max(same, key=lambda one: int(one.version)).version)
+            version = str(max(same, key=lambda candidate: int(candidate.version)).version)
         else:
             version = _new_version(client, uri, name, best, tags)
         if _champion(client, name) != version:
             client.set_registered_model_alias(name, CHAMPION, version)
-            _log.info("%s: version %s is the %s: %s", name, version, CHAMPION, best.name)
+            _log.info("%s: version %s is the %s: %s", name, version, CHAMPION, best["name"])
     return Registered(name, version, not same)
 
 
@@ -124,14 +180,16 @@ def _champion(client: MlflowClient, name: str) -> str | None:
     return None if version is None else str(version)
 
 
-def _new_version(client: MlflowClient, uri: str, name: str, best: TrainedRun, tags: Mapping[str, str]) -> str:
+def _new_version(
+    client: MlflowClient, uri: str, name: str, best: pd.Series[Any], tags: Mapping[str, str]
+) -> str:
     from mlflow.exceptions import MlflowException
 
     try:
         client.get_registered_model(name)
     except MlflowException:
-        task = best.tags["task"]
-        profile = best.tags["profile"]
+        task = best["task"]
+        profile = best["profile"]
         about = f"Cost models of the task {task}, trained by the profile {profile}."
         client.create_registered_model(name, {"task": task, "profile": profile}, about)
     with addressed(uri), _quiet(), tempfile.TemporaryDirectory() as folder:
@@ -139,48 +197,30 @@ def _new_version(client: MlflowClient, uri: str, name: str, best: TrainedRun, ta
         from mlflow.models import Model
 
         for file in _FILES:
-            shutil.copy(best.folder / file, folder)
+            shutil.copy(Path(best["path"], file), folder)
         logged = Model.log(
             None,
             mlflow.pyfunc,
             name=name,
-            run_id=best.run_id,
-            params={"best_metric": best.metric},
+            run_id=best["run_id"],
+            params={"best_metric": float(best["metric"])},
             tags={key: value for key, value in tags.items() if value},
             python_model=str(_SERVED),
             artifacts={"checkpoint": folder},
-            model_config={"task": best.tags["task"], "chip": best.tags["chip"]},
-            signature=_signature(best.tags["task"]),
-            input_example=example(best.tags["task"]),
+            model_config={"task": best["task"], "chip": best["chip"]},
+            signature=_signature(best["task"]),
+            input_example=example(best["task"]),
             pip_requirements=[f"costbench=={metadata.version('costbench')}"],
         )
         made = client.create_model_version(
             name,
             logged.model_uri,
-            run_id=best.run_id,
+            run_id=best["run_id"],
             model_id=logged.model_id,
             tags=dict(tags),
-            description=f"{best.name}: {best.monitor} {best.metric:.4f} on the validation set.",
+            description=f"{best['name']}: {best['monitor']} {best['metric']:.4f} on the validation set.",
         )
     return str(made.version)
-
-
-@contextmanager
-def addressed(uri: str) -> Iterator[None]:
-    """Set and restore MLflow's global tracking URI, which logging a model uses, and the environment."""
-    import mlflow
-
-    before, named = mlflow.get_tracking_uri(), os.environ.get("MLFLOW_TRACKING_URI")
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    mlflow.set_tracking_uri(uri)
-    try:
-        yield
-    finally:
-        mlflow.set_tracking_uri(before)
-        if named is None:
-            os.environ.pop("MLFLOW_TRACKING_URI", None)
-        else:
-            os.environ["MLFLOW_TRACKING_URI"] = named
 
 
 @contextmanager
