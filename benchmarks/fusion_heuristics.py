@@ -25,8 +25,8 @@ from costbench.compiler.heuristics import HeuristicProgram
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.metrics.averages import geometric_mean
+from costbench.programs.manifest import all_programs
 from costbench.target import Target, load_target
-from costbench.workloads.manifest import all_programs
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "programs"
 

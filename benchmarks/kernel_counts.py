@@ -37,7 +37,7 @@ from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import decompress, module_from_bytes
 from costbench.hlo.shape import Shape
-from costbench.workloads.canonical import JAXLIB_VERSION
+from costbench.programs.canonical import JAXLIB_VERSION
 
 PROGRAMS = (
     "densenet201_b32_infer_bf16",

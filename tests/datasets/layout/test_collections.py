@@ -14,7 +14,7 @@ from costbench.datasets.layout.collections import (
     family_of,
 )
 from costbench.datasets.layout.columns import DEFAULT, GENETIC, RANDOM
-from costbench.workloads.manifest import load_manifest
+from costbench.programs.manifest import load_manifest
 
 
 @pytest.mark.parametrize(
