@@ -60,7 +60,6 @@ def test_layout_graphs_are_converted_once(root: Path, tmp_path: Path) -> None:
     assert graph.collection == "layout:xla:random"
     made = folder.layout_path(source)
     assert made == tmp_path / "cache" / "layout-xla-random" / "valid" / "unet_3d.4x4.bf16.arrow"
-    assert list(folder.layout_paths("layout:xla:random", "valid")) == [made]
     before = made.stat().st_mtime_ns
     os.utime(source, ns=(0, 0))  # a copy: another time, the same contents
     folder.layout_path(source)

@@ -86,14 +86,6 @@ class TpuGraphsFolder:
         convert_once(made, [path], convert)
         return made
 
-    def layout_paths(self, collection: str, split: str) -> Iterator[Path]:
-        """Yields the converted layout graphs of a split, by name; each is made first if needed.
-
-        Raises:
-            DataError: as `graphs` and `layout_path`.
-        """
-        return map(self.layout_path, self.graphs(collection, split))
-
     def layout_graph(self, path: Path) -> LayoutGraph:
         """Returns one of `graphs`, memory-mapped. Raises: DataError, as `layout_path`."""
         return open_layout_graph(self.layout_path(path))

@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.layout_compiler import LayoutCompiler, compile_with_layouts
 from costbench.compiler.layout.choices import NodeLayouts
-from costbench.compiler.layout.compile import LayoutCompiler, compile_with_layouts
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.program import CompiledProgram, compile_program
 from costbench.compiler.spaces import ChoiceArray
 from costbench.compiler.tiled_memory import is_bitcast, padded_bytes
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
 from tests.compiler.small_layouts import SAME, dot_and_add, space_of, two_convolutions
+from tests.hlo.builder import ModuleBuilder
 
 
 def config_of(space: LayoutSpace, *wanted: NodeLayouts | None) -> ChoiceArray:

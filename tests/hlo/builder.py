@@ -1,4 +1,4 @@
-"""Builds small HLO programs in a few lines, for tests and examples.
+"""Builds small HLO programs in a few lines, for tests.
 
 Values are positions of instructions. Shapes are written as XLA prints them; without a memory order they are
 row-major. The result shapes of elementwise instructions, dots, convolutions, reductions and the like are
@@ -14,12 +14,14 @@ inferred; for other instructions the caller gives them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from costbench.errors import HloError
 from costbench.hlo.instruction import (
+    ConvolutionDimensions,
     DotDimensions,
     Instruction,
     PaddingDimension,
@@ -29,7 +31,7 @@ from costbench.hlo.instruction import (
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.text.notation import convolution_numbers, parse_shape
+from costbench.hlo.text.notation import parse_shape
 
 
 class ComputationBuilder:
@@ -285,3 +287,47 @@ class ModuleBuilder(ComputationBuilder):
 
 def _row_major(like: Shape, sizes: Sequence[int]) -> Shape:
     return Shape(like.element_type, tuple(sizes), tuple(range(len(sizes) - 1, -1, -1)))
+
+
+def window(
+    sizes: Sequence[int],
+    strides: Sequence[int] = (),
+    padding: Sequence[tuple[int, int]] = (),
+    window_dilation: Sequence[int] = (),
+    base_dilation: Sequence[int] = (),
+) -> tuple[WindowDimension, ...]:
+    """Returns window dimensions; arguments left out are neutral in every dimension."""
+    rank = len(sizes)
+    columns = zip(
+        sizes,
+        strides or (1,) * rank,
+        padding or ((0, 0),) * rank,
+        window_dilation or (1,) * rank,
+        base_dilation or (1,) * rank,
+        strict=True,
+    )
+    return tuple(WindowDimension(n, s, low, high, w, b) for n, s, (low, high), w, b in columns)
+
+
+def convolution_numbers(labels: str) -> ConvolutionDimensions:
+    """Parses dimension numbers from XLA's labels, such as `b01f_01io->b01f`.
+
+    Raises:
+        HloError: if they are not written like that.
+    """
+    match = re.match(r"^([bf\d]+)_([io\d]+)->([bf\d]+)$", labels)
+    if match is None:
+        raise HloError(f"no dimension labels: {labels!r}", expected="e.g. b01f_01io->b01f")
+    source, kernel, output = match.groups()
+    spatial = [str(axis) for axis in range(len(source) - 2)]
+    return ConvolutionDimensions(
+        input_batch=source.index("b"),
+        input_feature=source.index("f"),
+        input_spatial=tuple(source.index(axis) for axis in spatial),
+        kernel_input_feature=kernel.index("i"),
+        kernel_output_feature=kernel.index("o"),
+        kernel_spatial=tuple(kernel.index(axis) for axis in spatial),
+        output_batch=output.index("b"),
+        output_feature=output.index("f"),
+        output_spatial=tuple(output.index(axis) for axis in spatial),
+    )

@@ -1,5 +1,6 @@
-"""Compiling a program under layout configs: layouts, copies, default fusion, kernels.
+"""Compiling a program under layout configs as a whole: layouts, copies, default fusion, kernels, main memory.
 
+The reference that the incremental compile (`costbench.compiler.layout.packed`) is checked and timed against.
 `compile_with_layouts` compiles one config as `compile_program` would. A `LayoutCompiler` is for many configs
 of one program: it returns kernels as hashes with numbers of runs, caches compiled computations by the orders
 that they depend on, and labels instructions once, so that a config only costs what differs from earlier ones.
@@ -8,12 +9,13 @@ that they depend on, and labels instructions once, so that a config only costs w
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from costbench.compiler.fusion.heuristic import default_groups
+from costbench.compiler.fusion.rules import is_free
 from costbench.compiler.fusion.views import body_arrays, cut_out
 from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.identity.hashes import HashArray, Labels, kernel_hashes
@@ -21,10 +23,11 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.layout.choices import Choices, Node
 from costbench.compiler.layout.copies import PlacedComputation
+from costbench.compiler.layout.packed.facts import PASSING_ON, STAYING, TAKING_OVER
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.program import CompiledProgram, assemble, default_fusions
 from costbench.compiler.spaces import ChoiceArray
-from costbench.compiler.tiled_memory import MinorToMajor
+from costbench.compiler.tiled_memory import MinorToMajor, padded_bytes
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.shape import Shape
@@ -174,3 +177,45 @@ class LayoutCompiler:
                 self._labels[key] = int.from_bytes(label[:8], "little"), int.from_bytes(shape[:8], "little")
         table = np.array([self._labels[key] for key in keys], dtype=np.uint64).reshape(-1, 2)
         return Labels(np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1]))
+
+
+def peak_bytes(part: LaidOutComputation) -> int:
+    """Returns the most bytes in memory at one time while the computation runs, callees not counted."""
+    body = part.body
+    outputs, inputs = part.arrays.outputs, part.arrays.inputs
+    made = np.repeat(np.arange(len(part.hashes)), np.diff(part.arrays.outputs_offsets))
+    read = np.repeat(np.arange(len(part.hashes)), np.diff(part.arrays.inputs_offsets))
+    first = dict(zip(outputs.tolist(), made.tolist(), strict=True))
+    last = dict(first)
+    for position, kernel in zip(inputs.tolist(), read.tolist(), strict=True):
+        source = _source(body, position, first)
+        if source in last:
+            last[source] = max(last[source], kernel)
+    for position in _handed_over(body):
+        source = _source(body, position, first)
+        if source in last:
+            last[source] = len(part.hashes)
+    change = np.zeros(len(part.hashes) + 2, dtype=np.int64)
+    for position, begin in first.items():
+        size = padded_bytes(body.instructions[position].shape)
+        change[begin] += size
+        change[last[position] + 1] -= size
+    staying = sum(padded_bytes(inst.shape) for inst in body.instructions if inst.opcode in STAYING)
+    return staying + int(change.cumsum().max())
+
+
+def _source(body: HloComputation, position: int, made: dict[int, int]) -> int:
+    """Returns the value whose buffer an instruction's result aliases."""
+    while position not in made:
+        inst = body.instructions[position]
+        if not inst.operands or not (inst.opcode in PASSING_ON or is_free(body, inst)):
+            break
+        position = inst.operands[0]
+    return position
+
+
+def _handed_over(body: HloComputation) -> Iterator[int]:
+    yield body.root
+    for inst in body.instructions:
+        if inst.opcode in TAKING_OVER:
+            yield from inst.operands
