@@ -37,7 +37,6 @@ def test_collections_splits_and_graphs(root: Path, tmp_path: Path) -> None:
         assert folder.collections() == ["tile:xla", "layout:xla:default", "layout:xla:random"]
         assert [path.stem for path in folder.graphs("tile:xla", "train")] == ["net_a1", "net_b2", "other_c3"]
         assert folder.graphs("tile:xla", "valid") == []
-        assert folder.tile_programs("train") == ["net", "other"]
     assert len(COLLECTIONS) == 5
 
 
