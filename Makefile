@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 PROTOS := costbench/hlo/proto/hlo.proto costbench/datasets/tpugraphs/proto/tuning.proto
 # Files that ruff and the link checker look at, present or not yet.
-LINTED := $(wildcard src tests pipelines benchmarks examples tools)
+LINTED := $(wildcard src corpus tests pipelines benchmarks examples tools)
 
 # How to look at the runs, where there are any.
 PAGES = @[ "$${COSTBENCH_TRACKING:-}" = off ] || costbench runs pages
@@ -81,7 +81,7 @@ test-postgres: $(INSTALLED) ## Test sweeps on a real PostgreSQL, which is instal
 check: $(INSTALLED) ## ruff, mypy --strict, import contracts, links in the documentation, CI workflow
 	ruff check $(LINTED)
 	ruff format --check $(LINTED)
-	mypy --strict src
+	mypy --strict src corpus
 	lint-imports
 	python tools/check_links.py .
 	zizmor --offline --quiet --no-progress .github
@@ -104,7 +104,7 @@ proto: $(INSTALLED) ## Regenerate the protocol buffer modules from their .proto 
 clean: ## Remove caches and what runs left behind (not .venv, not the DVC cache)
 	rm -rf out build dist *.egg-info src/*.egg-info mlflow.db* mlruns mlartifacts optuna.db* lightning_logs
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dvc_plots
-	find src tests pipelines tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src corpus tests pipelines tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and .venv and the DVC cache as well
 	rm -rf $(VENV) .venv-lowest .venv-cpu .dvc/cache .dvc/tmp

@@ -40,8 +40,8 @@ from costbench.datasets.generation import Backend, Task, generate
 from costbench.datasets.tile import generation as tile_generation
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.hardware.device import Device
+from costbench.programs.manifest import ProgramEntry, load_manifest, read_program_bytes
 from costbench.target import Target, load_target
-from costbench.workloads.manifest import ProgramEntry, load_manifest, read_program_bytes
 
 PROGRAMS = (
     "alexnet_b128_train_f32",

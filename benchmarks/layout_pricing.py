@@ -2,7 +2,7 @@
 
 Both price the same configs of a program, random ones and those of a genetic search, from the default on, and
 must find the same runtimes and the same main memory. The baseline compiles every program that it has not met
-before as a whole (`costbench.compiler.layout.compile`), as this project did before; it also prices each
+before as a whole (`benchmarks.layout_compiler`), as this project did before; it also prices each
 kernel once. Rates are in processor time, so other work on the machine hardly counts.
 
     python -m benchmarks.layout_pricing
@@ -20,11 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.layout_compiler import LaidOutComputation, LayoutCompiler, peak_bytes
 from costbench.artifacts import write_json
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.layout.compile import LaidOutComputation, LayoutCompiler
-from costbench.compiler.layout.memory import peak_bytes
 from costbench.compiler.layout.space import LayoutSpace, layout_space
 from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.spaces import ChoiceArray

@@ -18,11 +18,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.layout_compiler import LaidOutComputation, LayoutCompiler, peak_bytes
 from costbench.artifacts import write_json
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.layout.compile import LaidOutComputation, LayoutCompiler
-from costbench.compiler.layout.memory import peak_bytes
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
 from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.tiling.space import nest_tile_space

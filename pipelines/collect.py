@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import argparse
 import logging
+import sys
+from functools import partial
 from pathlib import Path
 
 from costbench.execution.process import start_logging
 from costbench.experiments.stages.entry import guarded
-from costbench.workloads.collector import collect
-from costbench.workloads.listing import update_table
-from costbench.workloads.manifest import load_manifest
+from costbench.programs.manifest import load_manifest
+
+# The makers of the corpus are not installed, and a script finds what lies in its own folder only.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from corpus.collector import collect
+from corpus.listing import update_table
 
 _log = logging.getLogger("costbench.collect")
 
 
 def build(options: argparse.Namespace) -> None:
     """Build what is missing or differs (with names, only those) and bring the documentation up to date."""
-
-    def progress(done: int, total: int, name: str) -> None:
-        _log.info("[%d/%d] %s", done, total, name)
-
-    result = collect(options.folder, options.names or None, options.jobs, progress, options.force)
+    names, progress = options.names or None, partial(_log.info, "[%d/%d] %s")
+    result = collect(options.folder, names, options.jobs, progress, options.force)
     update_table(options.document, load_manifest(options.folder))
     _log.info("%d built, %d kept, %d removed", len(result.built), len(result.kept), len(result.removed))
 

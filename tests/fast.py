@@ -1,8 +1,8 @@
 """Which test files `--fast` collects: those that import nothing slow, found along their imports.
 
 Nothing is listed by hand. A file is left out, before Python reads it, if it or a module that it reaches (in
-costbench, tests, benchmarks or examples; imports inside functions included) imports one of `SLOW`. Tests
-marked `slow`, `pipeline` or `corpus` are left out as well.
+costbench, corpus, tests, benchmarks or examples; imports inside functions included) imports one of `SLOW`.
+Tests marked `slow`, `pipeline` or `corpus` are left out as well.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _OURS = {
     "costbench_schedules": _ROOT / "src",
     "tests": _ROOT,
     "benchmarks": _ROOT,
+    "corpus": _ROOT,
     "examples": _ROOT,
     "tools": _ROOT,
 }

@@ -26,8 +26,10 @@ def source_files(*folders: Path) -> list[Path]:
     return [file for file in files if not file.name.endswith("_pb2.py")]
 
 
-SOURCES = source_files(*PACKAGES.values())
-ALL_CODE = source_files(*(REPOSITORY / name for name in ("src", "pipelines", "benchmarks", "tools", "tests")))
+SOURCES = source_files(*PACKAGES.values(), REPOSITORY / "corpus")
+ALL_CODE = source_files(
+    *(REPOSITORY / name for name in ("src", "corpus", "pipelines", "benchmarks", "tools", "tests"))
+)
 
 
 def short(file: Path) -> str:
@@ -143,7 +145,7 @@ def test_folders_of_tests_are_packages() -> None:
 
     `tests/schedules/` is about `costbench_schedules`.
     """
-    elsewhere = {"contracts", "fuzz", "golden", "pipelines", "benchmarks", "examples", "tools"}
+    elsewhere = {"contracts", "fuzz", "golden", "pipelines", "benchmarks", "corpus", "examples", "tools"}
     folders = {
         file.parent.relative_to(REPOSITORY / "tests") for file in (REPOSITORY / "tests").rglob("test_*.py")
     }

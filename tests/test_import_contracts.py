@@ -13,6 +13,7 @@ import pytest
 # Who may import what, so that every package named in a contract occurs in the graph.
 ALLOWED = {
     "cli.a": "import costbench.experiments.a, costbench.reports.a",
+    "cli.stages": "import corpus",
     "reports.a": "import costbench.metrics.a",
     "experiments.a": "import mlflow, optuna, sqlalchemy, costbench.training.a, costbench.autotuning.a",
     "experiments.evaluation.a": "import costbench.models.a",
@@ -44,7 +45,8 @@ ALLOWED = {
     "search.a": "import costbench.compiler.a",
     "compiler.a": "import costbench.hlo.a, costbench_schedules.devices.processor, costbench.target",
     "compiler.llvm.program": "import llvmlite",
-    "workloads.a": "import jax, jaxlib, keras, costbench.hlo.a",
+    "programs.canonical": "import jaxlib, costbench.hlo.a",
+    "programs.jax_function": "import jax, costbench.hlo.a",
     "hlo.a": "import costbench.artifacts, costbench.execution.compiled",
     "hashing.a": "import costbench.execution.compiled",
     "metrics.a": "import costbench.errors",
@@ -124,6 +126,8 @@ def test_the_designed_imports_are_accepted(repository: Path, tmp_path: Path) -> 
         ("models.b", "import xgboost", "costbench.models.b -> xgboost"),
         ("models.b", "import llvmlite", "costbench.models.b -> llvmlite"),
         ("datasets.b", "def f():\n    import jax.numpy", "costbench.datasets.b -> jax"),
+        ("programs.b", "import keras", "costbench.programs.b -> keras"),
+        ("programs.b", "import corpus.zoo", "costbench.programs.b -> corpus"),
         ("hardware.cpu.worker", "def f():\n    import tvm.te", "costbench_schedules.devices.worker -> tvm"),
         ("errors", "import costbench.rng", "costbench.errors -> costbench.rng"),
         ("newcomer", "import costbench.errors", "newcomer"),

@@ -21,10 +21,6 @@ def chip_file(tmp_path: Path, *replacements: tuple[str, str]) -> Path:
     return file
 
 
-def line_of(name: str) -> str:
-    return f"  {name}: "
-
-
 def test_the_chips_that_ship() -> None:
     assert available_targets() == ("tpu_v2", "tpu_v3")
     for name in available_targets():

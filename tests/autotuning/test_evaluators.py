@@ -14,8 +14,8 @@ from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import tile_space
 from costbench.errors import DataError
 from costbench.hardware.device import Device
-from costbench.hlo.builder import ModuleBuilder
 from costbench.target import load_target
+from tests.hlo.builder import ModuleBuilder
 
 TARGET = load_target("tpu_v3")
 

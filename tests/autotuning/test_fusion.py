@@ -29,10 +29,10 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.spaces import ChoiceArray
 from costbench.hardware.device import Device
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.reader import read_module
 from costbench.search.strategies import STRATEGIES
 from costbench.target import load_target
+from tests.hlo.builder import ModuleBuilder
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "data" / "programs"
 TARGET = load_target("tpu_v3")

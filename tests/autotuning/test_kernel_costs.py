@@ -17,8 +17,8 @@ from costbench.compiler.program import compile_program
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import TileSpace, tile_space
 from costbench.hardware.device import Device, Measurement
-from costbench.hlo.builder import ModuleBuilder
 from costbench.target import load_target
+from tests.hlo.builder import ModuleBuilder
 
 TARGET = load_target("tpu_v3")
 ANALYTICAL = AnalyticalModel(TARGET.architecture)

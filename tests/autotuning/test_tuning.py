@@ -12,9 +12,9 @@ from costbench.autotuning.trace import read_trace
 from costbench.autotuning.tuning import Plan, Shortlist, tile_problem, tune, tune_by_model, verify_trace
 from costbench.compiler.kernel import kernel_from_module
 from costbench.errors import ChoiceError, DataError
-from costbench.hlo.builder import ModuleBuilder
 from costbench.target import load_target
 from tests.autotuning.small_spaces import Line, Table, line_problem
+from tests.hlo.builder import ModuleBuilder
 
 PROBLEM = line_problem(Line())
 UNLIMITED = MeasurementBudget()

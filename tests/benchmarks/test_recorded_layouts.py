@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.layout_compiler import LayoutCompiler
 from benchmarks.recorded_layouts import RegularPricer, agreement, configs_of
-from costbench.compiler.layout.compile import LayoutCompiler
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
 from costbench.datasets.tpugraphs.tuning import TuningProgram
-from costbench.hlo.builder import ModuleBuilder
 from costbench.target import load_target
+from tests.hlo.builder import ModuleBuilder
 
 V3 = load_target("tpu_v3")
 

@@ -142,10 +142,13 @@ def test_an_unknown_chip_is_one_error(tmp_path: Path) -> None:
     assert "tpu_v3" in line
 
 
-def test_a_full_disk_is_one_error(tmp_path: Path) -> None:
-    done = costbench(["collect", "--folder", "/dev/full/x", "mlp"], tmp_path)
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
+def test_an_unknown_program_of_the_corpus_is_one_error(repository: Path, tmp_path: Path) -> None:
+    command = ["collect", "--folder", tmp_path, "resnet"]
+    assert "unknown program 'resnet'" in one_error(costbench(command, repository))
+
+
+def test_the_corpus_is_made_in_a_checkout_alone(tmp_path: Path) -> None:
+    assert "no makers of the corpus (expected a checkout" in one_error(costbench(["collect"], tmp_path))
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from costbench.compiler.kernel import Kernel
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import DotDimensions
 from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.text.notation import window
 from tests.compiler.small_kernels import finish
+from tests.hlo.builder import ModuleBuilder, window
 
 SIZES = st.sampled_from([1, 2, 3, 5, 7, 8, 12, 16, 17, 26, 32, 100, 128, 130, 192, 256, 300, 384])
 TYPES = st.sampled_from([ElementType.F32, ElementType.BF16, ElementType.PRED, ElementType.S32])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.instruction import (
     DotDimensions,
     GatherDimensions,
@@ -13,7 +12,7 @@ from costbench.hlo.instruction import (
     SliceDimension,
     WindowDimension,
 )
-from costbench.hlo.text.notation import window
+from tests.hlo.builder import ComputationBuilder, ModuleBuilder, window
 
 
 def finish(b: ModuleBuilder, *roots: int) -> Kernel:

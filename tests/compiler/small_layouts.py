@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from costbench.compiler.layout.space import LayoutSpace, layout_space
-from costbench.hlo.builder import ModuleBuilder
+import numpy as np
+import numpy.typing as npt
+
+from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
+from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.instruction import WindowDimension
 from costbench.hlo.module import HloModule
+from tests.hlo.builder import ModuleBuilder
 
 SAME = (WindowDimension(3, padding_low=1, padding_high=1),) * 2
 
@@ -30,3 +34,12 @@ def two_convolutions() -> HloModule:
 def space_of(module: HloModule) -> LayoutSpace:
     """The layout configs of a program."""
     return layout_space(module)
+
+
+def layout_features(space: LayoutSpace, configs: ChoiceArray) -> npt.NDArray[np.int8]:
+    """TpuGraphs' 18 features of every configurable node, int8 [n, m, 18]; see `option_features`."""
+    configs = np.asarray(configs)
+    features = np.full((*configs.shape, 18), -1, dtype=np.int8)
+    for k, node in enumerate(space.nodes):
+        features[:, k] = option_features(node)[configs[:, k]]
+    return features

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from costbench.compiler.convolution_folding import fold_reversals
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import WindowDimension
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
+from tests.hlo.builder import ModuleBuilder
 
 SAME = (WindowDimension(3, padding_low=1, padding_high=1),) * 2
 

@@ -4,9 +4,9 @@ import pytest
 
 from costbench.compiler.kernel import kernel_from_module
 from costbench.errors import UnsupportedKernelError
-from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
+from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 X = "f32[64,128]"
 

@@ -11,10 +11,10 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import CompiledProgram, compile_program, unique_kernels, verify_order
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import HloError
-from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_proto, read_module
+from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "data" / "programs"
 SMALL_FILE_BYTES = 25_000

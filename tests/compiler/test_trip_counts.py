@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from costbench.compiler.trip_counts import assumed_trip_counts, execution_counts, scalar_value
-from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.text.notation import parse_shape
+from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 STATE = "(s32[], s32[])"
 

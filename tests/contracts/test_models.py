@@ -19,7 +19,6 @@ from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import tile_space
 from costbench.experiments.evaluation.baselines import IterationModel, RandomModel
 from costbench.features.graph_tensors import KernelGraph
-from costbench.hlo.builder import ModuleBuilder
 from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.checkpoint import load_checkpoint, save_checkpoint
 from costbench.models.cost_model import CostModel
@@ -30,6 +29,7 @@ from costbench.models.networks.reductions import REDUCTIONS
 from costbench.models.networks.residual import RESIDUAL_HOPS
 from costbench.target import load_target
 from costbench.training.losses import pairwise_hinge
+from tests.hlo.builder import ModuleBuilder
 
 SAMPLES = [kernel_samples(seed, nodes, 8) for seed, nodes in enumerate((1, 4, 9))]
 SCALING = FeatureScaling.fit(SAMPLES)

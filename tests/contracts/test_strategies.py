@@ -24,7 +24,6 @@ from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.layout.space import layout_space
 from costbench.compiler.spaces import VectorSpace
 from costbench.hardware.device import Device
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import read_module
 from costbench.search.space import SearchSpace
@@ -32,6 +31,7 @@ from costbench.search.strategies import STRATEGIES
 from costbench.target import load_target
 from tests.autotuning.small_spaces import Dials, Distance, Line, Table, line_problem, vector_problem
 from tests.compiler.small_layouts import dot_and_add, two_convolutions
+from tests.hlo.builder import ModuleBuilder
 
 RNN = Path(__file__).resolve().parents[2] / "data" / "programs" / "rnn_char_b64_infer_f32.hlo.pb.zst"
 UNLIMITED = MeasurementBudget()

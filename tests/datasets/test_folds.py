@@ -19,7 +19,7 @@ from costbench.datasets.folds import (
 )
 from costbench.datasets.splits import ProgramInfo, Split, builder_of
 from costbench.errors import DataError
-from costbench.workloads.manifest import load_manifest
+from costbench.programs.manifest import load_manifest
 
 
 @st.composite

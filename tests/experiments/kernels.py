@@ -5,8 +5,8 @@ from __future__ import annotations
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import tile_space
-from costbench.hlo.builder import ModuleBuilder
 from costbench.target import load_target
+from tests.hlo.builder import ModuleBuilder
 
 
 def tanh_kernel(rows: int = 64) -> Kernel:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule
 from costbench.hlo.writer import module_to_bytes
+from tests.hlo.builder import ModuleBuilder
 
 
 def small_step() -> HloModule:

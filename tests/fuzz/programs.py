@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import DotDimensions, GatherDimensions, ScatterDimensions
 from costbench.hlo.module import HloModule
+from tests.hlo.builder import ModuleBuilder
 from tests.hlo.random_modules import SQUARE, STEPS
 
 

@@ -14,11 +14,11 @@ from costbench.hardware.codegen import (
     uniform,
 )
 from costbench.hashing.splitmix64 import mix
-from costbench.hlo.builder import ModuleBuilder
 from costbench.target import load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.small_kernels import finish
 from tests.hardware.machines import machine
+from tests.hlo.builder import ModuleBuilder
 
 VARIED = machine(codegen_compute_sd=0.2, codegen_transfer_sd=0.1)
 KEYS = mix(np.arange(100_000, dtype=np.uint64))

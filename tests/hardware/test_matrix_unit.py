@@ -5,9 +5,9 @@ import pytest
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.hardware.matrix_unit import contraction_roles
 from costbench.hlo.instruction import DotDimensions
-from costbench.hlo.text.notation import window
 from tests.compiler import small_kernels as small
 from tests.hardware.machines import breakdown, machine, price
+from tests.hlo.builder import window
 
 
 def test_roles_of_a_dot() -> None:

@@ -14,13 +14,13 @@ from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import tile_space
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.simulator import Breakdown, simulate, simulate_nest, soft_maximum
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.reader import module_from_bytes
 from costbench.target import Target, load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import KERNELS, finish
 from tests.hardware.machines import breakdown, changed, machine, price
+from tests.hlo.builder import ModuleBuilder
 
 V2, V3 = load_target("tpu_v2"), load_target("tpu_v3")
 TILE = 4096.0

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from costbench.hlo.builder import ModuleBuilder
 from tests.compiler import small_kernels as small
 from tests.compiler.small_kernels import finish
 from tests.hardware.machines import breakdown, machine, price
+from tests.hlo.builder import ModuleBuilder
 
 # f32[256,512] is 32 x 4 registers.
 WHOLE = (32, 4)

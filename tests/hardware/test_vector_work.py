@@ -7,12 +7,12 @@ import pytest
 from costbench.compiler.kernel import Kernel
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.vector_work import LANE_MOVES, VECTOR_COSTS, VectorCost, moved_rows, vector_cost
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import decompress
 from tests.compiler import small_kernels as small
 from tests.compiler.small_kernels import finish
+from tests.hlo.builder import ModuleBuilder
 
 CONTROL = {Opcode.WHILE, Opcode.CALL, Opcode.CONDITIONAL, Opcode.FUSION, Opcode.CUSTOM_CALL}
 """What never is inside a kernel."""

@@ -7,10 +7,9 @@ import dataclasses
 import numpy as np
 from hypothesis import strategies as st
 
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import GatherDimensions, Instruction, ScatterDimensions
 from costbench.hlo.module import HloComputation, HloModule
-from costbench.hlo.text.notation import window
+from tests.hlo.builder import ModuleBuilder, window
 
 SQUARE = "f32[8,8]{1,0}"
 UNARY = ("tanh", "negate", "exponential", "copy")

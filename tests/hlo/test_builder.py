@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from costbench.errors import HloError
-from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.text.notation import window
+from tests.hlo.builder import ComputationBuilder, ModuleBuilder, convolution_numbers, window
 
 
 def test_inferred_shapes() -> None:
@@ -84,3 +83,19 @@ def test_nonsense_is_refused() -> None:
         b.op("iota")
     with pytest.raises(HloError, match="unknown opcode"):
         b.op("frobnicate", b.parameter("f32[]"))
+
+
+def test_convolution_labels() -> None:
+    numbers = convolution_numbers("f01b_i01o->01bf")
+    assert (numbers.input_batch, numbers.input_feature, numbers.input_spatial) == (3, 0, (1, 2))
+    assert (numbers.kernel_output_feature, numbers.kernel_spatial) == (3, (1, 2))
+    assert (numbers.output_batch, numbers.output_feature, numbers.output_spatial) == (2, 3, (0, 1))
+    with pytest.raises(HloError, match="no dimension labels"):
+        convolution_numbers("b01f-01io")
+
+
+def test_windows_fill_in_neutral_values() -> None:
+    (dimension,) = window((3,))
+    assert (dimension.stride, dimension.padding_low, dimension.window_dilation) == (1, 0, 1)
+    assert dimension.output_extent(10) == 8
+    assert window((3,), (2,), ((1, 1),), (2,), (2,))[0].output_extent(5) == (9 + 2 - 5) // 2 + 1

@@ -5,12 +5,12 @@ from pathlib import Path
 from hypothesis import given
 
 from costbench.compiler.identity.fingerprints import module_fingerprint
-from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.files import program_in
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.text.reader import module_from_text
+from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 from tests.hlo.random_modules import modules
 
 X = "f32[4]"

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from costbench.errors import HloError
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
+from tests.hlo.builder import ModuleBuilder
 
 VECTOR = Shape(ElementType.F32, (4,), (0,))
 

@@ -13,12 +13,12 @@ from costbench.compiler.identity.fingerprints import module_fingerprint
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import HloError
 from costbench.hlo import reader
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.cost_analysis.counts import module_cost
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.writer import module_to_bytes, module_to_proto
+from tests.hlo.builder import ModuleBuilder
 from tests.hlo.random_modules import modules
 
 

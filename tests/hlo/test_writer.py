@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 
 from costbench.datasets.tpugraphs.proto import tuning_pb2
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import GatherDimensions, ScatterDimensions
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes, module_from_proto, read_module
 from costbench.hlo.writer import module_to_bytes, module_to_proto
+from tests.hlo.builder import ModuleBuilder
 from tests.hlo.random_modules import modules
 
 

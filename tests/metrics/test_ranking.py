@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 from costbench.errors import DataError
-from costbench.metrics.ranking import PairCounts, count_pairs, kendall_tau, ordered_pair_accuracy, tau_of
+from costbench.metrics.ranking import PairCounts, count_pairs, kendall_tau, ordered_pair_accuracy_of, tau_of
 
 
 def test_pair_counts_by_hand() -> None:
@@ -42,7 +42,7 @@ def test_known_orders(predicted: list[int], expected: float) -> None:
 def test_tau_is_undefined_where_nothing_is_ranked(values: list[float]) -> None:
     assert math.isnan(kendall_tau(values, values))
     assert math.isnan(tau_of(count_pairs(values, values)))
-    assert math.isnan(ordered_pair_accuracy(values, values))
+    assert math.isnan(ordered_pair_accuracy_of(count_pairs(values, values)))
 
 
 def test_a_constant_prediction_scores_zero_and_a_constant_measurement_is_left_out() -> None:
@@ -53,7 +53,7 @@ def test_a_constant_prediction_scores_zero_and_a_constant_measurement_is_left_ou
 
 def test_ordered_pair_accuracy_by_hand() -> None:
     # Five pairs differ in runtime; three are ordered rightly, one wrongly, one is tied in the prediction.
-    assert ordered_pair_accuracy([1, 2, 2, 4], [1, 3, 2, 2]) == pytest.approx(3 / 5)
+    assert ordered_pair_accuracy_of(count_pairs([1, 2, 2, 4], [1, 3, 2, 2])) == pytest.approx(3 / 5)
 
 
 _small_ints = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=40)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from costbench.errors import DataError
-from costbench.metrics.regression import log_error, mape
+from costbench.metrics.regression import mape
 
 
 def test_mape_by_hand() -> None:
@@ -15,16 +15,8 @@ def test_mape_by_hand() -> None:
     assert mape([150, 75, 10], [100, 100, 10]) == pytest.approx(25.0)
 
 
-def test_log_error_treats_both_directions_alike() -> None:
-    assert log_error([2.0], [1.0]) == pytest.approx(math.log(2))
-    assert log_error([0.5], [1.0]) == pytest.approx(math.log(2))
-    # Root of the mean of log(2)^2 and 0.
-    assert log_error([2.0, 3.0], [1.0, 3.0]) == pytest.approx(math.log(2) / math.sqrt(2))
-
-
 def test_a_perfect_prediction_has_no_error() -> None:
     assert mape([3, 4], [3, 4]) == 0.0
-    assert log_error([3, 4], [3, 4]) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -33,10 +25,3 @@ def test_a_perfect_prediction_has_no_error() -> None:
 def test_broken_input_is_refused(predicted: list[float], measured: list[float]) -> None:
     with pytest.raises(DataError):
         mape(predicted, measured)
-    with pytest.raises(DataError):
-        log_error(predicted, measured)
-
-
-def test_log_error_needs_positive_predictions() -> None:
-    with pytest.raises(DataError, match="above zero"):
-        log_error([-1.0], [1.0])

@@ -18,7 +18,6 @@ from costbench.compiler.tiling.space import tile_space
 from costbench.errors import ChoiceError, DataError
 from costbench.features.config import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
-from costbench.hlo.builder import ModuleBuilder
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models import learned
 from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
@@ -27,6 +26,7 @@ from costbench.models.net_spec import NetSpec, Predicts
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.reductions import REDUCTIONS
 from costbench.target import load_target
+from tests.hlo.builder import ModuleBuilder
 
 SAMPLES = [kernel_samples(seed, nodes, 7) for seed, nodes in enumerate((1, 2, 6, 19))]
 SCALING = FeatureScaling.fit(SAMPLES)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from costbench.compiler.kernel import kernel_from_module
 from costbench.compiler.tiling.space import TileSpace, tile_space
-from costbench.hlo.builder import ModuleBuilder
 from costbench.search.space import Numbered, Seen, Vectors, keys
 from costbench.target import load_target
 from tests.autotuning.small_spaces import Dials, Line
+from tests.hlo.builder import ModuleBuilder
 
 
 def dot_tiles() -> TileSpace:

@@ -16,12 +16,12 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.tiling.space import tile_space
 from costbench.errors import CostbenchError, DataError
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule
 from costbench.hlo.writer import module_to_bytes
 from costbench.serving.requests import read_kernel, read_tiles
 from costbench.target import load_target
 from tests.experiments.kernels import tanh_kernel
+from tests.hlo.builder import ModuleBuilder
 
 TEXT = """HloModule dense
 ENTRY main { a = f32[256,512]{1,0} parameter(0) b = f32[512,256]{1,0} parameter(1)

@@ -21,7 +21,7 @@ from costbench.extensions import CommandGroup, StageExtension, load_extensions
 if TYPE_CHECKING:
     from costbench.hardware.ensemble import FidelitySpread
     from costbench.hardware.fidelity import FidelityReport
-    from costbench.workloads.manifest import ProgramEntry
+    from costbench.programs.manifest import ProgramEntry
 
 app = typer.Typer(
     name="costbench",
@@ -124,7 +124,7 @@ def programs(
     """
     from dataclasses import asdict
 
-    from costbench.workloads.manifest import all_programs
+    from costbench.programs.manifest import all_programs
 
     entries = all_programs(folder)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, run_stage
 from costbench.cli.train import evaluate, train
+from costbench.errors import DataError
 
 
 def collect(
@@ -17,12 +19,17 @@ def collect(
     jobs: Annotated[int, typer.Option(min=1, help="Programs built side by side.")] = 2,
     force: Annotated[bool, typer.Option(help="Build also what is there and current.")] = False,
 ) -> None:
-    """Build the programs of the corpus from the model zoo (needs the extra `corpus`: jax and keras).
+    """Build the programs of the corpus from the model zoo (needs a checkout, jax and keras).
 
-    The same versions of jax and keras give the same bytes. The corpus is in git, so this is only needed
-    after a change to the zoo.
+    `pip install -e '.[corpus]'` in the checkout installs what is needed. The same versions of jax and keras
+    give the same bytes. The corpus is in git, so this is only needed after a change to the zoo.
     """
-    from costbench.workloads.collector import collect as build
+    makers = Path.cwd() / "corpus"
+    if not (makers / "collector.py").is_file():
+        raise DataError("no makers of the corpus", where=makers, expected="a checkout of costbench")
+    # Installed commands do not look for modules in the current folder, nor do the processes that they start.
+    sys.path.insert(0, str(makers.parent))
+    from corpus.collector import collect as build
 
     def progress(done: int, total: int, name: str) -> None:
         typer.echo(f"[{done}/{total}] {name}", err=True)

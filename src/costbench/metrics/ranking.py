@@ -100,20 +100,12 @@ def tau_of(pairs: PairCounts) -> float:
     return (pairs.concordant - pairs.discordant) / (math.sqrt(left) * math.sqrt(right))
 
 
-def ordered_pair_accuracy(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> float:
+def ordered_pair_accuracy_of(pairs: PairCounts) -> float:
     """Share of pairs with different runtimes that the prediction orders rightly (tpugraphs2023, section 5).
 
     OPA = C / (P - T_y). Pairs tied in the measurement do not count; one tied in the prediction only is
     wrong. NaN where all runtimes are equal.
-
-    Raises:
-        DataError: as `count_pairs`.
     """
-    return ordered_pair_accuracy_of(count_pairs(predicted, measured))
-
-
-def ordered_pair_accuracy_of(pairs: PairCounts) -> float:
-    """The same from pair counts."""
     ordered = pairs.total - pairs.tied_measured
     return pairs.concordant / ordered if ordered else math.nan
 

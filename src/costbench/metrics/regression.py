@@ -1,4 +1,4 @@
-"""Errors of predicted runtimes against measured ones: MAPE and log error."""
+"""Errors of predicted runtimes against measured ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,3 @@ def mape(predicted_ns: npt.ArrayLike, runtime_ns: npt.ArrayLike) -> float:
     predicted, measured = paired(predicted_ns, runtime_ns, ("predicted_ns", "runtime_ns"))
     positive(not_empty(measured, "runtime_ns"), "runtime_ns")
     return float(100.0 * np.mean(np.abs(predicted - measured) / measured))
-
-
-def log_error(predicted_ns: npt.ArrayLike, runtime_ns: npt.ArrayLike) -> float:
-    """Root mean square of log(predicted / measured): a factor either way costs the same.
-
-    Raises:
-        DataError: for arrays that are empty, of different lengths or not finite, or a value <= 0.
-    """
-    predicted, measured = paired(predicted_ns, runtime_ns, ("predicted_ns", "runtime_ns"))
-    ratio = np.log(
-        positive(not_empty(predicted, "predicted_ns"), "predicted_ns") / positive(measured, "runtime_ns")
-    )
-    return float(np.sqrt(np.mean(ratio**2)))

@@ -10,8 +10,8 @@ from costbench.compiler.fusion.cuts import NO_KERNEL, UNKNOWN, CutConfig, Fusion
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import ChoiceArray
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.reader import read_module
+from tests.hlo.builder import ModuleBuilder
 
 PROGRAMS = Path(__file__).resolve().parents[3] / "data" / "programs"
 BIG = "f32[256,1024]"

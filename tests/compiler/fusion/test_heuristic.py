@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from costbench.compiler.fusion.groups import KernelGroups
-from costbench.compiler.fusion.heuristic import cut, default_fusion, default_groups
+from costbench.compiler.fusion.heuristic import Edge, default_groups, fused_edges
+from costbench.compiler.fusion.reads import ReadGraph
 from costbench.compiler.fusion.rules import Kind
 from costbench.compiler.layout.assign import assign_layouts
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import GatherDimensions, ScatterDimensions, WindowDimension
 from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
+from tests.hlo.builder import ModuleBuilder
 
 PROGRAMS = Path(__file__).resolve().parents[3] / "data" / "programs"
 BIG = "f32[256,1024]"
@@ -243,21 +246,30 @@ def test_nothing_but_free_reshapes_and_constants_is_no_node() -> None:
     assert fused(b) == []
 
 
+def cut(graph: ReadGraph, edges: Iterable[Edge]) -> KernelGroups:
+    """Groups in which the two ends of every edge share a kernel where that is legal."""
+    groups = KernelGroups(graph)
+    ordered = sorted(edges, key=lambda edge: (-edge[0], edge[1]))
+    ends = np.array(ordered, dtype=np.int64).reshape(-1, 2)
+    groups.merge_along(np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1]))
+    return groups
+
+
 def test_edges_give_the_same_kernels_again() -> None:
     b = ModuleBuilder()
     x = b.parameter(BIG)
     low, high = b.reduce(x, (1,), "minimum"), b.reduce(b.op("exponential", x), (1,))
     product = b.dot(b.op("tanh", x), b.parameter("f32[1024,512]"))
     body = body_of(b, low, high, b.op("negate", product))
-    choice = default_fusion(body)
-    assert kernels(cut(choice.graph, choice.edges)) == kernels(default_groups(body))
+    groups = default_groups(body)
+    assert kernels(cut(groups.graph, fused_edges(groups))) == kernels(default_groups(body))
 
 
 def test_edges_of_a_real_program_give_its_kernels_again() -> None:
     module = assign_layouts(read_module(PROGRAMS / "alexnet_b128_train_f32.hlo.pb.zst"))
     body = module.entry_computation
     expected = default_groups(body)
-    again = cut(expected.graph, default_fusion(body).edges)
+    again = cut(expected.graph, fused_edges(expected))
     for position in range(len(body.instructions)):
         ours, theirs = (set(g.members(g.find(position))) for g in (again, expected))
         assert ours == theirs
@@ -266,11 +278,11 @@ def test_edges_of_a_real_program_give_its_kernels_again() -> None:
 def test_without_edges_every_instruction_is_a_kernel() -> None:
     b = ModuleBuilder()
     b.op("tanh", b.op("add", b.parameter(BIG), b.op("negate", b.parameter(BIG))))
-    choice = default_fusion(body_of(b))
-    assert kernels(cut(choice.graph, ())) == [["negate"], ["add"], ["tanh"]]
-    assert len(choice.edges) == 2
-    first = min(choice.edges)
-    assert kernels(cut(choice.graph, [first])) == [["negate", "add"], ["tanh"]]
+    groups = default_groups(body_of(b))
+    assert kernels(cut(groups.graph, ())) == [["negate"], ["add"], ["tanh"]]
+    assert len(fused_edges(groups)) == 2
+    first = min(fused_edges(groups))
+    assert kernels(cut(groups.graph, [first])) == [["negate", "add"], ["tanh"]]
 
 
 def test_edges_that_no_kernel_allows_are_left_out() -> None:
@@ -280,9 +292,9 @@ def test_edges_that_no_kernel_allows_are_left_out() -> None:
     second = b.dot(first, b.parameter("f32[1024,128]"))
     total = b.reduce(second, (1,))
     last = b.op("negate", total)
-    choice = default_fusion(body_of(b, last))
+    groups = default_groups(body_of(b, last))
     edges = {(first, second), (second, total), (total, last)}
-    assert kernels(cut(choice.graph, edges)) == [["dot"], ["dot", "reduce"], ["negate"]]
+    assert kernels(cut(groups.graph, edges)) == [["dot"], ["dot", "reduce"], ["negate"]]
 
 
 def test_an_edge_over_a_detour_is_fused_only_with_the_detour() -> None:
@@ -290,6 +302,6 @@ def test_an_edge_over_a_detour_is_fused_only_with_the_detour() -> None:
     e = b.op("exponential", b.parameter(BIG))
     t = b.op("tanh", e)
     s = b.op("add", e, t)
-    graph = default_fusion(body_of(b, s)).graph
+    graph = default_groups(body_of(b, s)).graph
     assert kernels(cut(graph, [(e, s)])) == [["exponential"], ["tanh"], ["add"]]
     assert kernels(cut(graph, [(e, s), (e, t), (t, s)])) == [["exponential", "tanh", "add"]]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from costbench.compiler.fusion.reads import Read, ReadGraph
 from costbench.compiler.layout.assign import assign_layouts
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.hlo.builder import ModuleBuilder
+from tests.hlo.builder import ModuleBuilder
 
 BIG = "f32[256,1024]"
 

@@ -11,10 +11,10 @@ from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.identity.hashes import MetHashes
 from costbench.compiler.program import CompiledProgram, compile_program
 from costbench.compiler.spaces import ChoiceArray
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
+from tests.hlo.builder import ModuleBuilder
 
 PROGRAMS = Path(__file__).resolve().parents[3] / "data" / "programs"
 REAL = ("alexnet_b128_train_f32", "nmt_b32_infer_f32", "small_bert_L2_H128_b64_train_bf16")

@@ -17,7 +17,6 @@ from costbench.compiler.identity.fingerprints import (
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.errors import HloError
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
@@ -25,6 +24,7 @@ from costbench.hlo.shape import ElementType, Shape
 from tests.compiler import small_kernels as small
 from tests.compiler.kernel_lists import as_arrays
 from tests.compiler.small_kernels import KERNELS
+from tests.hlo.builder import ModuleBuilder
 from tests.hlo.random_modules import SQUARE, modules, renumbered
 
 

@@ -3,20 +3,19 @@ from __future__ import annotations
 import numpy as np
 
 from costbench.compiler.layout.choices import NodeLayouts
-from costbench.compiler.layout.compile import LayoutCompiler
-from costbench.compiler.layout.memory import peak_bytes
+from costbench.compiler.layout.packed.compile import PackedCompiler
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.spaces import ChoiceArray
-from costbench.hlo.builder import ModuleBuilder
 from tests.compiler.small_layouts import dot_and_add, space_of
+from tests.hlo.builder import ModuleBuilder
 
 MATRIX = 64 * 512 * 4
 ARGUMENTS = 64 * 256 * 4 + 256 * 512 * 4 + MATRIX
 
 
 def peak(space: LayoutSpace, config: ChoiceArray) -> int:
-    (part,) = LayoutCompiler(space).compile(config)
-    return peak_bytes(part)
+    (part,) = PackedCompiler(space).compile(config)
+    return part.peak_bytes
 
 
 def test_arguments_and_the_result_are_in_memory() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from costbench.compiler.layout.choices import NodeLayouts
-from costbench.hlo.builder import ModuleBuilder
 from tests.compiler.small_layouts import SAME, space_of
+from tests.hlo.builder import ModuleBuilder
 
 
 def options_of(b: ModuleBuilder, *roots: int) -> list[NodeLayouts]:

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.compiler.layout.space import layout_features
-from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.opcode import Opcode
-from tests.compiler.small_layouts import dot_and_add, space_of, two_convolutions
+from tests.compiler.small_layouts import dot_and_add, layout_features, space_of, two_convolutions
+from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 SPACE = space_of(two_convolutions())
 

@@ -16,10 +16,10 @@ from costbench.compiler.lowering.access import (
     whole,
     wider,
 )
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import GatherDimensions, SliceDimension, WindowDimension
 from costbench.hlo.text.notation import parse_shape
 from tests.compiler.laid_out import elements_in_tile
+from tests.hlo.builder import ModuleBuilder
 
 L0, L1, L2 = AxisMap(loop=0), AxisMap(loop=1), AxisMap(loop=2)
 

@@ -16,10 +16,10 @@ from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import DotDimensions
-from costbench.hlo.text.notation import window
 from tests.compiler import small_kernels as small
 from tests.compiler.laid_out import elements_in_tile
 from tests.compiler.small_kernels import convolution, depthwise, dot, transposed_convolution
+from tests.hlo.builder import window
 
 
 def axes_of(kernel: Kernel) -> tuple[ContractionAxes, list[int]]:

@@ -6,10 +6,10 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.access import array_shape
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.lowering.packed import AFTER_CONTRACTION, PackedNest, bound_bytes, unpacked
-from costbench.hlo.builder import ModuleBuilder
 from tests.compiler import small_kernels as small
 from tests.compiler.laid_out import box_axes, maps_of, transfer_axes
 from tests.compiler.small_kernels import KERNELS, finish
+from tests.hlo.builder import ModuleBuilder
 
 
 def packed_nest(kernel: Kernel) -> PackedNest:

@@ -8,11 +8,11 @@ import pytest
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.access import WHOLE, Access, AxisMap
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.opcode import Opcode
 from tests.compiler import small_kernels as small
 from tests.compiler.laid_out import accesses_of
 from tests.compiler.small_kernels import finish
+from tests.hlo.builder import ModuleBuilder
 
 L0, L1 = AxisMap(loop=0), AxisMap(loop=1)
 

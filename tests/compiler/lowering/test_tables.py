@@ -21,8 +21,8 @@ from costbench.compiler.lowering.arrays import (
 )
 from costbench.compiler.lowering.tables import LoweringTables
 from costbench.compiler.lowering.values import ADDRESSES, CUTS, NOT_PARTIAL, UPDATES
-from costbench.hlo.builder import ModuleBuilder
 from tests.compiler import small_kernels as small
+from tests.hlo.builder import ModuleBuilder
 
 L0, L1 = AxisMap(loop=0), AxisMap(loop=1)
 

@@ -12,11 +12,11 @@ from costbench.compiler.lowering.work import (
     contraction_rows,
     row_of,
 )
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from tests.compiler import small_kernels as small
 from tests.compiler.small_kernels import finish
+from tests.hlo.builder import ModuleBuilder
 
 
 class Counting:

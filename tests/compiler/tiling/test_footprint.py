@@ -8,11 +8,11 @@ from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.lowering.packed import bound_bytes
 from costbench.compiler.tiling.footprint import copied, covered, scratchpad_bytes
 from costbench.compiler.tiling.space import tile_space
-from costbench.hlo.text.notation import window
 from costbench.target import load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.laid_out import laid_out, transfer_axes
 from tests.compiler.small_kernels import KERNELS
+from tests.hlo.builder import window
 
 ARCHITECTURE = load_target("tpu_v3").architecture
 

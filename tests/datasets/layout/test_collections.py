@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from costbench.datasets.layout.collections import (
-    COLLECTIONS,
     NLP_BUILDERS,
     SEARCHES,
     collection_folder,
     family_of,
 )
 from costbench.datasets.layout.columns import DEFAULT, GENETIC, RANDOM
-from costbench.workloads.manifest import load_manifest
+from costbench.programs.manifest import load_manifest
 
 
 @pytest.mark.parametrize(
@@ -41,12 +40,6 @@ def test_every_listed_builder_occurs_in_the_corpus(repository: Path) -> None:
     assert applications == {"ALBERT", "BERT", "ELECTRA", "Talking-Heads", "Transformer", "Translate"}
 
 
-def test_there_are_four_collections() -> None:
-    assert COLLECTIONS == (
-        "layout:xla:random",
-        "layout:xla:default",
-        "layout:nlp:random",
-        "layout:nlp:default",
-    )
-    assert collection_folder(COLLECTIONS[2]) == "layout-nlp-random"
+def test_collections_are_named_by_the_searches_in_them() -> None:
+    assert collection_folder("layout:nlp:random") == "layout-nlp-random"
     assert SEARCHES == {"random": (DEFAULT, RANDOM), "default": (DEFAULT, GENETIC)}

@@ -10,10 +10,10 @@ import pytest
 
 from costbench.datasets.layout.graphs import (
     LayoutGraph,
-    layout_graph_metadata,
     open_layout_graph,
     write_layout_graph,
 )
+from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 
 
@@ -54,7 +54,7 @@ def test_a_graph_comes_back_as_it_was(tmp_path: Path, options: type[np.generic])
     write_layout_graph(tmp_path / "x.arrow", graph, {"source": "a test"})
     found = open_layout_graph(tmp_path / "x.arrow")
     assert_equal(found, graph)
-    assert layout_graph_metadata(tmp_path / "x.arrow")["source"] == "a test"
+    assert Shard.open(tmp_path / "x.arrow").metadata["source"] == "a test"
     assert (found.num_nodes, found.num_configs, found.is_labelled) == (5, 4, True)
 
 

@@ -17,9 +17,9 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram
 from costbench.experiments.autotuning.fusion import AutotuneFusionParams, FusionBar, FusionResult, FusionTuner
 from costbench.hardware.device import Device
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
+from tests.hlo.builder import ModuleBuilder
 
 NAME = "rnn_char_b64_infer_f32"
 PROGRAM = Path(__file__).resolve().parents[3] / "data" / "programs" / f"{NAME}.hlo.pb.zst"

@@ -21,8 +21,8 @@ from costbench.experiments.stages.generate import (
     _remove_outdated,
     run,
 )
+from costbench.programs.manifest import load_manifest
 from costbench.target import load_target
-from costbench.workloads.manifest import load_manifest
 from tests.experiments.small_programs import LOOP
 
 

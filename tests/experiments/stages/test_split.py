@@ -23,7 +23,7 @@ from costbench.experiments.stages.split import (
     make_splits,
     run,
 )
-from costbench.workloads.manifest import ProgramEntry, save_manifest
+from costbench.programs.manifest import ProgramEntry, save_manifest
 from tests.datasets.tile_columns import fusion_columns, metadata, tile_columns
 
 PROGRAMS = tuple(ProgramInfo(f"p{i}", f"application {i // 2}") for i in range(8))

@@ -54,7 +54,7 @@ def test_splits_are_ours(exported: tuple[Path, dict[str, dict[str, int]]]) -> No
     assert counts["layout:xla:random"] == counts["layout:xla:default"] == {"test": 1}
     folder = TpuGraphsFolder(root / "data", root / "cache")
     assert {name: len(folder.graphs("tile:xla", name)) for name in counts["tile:xla"]} == counts["tile:xla"]
-    assert folder.tile_programs("test") == [PROGRAMS[2]]
+    assert [shard.stem for shard in folder.tile_shards("test")] == [PROGRAMS[2]]
 
 
 def test_raw_and_npz_files_hold_the_same(exported: tuple[Path, dict[str, dict[str, int]]]) -> None:

@@ -5,10 +5,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.cost_analysis.convolution import convolution_multiply_adds, valid_positions
 from costbench.hlo.instruction import WindowDimension
-from costbench.hlo.text.notation import window
+from tests.hlo.builder import ModuleBuilder, window
 
 
 def counted(labels: str, lhs: str, rhs: str, windows: tuple[WindowDimension, ...], **groups: int) -> int:

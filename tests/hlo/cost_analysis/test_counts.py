@@ -3,14 +3,13 @@ from __future__ import annotations
 import pytest
 
 from costbench.errors import UnsupportedKernelError
-from costbench.hlo.builder import ComputationBuilder, ModuleBuilder
 from costbench.hlo.cost_analysis.counts import (
     Cost,
     CostAnalysis,
     module_cost,
 )
 from costbench.hlo.instruction import GatherDimensions, ScatterDimensions
-from costbench.hlo.text.notation import window
+from tests.hlo.builder import ComputationBuilder, ModuleBuilder, window
 
 X = "f32[8,16]{1,0}"
 X_BYTES = 8 * 16 * 4

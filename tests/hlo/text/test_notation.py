@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from costbench.errors import HloError
 from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.text.notation import convolution_numbers, parse_shape, window
+from costbench.hlo.text.notation import parse_shape
 
 ARRAY_TYPES = [t for t in ElementType if t not in (ElementType.TUPLE, ElementType.INVALID)]
 
@@ -43,19 +43,3 @@ def test_row_major_is_the_default() -> None:
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(HloError, match="no shape"):
         parse_shape(text)
-
-
-def test_convolution_labels() -> None:
-    numbers = convolution_numbers("f01b_i01o->01bf")
-    assert (numbers.input_batch, numbers.input_feature, numbers.input_spatial) == (3, 0, (1, 2))
-    assert (numbers.kernel_output_feature, numbers.kernel_spatial) == (3, (1, 2))
-    assert (numbers.output_batch, numbers.output_feature, numbers.output_spatial) == (2, 3, (0, 1))
-    with pytest.raises(HloError, match="no dimension labels"):
-        convolution_numbers("b01f-01io")
-
-
-def test_windows_fill_in_neutral_values() -> None:
-    (dimension,) = window((3,))
-    assert (dimension.stride, dimension.padding_low, dimension.window_dilation) == (1, 0, 1)
-    assert dimension.output_extent(10) == 8
-    assert window((3,), (2,), ((1, 1),), (2,), (2,))[0].output_extent(5) == (9 + 2 - 5) // 2 + 1

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from costbench.compiler.kernel import kernel_from_module
 from costbench.compiler.trip_counts import scalar_value
 from costbench.errors import HloError
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import decompress, module_from_bytes
 from costbench.hlo.shape import ElementType
 from costbench.hlo.text.reader import looks_like_text, module_from_text
+from tests.hlo.builder import ModuleBuilder
 
 DENSE = """// a dump
 HloModule dense, is_scheduled=true, entry_computation_layout={(f32[256,512]{1,0})->f32[256,256]{1,0}}

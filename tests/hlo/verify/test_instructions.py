@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from costbench.errors import HloError
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.instruction import (
     GatherDimensions,
     Instruction,
@@ -17,8 +16,9 @@ from costbench.hlo.instruction import (
 )
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.text.notation import parse_shape, window
+from costbench.hlo.text.notation import parse_shape
 from costbench.hlo.writer import module_to_bytes
+from tests.hlo.builder import ModuleBuilder, window
 
 X = "f32[8,8]"
 SAME = window((3, 3), (1, 1), ((1, 1), (1, 1)))

@@ -1,4 +1,4 @@
-"""The default fusion heuristic, modelled on XLA for TPU: it chooses edges to fuse, and `cut` fuses them.
+"""The default fusion heuristic, modelled on XLA for TPU.
 
 In order: contractions and gathers are fused with the instructions that follow their result (`kOutput`
 fusions, with reductions of the result as further outputs); every instruction whose readers all run in one
@@ -11,15 +11,13 @@ A value that is cheap to compute from one other that is in memory anyway is reco
 of stored (the centred activations of a normalisation, say). Once these values are known the heuristic runs
 again.
 
-An edge is a pair (producer or sibling, reader) of instructions that are not duplicated. `default_fusion`
-proposes edges; `cut` makes kernels from any set of edges and leaves out those that cannot be fused, so a
-search over boolean fusion configs uses the same `cut`.
+An edge is a pair (producer or sibling, reader) of instructions that are not duplicated. `fused_edges` returns
+those that the heuristic fuses; a fusion config (`fusion.space`) is any set of edges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -39,20 +37,6 @@ _LOOP = (Kind.ELEMENTWISE, Kind.PICKING)
 LOOK_AHEAD = 8
 ROUNDS = 2
 REMAKING_ROUNDS = 3
-
-
-@dataclass(frozen=True)
-class Fusion:
-    """Fused edges, and the graph they belong to (which determines what is duplicated)."""
-
-    graph: ReadGraph
-    edges: frozenset[Edge]
-
-
-def default_fusion(body: HloComputation) -> Fusion:
-    """Returns the edges that the heuristic fuses in a computation whose layouts are assigned."""
-    groups = default_groups(body)
-    return Fusion(groups.graph, fused_edges(groups))
 
 
 def default_groups(body: HloComputation) -> KernelGroups:
@@ -138,19 +122,6 @@ def _sibling_edges(groups: KernelGroups) -> Iterable[Edge]:
             roots.setdefault(groups.find(position), []).append(position)
     for reductions in roots.values():
         yield from pairwise(reductions)
-
-
-def cut(graph: ReadGraph, edges: Iterable[Edge]) -> KernelGroups:
-    """Returns groups in which the two ends of every edge share a kernel where that is legal.
-
-    Edges are tried from the last producer to the first, in rounds until a round merges nothing; the remaining
-    edges are not fused.
-    """
-    groups = KernelGroups(graph)
-    ordered = sorted(edges, key=lambda edge: (-edge[0], edge[1]))
-    ends = np.array(ordered, dtype=np.int64).reshape(-1, 2)
-    groups.merge_along(np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1]))
-    return groups
 
 
 # ---- contractions and what follows them ------------------------------------------------------------------

@@ -214,15 +214,6 @@ def _roles(inst: Instruction, options: Sequence[NodeLayouts]) -> tuple[object, .
     return (str(inst.convolution), options) if inst.convolution is not None else (options,)
 
 
-def layout_features(space: LayoutSpace, configs: ChoiceArray) -> Int8Array:
-    """Returns TpuGraphs' 18 features of every configurable node, int8 [n, m, 18]; see `option_features`."""
-    configs = np.asarray(configs)
-    features = np.full((*configs.shape, NUM_FEATURES), NO_AXIS, dtype=np.int8)
-    for k, node in enumerate(space.nodes):
-        features[:, k] = option_features(node)[configs[:, k]]
-    return features
-
-
 def option_features(node: ConfigurableNode) -> Int8Array:
     """Returns TpuGraphs' 18 features of every option of a node, int8 [o, 18].
 

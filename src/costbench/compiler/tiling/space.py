@@ -26,7 +26,6 @@ from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.target import Architecture
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 _CHUNK = 1 << 18

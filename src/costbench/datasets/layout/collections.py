@@ -29,7 +29,6 @@ NLP_BUILDERS = frozenset(
 """Functions of the model zoo that build transformers over text."""
 SEARCHES: Mapping[str, tuple[int, int]] = {"random": (DEFAULT, RANDOM), "default": (DEFAULT, GENETIC)}
 """Values of `config_source` that each search's collections hold."""
-COLLECTIONS = tuple(f"layout:{family}:{search}" for family in ("xla", "nlp") for search in SEARCHES)
 
 
 def family_of(builder: str) -> Family:

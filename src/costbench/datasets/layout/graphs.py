@@ -18,7 +18,6 @@ from costbench.datasets.records import AnyArray, RecordType
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 
-IntArray = npt.NDArray[np.int64]
 # Options that are looked at together when their range is checked.
 _CHUNK_VALUES = 1 << 22
 _CHUNK_ROWS = 1 << 16
@@ -150,13 +149,6 @@ def open_layout_graph(path: Path | str) -> LayoutGraph:
     )
     _check(graph, shard.path)
     return graph
-
-
-def layout_graph_metadata(path: Path | str) -> Mapping[str, object]:
-    """Returns what a graph says it was made from, without reading its columns. Raises: DataError."""
-    shard = Shard.open(path)
-    _require_graph(shard.record, shard.path)
-    return shard.metadata
 
 
 def _require_graph(record: RecordType, path: Path) -> None:

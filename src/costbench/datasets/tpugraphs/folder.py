@@ -86,21 +86,9 @@ class TpuGraphsFolder:
         convert_once(made, [path], convert)
         return made
 
-    def layout_paths(self, collection: str, split: str) -> Iterator[Path]:
-        """Yields the converted layout graphs of a split, by name; each is made first if needed.
-
-        Raises:
-            DataError: as `graphs` and `layout_path`.
-        """
-        return map(self.layout_path, self.graphs(collection, split))
-
     def layout_graph(self, path: Path) -> LayoutGraph:
         """Returns one of `graphs`, memory-mapped. Raises: DataError, as `layout_path`."""
         return open_layout_graph(self.layout_path(path))
-
-    def tile_programs(self, split: str) -> list[str]:
-        """Returns the programs whose kernels are in a split, sorted."""
-        return sorted({program_of(path.stem) for path in self.graphs(TILE_COLLECTION, split)})
 
     def tile_shards(self, split: str) -> Iterator[Path]:
         """Yields one shard per program of a split, by name of program; each is made first if needed.

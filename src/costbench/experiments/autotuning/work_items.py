@@ -29,7 +29,7 @@ from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.spec import MAIN, listed_as
 from costbench.experiments.workspace import Workspace
 from costbench.features.feature_shards import FeatureShard, feature_path
-from costbench.workloads.manifest import ProgramEntry, all_programs
+from costbench.programs.manifest import ProgramEntry, all_programs
 
 _log = logging.getLogger(__name__)
 GAINS = "gains"

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from costbench.compiler.kernel import Kernel
 from costbench.hlo.opcode import Opcode
 
-KINDS = ("contraction", "reduction", "elementwise", "data movement")
-
 _CONTRACTIONS = frozenset({Opcode.CONVOLUTION, Opcode.DOT, Opcode.RAGGED_DOT})
 _REDUCTIONS = frozenset({Opcode.REDUCE, Opcode.REDUCE_WINDOW, Opcode.SELECT_AND_SCATTER, Opcode.SCAN})
 _MOVES = frozenset(
@@ -37,7 +35,7 @@ _MOVES = frozenset(
 
 
 def kind_of(opcodes: Iterable[int]) -> str:
-    """Return one of `KINDS`, from the opcodes of a kernel's own instructions.
+    """Return the kind of a kernel, from the opcodes of its own instructions.
 
     The kind is `contraction` if there is a dot or convolution among them, else `reduction` if values are
     reduced, else `data movement` if no values are computed, else `elementwise`.

@@ -24,9 +24,9 @@ from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
 from costbench.params import load_section
+from costbench.programs.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
 from costbench.target import Target, load_target
 from costbench.tasks import TaskName
-from costbench.workloads.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
 
 _log = logging.getLogger(__name__)
 SUMMARY_FILE = "summary.json"

@@ -28,8 +28,8 @@ from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
 from costbench.experiments.workspace import load_workspace
 from costbench.params import load_section
+from costbench.programs.manifest import all_programs
 from costbench.tasks import AUDITED, TASKS
-from costbench.workloads.manifest import all_programs
 
 _log = logging.getLogger(__name__)
 _USER = "user:"

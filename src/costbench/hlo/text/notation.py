@@ -1,12 +1,10 @@
-"""Parses XLA's notation for shapes, windows and convolution dimensions."""
+"""Parses XLA's notation for shapes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from costbench.errors import HloError
-from costbench.hlo.instruction import ConvolutionDimensions, WindowDimension
 from costbench.hlo.shape import ElementType, Shape
 
 _ARRAY = re.compile(r"^(?P<type>[a-z0-9]+)\[(?P<sizes>[\d,\s]*)\](?:\{(?P<order>[\d,\s]*)\})?$")
@@ -41,47 +39,3 @@ def _members(text: str) -> list[str]:
             members.append(text[start:place])
             start = place + 1
     return [*members, text[start:]] if text.strip() else []
-
-
-def window(
-    sizes: Sequence[int],
-    strides: Sequence[int] = (),
-    padding: Sequence[tuple[int, int]] = (),
-    window_dilation: Sequence[int] = (),
-    base_dilation: Sequence[int] = (),
-) -> tuple[WindowDimension, ...]:
-    """Returns window dimensions; arguments left out are neutral in every dimension."""
-    rank = len(sizes)
-    columns = zip(
-        sizes,
-        strides or (1,) * rank,
-        padding or ((0, 0),) * rank,
-        window_dilation or (1,) * rank,
-        base_dilation or (1,) * rank,
-        strict=True,
-    )
-    return tuple(WindowDimension(n, s, low, high, w, b) for n, s, (low, high), w, b in columns)
-
-
-def convolution_numbers(labels: str) -> ConvolutionDimensions:
-    """Parses dimension numbers from XLA's labels, such as `b01f_01io->b01f`.
-
-    Raises:
-        HloError: if they are not written like that.
-    """
-    match = re.match(r"^([bf\d]+)_([io\d]+)->([bf\d]+)$", labels)
-    if match is None:
-        raise HloError(f"no dimension labels: {labels!r}", expected="e.g. b01f_01io->b01f")
-    source, kernel, output = match.groups()
-    spatial = [str(axis) for axis in range(len(source) - 2)]
-    return ConvolutionDimensions(
-        input_batch=source.index("b"),
-        input_feature=source.index("f"),
-        input_spatial=tuple(source.index(axis) for axis in spatial),
-        kernel_input_feature=kernel.index("i"),
-        kernel_output_feature=kernel.index("o"),
-        kernel_spatial=tuple(kernel.index(axis) for axis in spatial),
-        output_batch=output.index("b"),
-        output_feature=output.index("f"),
-        output_spatial=tuple(output.index(axis) for axis in spatial),
-    )

@@ -67,18 +67,6 @@ class KernelTable:
         """The weight of each row, float64 [D]: that of its kernel, divided among its decisions."""
         return np.repeat(self.kernel_weights / np.maximum(self.counts, 1), self.counts)
 
-    def of_rows(self, kept: npt.NDArray[np.bool_]) -> KernelTable:
-        """Return the rows of a mask, bool [D]; kernels may be left without rows."""
-        kernel = np.repeat(np.arange(len(self.counts)), self.counts)
-        return KernelTable(
-            self.features[kept],
-            self.static[kept],
-            self.analytical_ns[kept],
-            self.runtime_ns[kept],
-            np.bincount(kernel[kept], minlength=len(self.counts)),
-            self.applications,
-        )
-
     @staticmethod
     def joined(parts: Sequence[KernelTable]) -> KernelTable:
         """Return the rows of all parts in order.

@@ -16,7 +16,6 @@ from costbench.models.net_spec import Predicts
 from costbench.rng import stream
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 CHUNK_VALUES = 1 << 21
 """Node states (rows times configs times width) of a layer per chunk: 8 MB, which caches still help with."""

@@ -19,7 +19,6 @@ from costbench.models.layout.sparse import SparseMatrix
 from costbench.models.layout.view import reached
 
 IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costbench.compiler.layout.compile import LayoutCompiler
-from costbench.compiler.layout.memory import peak_bytes
+from benchmarks.layout_compiler import LayoutCompiler, peak_bytes
 from costbench.compiler.layout.packed.compile import NewPart, PackedCompiler
 from costbench.compiler.layout.packed.orders import OrderTables
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.spaces import ChoiceArray
-from costbench.hlo.builder import ModuleBuilder
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
 from tests.compiler.small_layouts import SAME, dot_and_add, space_of, two_convolutions
 from tests.fuzz.programs import programs
+from tests.hlo.builder import ModuleBuilder
 
 
 def assert_equal_compiles(space: LayoutSpace, configs: ChoiceArray) -> None:

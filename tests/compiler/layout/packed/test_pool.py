@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costbench.compiler.layout.compile import compile_with_layouts
+from benchmarks.layout_compiler import compile_with_layouts
 from costbench.compiler.layout.packed.compile import NewPart, PackedCompiler
 from costbench.compiler.layout.packed.pool import KernelPool
 from costbench.compiler.layout.space import LayoutSpace

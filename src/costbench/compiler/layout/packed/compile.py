@@ -1,8 +1,9 @@
 """Compiles one program under many layout configs: kernels by hash, and the main memory that they need.
 
-The results equal those of a full compile (`layout.compile`). What a config costs depends on what it changes:
-rules are applied to instructions only in orders that they have not been in before, and a computation that has
-been laid out in the same way before is not compiled again. The rest are passes over arrays.
+The results equal those of a full compile (`benchmarks.layout_compiler`). What a config costs depends on what
+it changes: rules are applied to instructions only in orders that they have not been in before, and a
+computation that has been laid out in the same way before is not compiled again. The rest are passes over
+arrays.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from costbench.compiler.fusion.rules import (
 )
 from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.identity.labels import input_label, instruction_label
-from costbench.compiler.layout.memory import PASSING_ON, STAYING, TAKING_OVER
 from costbench.compiler.tiled_memory import padded_bytes
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.memo import Memo
@@ -46,6 +45,12 @@ the orders that it needs its operands in begin. Orders are -1 where there is onl
 NUM_COLUMNS = 10
 KINDS = {kind: number for number, kind in enumerate(Kind)}
 _FEWEST_ROWS = 1024
+STAYING = frozenset({Opcode.PARAMETER, Opcode.CONSTANT})
+"""Opcodes whose values are in memory all the time."""
+PASSING_ON = frozenset({Opcode.GET_TUPLE_ELEMENT, Opcode.OPT_BARRIER})
+"""Opcodes whose results are their operand's buffers."""
+TAKING_OVER = frozenset({Opcode.TUPLE, Opcode.WHILE, Opcode.CALL, Opcode.CONDITIONAL})
+"""Opcodes that keep the buffers of their operands until the computation ends."""
 
 
 FREE, DUPLICATED, CONVERTS, CONSTANT, GENERATED, BROADCAST, CHEAP = (1 << bit for bit in range(7))

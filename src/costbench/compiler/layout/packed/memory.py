@@ -1,4 +1,9 @@
-"""Peak main memory of a laid-out computation, on arrays: the bytes of `layout.memory.peak_bytes`."""
+"""Estimates the peak main memory of a laid-out computation, padding included, on arrays.
+
+The estimate approximates a buffer assignment: arguments and constants stay in memory all the time; an array
+that a kernel writes lives until the last kernel that reads it, or to the end if the computation returns it or
+passes it to a loop, a call or a tuple.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,221 @@
+"""Compiling a program under layout configs as a whole: layouts, copies, default fusion, kernels, main memory.
+
+The reference that the incremental compile (`costbench.compiler.layout.packed`) is checked and timed against.
+`compile_with_layouts` compiles one config as `compile_program` would. A `LayoutCompiler` is for many configs
+of one program: it returns kernels as hashes with numbers of runs, caches compiled computations by the orders
+that they depend on, and labels instructions once, so that a config only costs what differs from earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costbench.compiler.fusion.heuristic import default_groups
+from costbench.compiler.fusion.rules import is_free
+from costbench.compiler.fusion.views import body_arrays, cut_out
+from costbench.compiler.identity.fingerprints import ModuleFingerprints
+from costbench.compiler.identity.hashes import HashArray, Labels, kernel_hashes
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.layout.choices import Choices, Node
+from costbench.compiler.layout.copies import PlacedComputation
+from costbench.compiler.layout.packed.facts import PASSING_ON, STAYING, TAKING_OVER
+from costbench.compiler.layout.space import LayoutSpace
+from costbench.compiler.program import CompiledProgram, assemble, default_fusions
+from costbench.compiler.spaces import ChoiceArray
+from costbench.compiler.tiled_memory import MinorToMajor, padded_bytes
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation, HloModule
+from costbench.hlo.shape import Shape
+
+_KEPT = 4
+"""Configs whose computations are kept."""
+_Key = tuple[object, ...]
+
+
+def compile_with_layouts(space: LayoutSpace, config: ChoiceArray, name: str) -> CompiledProgram:
+    """Compiles a program under a layout config; the default config gives the result of `compile_program`.
+
+    Args:
+        space: layout space of the program.
+        config: an option for every configurable node, [m].
+        name: name of the program.
+
+    Raises:
+        ValueError: if `config` is no config of this program.
+    """
+    choices = space.choices(config)
+    module = space.assigner.place(space.assigner.orders(choices), choices).verify()
+    return assemble(module, name, default_fusions(module, space.counts), space.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class LaidOutComputation:
+    """One computation compiled under a config.
+
+    Attributes:
+        computation: its position in the program.
+        trip_count: how often it runs in one run of the program.
+        body: the computation with layouts and copies.
+        arrays: positions of its kernels' instructions, inputs and outputs.
+        hashes: equal for kernels that cost the same, [k].
+    """
+
+    computation: int
+    trip_count: int
+    body: HloComputation
+    arrays: KernelArrays
+    hashes: HashArray
+
+    def program(self, module: HloModule) -> HloModule:
+        """Returns the program with this computation in place of the original one."""
+        computations = list(module.computations)
+        computations[self.computation] = self.body
+        return replace(module, computations=tuple(computations))
+
+    def kernel(self, number: int, program: HloModule) -> Kernel:
+        """Returns one of its kernels as a view of `program(...)`."""
+        instructions, inputs, outputs = (
+            tuple(positions[offsets[number] : offsets[number + 1]].tolist())
+            for offsets, positions in zip(self.arrays[::2], self.arrays[1::2], strict=True)
+        )
+        return Kernel(program, self.computation, instructions, inputs, outputs, self.trip_count)
+
+
+class LayoutCompiler:
+    """Compiles one program under many configs.
+
+    Args:
+        space: layout space of the program.
+    """
+
+    def __init__(self, space: LayoutSpace) -> None:
+        self.space = space
+        self._kept: OrderedDict[tuple[int, _Key], LaidOutComputation] = OrderedDict()
+        self._labels: dict[tuple[int, int, Shape], tuple[int, int]] = {}
+        assigner = space.assigner
+        self._roots = [
+            tuple(
+                sorted(
+                    {
+                        assigner.classes.find(leaf)
+                        for p in range(len(body.instructions))
+                        for leaf in assigner.classes.leaves(c, p)
+                        if assigner.classes.shapes[leaf].rank > 1
+                    }
+                )
+            )
+            for c, body in enumerate(space.module.computations)
+        ]
+        self._nodes: list[list[Node]] = [[] for _ in space.module.computations]
+        for node in space.nodes:
+            self._nodes[node.computation].append((node.computation, node.position))
+
+    def compile(self, config: ChoiceArray) -> tuple[LaidOutComputation, ...]:
+        """Returns every computation that runs, compiled under a config."""
+        return self.compile_key(*self.assign(config))
+
+    def assign(self, config: ChoiceArray) -> tuple[dict[int, MinorToMajor], Choices]:
+        """Returns the orders of all values under a config, and the decoded choices."""
+        choices = self.space.choices(config)
+        return self.space.assigner.orders(choices), choices
+
+    def key(self, orders: Mapping[int, MinorToMajor], choices: Choices) -> _Key:
+        """Returns a key that is equal for configs that give the same program."""
+        return tuple(self._key(c, orders, choices) for c, count in enumerate(self.space.counts) if count)
+
+    def compile_key(
+        self, orders: Mapping[int, MinorToMajor], choices: Choices
+    ) -> tuple[LaidOutComputation, ...]:
+        """Does the same as `compile` when orders have been assigned."""
+        return tuple(
+            self._computation(c, orders, choices) for c, count in enumerate(self.space.counts) if count
+        )
+
+    def _key(self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices) -> _Key:
+        """Returns the cache key of a computation: the orders of its values, the requirements of its nodes."""
+        of = self.space.assigner.requirements.of
+        needs = tuple(of(node, orders, choices.layouts[node]) for node in self._nodes[c])
+        return (tuple(orders[root] for root in self._roots[c]), needs)
+
+    def _computation(
+        self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices
+    ) -> LaidOutComputation:
+        key = (c, self._key(c, orders, choices))
+        known = self._kept.get(key)
+        if known is None:
+            known = self._kept[key] = self._lay_out(c, orders, choices)
+            if len(self._kept) > _KEPT * sum(count > 0 for count in self.space.counts):
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return known
+
+    def _lay_out(self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices) -> LaidOutComputation:
+        placed = self.space.assigner.place_computation(c, orders, choices)
+        groups = default_groups(placed.computation)
+        body = body_arrays(groups.graph)
+        arrays = cut_out(groups.groups, groups.reads, body)
+        hashes = kernel_hashes(arrays, body, self._labels_of(c, placed))
+        return LaidOutComputation(c, self.space.counts[c], placed.computation, arrays, hashes)
+
+    def _labels_of(self, c: int, placed: PlacedComputation) -> Labels:
+        """Returns the labels of all instructions; only those that have not occurred before are digested."""
+        instructions = placed.computation.instructions
+        keys = [(c, o, i.shape) for o, i in zip(placed.origins, instructions, strict=True)]
+        new: dict[tuple[int, int, Shape], Instruction] = {
+            key: inst for key, inst in zip(keys, instructions, strict=True) if key not in self._labels
+        }
+        if new:
+            computations = list(self.space.module.computations)
+            computations[c] = HloComputation("", tuple(new.values()), 0)
+            digests = ModuleFingerprints(replace(self.space.module, computations=tuple(computations)))
+            for key, label, shape in zip(new, *digests.label_digests(c), strict=True):
+                self._labels[key] = int.from_bytes(label[:8], "little"), int.from_bytes(shape[:8], "little")
+        table = np.array([self._labels[key] for key in keys], dtype=np.uint64).reshape(-1, 2)
+        return Labels(np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1]))
+
+
+def peak_bytes(part: LaidOutComputation) -> int:
+    """Returns the most bytes in memory at one time while the computation runs, callees not counted."""
+    body = part.body
+    outputs, inputs = part.arrays.outputs, part.arrays.inputs
+    made = np.repeat(np.arange(len(part.hashes)), np.diff(part.arrays.outputs_offsets))
+    read = np.repeat(np.arange(len(part.hashes)), np.diff(part.arrays.inputs_offsets))
+    first = dict(zip(outputs.tolist(), made.tolist(), strict=True))
+    last = dict(first)
+    for position, kernel in zip(inputs.tolist(), read.tolist(), strict=True):
+        source = _source(body, position, first)
+        if source in last:
+            last[source] = max(last[source], kernel)
+    for position in _handed_over(body):
+        source = _source(body, position, first)
+        if source in last:
+            last[source] = len(part.hashes)
+    change = np.zeros(len(part.hashes) + 2, dtype=np.int64)
+    for position, begin in first.items():
+        size = padded_bytes(body.instructions[position].shape)
+        change[begin] += size
+        change[last[position] + 1] -= size
+    staying = sum(padded_bytes(inst.shape) for inst in body.instructions if inst.opcode in STAYING)
+    return staying + int(change.cumsum().max())
+
+
+def _source(body: HloComputation, position: int, made: dict[int, int]) -> int:
+    """Returns the value whose buffer an instruction's result aliases."""
+    while position not in made:
+        inst = body.instructions[position]
+        if not inst.operands or not (inst.opcode in PASSING_ON or is_free(body, inst)):
+            break
+        position = inst.operands[0]
+    return position
+
+
+def _handed_over(body: HloComputation) -> Iterator[int]:
+    yield body.root
+    for inst in body.instructions:
+        if inst.opcode in TAKING_OVER:
+            yield from inst.operands
