@@ -29,22 +29,13 @@ ALLOWED = {
     "serving.mlflow_model": "import mlflow, costbench.models.a",
     "models.a": "import torch, torch_geometric, costbench.features.a",
     "models.baselines.boosting": "import lightgbm",
-    "models.schedule.a": "import costbench.features.a",
-    "models.schedule.boosting.lightgbm_trees": "import lightgbm",
-    "models.schedule.boosting.xgboost_trees": "import xgboost",
     "models.kernels.register_tiles": "import llvmlite, numba",
     "features.a": "import torch, costbench.datasets.records",
     "datasets.records": "import costbench.hlo.a",
     "datasets.generation": "import costbench.hardware.a, costbench.search.a",
     "hardware.a": "import costbench.compiler.a",
-    "hardware.cpu.library": "import torch, costbench.compiler.a",
-    "hardware.cpu.meta_schedule": "import tvm, costbench.compiler.a",
-    "hardware.instrumented.description": "import llvmlite, costbench_schedules.devices.processor",
-    "hardware.instrumented.engine": "import llvmlite",
-    "hardware.cpu.tvm_adapter": "import tvm, tvm_ffi, costbench.compiler.a",
     "search.a": "import costbench.compiler.a",
-    "compiler.a": "import costbench.hlo.a, costbench_schedules.devices.processor, costbench.target",
-    "compiler.llvm.program": "import llvmlite",
+    "compiler.a": "import costbench.hlo.a, costbench.target",
     "programs.canonical": "import jaxlib, costbench.hlo.a",
     "programs.jax_function": "import jax, costbench.hlo.a",
     "hlo.a": "import costbench.artifacts, costbench.execution.compiled",
@@ -52,25 +43,56 @@ ALLOWED = {
     "metrics.a": "import costbench.errors",
     "metrics.rows": "import costbench.artifacts",
     "tasks": "import costbench.metrics.a",
-    "processor": "import costbench.params",
     "target": "import costbench.params",
     "params": "import costbench.errors",
     "artifacts": "import costbench.errors",
     "rng": "",
+    "extensions": "import costbench.errors",
     "execution.compiled": "import numba",
     "execution.workers": "import joblib, costbench.artifacts",
     "errors": "",
 }
 
+OF_SCHEDULES = {
+    "cli.a": "import costbench.extensions, costbench_schedules.stage",
+    "stage": "import costbench_schedules.experiments.a",
+    "reports.a": "import costbench.reports.a, costbench_schedules.section_file",
+    "experiments.a": "import costbench_schedules.search.a",
+    "search.a": "import costbench.search.a, costbench_schedules.models.a",
+    "models.a": "import torch, costbench_schedules.features.a",
+    "models.boosting.lightgbm_trees": "import lightgbm",
+    "models.boosting.xgboost_trees": "import xgboost",
+    "features.a": "import costbench_schedules.records.a",
+    "records.a": "import costbench_schedules.devices.device",
+    "crop.a": "import costbench_schedules.devices.device",
+    "devices.device": "import costbench_schedules.spaces.a",
+    "devices.library": "import torch",
+    "devices.meta_schedule": "import tvm",
+    "devices.tvm_adapter": "import tvm, tvm_ffi",
+    "devices.instrumented.description": "import llvmlite, costbench_schedules.llvm.program",
+    "devices.instrumented.engine": "import llvmlite",
+    "llvm.program": "import llvmlite",
+    "spaces.a": "import costbench_schedules.operators.a",
+    "operators.a": "import costbench_schedules.metrics.a",
+    "metrics.a": "import costbench.metrics.a",
+    "section_file": "import costbench.params",
+}
+"""The same of the other package."""
+
 
 def check(repository: Path, folder: Path, changes: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    package = folder / "src" / "costbench"
-    for name, imports in {**ALLOWED, **changes}.items():
-        module = package.joinpath(*name.split(".")).with_suffix(".py")
-        module.parent.mkdir(parents=True, exist_ok=True)
-        (module.parent / "__init__.py").touch()
-        module.write_text(imports + "\n")
-    (package / "__init__.py").touch()
+    packages = {"costbench": dict(ALLOWED), "costbench_schedules": dict(OF_SCHEDULES)}
+    for name, imports in changes.items():
+        top = "costbench_schedules" if name.startswith("costbench_schedules.") else "costbench"
+        packages[top][name.removeprefix("costbench_schedules.")] = imports
+    for top, modules in packages.items():
+        package = folder / "src" / top
+        for name, imports in modules.items():
+            module = package.joinpath(*name.split(".")).with_suffix(".py")
+            module.parent.mkdir(parents=True, exist_ok=True)
+            (module.parent / "__init__.py").touch()
+            module.write_text(imports + "\n")
+        (package / "__init__.py").touch()
     shutil.copy(repository / "pyproject.toml", folder)
     return subprocess.run(
         [
@@ -128,7 +150,22 @@ def test_the_designed_imports_are_accepted(repository: Path, tmp_path: Path) -> 
         ("datasets.b", "def f():\n    import jax.numpy", "costbench.datasets.b -> jax"),
         ("programs.b", "import keras", "costbench.programs.b -> keras"),
         ("programs.b", "import corpus.zoo", "costbench.programs.b -> corpus"),
-        ("hardware.cpu.worker", "def f():\n    import tvm.te", "costbench_schedules.devices.worker -> tvm"),
+        (
+            "costbench_schedules.devices.worker",
+            "def f():\n    import tvm.te",
+            "costbench_schedules.devices.worker -> tvm",
+        ),
+        (
+            "experiments.b",
+            "def f():\n    import costbench_schedules.stage",
+            "costbench.experiments.b -> costbench_schedules.stage",
+        ),
+        (
+            "costbench_schedules.crop.b",
+            "import costbench_schedules.search.a",
+            "costbench_schedules.crop.b -> costbench_schedules.search.a",
+        ),
+        ("costbench_schedules.reports.b", "import torch", "costbench_schedules.reports.b -> torch"),
         ("errors", "import costbench.rng", "costbench.errors -> costbench.rng"),
         ("newcomer", "import costbench.errors", "newcomer"),
     ],

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from costbench.cli.app import app
+from costbench.cli.app import complete_app
 from costbench.errors import DataError
 from costbench.experiments.grid.spec import Cell
 from tests.deadline import HANGS_AFTER_S
@@ -25,7 +25,14 @@ PIPELINE = (
     "collect", "generate", "split", "features", "sweep", "train", "evaluate", "autotune", "register", "report"
 )  # fmt: skip
 TPUGRAPHS = ("import-tpugraphs", "export-tpugraphs", "featurize", "score", "submission")
-SCHEDULES = ("record-schedules", "schedule-card", "schedule-noise", "show-schedule")
+SCHEDULES = (
+    "schedules",
+    "tune-schedule",
+    "record-schedules",
+    "schedule-card",
+    "schedule-noise",
+    "show-schedule",
+)
 COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *SCHEDULES, *TPUGRAPHS, *PIPELINE]
 
 
@@ -47,13 +54,13 @@ def one_error(done: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str) -> None:
-    result = CliRunner().invoke(app, [command, "--help"])
+    result = CliRunner().invoke(complete_app(), [command, "--help"])
     assert result.exit_code == 0
     assert len(result.output.splitlines()) > 5
 
 
 def test_help_lists_every_command_and_the_order_of_the_pipeline() -> None:
-    output = CliRunner().invoke(app, ["--help"]).output
+    output = CliRunner().invoke(complete_app(), ["--help"]).output
     assert [command for command in COMMANDS if command not in output] == []
     assert " → ".join(PIPELINE) in " ".join(output.split())
 
@@ -71,17 +78,19 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_programs_lists_the_corpus(repository: Path) -> None:
     folder = str(repository / "data" / "programs")
-    listed = CliRunner().invoke(app, ["programs", "--folder", folder, "--json"])
+    listed = CliRunner().invoke(complete_app(), ["programs", "--folder", folder, "--json"])
     manifest = json.loads((repository / "data" / "programs" / "manifest.json").read_text())
     names = {row["name"] for row in manifest["programs"]}
     assert names <= {entry["name"] for entry in json.loads(listed.output)}
-    table = CliRunner().invoke(app, ["programs", "--folder", folder]).output
+    table = CliRunner().invoke(complete_app(), ["programs", "--folder", folder]).output
     assert all(name in table for name in names)
 
 
 def test_fidelity_of_the_calibration_kernels(shared_data: Path) -> None:
     file = str(shared_data / "real_tpu" / "tile_calibration.pb")
-    report = json.loads(CliRunner().invoke(app, ["fidelity", file, "--chip", "tpu_v3", "--json"]).output)
+    report = json.loads(
+        CliRunner().invoke(complete_app(), ["fidelity", file, "--chip", "tpu_v3", "--json"]).output
+    )
     assert report["chip"] == "tpu_v3"
     assert report["overall"]["kendall_tau"] >= 0.80
     assert report["overall"]["mape"] <= 30.0
@@ -92,7 +101,7 @@ def test_fidelity_of_the_calibration_kernels(shared_data: Path) -> None:
         "tau_fastest_quartile",
         "num_runs",
     }
-    table = CliRunner().invoke(app, ["fidelity", file]).output
+    table = CliRunner().invoke(complete_app(), ["fidelity", file]).output
     assert "overall" in table
 
 
@@ -104,14 +113,14 @@ def test_runs_are_listed_best_first(
     for variant, tau in (("worse", 0.25), ("better", 0.75)):
         cell = Cell("tile", "random", "tpu_v2", variant, 0)
         track_cell(tracking_store, cell, tmp_path / variant, "key", tau)
-    listed = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--json"])
+    listed = CliRunner().invoke(complete_app(), ["runs", "best", "--task", "tile", "--json"])
     assert [run["variant"] for run in json.loads(listed.output)] == ["better", "worse"]
-    table = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--limit", "1"]).output
+    table = CliRunner().invoke(complete_app(), ["runs", "best", "--task", "tile", "--limit", "1"]).output
     assert "p/main/tile-random-tpu_v2-better" in table
     assert "0.7500" in table
     assert "longer there" in table
     assert "worse" not in table
-    none = CliRunner().invoke(app, ["runs", "best", "--task", "tile", "--chip", "tpu_v9"])
+    none = CliRunner().invoke(complete_app(), ["runs", "best", "--task", "tile", "--chip", "tpu_v9"])
     assert isinstance(none.exception, DataError)
 
 
