@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence test test-fast test-lowest test-cpu test-postgres check docs
+.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast test-lowest test-cpu test-postgres check docs
 .PHONY: format lock proto clean
 .PHONY: distclean need-git
 
@@ -61,6 +61,10 @@ evidence: $(INSTALLED) need-git profiles ## Run the profile whose verdicts count
 	bash tools/with_workers.sh $(WORKERS) dvc repro profiles/evidence/dvc.yaml
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/evidence/index.html" "$(CURDIR)/reports/evidence/tables/"
 	$(PAGES)
+
+evidence-report: $(INSTALLED) ## Render the page of that profile from the results that git keeps: minutes
+	costbench results unpack data/results/evidence --params profiles/evidence/params.yaml
+	costbench report --params profiles/evidence/params.yaml
 
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
 	pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

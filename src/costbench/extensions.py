@@ -47,11 +47,13 @@ class StageExtension:
         command: the stage as a command; its name is that of the stage.
         module: name of the module whose code the stage runs, for the stage `inputs`.
         parameters: returns what the stage reads of a parameter file and of files beside it, unparsed.
+        results: patterns of the files in the stage's folder that the report reads, for `costbench results`.
     """
 
     command: Callable[..., None]
     module: str
     parameters: Callable[[Path], Mapping[str, object]]
+    results: tuple[str, ...] = ()
 
 
 def load_extensions(group: str, kind: type[_T]) -> dict[str, _T]:

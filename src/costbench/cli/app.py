@@ -11,6 +11,7 @@ import typer
 
 from costbench.cli.from_jax import from_jax
 from costbench.cli.options import console
+from costbench.cli.results import app as results
 from costbench.cli.stages import STAGES
 from costbench.cli.tpugraphs import COMMANDS as TPUGRAPHS
 from costbench.cli.tune import tune
@@ -72,6 +73,7 @@ def complete_app() -> typer.Typer:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
 _runs = typer.Typer(no_args_is_help=True, help="Trained models, as MLflow has them.")
 app.add_typer(_runs, name="runs")
+app.add_typer(results, name="results")
 
 
 @app.command()

@@ -37,7 +37,7 @@ BYSTANDERS = (
 # Files that results depend on; reports and notes may differ.
 _CODE = ("src", "pipelines", "data/programs/manifest.json")
 UNKNOWN_REVISION = "unknown"
-_FILE = "identity.json"
+IDENTITY_FILE = "identity.json"
 _CODE_FILE = "code.json"
 _DIGEST_LENGTH = 16
 
@@ -164,7 +164,7 @@ def _chained(own: str, before: list[str]) -> str:
 
 def write_identity(folder: Path, identity: StageIdentity) -> None:
     """Write `identity.json`. Raises: DataError, if that is impossible."""
-    write_json(folder / _FILE, asdict(identity))
+    write_json(folder / IDENTITY_FILE, asdict(identity))
 
 
 def read_identity(folder: Path) -> StageIdentity:
@@ -173,7 +173,7 @@ def read_identity(folder: Path) -> StageIdentity:
     Raises:
         DataError: if it is missing (the stage has not finished) or broken.
     """
-    path = folder / _FILE
+    path = folder / IDENTITY_FILE
     if not path.exists():
         raise DataError("not there", where=path, expected=f"the finished stage {folder.name!r}")
     try:

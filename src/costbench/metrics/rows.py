@@ -7,6 +7,7 @@ any other table.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -141,7 +142,9 @@ def read_rows(path: str | PathLike[str]) -> tuple[MetricRow, ...]:
         text = read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 at byte {error.start}", where=path) from error
-    rows = sorted(_parse(line, f"{path}:{number}") for number, line in enumerate(text.splitlines(), 1))
+    # Not `splitlines`, which also splits at separators that JSON leaves in strings, such as U+2028.
+    lines = io.StringIO(text, newline="\n")
+    rows = sorted(_parse(line, f"{path}:{number}") for number, line in enumerate(lines, 1))
     _check_unique(rows, path)
     return tuple(rows)
 

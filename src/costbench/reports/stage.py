@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.datasets.layout.sizes import collection_sizes
+from costbench.datasets.layout.sizes import read_collection_sizes
 from costbench.experiments.grid.spec import MAIN, SECTION, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
@@ -90,9 +90,7 @@ def run(params: Path) -> None:
         },
         tpugraphs=TpuGraphsInputs(
             settings=_variant_settings(params),
-            collections=collection_sizes(
-                sorted((workspace.stage("features") / "layout" / PRIMARY_CHIP).glob("*/*.arrow"))
-            ),
+            collections=read_collection_sizes(workspace.stage("features") / "layout" / PRIMARY_CHIP),
             overheads=read_overheads(evaluated / name for name in names),
         ),
         evidence=section.evidence,

@@ -28,4 +28,12 @@ def schedules(
 
 
 COMMANDS = CommandGroup("Schedules on this machine's processor", (tune_schedule, *SCHEDULES, *CROP))
-STAGE = StageExtension(schedules, "costbench_schedules.stage", read_sections)
+STAGE = StageExtension(
+    schedules,
+    "costbench_schedules.stage",
+    read_sections,
+    results=(
+        *("tables/rows.jsonl", "tables/curves.json", "tables/tables.json", "tables/wall_times.json"),
+        *("networks/rows.jsonl", "networks/card.json", "estimated/rows.jsonl", "estimated/curves.json"),
+    ),
+)

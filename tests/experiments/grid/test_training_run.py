@@ -140,3 +140,12 @@ def test_otherwise_it_is_trained(task: CellTask, damage: str) -> None:
         train_cell(other)
     assert read_json(other.folder / "started.json") == {"key": other.key()}
     assert not (other.folder / "weights.pt").exists()
+
+
+def test_restored_results_without_weights_are_no_trained_cell(task: CellTask) -> None:
+    done = finish(task)
+    assert train_cell(task) == done
+    (task.folder / "weights.pt").unlink()
+    with pytest.raises(DataError, match=r"a\.arrow"):
+        train_cell(task)
+    assert [path.name for path in task.folder.iterdir()] == ["started.json"]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from costbench.artifacts import write_text
 from costbench.datasets.splits import Split
 from costbench.datasets.storage import write_shard
 from costbench.experiments.evaluation.program import Checkpoint, ProgramResult
 from costbench.experiments.grid.experiment import Experiment, Grid, Variant
 from costbench.experiments.grid.spec import Cell
-from costbench.experiments.identity import StageIdentity
-from costbench.experiments.stages.evaluate import _checkpoints, _rows, _seen
+from costbench.experiments.identity import StageIdentity, identify, read_identity, write_identity
+from costbench.experiments.stages import evaluate
+from costbench.experiments.stages.evaluate import EvaluateParams, _checkpoints, _rows, _seen
 from costbench.features.feature_shards import feature_path
 from costbench.training.spec import TrainSpec
 from tests.datasets.tile_columns import metadata, tile_columns
@@ -56,3 +60,28 @@ def test_models_are_tested_where_they_were_trained_and_elsewhere_if_asked() -> N
         ("from-tpu_v2", "tile-random-tpu_v2-main-s0"),
         ("main", "tile-random-tpu_v3-main-s0"),
     ]
+
+
+def test_restored_results_ask_for_no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = tmp_path / "params.yaml"
+    run = "run: {name: tiny, root: ., params: params.yaml, out: out, reports: reports}\n"
+    sections = "evaluate: {models: [analytical], top_k: [1], random_seeds: [0]}\ntrain: {tile: {}}\n"
+    experiments = "experiments: {e: {task: tile, splits: [random], chips: [tpu_v3]}}\n"
+    write_text(params, run + sections + experiments)
+    trained = StageIdentity("params", "data", "code")
+    write_identity(tmp_path / "out/train/e", trained)
+
+    def compute(*_: object) -> None:
+        raise RuntimeError("evaluated")
+
+    monkeypatch.setattr(evaluate, "_tasks", compute)
+    with pytest.raises(RuntimeError):
+        evaluate.run(params)
+    identity = identify(evaluate.__name__, EvaluateParams(("analytical",), (1,), (0,)), "data", trained)
+    write_identity(tmp_path / "out/evaluate/e", identity)
+    evaluate.run(params)
+    assert read_identity(tmp_path / "out/evaluate/e") == identity
+    # Where the networks are at hand, they are evaluated.
+    write_text(tmp_path / "out/train/e/tile-random-tpu_v3-main-s0/weights.pt", "weights")
+    with pytest.raises(RuntimeError):
+        evaluate.run(params)

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from costbench.artifacts import read_json
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.errors import DataError, ParamsError
+from costbench.params import parse
+
+COLLECTIONS_FILE = "collections.json"
+"""File of sizes that were counted before, in a folder whose graphs are not at hand."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,27 @@ class CollectionSize:
     configs_max: int
     pairs: int
     samples: int
+
+
+def read_collection_sizes(folder: Path) -> tuple[CollectionSize, ...]:
+    """Returns the sizes of the collections in a folder, counted from its graphs or read from its file.
+
+    Args:
+        folder: graphs of a chip, in folders below it.
+
+    Raises:
+        DataError: for a file that is damaged, no layout graph or no list of sizes.
+    """
+    graphs, path = sorted(folder.glob("*/*.arrow")), folder / COLLECTIONS_FILE
+    if graphs or not path.exists():
+        return collection_sizes(graphs)
+    listed = read_json(path)
+    if not isinstance(listed, list):
+        raise DataError("no list", where=path, expected="one object a collection")
+    try:
+        return tuple(parse(CollectionSize, one, where=path, field=f"[{i}]") for i, one in enumerate(listed))
+    except ParamsError as error:
+        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
 
 
 def collection_sizes(paths: Iterable[Path]) -> tuple[CollectionSize, ...]:

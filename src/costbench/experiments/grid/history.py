@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from costbench.artifacts import read_bytes, write_text
 from costbench.errors import DataError
 
 _KEYS = ("epoch", "step")
+Epoch = tuple[int, int, Mapping[str, float]]
+"""Number of an epoch, training steps at its end, and its metrics."""
 
 
 class History:
@@ -30,7 +32,8 @@ class History:
     def __init__(self, path: Path, steps_per_epoch: int) -> None:
         self._path = path
         self._steps_per_epoch = steps_per_epoch
-        self._rows = _read(path) if path.exists() else {}
+        epochs = read_epochs(path) if path.exists() else ()
+        self._rows = {step: metrics for _, step, metrics in epochs}
 
     @property
     def rows(self) -> tuple[tuple[int, Mapping[str, float]], ...]:
@@ -40,25 +43,34 @@ class History:
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Record the metrics of the epoch that ended after training step `step`, and write the file."""
         self._rows[step] = {name: float(value) for name, value in metrics.items()}
-        names = sorted({name for row in self._rows.values() for name in row})
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*_KEYS, *names])
-        for place, row in sorted(self._rows.items()):
-            values = (repr(row[name]) if name in row else "" for name in names)
-            writer.writerow([place // self._steps_per_epoch, place, *values])
-        write_text(self._path, stream.getvalue())
+        rows = ((place // self._steps_per_epoch, place, row) for place, row in self.rows)
+        write_text(self._path, history_text(rows))
 
 
-def _read(path: Path) -> dict[int, dict[str, float]]:
+def history_text(epochs: Iterable[Epoch]) -> str:
+    """Return a history as CSV, in the order of the epochs given."""
+    rows = list(epochs)
+    names = sorted({name for _, _, metrics in rows for name in metrics})
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*_KEYS, *names])
+    for epoch, step, metrics in rows:
+        writer.writerow([epoch, step, *(repr(metrics[name]) if name in metrics else "" for name in names)])
+    return stream.getvalue()
+
+
+def read_epochs(path: Path) -> tuple[Epoch, ...]:
+    """Return the rows of a history. Raises: DataError, if the file is missing or no history."""
     rows = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8")))
     try:
-        return {
-            int(row["step"]): {
-                name: float(value) for name, value in row.items() if name not in _KEYS and value != ""
-            }
+        return tuple(
+            (
+                int(row["epoch"]),
+                int(row["step"]),
+                {name: float(value) for name, value in row.items() if name not in _KEYS and value != ""},
+            )
             for row in rows
-        }
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             "is no training history", where=path, expected="the columns epoch and step"

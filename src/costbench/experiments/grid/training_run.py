@@ -212,7 +212,9 @@ def train_cell(
     """
     key = task.key()
     before = finished(task.folder)
-    if before is not None and before.key == key:
+    # Restored results have no weights (`costbench.experiments.archive`).
+    has_model = all((task.folder / name).exists() for name in task.training.model_files)
+    if before is not None and before.key == key and has_model:
         return before
     _start(task.folder, key)
     reused = _reused(task)

@@ -45,6 +45,7 @@ from costbench.tasks import LEARNED
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SCATTER_FILE = "rows.jsonl", "scatter.json"
+_WEIGHTS_FILE = "weights.pt"
 _LOADED: Mapping[str, tuple[str, ...]] = {
     "kernel": ("costbench.models.checkpoint",),
     "program": ("costbench.models.layout.checkpoint",),
@@ -97,13 +98,16 @@ def evaluate_task(item: tuple[str, ProgramTask]) -> ProgramResult:
 def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, workspace: Workspace) -> None:
     trained = read_identity(workspace.stage("train") / experiment.name)
     identity = identify(__name__, section, trained.data_digest, trained, *given_code(section.models))
+    folder = workspace.stage("evaluate") / experiment.name
+    if _is_restored(folder, identity, experiment, workspace):
+        _log.info("%s: restored results, which need no weights", experiment.name)
+        return
     given = given_samples(experiment, workspace)
     if given is not None and given.digest() != trained.data_digest:
         raise DataError("differs from what was trained on", where=given.source.root, expected="train anew")
     tasks = _tasks(experiment, section, workspace, given)
     work_items = {name: (cell.task, task) for name, (cell, task) in tasks.items()}
     results = run_work_items(evaluate_task, work_items, workspace.backend, _log_result)
-    folder = workspace.stage("evaluate") / experiment.name
     revision = git_revision(workspace.root)
     rows = [
         row
@@ -122,6 +126,17 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     write_json(folder / SCATTER_FILE, points)
     write_overheads(folder, [one for name in tasks for one in results[name].overheads])
     write_identity(folder, identity)
+
+
+def _is_restored(folder: Path, identity: StageIdentity, experiment: Experiment, workspace: Workspace) -> bool:
+    """Whether results of this identity are there without the weights that they follow from."""
+    try:
+        is_current = read_identity(folder) == identity
+    except DataError:
+        return False
+    cells = workspace.stage("train") / experiment.name
+    has_weights = all((cells / cell.name / _WEIGHTS_FILE).exists() for cell in experiment.cells)
+    return is_current and not has_weights
 
 
 def _log_result(name: str, result: ProgramResult) -> None:

@@ -1,0 +1,95 @@
+"""Commands that pack the results of a profile for git, and restore them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costbench.cli.options import Params, console
+
+if TYPE_CHECKING:
+    from costbench.experiments.workspace import Workspace
+
+app = typer.Typer(no_args_is_help=True, help="Results of a profile, as Parquet files that git keeps.")
+Folder = Annotated[Path, typer.Argument(help="The archive, such as data/results/evidence.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="Output folder of the stages, such as that of another clone; by default the profile's."
+    ),
+]
+
+
+@app.command()
+def pack(folder: Folder, params: Params = Path("params.yaml"), out: Out = None) -> None:
+    """Add what a profile has finished to an archive: metric rows, curves, searches, budgets; no weights.
+
+    Evaluated experiments and the stages `split`, `features`, `sweep`, `autotune`, `schedules` are its parts.
+    Those that are finished replace the archive's, others stay: what is computed on different days adds up.
+
+    Example: `costbench results pack data/results/evidence --params profiles/evidence/params.yaml`
+    """
+    from costbench.experiments.archive import parts
+
+    workspace = _workspace(params, out)
+    changes = parts.pack(folder, workspace)
+    size = sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
+    typer.echo(f"{folder}: {len(changes.written)} parts packed, {len(changes.kept)} kept; {size:,} bytes")
+    _echo_missing(folder, workspace)
+
+
+@app.command()
+def unpack(folder: Folder, params: Params = Path("params.yaml"), out: Out = None) -> None:
+    """Restore the results of an archive below the output folder, to report on them and compute the rest.
+
+    Finished results that are there stay. What the archive lacks stays missing, to be trained and evaluated.
+
+    Example: `costbench results unpack data/results/evidence --params profiles/evidence/params.yaml`
+    """
+    from costbench.experiments.archive import parts
+
+    workspace = _workspace(params, out)
+    changes = parts.unpack(folder, workspace)
+    typer.echo(f"{workspace.out}: {len(changes.written)} parts restored, {len(changes.kept)} were there")
+    _echo_missing(folder, workspace)
+
+
+@app.command("list")
+def list_parts(folder: Folder, params: Params = Path("params.yaml")) -> None:
+    """List the parts of an archive, what they follow from, and which of the profile's parts it lacks.
+
+    Example: `costbench results list data/results/evidence --params profiles/evidence/params.yaml`
+    """
+    from rich.table import Table
+
+    from costbench.experiments.archive.parts import read_profile_manifest
+
+    workspace = _workspace(params, None)
+    manifest = read_profile_manifest(folder, workspace.name)
+    table = Table(title=f"Results of the profile {manifest.profile}")
+    for header in ("part", "cells", "rows", "parameters", "samples", "code", "revision"):
+        table.add_column(header, justify="right" if header in ("cells", "rows") else "left", no_wrap=True)
+    for name, entry in manifest.parts.items():
+        digests = (entry.params_digest, entry.data_digest, entry.code_digest, entry.git_revision)
+        table.add_row(name, str(entry.cells), f"{entry.rows:,}", *(digest[:12] for digest in digests))
+    console().print(table)
+    _echo_missing(folder, workspace)
+
+
+def _workspace(params: Path, out: Path | None) -> Workspace:
+    from dataclasses import replace
+
+    from costbench.experiments.workspace import load_workspace
+
+    workspace = load_workspace(params)
+    return workspace if out is None else replace(workspace, out=out.resolve())
+
+
+def _echo_missing(folder: Path, workspace: Workspace) -> None:
+    from costbench.experiments.archive.parts import part_names, read_profile_manifest
+
+    manifest = read_profile_manifest(folder, workspace.name)
+    missing = [name for name in part_names(workspace.params) if name not in manifest.parts]
+    typer.echo(f"missing: {', '.join(missing)}" if missing else "complete")
