@@ -37,6 +37,7 @@ from costbench.metrics.small_samples import (
     student,
 )
 from costbench.reports.claims.data import Claim, Side, load_claims
+from costbench.reports.frame import frame_of
 from costbench.reports.scores import MIN_PROGRAMS, Scores, matched, score_index, scores_of
 from costbench.rng import stream
 
@@ -270,7 +271,7 @@ def shares(paths: Sequence[Path]) -> list[Shares]:
     Raises:
         DataError: for rows that cannot be read.
     """
-    index = score_index([row for path in paths for row in read_rows(path)])
+    index = score_index(frame_of(row for path in paths for row in read_rows(path)))
     found = {}
     for claim in (one for one in load_claims() if one.statistic in _MEANS):
         for left, right in claim.pairs:

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from costbench.reports.rendering import to_csv, to_latex, to_markdown, write_table
+from costbench.errors import ChoiceError
+from costbench.reports.rendering import (
+    RENDERERS,
+    read_table,
+    table_titles,
+    to_csv,
+    to_html,
+    to_latex,
+    to_markdown,
+    write_tables,
+)
 from costbench.reports.table import Column, Table
 
 TABLE = Table(
@@ -61,10 +71,23 @@ def test_latex() -> None:
     ]
 
 
-def test_all_formats_are_written(tmp_path: Path) -> None:
-    paths = write_table(TABLE, tmp_path)
-    assert [path.name for path in paths] == ["small.csv", "small.md", "small.tex"]
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """All formats can be made of what git keeps: the CSV, and what its columns are called."""
+    paths = write_tables([TABLE], tmp_path)
+    assert [path.name for path in paths] == ["small.csv", "tables.json"]
     assert (tmp_path / "small.csv").read_text() == to_csv(TABLE)
+    assert table_titles(tmp_path) == {"small": "Small & fine"}
+    again = read_table(tmp_path, "small")
+    for render in RENDERERS.values():
+        assert render(again) == render(TABLE)
+    with pytest.raises(ChoiceError, match="unknown table 'large'"):
+        read_table(tmp_path, "large")
+
+
+def test_html() -> None:
+    text = to_html(TABLE)
+    assert '<td class="best">1.0</td>' in text
+    assert '<p class="notes">100% true.</p>' in text
 
 
 @pytest.mark.parametrize("value", [0.1 + 0.2, 1e-9, 123456.789, -0.0])

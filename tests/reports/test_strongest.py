@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.data import Side
+from costbench.reports.frame import frame_of
 from costbench.reports.scores import score_index
 from costbench.reports.strongest import strongest_baseline
 from tests.reports.conftest import make_row
@@ -17,7 +18,7 @@ def _rows(model: str, values: list[float], metric: str = "mape_ge5us", **changes
 
 
 def _strongest(rows: list[MetricRow], metric: str = "mape_ge5us", side: Side | None = None) -> str | None:
-    return strongest_baseline(score_index(rows), "fusion", metric, side or Side())
+    return strongest_baseline(score_index(frame_of(rows)), "fusion", metric, side or Side())
 
 
 def test_the_least_geometric_mean_wins_and_networks_do_not_take_part() -> None:

@@ -11,6 +11,7 @@ from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.claims.data import Claim, Side
 from costbench.reports.claims.rule import CANNOT_TELL, HOLDS, evaluate_claims
 from costbench.reports.data.budgets import Budget
+from costbench.reports.frame import frame_of
 from costbench.reports.results import Results, load_results
 from costbench.reports.tables.ablation import ablation_tables
 from costbench.reports.undertrained import equal_steps, undertrained
@@ -50,7 +51,7 @@ def test_an_undertrained_claim_says_how_many_steps_it_needs() -> None:
     claim = replace(claim, right=(short,))
     key = ("tile", short)
     rows = [*_rows("main", 4.0), *_rows("short", 8.0)]
-    (found,) = evaluate_claims((claim,), rows, 0, undertrained={key: 2.0}, steps={key: 2000})
+    (found,) = evaluate_claims((claim,), frame_of(rows), 0, undertrained={key: 2.0}, steps={key: 2000})
     assert (found.verdict, found.p) == (CANNOT_TELL, None)
     assert str(found.needed) == "2,000 steps of training at least"
 
@@ -87,9 +88,9 @@ def test_such_rows_decide_no_claim_and_say_so(tmp_path: Path) -> None:
     budgets = (MAIN, _budget("mse", 100), _budget("vanilla", 100))
     sides = {"left": (Side(variant="vanilla"),), "right": (Side(variant="mse"),)}
     claim = Claim("lpm2021.x", "Table 3", "A", "tile", "tile_size_ape", "left_better", 1.0, **sides)
-    (plain,) = evaluate_claims((claim,), rows, 0)
+    (plain,) = evaluate_claims((claim,), frame_of(rows), 0)
     assert (plain.verdict, plain.reason) == (HOLDS, "")
-    (found,) = evaluate_claims((claim,), rows, 0, undertrained=undertrained(results, budgets))
+    (found,) = evaluate_claims((claim,), frame_of(rows), 0, undertrained=undertrained(results, budgets))
     assert (found.verdict, found.effect) == (CANNOT_TELL, plain.effect)
     assert found.reason == "not trained enough: mse (10.0 times the main error)"
     (table,) = ablation_tables(results, budgets)

@@ -13,6 +13,7 @@ from costbench.cli.from_jax import from_jax
 from costbench.cli.options import console
 from costbench.cli.results import app as results
 from costbench.cli.stages import STAGES
+from costbench.cli.tables import table
 from costbench.cli.tpugraphs import COMMANDS as TPUGRAPHS
 from costbench.cli.tune import tune
 from costbench.extensions import COMMANDS as COMMAND_GROUPS
@@ -49,6 +50,7 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 app.command()(tune)
 app.command()(from_jax)
+app.command()(table)
 for _command in TPUGRAPHS:
     app.command(rich_help_panel="TpuGraphs")(_command)
 for _stage in STAGES:

@@ -1,10 +1,10 @@
-"""`index.html`: one self-contained page, styles and figures inside, with all tables and their provenance."""
+"""`index.html` and the pages beside it: figures, tables and their provenance, a page a task or paper."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -19,7 +19,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure: its SVG file, what it shows (read aloud in its stead), and the caption below it."""
+    """A figure: its file, what it shows (read aloud in its stead), and the caption below it."""
 
     path: Path
     alt: str
@@ -34,18 +34,13 @@ class Pointer:
         question: shown as a link.
         answer: shown below it.
         anchor: of the section that has the evidence; may be empty on another page.
-        page: path of another page, relative to this one; empty for this one.
+        page: path of the first page of another report, relative to that of this one; empty for this report.
     """
 
     question: str
     answer: str
     anchor: str
     page: str = ""
-
-    @property
-    def href(self) -> str:
-        """The link: `page#anchor`, without what is empty."""
-        return f"{self.page}#{self.anchor}" if self.anchor else self.page
 
 
 @dataclass(frozen=True)
@@ -64,6 +59,8 @@ class Section:
         more: further pointers, folded.
         folded: names of tables that are shown when a reader asks for them.
         folded_figures: whether figures are.
+        page: name of the page that it is on: `index`, or that of a file in the folder `pages`; empty for a
+            page called after the anchor.
     """
 
     anchor: str
@@ -77,21 +74,61 @@ class Section:
     more: tuple[Pointer, ...] = ()
     folded: tuple[str, ...] = ()
     folded_figures: bool = False
+    page: str = ""
 
 
-def write_page(path: Path, title: str, lead: str, sections: tuple[Section, ...]) -> None:
-    """Write the page.
+FIRST = "index"
+"""The page that has the conclusions."""
+
+
+def write_pages(
+    folder: Path, leads: Mapping[str, tuple[str, str]], sections: tuple[Section, ...]
+) -> tuple[Path, ...]:
+    """Write `index.html` and `pages/<page>.html`; the paths, the first page first.
 
     Args:
-        path: of the HTML file; links to tables are relative to its folder (`tables/<name>.csv`).
-        title: heading of the page.
-        lead: first paragraph.
+        folder: of the report; tables and figures lie in its folders `tables` and `figures`.
+        leads: page -> its heading and first paragraph; other pages have the heading of the first one alone.
         sections: in order.
 
     Raises:
-        DataError: if the page cannot be written.
+        DataError: if a page cannot be written.
     """
-    environment = jinja2.Environment(
+    pages = {section.anchor: section.page or section.anchor for section in sections}
+    names = dict.fromkeys((FIRST, *pages.values()))
+    # What stands on a page, sections and tables, by anchor.
+    pages |= {table.name: pages[section.anchor] for section in sections for table in section.tables}
+    template = environment().get_template("page.html.j2")
+    written = []
+    for name in names:
+        root = "" if name == FIRST else "../"
+
+        def link(anchor: str, page: str = "", here: str = name, root: str = root) -> str:
+            """Returns the address of a section or table, or of something on another report's first page."""
+            if page:
+                return f"{root}{page}#{anchor}" if anchor else f"{root}{page}"
+            there = pages.get(anchor, here)
+            path = "index.html" if there == FIRST else f"pages/{there}.html"
+            return f"#{anchor}" if there == here else f"{root}{path}#{anchor}"
+
+        def source(figure: PageFigure, path: Path = folder, root: str = root) -> str:
+            return root + figure.path.relative_to(path).as_posix()
+
+        path = folder / ("index.html" if name == FIRST else f"pages/{name}.html")
+        shown = [section for section in sections if (section.page or section.anchor) == name]
+        title, lead = leads.get(name, (leads[FIRST][0], ""))
+        text = template.render(
+            title=title, lead=lead, sections=sections, shown=shown, root=root, link=link, source=source
+        )
+        write_text(path, text)
+        written.append(path)
+    return tuple(written)
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """Returns what renders the templates of the package."""
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -99,12 +136,11 @@ def write_page(path: Path, title: str, lead: str, sections: tuple[Section, ...])
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    template = environment.get_template("index.html.j2")
-    helpers = {"groups": _groups, "svg": _inline, "breakable": _breakable}
-    write_text(path, template.render(title=title, lead=lead, sections=sections, **helpers))
+    made.globals |= {"groups": groups, "breakable": _breakable}
+    return made
 
 
-def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
+def groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
     """Runs of columns of one group: (name, width)."""
     return [(name, len(list(run))) for name, run in groupby(columns, key=lambda column: column.group)]
 
@@ -113,18 +149,6 @@ def _breakable(text: str) -> Markup:
     """The text, which may go on in a new line after an underscore: names of programs are long."""
     # Everything but the element is escaped.
     return Markup(str(Markup.escape(text)).replace("_", "_<wbr>"))  # noqa: S704
-
-
-def _inline(figure: PageFigure) -> Markup:
-    """The `<svg>` element of a file, its identifiers made unique on the page and a label for readers."""
-    text = figure.path.read_text("utf-8")
-    text = text[text.index("<svg") :]
-    prefix = re.sub(r"\W", "-", figure.path.stem) + "-"
-    text = re.sub(r'(\bid="|url\(#|href="#)', lambda match: match[0] + prefix, text)
-    label = str(Markup.escape(figure.alt))
-    text = text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
-    # The file is our own and holds no script; numbers and names in it were escaped by its writer.
-    return Markup(text)  # noqa: S704
 
 
 def facts_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:

@@ -1,15 +1,23 @@
-"""A table as CSV (for programs), Markdown (for reading on a forge) and LaTeX (booktabs, for papers)."""
+"""A table as CSV, Markdown (for reading on a forge), LaTeX (booktabs, for papers) and HTML.
+
+Git keeps the CSV of each table and `tables.json`, which says what its columns are called; everything else is
+made of these on demand (`costbench table`).
+"""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Mapping
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
-from costbench.artifacts import write_text
-from costbench.reports.table import Table
+import pandas as pd
+
+from costbench.artifacts import read_bytes, read_json, write_json, write_text
+from costbench.errors import DataError, choose
+from costbench.reports.page import environment, groups
+from costbench.reports.table import Column, Table
 
 _LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -29,12 +37,7 @@ _LATEX_SPECIAL = {
 
 def to_csv(table: Table) -> str:
     """Comma-separated, keys in the first line, numbers with six decimals at most, empty for none."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([column.key for column in table.columns])
-    for row in table.rows:
-        writer.writerow([_plain(value) for value in row])
-    return stream.getvalue()
+    return str(table.data.map(_plain).to_csv(index=False, lineterminator="\n"))
 
 
 def _plain(value: str | float | None) -> str:
@@ -87,8 +90,7 @@ def to_latex(table: Table) -> str:
 
 def _latex_groups(table: Table) -> list[str]:
     cells, rules, start = [], [], 1
-    for group, members in groupby(table.columns, key=lambda column: column.group):
-        width = len(list(members))
+    for group, width in groups(table.columns):
         cells.append(rf"\multicolumn{{{width}}}{{c}}{{{_latex(group)}}}")
         if group:
             rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
@@ -109,15 +111,100 @@ def _latex(text: str) -> str:
     return "".join(_LATEX_SPECIAL.get(character, character) for character in text)
 
 
-RENDERERS: Mapping[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
-"""By suffix of the file."""
+def to_html(table: Table) -> str:
+    """A `table` element with its notes, as on the pages of the report."""
+    return environment().get_template("table.html.j2").render(table=table).strip() + "\n"
 
 
-def write_table(table: Table, folder: Path) -> tuple[Path, ...]:
-    """Write `<name>.csv`, `.md` and `.tex`; the paths. Raises: DataError if one cannot be written."""
-    paths = []
-    for suffix, render in RENDERERS.items():
-        path = folder / f"{table.name}.{suffix}"
-        write_text(path, render(table))
-        paths.append(path)
-    return tuple(paths)
+RENDERERS: Mapping[str, Callable[[Table], str]] = {
+    "csv": to_csv,
+    "markdown": to_markdown,
+    "latex": to_latex,
+    "html": to_html,
+}
+"""By name of the format."""
+DESCRIPTIONS = "tables.json"
+"""Titles, columns and notes of the tables beside it, by name."""
+
+
+def write_tables(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
+    """Write `<name>.csv` of each table and `tables.json`; the paths.
+
+    Raises:
+        DataError: if one cannot be written.
+    """
+    paths = [folder / f"{table.name}.csv" for table in tables]
+    for table, path in zip(tables, paths, strict=True):
+        write_text(path, to_csv(table))
+    described = {}
+    for table in tables:
+        columns = [_without_defaults(column) for column in table.columns]
+        rest = {name: getattr(table, name) for name in ("summary_rows", "unranked_rows", "notes")}
+        described[table.name] = {
+            "title": table.title,
+            "columns": columns,
+            "text": [column.key for i, column in enumerate(table.columns) if table.is_text(i)],
+            **{name: value for name, value in rest.items() if value},
+        }
+    write_json(folder / DESCRIPTIONS, described)
+    return (*paths, folder / DESCRIPTIONS)
+
+
+def _without_defaults(column: Column) -> dict[str, object]:
+    plain = asdict(Column("", ""))
+    return {name: value for name, value in asdict(column).items() if value != plain[name]}
+
+
+def table_titles(folder: Path) -> dict[str, str]:
+    """Returns the titles of the tables in a folder, by name, in the order of the report.
+
+    Raises:
+        DataError: if the folder has no tables, or `tables.json` is something else.
+    """
+    return {name: str(one.get("title", name)) for name, one in _descriptions(folder).items()}
+
+
+def read_table(folder: Path, name: str) -> Table:
+    """Returns a table as the report left it in a folder; without `tables.json`, columns go by their keys.
+
+    Raises:
+        ChoiceError: for a name that is none of the folder's, with those that are.
+        DataError: if the folder has no tables, or a file is something else.
+    """
+    described = choose(_descriptions(folder), name, "table")
+    text = read_bytes(folder / f"{name}.csv").decode("utf-8")
+    data = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False, na_values=[""])
+    columns = tuple(
+        Column(**{"key": key, "header": key, **one})
+        for key, one in zip(data.columns, described.get("columns", [{}] * len(data.columns)), strict=True)
+    )
+    for key in data.columns:
+        # An empty cell of a column of words is an empty word, and one of a column of numbers a missing one.
+        if key in described.get("text", [key]):
+            data[key] = data[key].fillna("")
+        else:
+            data[key] = pd.to_numeric(data[key])
+    rows = tuple(data.astype(object).where(data.notna(), None).itertuples(index=False, name=None))
+    return Table(
+        name,
+        described.get("title", name),
+        columns,
+        rows,
+        described.get("summary_rows", 0),
+        tuple(described.get("notes", ())),
+        described.get("unranked_rows", 0),
+    )
+
+
+def _descriptions(folder: Path) -> dict[str, Any]:
+    """Returns what `tables.json` says of each table; nothing but the names where it is missing."""
+    path = folder / DESCRIPTIONS
+    if not path.exists():
+        names = sorted(table.stem for table in folder.glob("*.csv"))
+        if not names:
+            raise DataError("no tables", where=folder, expected="the tables of a report")
+        return {name: {} for name in names}
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise DataError(f"{type(found).__name__}", where=path, expected="an object of tables")
+    return found

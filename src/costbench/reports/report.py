@@ -1,12 +1,14 @@
-"""All tables, figures and the page of a run, from what its stages left behind."""
+"""All tables, figures and pages of a run, from what its stages left behind."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
+
+import pandas as pd
 
 from costbench.artifacts import write_json
 from costbench.reports.claims.data import load_claims
@@ -14,23 +16,17 @@ from costbench.reports.claims.derived import derived_rows
 from costbench.reports.claims.restated import on_folds, restated
 from costbench.reports.claims.rule import Finding, evaluate_claims
 from costbench.reports.claims.section import claims_section, write_claims
-from costbench.reports.data.budgets import Budget, budget_table, read_budgets, write_budgets
+from costbench.reports.data.budgets import Budget, read_budgets, write_budgets
 from costbench.reports.data.dataset_card import Card, flat_counts, read_cards
-from costbench.reports.data.evidence import (
-    Audit,
-    SplitCounts,
-    flat_leaks,
-    read_audits,
-    read_counts,
-    read_history,
-)
+from costbench.reports.data.evidence import Audit, SplitCounts, flat_leaks, read_audits, read_counts
 from costbench.reports.data.section import data_section
 from costbench.reports.data.selected import read_selected
-from costbench.reports.extension import ReportPart
-from costbench.reports.figures.results import write_curve_figure
-from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
-from costbench.reports.page import PageFigure, Section, write_page
-from costbench.reports.rendering import write_table
+from costbench.reports.declared import declared_tables
+from costbench.reports.extension import RenderedPart, ReportPart
+from costbench.reports.figures.canvas import keep_smaller
+from costbench.reports.frame import frame_of
+from costbench.reports.page import FIRST, Section, write_pages
+from costbench.reports.rendering import write_tables
 from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.search.curves import read_paths
 from costbench.reports.search.results import Searches, load_searches
@@ -39,21 +35,21 @@ from costbench.reports.search.summary import flat_searches
 from costbench.reports.sections.ablation import ablation_section, differences_section, missing_section
 from costbench.reports.sections.first_figures import overview_figures
 from costbench.reports.sections.learning import learning_section
-from costbench.reports.sections.overview import Overview, overview_section
+from costbench.reports.sections.overview import Overview, overview_section, page_lead, page_title
+from costbench.reports.sections.provenance import provenance_section, scatter_section
 from costbench.reports.sections.results import Evidence, all_standings, analytical_section, cell_section
+from costbench.reports.sections.training import training_section
+from costbench.reports.standings import Standings
 from costbench.reports.summary import headlines, summarise
+from costbench.reports.table import Table
 from costbench.reports.tables.learning import is_curve
 from costbench.reports.tables.rates import is_rate
-from costbench.reports.tables.settings import Settings, settings_tables
-from costbench.reports.tables.trials import trials_table
+from costbench.reports.tables.settings import Settings
 from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
 from costbench.reports.tpugraphs.section import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
 from costbench.reports.tpugraphs.variants import flat_collections
 from costbench.reports.undertrained import equal_steps, undertrained
-from costbench.tasks import LEARNED, labels_of
-
-_TITLE = "How well do cost models choose tile sizes?"
-_TITLE_OF_BOTH = "How well do cost models rank tile sizes and predict the runtimes of fused kernels?"
+from costbench.tasks import LEARNED
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,7 @@ class ReportInputs:
         searches: rows of the stage `autotune`; None where it was not run.
         search_paths: its `search.json`, likewise.
         tpugraphs: what is shown beside the rows in the section about tpugraphs2023.
+        tables: files that declare further tables (see `costbench.reports.declared`).
         evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
         parts: what other packages add, by name.
     """
@@ -90,18 +87,20 @@ class ReportInputs:
     searches: Path | None = None
     search_paths: Path | None = None
     tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
+    tables: tuple[Path, ...] = ()
     evidence: str = ""
     parts: Mapping[str, ReportPart] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What was written: page, headline numbers (all; for `dvc metrics`), budgets, claims, tables, figures.
+    """What was written: pages, headline numbers (all; for `dvc metrics`), budgets, claims, tables, figures.
 
-    `findings` are those on claims, with the effects of wall times, which no file of the report has.
+    `frame` has the results that they are made of; `findings` are those on claims, with the effects of wall
+    times, which no file of the report has.
     """
 
-    page: Path
+    pages: tuple[Path, ...]
     summary: Path
     metrics: Path
     budgets: Path
@@ -109,87 +108,12 @@ class ReportFiles:
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     headline: Mapping[str, float]
+    frame: pd.DataFrame
     findings: tuple[Finding, ...] = ()
 
 
-def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
-    """Write `index.html`, `summary.json`, `metrics.json`, `claims.*`, `tables/`, `figures/` into `folder`.
-
-    Args:
-        inputs: results and evidence.
-        folder: where to.
-        seed: of the bootstrap.
-
-    Raises:
-        DataError: if an input is missing or malformed, or a file cannot be written.
-    """
-    results = load_results(*inputs.rows)
-    samples = _samples(inputs.split)
-    audits, cards = samples.audits, samples.cards
-    evidence = Evidence(audits, folder / "figures", seed)
-    searches = load_searches(inputs.searches)
-    budgets = read_budgets(inputs.trained)
-    decided = _findings(results, searches, budgets, inputs, seed)
-    findings = without_wall_times(decided)
-    cells = [cell for cell in results.cells if cell.task in LEARNED]
-    found = all_standings(results, seed)
-    differences = differences_section(results, seed, budgets)
-    overview = Overview(
-        cells=cells,
-        found=found,
-        searches=searches,
-        findings=findings,
-        cards=cards,
-        budgets=budgets,
-        differences=differences is not None,
-        tpugraphs=tpugraphs_pointer(results),
-        figures=overview_figures(cells, found, searches, folder / "figures"),
-        evidence=inputs.evidence,
-    )
-    sections = [
-        overview_section(overview),
-        *(cell_section(results, cell, evidence, found[cell.name]) for cell in cells),
-        differences,
-        _scatter_section(inputs, folder / "figures"),
-        *search_sections(searches, read_paths(inputs.search_paths), findings, folder / "figures"),
-        ablation_section(results, folder / "figures", budgets),
-        _learning_section(results, inputs, budgets, folder / "figures"),
-        tpugraphs_section(results, inputs.tpugraphs, cards, findings, folder / "figures"),
-        claims_section(findings),
-        missing_section(results),
-        analytical_section(results),
-        data_section(cards, samples.counts, audits, folder / "figures") if cards else None,
-        _training_section(inputs, budgets, folder / "figures"),
-        _provenance_section(results, searches, inputs.provenance),
-    ]
-    shown = tuple(section for section in sections if section is not None)
-    extra = flat_leaks(audits) | flat_counts(cards) | flat_searches(searches) | flat_collections(results)
-    rendered = {name: part.render(findings, folder / "figures") for name, part in inputs.parts.items()}
-    for rendered_part in rendered.values():
-        extra |= rendered_part.summary
-    headline = summarise(results, extra)
-    write_json(folder / "summary.json", headline)
-    write_json(folder / "metrics.json", headlines(results))
-    write_budgets(budgets, folder / "budgets.json")
-    every_section = [*shown, *(section for part in rendered.values() for section in part.sections)]
-    tables = [table for section in every_section for table in section.tables]
-    written = tuple(path for table in tables for path in write_table(table, folder / "tables"))
-    svgs = [figure.path for section in every_section for figure in section.figures]
-    figures = tuple(path for svg in svgs for path in (svg, svg.with_suffix(".png")))
-    claims = write_claims(findings, folder)
-    title = _TITLE if all(LEARNED[cell.task].ranks_decisions for cell in cells) else _TITLE_OF_BOTH
-    write_page(folder / "index.html", title, _lead(cells), shown)
-    for name, rendered_part in rendered.items():
-        if rendered_part.sections:
-            part = inputs.parts[name]
-            write_page(folder / f"{name}.html", part.title, part.lead, rendered_part.sections)
-    page, summary, metrics = (folder / n for n in ("index.html", "summary.json", "metrics.json"))
-    budgets_file = folder / "budgets.json"
-    return ReportFiles(page, summary, metrics, budgets_file, claims, written, figures, headline, decided)
-
-
 @dataclass(frozen=True)
-class _Samples:
+class Samples:
     """What the stage `split` says of the simulated samples."""
 
     audits: tuple[Audit, ...] = ()
@@ -197,123 +121,217 @@ class _Samples:
     cards: tuple[Card, ...] = ()
 
 
-def _samples(split: Path | None) -> _Samples:
+def _samples(split: Path | None) -> Samples:
     if split is None:
-        return _Samples()
+        return Samples()
     audits, counts, cards = (split / name for name in ("leakage.json", "counts.json", "card.json"))
-    return _Samples(read_audits(audits), read_counts(counts), read_cards(cards))
+    return Samples(read_audits(audits), read_counts(counts), read_cards(cards))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the sections of a report are made of.
+
+    Attributes:
+        inputs: files, and what other packages add.
+        results: of evaluation.
+        searches: of the stage `autotune`.
+        samples: what the stage `split` says of the simulated samples.
+        budgets: of the training runs.
+        standings: by name of cell, how its models stand to the strongest baseline.
+        findings: on all claims, without the effects of wall times.
+        figures: folder that figures go to.
+        seed: seed of the bootstrap.
+    """
+
+    inputs: ReportInputs
+    results: Results
+    searches: Searches
+    samples: Samples
+    budgets: tuple[Budget, ...]
+    standings: Mapping[str, Standings]
+    findings: tuple[Finding, ...]
+    figures: Path
+    seed: int
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Main results of learned tasks."""
+        return tuple(cell for cell in self.results.cells if cell.task in LEARNED)
+
+
+def _overview(report: Report) -> Section:
+    cells, searches = report.cells, report.searches
+    return overview_section(
+        Overview(
+            cells=cells,
+            found=report.standings,
+            searches=searches,
+            findings=report.findings,
+            cards=report.samples.cards,
+            budgets=report.budgets,
+            differences=differences_section(report.results, report.seed, report.budgets) is not None,
+            tpugraphs=tpugraphs_pointer(report.results),
+            figures=overview_figures(cells, report.standings, searches, report.figures),
+            evidence=report.inputs.evidence,
+        )
+    )
+
+
+def _cells(report: Report) -> Iterable[Section]:
+    evidence = Evidence(report.samples.audits, report.figures, report.seed)
+    for cell in report.cells:
+        yield cell_section(report.results, cell, evidence, report.standings[cell.name])
+
+
+def _learning(report: Report) -> Section | None:
+    own = report.inputs
+    points = read_selected(
+        own.trained, report.budgets, own.curves, lambda variant: is_curve(variant) or is_rate(variant)
+    )
+    return learning_section(report.results, points, report.budgets, own.curves, report.figures)
+
+
+def _data(report: Report) -> Section | None:
+    samples = report.samples
+    if not samples.cards:
+        return None
+    return data_section(samples.cards, samples.counts, samples.audits, report.figures)
+
+
+def _training(report: Report) -> Section | None:
+    own = report.inputs
+    return training_section(
+        own.histories, own.curves, report.budgets, own.settings, own.sweep, report.figures
+    )
+
+
+SECTIONS: Sequence[Callable[[Report], Section | Iterable[Section] | None]] = (
+    _overview,
+    _cells,
+    lambda it: differences_section(it.results, it.seed, it.budgets),
+    lambda it: scatter_section(it.inputs.scatter, it.figures),
+    lambda it: search_sections(it.searches, read_paths(it.inputs.search_paths), it.findings, it.figures),
+    lambda it: ablation_section(it.results, it.figures, it.budgets),
+    _learning,
+    lambda it: tpugraphs_section(it.results, it.inputs.tpugraphs, it.samples.cards, it.findings, it.figures),
+    lambda it: claims_section(it.findings),
+    lambda it: missing_section(it.results),
+    lambda it: analytical_section(it.results),
+    _data,
+    _training,
+    lambda it: provenance_section(it.results, it.searches, it.inputs.provenance),
+)
+"""In the order of the report. Those of other packages follow (`costbench.reports.extension`)."""
+
+
+def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
+    """Write `index.html`, `pages/`, `summary.json`, `metrics.json`, `claims.*`, `tables/`, `figures/`.
+
+    Args:
+        inputs: results and evidence.
+        folder: folder of the report.
+        seed: seed of the bootstrap.
+
+    Raises:
+        DataError: if an input is missing or malformed, or a file cannot be written.
+    """
+    results, searches = load_results(*inputs.rows), load_searches(inputs.searches)
+    budgets = read_budgets(inputs.trained)
+    more = frame_of((row for part in inputs.parts.values() for row in part.rows), "autotune")
+    frame = pd.concat([results.frame, searches.frame, more], ignore_index=True)
+    decided = _findings(results, frame, budgets, inputs, seed)
+    report = Report(
+        inputs,
+        results,
+        searches,
+        _samples(inputs.split),
+        budgets,
+        all_standings(results, seed),
+        without_wall_times(decided),
+        folder / "figures",
+        seed,
+    )
+    parts = {name: part.render(report.findings, report.figures) for name, part in inputs.parts.items()}
+    sections = _completed((*_sections(report), *_sections_of_parts(parts)), inputs.tables, frame)
+    summary = summarise(results, _summary(report, parts))
+    title, lead = page_title(report.cells), page_lead(report.cells)
+    leads = {name: (part.title, part.lead) for name, part in inputs.parts.items()}
+    write_json(folder / "summary.json", summary)
+    write_json(folder / "metrics.json", headlines(results))
+    write_budgets(budgets, folder / "budgets.json")
+    tables = write_tables([table for section in sections for table in section.tables], folder / "tables")
+    return ReportFiles(
+        pages=write_pages(folder, {FIRST: (title, lead), **leads}, sections),
+        summary=folder / "summary.json",
+        metrics=folder / "metrics.json",
+        budgets=folder / "budgets.json",
+        claims=write_claims(report.findings, folder),
+        tables=tables,
+        figures=tuple(figure.path for section in sections for figure in section.figures),
+        headline=summary,
+        frame=frame,
+        findings=decided,
+    )
+
+
+def _sections(report: Report) -> Iterable[Section]:
+    for make in SECTIONS:
+        made = make(report)
+        yield from (made,) if isinstance(made, Section) else made or ()
+
+
+def _sections_of_parts(parts: Mapping[str, RenderedPart]) -> Iterable[Section]:
+    """Returns the sections of other packages, each on the page of its part."""
+    for name, part in parts.items():
+        yield from (replace(section, page=name) for section in part.sections)
+
+
+def _summary(report: Report, parts: Mapping[str, RenderedPart]) -> dict[str, float]:
+    """Returns the headline numbers that are not those of result rows."""
+    found = flat_leaks(report.samples.audits) | flat_counts(report.samples.cards)
+    found |= flat_searches(report.searches) | flat_collections(report.results)
+    for part in parts.values():
+        found |= part.summary
+    return found
+
+
+def _completed(
+    sections: Sequence[Section], files: Sequence[Path], frame: pd.DataFrame
+) -> tuple[Section, ...]:
+    """Returns the sections with the tables that files declare; those of no section have one of their own.
+
+    Of each figure the smaller file is kept.
+    """
+    more: dict[str, tuple[Table, ...]] = {}
+    for file in files:
+        for anchor, tables in declared_tables(file, frame).items():
+            known = anchor if anchor in {section.anchor for section in sections} else "tables"
+            more[known] = (*more.get(known, ()), *tables)
+    own = more.pop("tables", ())
+    shown = [
+        replace(
+            section,
+            tables=(*section.tables, *more.get(section.anchor, ())),
+            figures=tuple(replace(one, path=keep_smaller(one.path)) for one in section.figures),
+        )
+        for section in sections
+    ]
+    return (*shown, *([Section("tables", "More tables", "More tables", tables=own)] if own else []))
 
 
 def _findings(
-    results: Results, searches: Searches, budgets: Sequence[Budget], inputs: ReportInputs, seed: int
+    results: Results, frame: pd.DataFrame, budgets: Sequence[Budget], inputs: ReportInputs, seed: int
 ) -> tuple[Finding, ...]:
     """On the papers' claims, then on those restated against the strongest baseline or on folds."""
     parts = inputs.parts.values()
     printed = (*load_claims(), *(claim for part in parts for claim in part.claims))
+    # Wall times of inference are no results that a file keeps.
+    timed = frame_of(overhead_rows(inputs.tpugraphs.overheads))
     return evaluate_claims(
         (*printed, *restated(printed), *on_folds(printed, results.scores)),
-        (
-            *(*results.rows, *derived_rows(results.rows), *searches.rows),
-            *overhead_rows(inputs.tpugraphs.overheads),
-            *(row for part in parts for row in part.rows),
-        ),
+        pd.concat([frame, derived_rows(results.frame), timed], ignore_index=True),
         seed,
         undertrained=reduce(or_, (part.undertrained for part in parts), undertrained(results, budgets)),
         steps=equal_steps(budgets),
     )
-
-
-def _learning_section(
-    results: Results, inputs: ReportInputs, budgets: Sequence[Budget], figures: Path
-) -> Section | None:
-    def wanted(variant: str) -> bool:
-        return is_curve(variant) or is_rate(variant)
-
-    selected = read_selected(inputs.trained, budgets, inputs.curves, wanted)
-    return learning_section(results, selected, budgets, inputs.curves, figures)
-
-
-def _training_section(inputs: ReportInputs, budgets: Sequence[Budget], figures: Path) -> Section | None:
-    shown = []
-    for task, column in inputs.curves.items():
-        own = {name: path for name, path in sorted(inputs.histories.items()) if name.startswith(f"{task}-")}
-        curves = {name: read_history(path, column) for name, path in own.items()}
-        curves = {name: points for name, points in curves.items() if points}
-        if curves:
-            svg, _ = write_curve_figure(f"training_{task}", curves, column.replace("_", " "), figures)
-            alt = f"Curves of {column} against the epoch, one line for each of {len(curves)} training runs."
-            text = f"{column} on the validation programs after each epoch, one line a run."
-            shown.append(PageFigure(svg, alt, text))
-    trials = () if inputs.sweep is None else (trials_table(task, inputs.sweep) for task in inputs.curves)
-    tables = (
-        *([budget_table(budgets)] if budgets else []),
-        *settings_tables(inputs.settings),
-        *(table for table in trials if table is not None),
-    )
-    if not shown and not tables:
-        return None
-    return Section(
-        anchor="training",
-        title="Training",
-        label="Training",
-        figures=tuple(shown),
-        tables=tables,
-        folded=tuple(table.name for table in tables),
-        folded_figures=True,
-    )
-
-
-def _provenance_section(results: Results, searches: Searches, more: Mapping[str, str]) -> Section:
-    # Not the revision: a report that is committed would always name the commit before its own.
-    names = {"params_digest": "parameters", "data_digest": "samples"}
-    found = tuple((label, ", ".join(results.identities(field))) for field, label in names.items())
-    if searches.rows:
-        digests = sorted({row.params_digest for row in searches.rows})
-        found += (("parameters, searches included", ", ".join(digests)),)
-    text = "The same parameters and the same code give the same numbers, byte for byte."
-    return Section(
-        "provenance", "Where the numbers come from", "Provenance", (text,), facts=found + tuple(more.items())
-    )
-
-
-def _scatter_section(inputs: ReportInputs, figures: Path) -> Section | None:
-    scatters = [scatter for path in inputs.scatter for scatter in read_scatter(path)]
-    written = write_scatter_figures(scatters, figures)
-    shown = []
-    for name, path in written.items():
-        where = ", ".join(name.removeprefix("predicted_").split("_", 2))
-        alt = f"Predicted against measured runtimes of test kernels, a panel for each model; {where}."
-        caption = f"{where}: each dot a test kernel; the line is where predictions are right; dotted: 5 µs."
-        shown.append(PageFigure(path, alt, caption))
-    title = "Predicted and measured runtimes"
-    if not shown:
-        return None
-    return Section("predicted", title, title, figures=tuple(shown), folded_figures=True)
-
-
-def _lead(cells: Sequence[Cell]) -> str:
-    imported = [cell for cell in cells if cell.is_imported]
-    simulated = [cell for cell in cells if not cell.is_imported]
-    lines = []
-    if simulated:
-        chips = sorted({cell.chip for cell in simulated})
-        lines.append(
-            f"A learned and a hand-written cost model {_goals(simulated)} of {_num_programs(simulated)} "
-            f"unseen XLA programs on {' and '.join(chips)} (simulated), beside baselines and the paper that "
-            "posed the task."
-        )
-    if imported:
-        lines.append(
-            f"Learned cost models {_goals(imported)} of {_num_programs(imported)} programs of imported data, "
-            "beside baselines."
-        )
-    return " ".join(lines)
-
-
-def _goals(cells: Sequence[Cell]) -> str:
-    tasks = {cell.task for cell in cells}
-    return " and ".join(labels_of(task).goal for task in LEARNED if task in tasks)
-
-
-def _num_programs(cells: Sequence[Cell]) -> int:
-    return len({program for cell in cells for _, program in cell.programs})

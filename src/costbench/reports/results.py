@@ -1,19 +1,21 @@
-"""Groups result rows into cells of task, split, chip and group of kernels, averaging a model's seeds."""
+"""Views of the result frame: cells of one task, split, chip and group of kernels, seeds averaged."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from costbench.errors import DataError
 from costbench.metrics.measures import Measure
-from costbench.metrics.rows import MAIN, MetricRow, read_rows
+from costbench.metrics.rows import MAIN, read_rows
 from costbench.reports.described import OWN, described, labels_on
+from costbench.reports.frame import ORDER, frame_of, means, select, split_by
 from costbench.reports.scores import ScoreIndex, score_index
 from costbench.tasks import Labels, Task, task_order
 
@@ -61,9 +63,6 @@ SPLIT_NAMES: Mapping[str, str] = {
 }
 """What people call the splits, in the order in which reports show them."""
 
-Scores = Mapping[tuple[str, str, str], float]
-"""(model, metric, program) -> mean over seeds."""
-
 
 def split_order(split: str) -> int:
     """Sort key of splits: those of `SPLIT_NAMES` in that order, others behind them."""
@@ -90,27 +89,34 @@ class Cell:
         split: how test programs were chosen.
         chip: what was measured.
         programs: (application, program) of the test programs, sorted.
-        scores: mean over seeds by model, metric and program.
-        seeds: seeds of each model.
+        frame: its rows.
         kernels: the group: `all`, `unseen` or a kind.
         variant: `main`, or the ablation that the models are variants for.
-        runs: by model, metric and seed, the value of each program.
     """
 
     task: str
     split: str
     chip: str
     programs: tuple[tuple[str, str], ...]
-    scores: Scores
-    seeds: Mapping[str, tuple[int, ...]]
+    frame: pd.DataFrame
     kernels: str = ALL
     variant: str = MAIN
-    runs: Mapping[tuple[str, str, int], Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """`tile_random_tpu_v2`: names files."""
         return f"{self.task}_{self.split}_{self.chip}"
+
+    @cached_property
+    def scores(self) -> Mapping[tuple[str, str, str], float]:
+        """(model, metric, program) -> mean over seeds."""
+        return means(self.frame, ("model", "metric", "program")).to_dict()  # type: ignore[return-value]
+
+    @cached_property
+    def seeds(self) -> Mapping[str, tuple[int, ...]]:
+        """Seeds of each model."""
+        of_models = self.frame.groupby("model")["seed"].unique()
+        return {str(model): tuple(sorted(map(int, seeds))) for model, seeds in of_models.items()}
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -147,10 +153,15 @@ class Cell:
 
         None with one run. Only programs that every run has a value for count.
         """
-        runs = [self.runs.get((model, measure.metric, seed), {}) for seed in self.seeds.get(model, ())]
-        shared = [name for _, name in self.programs if all(name in run for run in runs)]
-        means = [measure.mean([run[name] for name in shared]) for run in runs] if shared else []
-        known = [mean for mean in means if mean is not None]
+        seeds = self.seeds.get(model, ())
+        if len(seeds) < 2:
+            return None
+        rows = select(self.frame, model=model, metric=measure.metric)
+        rows = rows.drop_duplicates(["program", "seed"], keep="last")
+        runs = rows.pivot(index="program", columns="seed", values="value")
+        runs = runs.reindex(index=[name for _, name in self.programs], columns=list(seeds)).dropna()
+        averages = [measure.mean(runs[seed].tolist()) for seed in seeds] if len(runs) else []
+        known = [average for average in averages if average is not None]
         return float(np.std(known, ddof=1)) if len(known) > 1 else None
 
     def over_programs(self, model: str, metric: str) -> list[float]:
@@ -161,42 +172,60 @@ class Cell:
 
 @dataclass(frozen=True)
 class Results:
-    """All cells of a file of rows, and the identities that the rows agree on.
+    """The results of evaluation as a frame, and its cells.
 
     Attributes:
-        cells: main results over all kernels, sorted by task, split (random, manual, folds) and chip.
-        parts: over other groups of kernels.
-        variants: of ablations, over all kernels, sorted likewise.
-        rows: the rows themselves, sorted.
-        experiments: the experiment that a variant is of, by name of the variant; the first of several.
+        frame: all rows (see `costbench.reports.frame`), sorted by `ORDER`.
     """
 
-    cells: tuple[Cell, ...]
-    parts: tuple[Cell, ...]
-    variants: tuple[Cell, ...]
-    rows: tuple[MetricRow, ...]
-    experiments: Mapping[str, str] = field(default_factory=dict)
+    frame: pd.DataFrame
+
+    @cached_property
+    def _by_place(self) -> Mapping[tuple[str, ...], Cell]:
+        """Cells by task, split, chip, group and variant: by task, random split first."""
+        groups = split_by(self.frame, ("task", "split", "chip", "group", "variant"))
+        ordered = sorted(groups, key=lambda key: (task_order(key[0]), split_order(key[1]), *key))
+        return {key: _cell(key, groups[key]) for key in ordered}
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """Main results over all kernels, sorted by task, split (random, manual, folds) and chip."""
+        return tuple(one for key, one in self._by_place.items() if key[3:] == (ALL, MAIN))
+
+    @cached_property
+    def parts(self) -> tuple[Cell, ...]:
+        """Main results over other groups of kernels, likewise."""
+        return tuple(one for key, one in self._by_place.items() if key[3] != ALL and key[4] == MAIN)
+
+    @cached_property
+    def variants(self) -> tuple[Cell, ...]:
+        """Variants of ablations, over all kernels, likewise."""
+        return tuple(one for key, one in self._by_place.items() if key[3] == ALL and key[4] != MAIN)
+
+    @cached_property
+    def experiments(self) -> Mapping[str, str]:
+        """The experiment that a variant is of, by name of the variant; the first of several."""
+        trained = select(self.frame, model=TRAINED).sort_index()
+        return dict(trained.drop_duplicates("variant")[["variant", "experiment"]].itertuples(index=False))
 
     def part(self, cell: Cell, kernels: str) -> Cell | None:
         """The same results over another group of kernels, or None where there are none."""
-        key = (cell.task, cell.split, cell.chip, kernels)
-        found = (part for part in self.parts if (part.task, part.split, part.chip, part.kernels) == key)
-        return cell if kernels == cell.kernels else next(found, None)
+        if kernels == cell.kernels:
+            return cell
+        return self._by_place.get((cell.task, cell.split, cell.chip, kernels, MAIN))
 
     def cell(self, task: str, split: str, chip: str, variant: str = MAIN) -> Cell | None:
         """Results of a variant over all kernels, or None where there are none."""
-        key = (task, split, chip, variant)
-        found = (c for c in (*self.cells, *self.variants) if (c.task, c.split, c.chip, c.variant) == key)
-        return next(found, None)
+        return self._by_place.get((task, split, chip, ALL, variant))
 
     @cached_property
     def scores(self) -> ScoreIndex:
         """The numbers over all kernels, seed by seed, for intervals."""
-        return score_index(self.rows)
+        return score_index(self.frame)
 
-    def identities(self, field: str) -> tuple[str, ...]:
-        """Distinct values of `params_digest` or `data_digest`, sorted."""
-        return tuple(sorted({str(getattr(row, field)) for row in self.rows}))
+    def identities(self, column: str) -> tuple[str, ...]:
+        """Distinct values of a column such as `params_digest` or `data_digest`, sorted."""
+        return tuple(sorted(map(str, self.frame[column].unique())))
 
 
 def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Results:
@@ -209,66 +238,37 @@ def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Resul
         DataError: for a file that is missing or malformed (see `read_rows`), if there are no rows, or for a
             program that is listed under two applications.
     """
-    taken: dict[tuple[str, ...], str] = {}
-    experiments: dict[str, str] = {}
-    found_rows: list[MetricRow] = []
-    for one in (path, *more):
-        experiment = Path(one).parent.name
-        for row in read_rows(one):
-            trained = row.model in TRAINED
-            key = (row.task, row.split, row.chip, row.model, row.variant)
-            if trained and taken.setdefault(key, experiment) != experiment:
-                row = replace(row, model=TRAINED[0], variant=_named_apart(experiment, row))
-            if trained:
-                experiments.setdefault(row.variant, experiment)
-            found_rows.append(row)
-    rows = tuple(sorted(found_rows))
-    if not rows:
+    files = [frame_of(read_rows(one), Path(one).parent.name) for one in (path, *more)]
+    frame = pd.concat(files, ignore_index=True)
+    if frame.empty:
         raise DataError("no result rows", where=path, expected="rows written by the stage `evaluate`")
-    groups: dict[tuple[str, str, str, str, str], list[MetricRow]] = {}
-    for row in rows:
-        groups.setdefault((row.task, row.split, row.chip, row.kernels, row.variant), []).append(row)
-    ordered = sorted(groups, key=lambda key: (task_order(key[0]), split_order(key[1]), *key))
-    found = [_cell(groups[key], path) for key in ordered]
-    return Results(
-        tuple(cell for cell in found if cell.kernels == ALL and cell.variant == MAIN),
-        tuple(cell for cell in found if cell.kernels != ALL and cell.variant == MAIN),
-        tuple(cell for cell in found if cell.kernels == ALL and cell.variant != MAIN),
-        rows,
-        experiments,
-    )
+    trained = frame["model"].isin(TRAINED)
+    first = frame.groupby(["task", "split", "chip", "model", "variant"])["experiment"].transform("first")
+    again = trained & (first != frame["experiment"])
+    frame.loc[again, "variant"] = [_apart(*row) for row in _named(frame[again])]
+    frame.loc[again, "model"] = TRAINED[0]
+    # The index stays that of the files, so that what came first can be told.
+    frame = frame.sort_values(list(ORDER), kind="stable")
+    keys = ["task", "split", "chip", "group", "variant", "program"]
+    families = frame[[*keys, "application"]].drop_duplicates()
+    clash = families[families.duplicated(keys, keep=False)]
+    if len(clash):
+        names = " and ".join(map(repr, clash["application"].unique()))
+        raise DataError(names, where=path, field=f"application of {clash['program'].iloc[0]}")
+    return Results(frame)
 
 
-def _named_apart(experiment: str, row: MetricRow) -> str:
+def _named(frame: pd.DataFrame) -> list[tuple[str, str, str]]:
+    return list(frame[["experiment", "model", "variant"]].itertuples(index=False, name=None))
+
+
+def _apart(experiment: str, model: str, variant: str) -> str:
     """Returns the name of a variant with that of its experiment, and of its model where it has its own."""
-    parts = (experiment, *((row.model,) if row.model != TRAINED[0] else ()), row.variant)
-    return ".".join(parts if row.variant != MAIN or row.model == TRAINED[0] else parts[:2])
+    parts = (experiment, *((model,) if model != TRAINED[0] else ()), variant)
+    return ".".join(parts if variant != MAIN or model == TRAINED[0] else parts[:2])
 
 
-def _cell(own: Sequence[MetricRow], path: str | PathLike[str]) -> Cell:
-    applications = {row.program: row.application for row in own}
-    for row in own:
-        if applications[row.program] != row.application:
-            raise DataError(
-                f"{row.application!r} and {applications[row.program]!r}",
-                where=path,
-                field=f"application of {row.program}",
-            )
-    values: dict[tuple[str, str, str], list[float]] = {}
-    seeds: dict[str, set[int]] = {}
-    runs: dict[tuple[str, str, int], dict[str, float]] = {}
-    for row in own:
-        runs.setdefault((row.model, row.metric, row.seed), {})[row.program] = row.value
-        values.setdefault((row.model, row.metric, row.program), []).append(row.value)
-        seeds.setdefault(row.model, set()).add(row.seed)
-    return Cell(
-        task=own[0].task,
-        split=own[0].split,
-        chip=own[0].chip,
-        programs=tuple(sorted((application, program) for program, application in applications.items())),
-        scores={key: float(np.mean(several)) for key, several in values.items()},
-        seeds={model: tuple(sorted(several)) for model, several in seeds.items()},
-        kernels=own[0].kernels,
-        variant=own[0].variant,
-        runs=runs,
-    )
+def _cell(key: tuple[str, ...], frame: pd.DataFrame) -> Cell:
+    task, split, chip, kernels, variant = key
+    programs = frame[["application", "program"]].drop_duplicates().itertuples(index=False, name=None)
+    return Cell(task, split, chip, tuple(sorted(programs)), frame, kernels, variant)

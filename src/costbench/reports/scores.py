@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT
 from costbench.metrics.checks import Floats
 from costbench.metrics.intervals import CrossedDraws, Drawn
-from costbench.metrics.rows import MetricRow
 from costbench.metrics.small_samples import Redrawn
 from costbench.reports.claims.data import ANY, Side
 
 MIN_PROGRAMS = 6
 """With fewer, chance alone is too likely to favour one side on every program: 2 / 2^5 = 6%."""
 
-ScoreIndex = Mapping[tuple[str, str, Side], Mapping[tuple[str, int], float]]
-"""(task, metric, side) -> (program, seed) -> value."""
+
+@dataclass(frozen=True)
+class ScoreIndex:
+    """Results by task, metric and side.
+
+    Attributes:
+        frame: the rows over all kernels or a collection, and again those of all splits together.
+        places: task, metric and side -> positions of its rows in the frame.
+    """
+
+    frame: pd.DataFrame
+    places: Mapping[tuple[str, str, Side], npt.NDArray[np.intp]]
+
+    def __contains__(self, key: tuple[str, str, Side]) -> bool:
+        return key in self.places
+
+    @property
+    def chips(self) -> tuple[str, ...]:
+        """Returns the chips that there are results on, by name."""
+        return tuple(sorted({side.chip for _, _, side in self.places}))
 
 
 @dataclass(frozen=True)
@@ -55,17 +74,24 @@ Resample = Callable[[Scores], Floats]
 """Values of a side in each resample, [resamples, num_programs]."""
 
 
-def score_index(rows: Iterable[MetricRow]) -> ScoreIndex:
-    """Returns the values of rows over all kernels or a collection, and those of all splits together."""
-    index: dict[tuple[str, str, Side], dict[tuple[str, int], float]] = {}
-    for row in rows:
-        if row.kernels == "all" or ":" in row.kernels:
-            side = Side(row.model, row.variant, row.split, row.chip, row.kernels)
-            index.setdefault((row.task, row.metric, side), {})[(row.program, row.seed)] = row.value
-            # A program may be in several splits, and has results with the models of each.
-            pooled = (row.task, row.metric, replace(side, split=ANY))
-            index.setdefault(pooled, {})[(f"{row.split}/{row.program}", row.seed)] = row.value
-    return index
+def score_index(frame: pd.DataFrame) -> ScoreIndex:
+    """Returns the values over all kernels or a collection, and those of all splits together.
+
+    Args:
+        frame: results of evaluation and searches (see `costbench.reports.frame`).
+    """
+    frame = frame[(frame["group"] == "all") | frame["group"].str.contains(":", regex=False)]
+    # What a search might spend is its variant for claims.
+    frame = frame.assign(variant=frame["variant"].where(frame["budget"] == "", frame["budget"]))
+    # A program may be in several splits, and has results with the models of each.
+    pooled = frame.assign(program=frame["split"] + "/" + frame["program"], split=ANY)
+    both = pd.concat([frame, pooled], ignore_index=True)
+    groups = both.groupby(["task", "metric", "model", "variant", "split", "chip", "group"]).indices
+    places = {}
+    for key, rows in groups.items():
+        task, metric, *side = map(str, key)  # type: ignore[call-overload]
+        places[task, metric, Side(*side)] = np.asarray(rows)
+    return ScoreIndex(both, places)
 
 
 def scores_of(index: ScoreIndex, task: str, metric: str, side: Side) -> Scores:
@@ -73,12 +99,15 @@ def scores_of(index: ScoreIndex, task: str, metric: str, side: Side) -> Scores:
 
     Task and metric are the side's own, where it has them.
     """
-    values = index.get((side.task or task, side.metric or metric, side.rows), {})
-    seeds = tuple(sorted({seed for _, seed in values}))
-    names = sorted({program for program, _ in values})
-    programs = tuple(name for name in names if all((name, seed) in values for seed in seeds))
-    matrix = np.array([[values[name, seed] for seed in seeds] for name in programs], dtype=np.float64)
-    return Scores(programs, seeds, matrix)
+    rows = index.places.get((side.task or task, side.metric or metric, side.rows))
+    if rows is None:
+        return Scores((), (), np.empty((0, 0)))
+    values = index.frame.iloc[rows].drop_duplicates(["program", "seed"], keep="last")
+    matrix = values.pivot(index="program", columns="seed", values="value").sort_index()
+    seeds, matrix = tuple(map(int, sorted(matrix.columns))), matrix.dropna()
+    # In C's order: means over seeds depend on it in their last bit.
+    numbers = np.ascontiguousarray(matrix[list(seeds)].to_numpy(dtype=np.float64))
+    return Scores(tuple(map(str, matrix.index)), seeds, numbers)
 
 
 def matched(found: Mapping[Side, Scores]) -> dict[Side, Scores]:

@@ -17,6 +17,7 @@ from costbench.metrics.overhead import read_overheads
 from costbench.params import load_section, load_yaml, merged
 from costbench.reports.data.budgets import write_wall_times
 from costbench.reports.extension import ReportExtension
+from costbench.reports.frame import write_frame
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.results import PRIMARY_CHIP
 from costbench.reports.tables.settings import Settings
@@ -37,11 +38,13 @@ class ReportParams:
         seed: of the bootstrap over programs.
         curves: task -> metric of its training histories that is drawn.
         evidence: page whose verdicts count, as a path from the report's folder; empty if that is this report.
+        tables: files that declare further tables, as paths from the repository's root.
     """
 
     seed: int
     curves: Mapping[str, str]
     evidence: str
+    tables: tuple[str, ...] = ()
 
 
 def run(params: Path) -> None:
@@ -93,10 +96,12 @@ def run(params: Path) -> None:
             collections=read_collection_sizes(workspace.stage("features") / "layout" / PRIMARY_CHIP),
             overheads=read_overheads(evaluated / name for name in names),
         ),
+        tables=tuple(workspace.root / name for name in section.tables),
         evidence=section.evidence,
         parts=parts,
     )
     written = write_report(inputs, workspace.reports, section.seed)
+    write_frame(written.frame, workspace.out / "results.parquet")
     machine, overheads = workspace.stage("machine"), inputs.tpugraphs.overheads
     write_wall_times(inputs.trained, machine / "wall_times.json")
     times = write_machine_overheads(overheads, written.findings, machine)
@@ -105,7 +110,7 @@ def run(params: Path) -> None:
     for part in parts.values():
         times += part.write_machine_facts(machine)
     _track(workspace, names, provenance, written, (overhead_metrics(overheads), times))
-    _log.info("%s", written.page)
+    _log.info("%s", written.pages[0])
 
 
 def _has_simulated(params: Path) -> bool:
@@ -157,6 +162,6 @@ def _track(
         tracked.log_metrics({**written.headline, **wall_times})
         for name in ("tables", "figures"):
             tracked.log_folder(workspace.reports / name)
-        tracked.log_files([written.page, written.summary, *written.claims], "report")
+        tracked.log_files([*written.pages, written.summary, *written.claims], "report")
         if files:
             tracked.log_files(list(files), "machine")

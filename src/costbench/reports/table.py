@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import pandas as pd
+
 Value = str | float | int | None
 """A cell's value; None for a missing number."""
 
@@ -54,6 +56,13 @@ class Table:
     summary_rows: int = 0
     notes: tuple[str, ...] = ()
     unranked_rows: int = 0
+
+    @property
+    def data(self) -> pd.DataFrame:
+        """Its values as a frame, columns by key."""
+        keys = [column.key for column in self.columns]
+        # As they are: pandas would make floats of whole numbers beside missing ones.
+        return pd.DataFrame(list(self.rows), columns=keys, dtype=object)
 
     def text(self, row: int, column: int) -> str:
         """A cell as people read it."""

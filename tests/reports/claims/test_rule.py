@@ -16,6 +16,7 @@ from costbench.reports.claims.rule import (
     Finding,
     evaluate_claims,
 )
+from costbench.reports.frame import frame_of
 from tests.reports.claims.toy_claims import ANALYTICAL, EQUAL, HARD, LEARNED, MEAN, decide, rows_of_side
 from tests.reports.conftest import make_row
 
@@ -360,7 +361,7 @@ def test_the_seed_decides_the_draws_and_other_claims_do_not() -> None:
         *rows_of_side(LEARNED, {0: list(generator.random(8))}),
         *rows_of_side(ANALYTICAL, {0: list(generator.random(8))}),
     ]
-    alone, again = (evaluate_claims((MEAN,), rows, 0) for _ in range(2))
+    alone, again = (evaluate_claims((MEAN,), frame_of(rows), 0) for _ in range(2))
     assert alone == again
-    assert evaluate_claims((EQUAL, MEAN), list(reversed(rows)), 0)[1] == alone[0]
-    assert evaluate_claims((MEAN,), rows, 1) != alone
+    assert evaluate_claims((EQUAL, MEAN), frame_of(reversed(rows)), 0)[1] == alone[0]
+    assert evaluate_claims((MEAN,), frame_of(rows), 1) != alone

@@ -17,6 +17,7 @@ from costbench.reports.claims.rule import (
     verdict_after_control,
 )
 from costbench.reports.claims.verdict import Needed
+from costbench.reports.frame import frame_of
 from tests.reports.claims.toy_claims import ANALYTICAL, EQUAL, HARD, LEARNED, MEAN, decide, rows_of_side
 
 
@@ -70,7 +71,7 @@ def test_false_discoveries_are_controlled_over_all_claims() -> None:
     nothing = [
         replace(MEAN, id=f"lpm2021.n{i}", left=(one,), right=(LEARNED,)) for i, one in enumerate(others)
     ]
-    first, *rest = evaluate_claims((MEAN, *nothing), rows, seed=0)
+    first, *rest = evaluate_claims((MEAN, *nothing), frame_of(rows), seed=0)
     assert first.p is not None
     assert 0.0125 < first.p < 0.05
     assert first.q == pytest.approx(4.0 * first.p)
@@ -78,11 +79,11 @@ def test_false_discoveries_are_controlled_over_all_claims() -> None:
     assert [one.verdict for one in rest] == [CANNOT_TELL] * 3
     # Restated claims are a family of their own, and make no room for the papers'.
     again = [replace(one, restates=one.id, id=f"{one.id}@folds") for one in (MEAN, *nothing[:1])]
-    both = evaluate_claims((MEAN, *nothing, *again), rows, seed=0)
+    both = evaluate_claims((MEAN, *nothing, *again), frame_of(rows), seed=0)
     assert both[0].q == first.q
     assert both[4].p is not None
     assert both[4].q == pytest.approx(2.0 * both[4].p)
-    (alone,) = evaluate_claims((MEAN,), rows, seed=0)
+    (alone,) = evaluate_claims((MEAN,), frame_of(rows), seed=0)
     assert (alone.q, verdict_after_control(alone)) == (alone.p, HOLDS)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.data import Claim, Side
 from costbench.reports.claims.rule import Finding, evaluate_claims
+from costbench.reports.frame import frame_of
 from tests.reports.conftest import make_row
 
 MEAN = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
@@ -29,7 +30,7 @@ def rows_of_side(
 
 def decide(claim: Claim, *rows: list[MetricRow], others: tuple[Claim, ...] = ()) -> Finding:
     """Returns the finding on a claim by these rows."""
-    return evaluate_claims((claim, *others), [row for several in rows for row in several], seed=0)[0]
+    return evaluate_claims((claim, *others), frame_of(row for several in rows for row in several), seed=0)[0]
 
 
 LEARNED, ANALYTICAL = Side(), Side(model="analytical")

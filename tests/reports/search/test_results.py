@@ -54,7 +54,7 @@ def test_places_stand_in_the_order_of_reports(tmp_path: Path) -> None:
         ("tile", "manual_tpu_v2"),
         ("fusion", "random_tpu_v2"),
     ]
-    assert len(searches.rows) == len(rows)
+    assert len(searches.frame) == len(rows)
     first, other, gains, manual = searches.of("tile")
     assert searches.beside(first) is gains
     assert searches.beside(other) is None
@@ -99,5 +99,5 @@ def test_what_depends_on_no_search_is_no_bar(tmp_path: Path) -> None:
 
 
 def test_without_a_file_there_are_no_searches() -> None:
-    assert load_searches(None) == Searches()
+    assert load_searches(None).places == ()
     assert Searches().of("tile") == ()

@@ -18,7 +18,7 @@ from tests.reports.search_rows import fusion_search_rows, tile_rows
 def _sections(folder: Path, rows: list[MetricRow], paths: tuple[SearchPath, ...] = ()) -> dict[str, Section]:
     write_rows(folder / "rows.jsonl", rows)
     searches = load_searches(folder / "rows.jsonl")
-    findings = evaluate_claims(load_claims(), searches.rows, 0, resamples=100)
+    findings = evaluate_claims(load_claims(), searches.frame, 0, resamples=100)
     return {section.anchor: section for section in search_sections(searches, paths, findings, folder)}
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from costbench.reports.declared import declared_tables
 from costbench.reports.tpugraphs import layouts
+from costbench.reports.tpugraphs.section import DECLARED
 from costbench.reports.tpugraphs.variants import Place
 from tests.reports.tpugraphs.rows import layout_rows, results_of, tile_rows
 
@@ -34,7 +36,8 @@ def test_table_2_takes_the_papers_best_models(tmp_path: Path) -> None:
 
 def test_table_6_compares_training_on_one_collection(tmp_path: Path) -> None:
     chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
-    table = layouts.variants_table(results_of(tmp_path, layout_rows(TAUS), chance), PLACE)
+    results = results_of(tmp_path, layout_rows(TAUS), chance)
+    table, _ = declared_tables(DECLARED, results.frame)["tpugraphs"]
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["Full Graph"][0] == pytest.approx(0.5)
     assert rows["Random"][0] == pytest.approx(0.0)
@@ -43,7 +46,8 @@ def test_table_6_compares_training_on_one_collection(tmp_path: Path) -> None:
 
 
 def test_table_7_has_our_programs_above_theirs(tmp_path: Path) -> None:
-    table = layouts.programs_table(results_of(tmp_path, layout_rows(TAUS)), PLACE)
+    results = results_of(tmp_path, layout_rows(TAUS))
+    _, table = declared_tables(DECLARED, results.frame)["tpugraphs"]
     ours = [row for row in table.rows if row[0] == "ours"]
     # GST, whole graphs and MSE on random configs, then GST near the default: tau and top-1 each.
     assert ours == [

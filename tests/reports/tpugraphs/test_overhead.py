@@ -11,6 +11,7 @@ import pytest
 from costbench.metrics.overhead import Overhead
 from costbench.reports.claims.data import TPUGRAPHS, load_claims
 from costbench.reports.claims.rule import HOLDS, evaluate_claims
+from costbench.reports.frame import frame_of
 from costbench.reports.tpugraphs.overhead import (
     overhead_metrics,
     overhead_rows,
@@ -25,7 +26,7 @@ CLAIMS = tuple(claim for claim in load_claims() if claim.wall_time and claim.pap
 
 
 def test_claims_about_times_are_decided_and_lose_their_numbers() -> None:
-    found = evaluate_claims(CLAIMS, overhead_rows(OVERHEADS), 0, resamples=100)
+    found = evaluate_claims(CLAIMS, frame_of(overhead_rows(OVERHEADS)), 0, resamples=100)
     effects = {one.claim.id: one.effect for one in found}
     # (40 + 0.5) / (0.2 + 0.1), and 0.1 / 0.01.
     assert effects["tpugraphs2023.prediction_cheaper"] == pytest.approx(135.0)
@@ -46,7 +47,7 @@ def test_the_table_of_the_report_is_the_same_on_every_machine() -> None:
 
 
 def test_the_folder_of_the_machine_has_everything(tmp_path: Path) -> None:
-    found = evaluate_claims(CLAIMS, overhead_rows(OVERHEADS), 0, resamples=100)
+    found = evaluate_claims(CLAIMS, frame_of(overhead_rows(OVERHEADS)), 0, resamples=100)
     plain, text = write_machine_overheads(OVERHEADS, found, tmp_path)
     content = json.loads(plain.read_text())
     assert content["programs"][0]["extraction_s"] == 0.2

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from costbench.reports.tpugraphs import tiles
-from costbench.reports.tpugraphs.variants import Place
+from costbench.reports.declared import declared_tables
+from costbench.reports.tpugraphs.section import DECLARED
 from tests.reports.tpugraphs.rows import results_of, tile_rows
-
-PLACE = Place("random", "tpu_v3")
 
 
 def test_table_8_has_every_line_of_the_paper(tmp_path: Path) -> None:
     results = results_of(tmp_path, tile_rows({"early-sage-listmle": [2.0, 10.0], "mlp-mse": [40.0, 40.0]}))
-    table = tiles.variants_table(results, PLACE)
+    table, _ = declared_tables(DECLARED, results.frame)["tpugraphs"]
     assert table.name == "tpugraphs2023_table8_random_tpu_v3"
     assert len(table.rows) == 10
     first, last = table.rows[0], table.rows[-1]
@@ -30,7 +28,7 @@ def test_table_8_has_every_line_of_the_paper(tmp_path: Path) -> None:
 
 def test_table_9_has_our_programs_above_theirs(tmp_path: Path) -> None:
     results = results_of(tmp_path, tile_rows({"late-gcn-listmle": [2.0, 10.0], "mlp-mse": [40.0, 40.0]}))
-    table = tiles.programs_table(results, PLACE)
+    _, table = declared_tables(DECLARED, results.frame)["tpugraphs"]
     keys = [column.key for column in table.columns]
     ours = [row for row in table.rows if row[0] == "ours"]
     assert [row[1:3] for row in ours] == [("p0", 1.0), ("p1", 3.0)]

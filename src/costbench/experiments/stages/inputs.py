@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from costbench.artifacts import write_json
+from costbench.artifacts import digest_file, write_json
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.experiments.given_experiment import listing_digest
 from costbench.experiments.grid.spec import SECTION, experiment_names
@@ -68,7 +68,11 @@ def run(params: Path) -> None:
                 found |= _given(found["parameters"])
                 write_json(folder / stage / f"{name}.json", found)
         else:
-            write_json(folder / f"{stage}.json", {"parameters": parameters(stage, sections), **code})
+            found = {"parameters": parameters(stage, sections), **code}
+            tables = _mapping(sections.get(stage)).get("tables") or ()
+            # The user's own tables are files that dvc.yaml does not name.
+            found |= {"tables": {one: digest_file(workspace.root / one) for one in tables}} if tables else {}
+            write_json(folder / f"{stage}.json", found)
     for name, extension in load_extensions(STAGE_EXTENSIONS, StageExtension).items():
         code = asdict(module_closure(extension.module))
         write_json(folder / f"{name}.json", {"parameters": dict(extension.parameters(params)), **code})

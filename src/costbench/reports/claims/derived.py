@@ -1,29 +1,27 @@
-"""Rows that claims need and evaluation does not write: shares of what it counts."""
+"""Numbers that claims need and evaluation does not write: shares of what it counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import pandas as pd
 
-from costbench.metrics.rows import MetricRow
+from costbench.reports.frame import select
 from costbench.reports.results import BEST
 
 SHORT_SHARE = "short_share"
 """Share of a program's kernels that run less than 5 us."""
-_COUNTS = ("kernels_lt5us", "kernels")
 
 
-def derived_rows(rows: Iterable[MetricRow]) -> Iterator[MetricRow]:
-    """Yields `short_share` of each program whose fusion kernels were counted by evaluation.
+def derived_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns `short_share` of each program whose fusion kernels were counted by evaluation.
 
     Args:
-        rows: of evaluation; `kernels` and `kernels_lt5us` of the model `best` count.
+        frame: of evaluation; `kernels` and `kernels_lt5us` of the model `best` count.
     """
-    counted: dict[MetricRow, dict[str, float]] = {}
-    for row in rows:
-        if row.model == BEST and row.metric in _COUNTS:
-            counted.setdefault(replace(row, metric=SHORT_SHARE, value=0.0), {})[row.metric] = row.value
-    short, all_of_them = _COUNTS
-    for place, counts in counted.items():
-        if counts.get(all_of_them) and short in counts:
-            yield replace(place, value=counts[short] / counts[all_of_them])
+    counts = select(frame, model=BEST, metric=("kernels_lt5us", "kernels"))
+    keys = [column for column in frame.columns if column not in ("metric", "value", "experiment")]
+    short, counted = (counts[counts["metric"] == name] for name in ("kernels_lt5us", "kernels"))
+    both = short.merge(
+        counted[[*keys, "value"]].drop_duplicates(keys, keep="last"), on=keys, suffixes=("", "_all")
+    )
+    both = both[both["value_all"] > 0.0].drop_duplicates(keys, keep="last")
+    return both.assign(metric=SHORT_SHARE, value=both["value"] / both["value_all"])[list(frame.columns)]

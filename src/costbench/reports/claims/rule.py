@@ -45,8 +45,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+import pandas as pd
+
 from costbench.metrics.intervals import CrossedDraws
-from costbench.metrics.rows import MetricRow
 from costbench.metrics.small_samples import false_discovery_rates, smallest_tail
 from costbench.reports.claims.data import Claim, Margin, Side, margins
 from costbench.reports.claims.effects import LARGEST, idle_scores, intervals, level, weights_of
@@ -114,7 +115,7 @@ Steps = Mapping[tuple[str, Side], int]
 
 def evaluate_claims(
     claims: tuple[Claim, ...],
-    rows: Sequence[MetricRow],
+    frame: pd.DataFrame,
     seed: int,
     resamples: int = 10_000,
     undertrained: Undertrained = MappingProxyType({}),
@@ -124,13 +125,13 @@ def evaluate_claims(
 
     Args:
         claims: also the source of the margins.
-        rows: results.
+        frame: results (see `costbench.reports.frame`).
         seed: of the bootstrap; each claim has a random stream of its own.
         resamples: how often programs and seeds are drawn.
         undertrained: networks that decide nothing.
         steps: of training, in which a network would see as many samples as the main one.
     """
-    index = score_index(rows)
+    index = score_index(frame)
     allowed = margins(claims)
     found = []
     for claim in claims:
@@ -177,9 +178,8 @@ def _placed(claim: Claim, index: ScoreIndex) -> Claim:
     def there(one: Claim) -> int:
         return sum((one.task, one.metric, side) in index for side in one.sides)
 
-    chips = sorted({side.chip for _, _, side in index})
     # The claim itself comes first: of equals, `max` takes the first.
-    return max((claim, *(claim.on(chip) for chip in chips)), key=there)
+    return max((claim, *(claim.on(chip) for chip in index.chips)), key=there)
 
 
 def _evaluate(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy.typing as npt
 from matplotlib.figure import Figure
+from PIL import Image
 
-from costbench.artifacts import atomic_path
+from costbench.artifacts import atomic_path, read_bytes, write_bytes
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 """Okabe and Ito's colours, which people with any colour vision can tell apart."""
@@ -56,3 +58,26 @@ def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
     with atomic_path(png) as temporary:
         figure.savefig(temporary, format="png", dpi=130, metadata={"Software": None})
     return svg, png
+
+
+def keep_smaller(svg: Path) -> Path:
+    """Keep a figure of a report, which git will hold, as SVG or as PNG, whichever is smaller.
+
+    Args:
+        svg: path of the SVG, with the PNG beside it (see `save`); one of the two is deleted.
+
+    Returns:
+        the path of the other, a PNG of at most 128 colours.
+
+    Raises:
+        DataError: if a file is missing or cannot be written.
+    """
+    png, reduced = svg.with_suffix(".png"), BytesIO()
+    drawn = Image.open(BytesIO(read_bytes(png))).convert("RGB")
+    drawn.quantize(128, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
+    if svg.stat().st_size <= len(reduced.getvalue()):
+        png.unlink()
+        return svg
+    write_bytes(png, reduced.getvalue())
+    svg.unlink()
+    return png

@@ -7,14 +7,17 @@ budget, `seed` the repeat. They are kept separate from evaluation results, whose
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 
 import numpy as np
+import pandas as pd
 
 from costbench.metrics.averages import geometric_mean
-from costbench.metrics.rows import MAIN, MetricRow, read_rows
+from costbench.metrics.rows import MAIN, read_rows
+from costbench.reports.frame import frame_of, split_by
 from costbench.reports.papers.numbers import table_of_paper
 from costbench.reports.results import BEST
 from costbench.tasks import task_order
@@ -121,10 +124,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Searches:
-    """All places of a file of rows, tile before fusion, and the rows themselves."""
+    """All places of the stage `autotune`, tile before fusion.
 
-    places: tuple[Place, ...] = ()
-    rows: tuple[MetricRow, ...] = ()
+    Attributes:
+        frame: their rows.
+    """
+
+    frame: pd.DataFrame = field(default_factory=lambda: frame_of(()))
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """By task; the random split first."""
+        groups = split_by(self.frame, ("task", "split", "chip"))
+        ordered = sorted(groups, key=lambda key: (task_order(key[0]), _by_split(key[1]), *key))
+        return tuple(_place(key, groups[key]) for key in ordered)
 
     def of(self, task: str) -> tuple[Place, ...]:
         """The places of a task."""
@@ -134,8 +147,8 @@ class Searches:
         """The programs that gain most, beside the random split of the same task and chip."""
         if place.split != "random":
             return None
-        found = (other for other in self.of(place.task) if (other.split, other.chip) == (GAINS, place.chip))
-        return next(found, None)
+        places = (other for other in self.of(place.task) if (other.split, other.chip) == (GAINS, place.chip))
+        return next(places, None)
 
 
 def load_searches(path: str | PathLike[str] | None) -> Searches:
@@ -146,28 +159,31 @@ def load_searches(path: str | PathLike[str] | None) -> Searches:
     """
     if path is None:
         return Searches()
-    rows = read_rows(path)
-    groups: dict[tuple[str, str, str], list[MetricRow]] = {}
-    for row in rows:
-        groups.setdefault((row.task, row.split, row.chip), []).append(row)
-    ordered = sorted(groups, key=lambda key: (task_order(key[0]), _by_split(key[1]), *key))
-    return Searches(tuple(_place(key, groups[key]) for key in ordered), rows)
+    frame = frame_of(read_rows(path), "autotune")
+    return Searches(frame.assign(budget=frame["variant"], variant=MAIN))
 
 
 def _by_split(split: str) -> int:
     return _SPLITS.index(split) if split in _SPLITS else len(_SPLITS)
 
 
-def _place(key: tuple[str, str, str], rows: Sequence[MetricRow]) -> Place:
-    values: dict[tuple[Bar, str, str], list[float]] = {}
+def _place(key: tuple[str, ...], frame: pd.DataFrame) -> Place:
+    task, split, chip = key
+    programs = tuple(sorted(set(frame[["application", "program"]].itertuples(index=False, name=None))))
+    paper = table_of_paper(task, split)
     # Rows are sorted, and rows that differ only in their seed lie side by side.
-    for row in rows:
-        values.setdefault((Bar(row.model, row.variant), row.metric, row.program), []).append(row.value)
-    programs = tuple(sorted({(row.application, row.program) for row in rows}))
-    paper = table_of_paper(key[0], key[1])
+    values = frame.groupby(["model", "budget", "metric", "program"])["value"].agg(tuple)
+    bars = frame.loc[frame["metric"] == SPEEDUP, ["model", "budget"]].drop_duplicates()
     return Place(
-        *key,
+        task,
+        split,
+        chip,
         programs=programs if paper is None else paper.ordered(programs),
-        bars=tuple(sorted({bar for bar, metric, _ in values if metric == SPEEDUP})),
-        values={found: tuple(several) for found, several in values.items()},
+        bars=tuple(sorted(Bar(*pair) for pair in bars.itertuples(index=False))),
+        values={
+            (Bar(model, budget), metric, program): several
+            for model, budget, metric, program, several in values.reset_index().itertuples(
+                index=False, name=None
+            )
+        },
     )

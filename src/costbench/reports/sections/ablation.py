@@ -8,7 +8,7 @@ from pathlib import Path
 from costbench.reports.data.budgets import Budget
 from costbench.reports.figures.ablation import write_heat_map
 from costbench.reports.figures.scaling import write_scaling_figure
-from costbench.reports.page import PageFigure, Section
+from costbench.reports.page import FIRST, PageFigure, Section
 from costbench.reports.results import Results
 from costbench.reports.tables.ablation import ablation_tables, left_out, places
 from costbench.reports.tables.differences import differences_tables
@@ -50,6 +50,7 @@ def ablation_section(results: Results, figures: Path, budgets: Sequence[Budget] 
         anchor="ablations",
         title=title,
         label="Ablations",
+        page="models",
         paragraphs=(text,),
         figures=tuple(drawn),
         tables=tables,
@@ -76,7 +77,7 @@ def differences_section(results: Results, seed: int, budgets: Sequence[Budget] =
         "Each difference was added to the paper's model by itself."
     )
     title = "How ours differs from the paper's model"
-    return Section("differences", title, "Differences", (text,), tables=tables)
+    return Section("differences", title, "Differences", (text,), tables=tables, page="models")
 
 
 def missing_section(results: Results) -> Section | None:
@@ -87,4 +88,4 @@ def missing_section(results: Results) -> Section | None:
     """
     lines = left_out(results)
     title = "Tables of the papers without results here"
-    return Section("missing", title, "Not run", lines) if lines else None
+    return Section("missing", title, "Not run", lines, page=FIRST) if lines else None

@@ -18,7 +18,7 @@ from costbench.reports.claims.section import papers_own
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.dataset_card import Card
 from costbench.reports.described import OWN
-from costbench.reports.page import PageFigure, Pointer, Section
+from costbench.reports.page import FIRST, PageFigure, Pointer, Section
 from costbench.reports.results import SPLIT_NAMES, Cell, title_of
 from costbench.reports.search.bars import BEST_OF_ALL, EXHAUSTIVE, TOP_K
 from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
@@ -27,6 +27,9 @@ from costbench.reports.standings import Standings
 from costbench.reports.tables.differences import BASE as PAPERS_MODEL
 from costbench.reports.tables.differences import known_differences
 from costbench.tasks import LEARNED, labels_of
+
+_TITLE = "How well do cost models choose tile sizes?"
+_TITLE_OF_BOTH = "How well do cost models rank tile sizes and predict the runtimes of fused kernels?"
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ def overview_section(overview: Overview) -> Section:
         anchor="overview",
         title="At a glance",
         label="At a glance",
+        page=FIRST,
         paragraphs=(*origins, *_differs(overview.cells)),
         figures=overview.figures,
         pointers=(
@@ -232,3 +236,37 @@ def _data(cards: Sequence[Card]) -> Pointer | None:
         f"{seconds:,.0f} seconds of the simulated machines, {len(cards)} data sets in all."
     )
     return Pointer("What was measured, and for how long?", answer, "data")
+
+
+def page_title(cells: Sequence[Cell]) -> str:
+    """Returns the heading of the report, by the tasks that there are results on."""
+    return _TITLE if all(LEARNED[cell.task].ranks_decisions for cell in cells) else _TITLE_OF_BOTH
+
+
+def page_lead(cells: Sequence[Cell]) -> str:
+    """Returns the first paragraph of the report: what was done, on how many programs."""
+    imported = [cell for cell in cells if cell.is_imported]
+    simulated = [cell for cell in cells if not cell.is_imported]
+    lines = []
+    if simulated:
+        chips = sorted({cell.chip for cell in simulated})
+        lines.append(
+            f"A learned and a hand-written cost model {_goals(simulated)} of {_num_programs(simulated)} "
+            f"unseen XLA programs on {' and '.join(chips)} (simulated), beside baselines and the paper that "
+            "posed the task."
+        )
+    if imported:
+        lines.append(
+            f"Learned cost models {_goals(imported)} of {_num_programs(imported)} programs of imported data, "
+            "beside baselines."
+        )
+    return " ".join(lines)
+
+
+def _goals(cells: Sequence[Cell]) -> str:
+    tasks = {cell.task for cell in cells}
+    return " and ".join(labels_of(task).goal for task in LEARNED if task in tasks)
+
+
+def _num_programs(cells: Sequence[Cell]) -> int:
+    return len({program for cell in cells for _, program in cell.programs})

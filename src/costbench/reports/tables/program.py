@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT
 from costbench.metrics.measures import AVERAGES, Measure
+from costbench.reports.frame import select
 from costbench.reports.papers.numbers import PaperTable
 from costbench.reports.results import BEST, SPLIT_NAMES, TITLES, TRAINED, Cell, is_given, title_of
 from costbench.reports.table import Column, Table, Value
@@ -46,12 +47,8 @@ def short_kernels_table(cell: Cell, strongest: str | None = None) -> Table:
 
 def _shown(cell: Cell, strongest: str | None) -> Cell:
     """Returns the cell with the models of tables by program alone."""
-    kept = {
-        model: seeds
-        for model, seeds in cell.seeds.items()
-        if model in (*_SHOWN, strongest, BEST) or is_given(model)
-    }
-    return replace(cell, seeds=kept)
+    kept = [model for model in cell.seeds if model in (*_SHOWN, strongest, BEST) or is_given(model)]
+    return replace(cell, frame=select(cell.frame, model=kept))
 
 
 def _table(

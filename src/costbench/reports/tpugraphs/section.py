@@ -12,11 +12,11 @@ from costbench.reports.claims.data import TPUGRAPHS
 from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.claims.section import papers_own
 from costbench.reports.data.dataset_card import Card
+from costbench.reports.declared import declared_tables
 from costbench.reports.page import PageFigure, Pointer, Section
 from costbench.reports.papers.tpugraphs2023 import printed_table
 from costbench.reports.results import PRIMARY_CHIP, Results
-from costbench.reports.table import Table
-from costbench.reports.tpugraphs import layouts, tiles
+from costbench.reports.tpugraphs import layouts
 from costbench.reports.tpugraphs.figures import write_layout_figure, write_tile_figure
 from costbench.reports.tpugraphs.overhead import overhead_table
 from costbench.reports.tpugraphs.sizes import sizes_table, tuned_table
@@ -38,6 +38,8 @@ from costbench.reports.tpugraphs.variants import (
 )
 
 ANCHOR = "tpugraphs"
+DECLARED = Path(__file__).parents[1] / "papers" / "tpugraphs2023.yaml"
+"""Has its tables 6 to 9."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,8 @@ def tpugraphs_section(
         sizes_table(inputs.collections, cards, PRIMARY_CHIP),
         layouts.best_table(results, next(iter(of_tiles), None), next(iter(compared), None)),
         tuned_table(inputs.settings),
-        *(
-            table
-            for place in of_layouts
-            for table in _layout_tables(results, place, compared=place in compared)
-        ),
-        *(tiles.variants_table(results, place) for place in of_tiles),
-        *(tiles.programs_table(results, place) for place in of_tiles),
+        *declared_tables(DECLARED, results.frame).get(ANCHOR, ()),
+        *(layouts.collection_table(results, place) for place in of_layouts),
         overhead_table(inputs.overheads, measured=False),
     ]
     text = (_said(findings), *_summary(results, of_tiles, of_layouts), *_missing(results, inputs))
@@ -106,12 +103,6 @@ def tpugraphs_section(
         tables=tuple(tables),
         folded=tuple(table.name for table in tables if table.name not in shown_first),
     )
-
-
-def _layout_tables(results: Results, place: Place, *, compared: bool) -> tuple[Table, ...]:
-    """Returns every model by collection, behind tables 6 and 7 where models stand beside the paper's."""
-    beside = (layouts.variants_table(results, place), layouts.programs_table(results, place))
-    return (*(beside if compared else ()), layouts.collection_table(results, place))
 
 
 def _tile_figure(results: Results, place: Place, folder: Path) -> PageFigure:

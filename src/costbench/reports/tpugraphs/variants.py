@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from costbench.metrics.rows import MAIN
+from costbench.reports.frame import means, select
 from costbench.reports.papers.tpugraphs2023 import printed_table
 from costbench.reports.results import BEST, FOLDS, SPLIT_NAMES, Cell, Results, split_order
 
@@ -83,16 +85,21 @@ def tile_places(results: Results) -> tuple[Place, ...]:
 
 def layout_places(results: Results) -> tuple[Place, ...]:
     """Returns where layout models were tested on some collection, folds first."""
-    rows = (row for row in results.rows if row.task == LAYOUT and row.kernels in COLLECTIONS)
-    return _ordered({Place(row.split, row.chip) for row in rows})
+    return _ordered(_places(layout_frame(results)))
 
 
 def compared_places(results: Results) -> tuple[Place, ...]:
     """Returns those of `layout_places` where a layout network that the paper lists was tested."""
-    networks = set(LAYOUT_VARIANTS.values())
-    rows = (row for row in results.rows if row.task == LAYOUT and row.variant in networks)
-    there = {Place(row.split, row.chip) for row in rows if row.kernels in COLLECTIONS}
-    return tuple(place for place in layout_places(results) if place in there)
+    return _ordered(_places(select(layout_frame(results), variant=tuple(LAYOUT_VARIANTS.values()))))
+
+
+def layout_frame(results: Results) -> pd.DataFrame:
+    """Returns the rows of layout models on the collections."""
+    return select(results.frame, task=LAYOUT, group=COLLECTIONS)
+
+
+def _places(frame: pd.DataFrame) -> set[Place]:
+    return {Place(*pair) for pair in frame[["split", "chip"]].drop_duplicates().itertuples(index=False)}
 
 
 def _ordered(places: set[Place]) -> tuple[Place, ...]:
@@ -147,12 +154,9 @@ def layout_scores(
         metric: of the rows.
     """
     model, named = (variant, MAIN) if variant == "random" else (MODEL, variant)
-    found: dict[str, list[float]] = {}
-    for row in results.rows:
-        key = (row.task, row.split, row.chip, row.model, row.variant, row.kernels, row.metric)
-        if key == (LAYOUT, place.split, place.chip, model, named, collection, metric):
-            found.setdefault(row.program, []).append(row.value)
-    return {program: float(np.mean(values)) for program, values in sorted(found.items())}
+    where = {"split": place.split, "chip": place.chip, "group": collection}
+    rows = select(results.frame, task=LAYOUT, model=model, variant=named, metric=metric, **where)
+    return means(rows, ["program"]).to_dict()  # type: ignore[return-value]
 
 
 def flat_collections(results: Results) -> dict[str, float]:
@@ -161,13 +165,10 @@ def flat_collections(results: Results) -> dict[str, float]:
     Keys are `layout/<split>/<chip>/<model>/<collection>/<metric>_mean`, models as in the rest of the summary
     (`learned@gst-listmle`).
     """
-    found: dict[str, list[float]] = {}
-    for row in results.rows:
-        if row.task == LAYOUT and row.kernels in COLLECTIONS:
-            model = row.model if row.variant == MAIN else f"{row.model}@{row.variant}"
-            key = "/".join((LAYOUT, row.split, row.chip, model, row.kernels, f"{row.metric}_mean"))
-            found.setdefault(key, []).append(row.value)
-    return {key: float(np.mean(values)) for key, values in found.items()}
+    frame = layout_frame(results)
+    model = frame["model"].where(frame["variant"] == MAIN, frame["model"] + "@" + frame["variant"])
+    found = means(frame.assign(model=model), ("split", "chip", "model", "group", "metric"))
+    return {"/".join((LAYOUT, *key)) + "_mean": value for key, value in found.items()}  # type: ignore[misc]
 
 
 def layout_mean(results: Results, place: Place, variant: str, collection: str, metric: str) -> float | None:

@@ -9,6 +9,7 @@ import pytest
 from costbench.artifacts import write_json
 from costbench.errors import DataError
 from costbench.reports.claims.rule import NOT_EVALUATED, evaluate_claims
+from costbench.reports.frame import frame_of
 from costbench_schedules.reports.autotvm2018 import end_to_end, operators
 from costbench_schedules.reports.autotvm2018.curves import FIGURES, panels
 from costbench_schedules.reports.autotvm2018.models import flat_models
@@ -91,7 +92,8 @@ def test_claims_are_decided_on_the_rows(folder: Path) -> None:
     own = tuple(claim for claim in schedule_claims() if claim.paper == "autotvm2018")
     assert len(own) == 13
     found = {
-        one.claim.id.partition(".")[2]: one for one in evaluate_claims(own, schedule_rows(results), 0, 200)
+        one.claim.id.partition(".")[2]: one
+        for one in evaluate_claims(own, frame_of(schedule_rows(results)), 0, 200)
     }
     against_random = found["model_vs_random_search"]
     # The lesser lead of two: 40 against 20.
@@ -147,7 +149,7 @@ def test_operators_are_compared_with_the_library(folder: Path) -> None:
     assert {row.program for row in operators.rows(results)} == set(WORKLOADS)
     assert flat_schedules(results)["schedule/native/C2/library_gflops"] == 125.0
     own = [claim for claim in schedule_claims() if claim.id == "autotvm2018.single_operator_vs_library"]
-    [claim] = evaluate_claims(own, schedule_rows(results), 0, 200)
+    [claim] = evaluate_claims(own, frame_of(schedule_rows(results)), 0, 200)
     assert (claim.verdict, claim.n) == ("holds", 8)
 
 

@@ -11,6 +11,7 @@ from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.claims.data import Side
 from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, evaluate_claims
+from costbench.reports.frame import frame_of
 from costbench_schedules.reports.crop2024.figures import tile_curves
 from costbench_schedules.reports.crop2024.results import load_networks, not_trained_enough
 from costbench_schedules.reports.crop2024.section import (
@@ -112,7 +113,8 @@ def test_a_network_that_cannot_order_its_own_records_decides_nothing(folder: Pat
     assert found == {("schedule", Side("tlp", "all", "network-operators", "native")): pytest.approx(1.25)}
     claims = tuple(claim for claim in schedule_claims() if claim.paper == "crop2024")
     verdicts = {
-        one.claim.id: one.verdict for one in evaluate_claims(claims, results.rows, 0, undertrained=found)
+        one.claim.id: one.verdict
+        for one in evaluate_claims(claims, frame_of(results.rows), 0, undertrained=found)
     }
     assert verdicts["crop2024.gap_to_tlp"] == CANNOT_TELL
     assert verdicts["crop2024.top1_below_mlp"] == HOLDS
@@ -121,7 +123,9 @@ def test_a_network_that_cannot_order_its_own_records_decides_nothing(folder: Pat
 def test_claims_are_decided_on_operators(folder: Path) -> None:
     claims = tuple(claim for claim in schedule_claims() if claim.paper == "crop2024")
     assert len(claims) == 8
-    found = {one.claim.id: one.verdict for one in evaluate_claims(claims, load_networks(folder).rows, 0)}
+    found = {
+        one.claim.id: one.verdict for one in evaluate_claims(claims, frame_of(load_networks(folder).rows), 0)
+    }
     assert found["crop2024.gap_to_tlp"] == found["crop2024.top1_below_mlp"] == HOLDS
     assert found["crop2024.top1_vs_xgboost"] == found["crop2024.gap_to_naive_learned"] == DOES_NOT_HOLD
     assert found["crop2024.learned_models_do_not_port"] == HOLDS

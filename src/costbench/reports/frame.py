@@ -1,0 +1,104 @@
+"""All results as one long table: a row is one metric of one model on one program.
+
+Everything that reports show is filtered and pivoted out of this table, and the stage writes it as
+`results.parquet`, which a notebook opens by `pandas.read_parquet`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from costbench.artifacts import atomic_path
+from costbench.metrics.checks import Floats
+from costbench.metrics.rows import MetricRow
+
+COLUMNS = (
+    *("task", "split", "chip", "experiment", "variant", "model", "seed", "application", "program"),
+    *("group", "metric", "value", "budget", "params_digest", "data_digest", "git_revision", "computed_by"),
+)
+"""Fields of `MetricRow` under their names, but for these:
+
+- `experiment`: entry of section `experiments` that the row is of; `autotune` for searches.
+- `group`: kernels of the program that the metric is over (`MetricRow.kernels`).
+- `budget`: what a search might spend (`top10`, `default-1m`); empty for everything else.
+"""
+ORDER = (
+    *("task", "split", "chip", "model", "variant", "seed", "application", "program", "group", "metric"),
+    *("value", "params_digest", "data_digest", "git_revision", "computed_by"),
+)
+"""Columns that rows are sorted by, as files of rows are."""
+_FIELDS = (*COLUMNS[:3], *COLUMNS[4:9], "kernels", *COLUMNS[10:12], *COLUMNS[13:])
+
+
+def frame_of(rows: Iterable[MetricRow], experiment: str = "") -> pd.DataFrame:
+    """Returns rows as a frame with the columns `COLUMNS`, in their order.
+
+    Args:
+        rows: results.
+        experiment: experiment that they are of.
+    """
+    names = ["group" if name == "kernels" else name for name in _FIELDS]
+    frame = pd.DataFrame(map(attrgetter(*_FIELDS), rows), columns=names)
+    frame = frame.assign(experiment=experiment, budget="")[list(COLUMNS)]
+    kinds = dict.fromkeys(COLUMNS, "str") | {"seed": "int64", "value": "float64"}
+    return frame.astype(kinds)
+
+
+def select(frame: pd.DataFrame, **values: str | Sequence[str]) -> pd.DataFrame:
+    """Returns the rows whose columns have the given values, or any of several.
+
+    Args:
+        frame: results.
+        values: column -> the value or values to keep.
+    """
+    for column, value in values.items():
+        kept = frame[column] == value if isinstance(value, str) else frame[column].isin(list(value))
+        frame = frame[kept]
+    return frame
+
+
+def means(frame: pd.DataFrame, by: Sequence[str]) -> pd.Series[float]:
+    """Returns the mean value of each group of rows, such as the seeds of a model on a program.
+
+    Sums are taken in the order of rows, so that equal rows give equal bits (pandas' own mean corrects its
+    rounding errors, and so differs from NumPy's in the last bit).
+
+    Args:
+        frame: results.
+        by: columns whose values a group shares.
+    """
+    ordered = frame.sort_values(list(by), kind="stable")
+    groups = ordered.groupby(list(by), sort=True)["value"].size()
+    values, counts = ordered["value"].to_numpy(dtype=np.float64), groups.to_numpy()
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
+    found: Floats = np.empty(len(counts), dtype=np.float64)
+    for count in np.unique(counts):
+        same = counts == count
+        found[same] = values[starts[same][:, np.newaxis] + np.arange(count)].mean(axis=1)
+    return pd.Series(found, index=groups.index)
+
+
+def split_by(frame: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[str, ...], pd.DataFrame]:
+    """Returns the rows of each combination of values of some columns, sorted by them."""
+    return {tuple(map(str, key)): rows for key, rows in frame.groupby(list(columns))}
+
+
+def number(value: object) -> float | None:
+    """Returns a cell of a frame as a number, None where it is missing."""
+    return None if value is None or pd.isna(value) else float(value)  # type: ignore[call-overload, arg-type]
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write results as Parquet, text as categories, the same bytes for the same results.
+
+    Raises:
+        DataError: if the file cannot be written.
+    """
+    texts = {name: "category" for name in frame.columns if name not in ("seed", "value")}
+    with atomic_path(path) as temporary:
+        frame.astype(texts).to_parquet(temporary, index=False, compression="zstd")
