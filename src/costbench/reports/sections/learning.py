@@ -7,7 +7,7 @@ from pathlib import Path
 
 from costbench.reports.claims.data import Side
 from costbench.reports.data.budgets import Budget
-from costbench.reports.data.selected import rises
+from costbench.reports.data.selected import Selected, rises
 from costbench.reports.page import Section
 from costbench.reports.results import CEILINGS, Results, title_of
 from costbench.reports.strongest import strongest_baseline
