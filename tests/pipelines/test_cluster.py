@@ -183,7 +183,15 @@ def test_a_run_that_loses_its_processes_and_a_worker_leaves_the_same_bytes(
         done = pipeline.result()
     assert done.returncode == 0, done.stderr
     assert cluster.processes[-1].wait(10) == -signal.SIGKILL
-    for name in ("generate", "split", "evaluate", "autotune", "reports/tables", "reports/figures"):
+    for name in (
+        "generate",
+        "split",
+        "evaluate",
+        "autotune",
+        "reports/tables",
+        "reports/figures",
+        "reports/pages",
+    ):
         assert digest_folder(undisturbed / name) == digest_folder(killed / name), name
     # Studies, which `sweep/*.yaml` names, are called after their profile.
     for name in ("reports/summary.json", "reports/claims.json", "sweep/tile.csv", "sweep/fusion.csv"):

@@ -89,7 +89,7 @@ def test_a_page_of_imported_results(tmp_path: Path, *, beside_simulated: bool) -
     report = write_report(
         written(tmp_path, rows, tmp_path if beside_simulated else None), tmp_path / "out", 0
     )
-    page = report.page.read_text("utf-8")
+    page = report.pages[0].read_text("utf-8")
     assert "of 2 programs of imported data" in page
     assert "Runtimes on the data set&#39;s own split are those in the files that were imported." in page
     assert ("(simulated)" in page) == beside_simulated
