@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from costbench.reports.claims.rule import evaluate_claims
+from costbench.reports.frame import frame_of
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench_schedules.experiments.section import load_schedules_section
 from costbench_schedules.reports.autotvm2018.operators import LIBRARY
@@ -17,7 +18,7 @@ from tests.schedules.workspaces import workspace_in
 
 def test_a_profile_without_results_has_claims_and_no_page(tmp_path: Path) -> None:
     part = load_part(workspace_in(tmp_path))
-    rendered = part.render(evaluate_claims(part.claims, part.rows, 0), tmp_path / "figures")
+    rendered = part.render(evaluate_claims(part.claims, frame_of(part.rows), 0), tmp_path / "figures")
     assert (part.rows, rendered.sections, dict(rendered.summary)) == ((), (), {})
     assert {claim.paper for claim in part.claims} == {"autotvm2018", "crop2024"}
 
@@ -29,7 +30,7 @@ def test_searches_become_a_section_and_headline_numbers(tmp_path: Path) -> None:
         '{"params_digest": "p", "data_digest": "d", "code_digest": "c"}'
     )
     part = load_part(workspace)
-    rendered = part.render(evaluate_claims(part.claims, part.rows, 0), tmp_path / "figures")
+    rendered = part.render(evaluate_claims(part.claims, frame_of(part.rows), 0), tmp_path / "figures")
     assert [section.anchor for section in rendered.sections] == ["schedules"]
     assert rendered.summary["schedule/native/C2/random/gflops_100"] == 20.0
     assert rendered.summary["schedule/claims/model_vs_random_search/effect"] == pytest.approx(2.0)

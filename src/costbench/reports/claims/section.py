@@ -19,11 +19,12 @@ from costbench.reports.claims.rule import (
     Finding,
     verdict_after_control,
 )
+from costbench.reports.described_table import described_table
 from costbench.reports.page import Section
 from costbench.reports.rendering import to_markdown
 from costbench.reports.results import FOLDS, title_of
 from costbench.reports.scores import MIN_PROGRAMS
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table, Value
 from costbench.reports.undertrained import MAX_RATIO
 
 _STATISTICS = {
@@ -45,41 +46,6 @@ _DIRECTIONS = {
     "at_most": "at most",
     "magnitude": "at least",
 }
-_EFFECT = (
-    Column("effect", "effect", "Ours", 2),
-    Column("ci_low", "low", "Ours, 95% interval", 2),
-    Column("ci_high", "high", "Ours, 95% interval", 2),
-    Column("unit", "Unit"),
-    Column("statistic", "Over programs"),
-    Column("n", "Programs", count=True),
-    Column("seeds", "Seeds", count=True),
-    Column("p", "p", "Chance", 4),
-    Column("q", "q", "Chance", 4),
-    Column("needed", "Would decide"),
-)
-_COLUMNS = (
-    Column("id", "Claim"),
-    Column("statement", "In words"),
-    Column("verdict", "Verdict"),
-    Column("claim", "claimed", "Paper"),
-    Column("paper_effect", "effect", "Paper"),
-    *_EFFECT,
-    Column("where", "Printed in"),
-)
-_ON_FOLDS = (
-    Column("id", "Claim"),
-    Column("statement", "In words"),
-    Column("verdict", "Verdict"),
-    *_EFFECT,
-)
-_AGAINST_STRONGEST = (
-    Column("id", "Claim"),
-    Column("statement", "In words, of the analytical model"),
-    Column("tested_on", "Decided on"),
-    Column("against", "Strongest baseline"),
-    Column("verdict", "Verdict"),
-    *_EFFECT,
-)
 
 
 def claims_section(findings: Sequence[Finding]) -> Section:
@@ -246,7 +212,7 @@ def _margin(place: tuple[str, str], margin: Margin) -> str:
 
 
 def _shown(one: Finding) -> tuple[Value, ...]:
-    """Returns the values of the columns `_EFFECT`."""
+    """Returns the values of the columns `effect_columns`."""
     statistic, asked = _STATISTICS[one.claim.statistic], None if one.needed is None else str(one.needed)
     return (one.effect, one.low, one.high, one.claim.unit, statistic, one.n, one.seeds, one.p, one.q, asked)
 
@@ -260,8 +226,7 @@ def _strongest_table(findings: Sequence[Finding]) -> Table:
         against = " and ".join(title_of(side.model) for side in claim.right)
         named = (claim.restates, claim.statement, claim.tested_on, against, _verdict(one))
         rows.append((*named, *_shown(one)))
-    title = "Claims about the analytical model, decided against the strongest baseline"
-    return Table(STRONGEST_TABLE, title, _AGAINST_STRONGEST, tuple(rows))
+    return described_table(STRONGEST_TABLE, rows)
 
 
 def _folds_table(findings: Sequence[Finding]) -> Table:
@@ -272,8 +237,7 @@ def _folds_table(findings: Sequence[Finding]) -> Table:
         if _is_on_folds(one) and one.verdict != NOT_EVALUATED:
             rows.append((claim.restates, claim.statement, _verdict(one), *_shown(one)))
     papers = dict.fromkeys(one.claim.paper for one in findings if _is_on_folds(one))
-    title = f"Claims of {', '.join(papers)}, decided on folds over applications"
-    return Table("claims_folds", title, _ON_FOLDS, tuple(rows))
+    return described_table("claims_folds", rows, papers=", ".join(papers))
 
 
 def _verdict(one: Finding) -> str:
@@ -297,22 +261,16 @@ def _evaluated_table(findings: Sequence[Finding]) -> Table:
                 f"{claim.paper}, {claim.where}",
             )
         )
-    return Table("claims", "Claims of the papers, decided on our results", _COLUMNS, tuple(rows))
+    return described_table("claims", rows)
 
 
 def _missing_table(findings: Sequence[Finding]) -> Table:
-    columns = (
-        Column("id", "Claim"),
-        Column("statement", "In words"),
-        Column("where", "Printed in"),
-        Column("missing", "What is missing (task/split/chip/model/variant/metric)"),
-    )
     rows = tuple(
         (one.claim.id, one.claim.statement, f"{one.claim.paper}, {one.claim.where}", "; ".join(one.missing))
         for one in findings
         if one.verdict == NOT_EVALUATED
     )
-    return Table("claims_not_evaluated", "Claims that these results cannot decide", columns, rows)
+    return described_table("claims_not_evaluated", rows)
 
 
 def printed_effect(effect: float | tuple[float, float] | None) -> str:

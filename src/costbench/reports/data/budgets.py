@@ -13,21 +13,12 @@ from pathlib import Path
 from costbench.artifacts import read_json, write_json
 from costbench.errors import DataError
 from costbench.reports.data.evidence import mapping
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.described_table import described_table
+from costbench.reports.table import Table, Value
 from costbench.tasks import LEARNED, labels_of
 
 _CELL = re.compile(r"([a-z]+)-([a-z]+[0-9]*)-([A-Za-z0-9_.]+?)-([a-z0-9_-]+)-s(\d+)")
 _NUMBERS = ("steps", "kernels", "configs", "validations")
-_COLUMNS = (
-    Column("experiment", "Experiment"),
-    Column("variant", "Variant"),
-    Column("cells", "Cells", count=True),
-    Column("steps", "Steps", count=True),
-    Column("kernels", "kernels", "A step", count=True),
-    Column("configs", "decisions of each", "A step", count=True),
-    Column("samples", "Samples", count=True),
-    Column("validations", "Validations", count=True),
-)
 
 
 @dataclass(frozen=True)
@@ -121,12 +112,7 @@ def budget_table(budgets: Sequence[Budget]) -> Table:
         (experiment, variant, len(own), *amount[:3], own[0].samples, amount[3])
         for (experiment, variant, amount), own in groups.items()
     ]
-    notes = (
-        "Samples: decisions seen in all steps together, at most, for kernels with few decisions give fewer. "
-        "The model of the best validation is kept. Wall times differ from machine to machine and are in "
-        "machine/wall_times.json of the profile's output folder.",
-    )
-    return Table("budgets", "What each training run was given", _COLUMNS, tuple(rows), 0, notes)
+    return described_table("budgets", rows)
 
 
 def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: str) -> str:

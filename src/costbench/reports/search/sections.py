@@ -7,6 +7,7 @@ from pathlib import Path
 
 from costbench.reports.claims.rule import NOT_EVALUATED, Finding
 from costbench.reports.claims.section import printed_effect
+from costbench.reports.described_table import described_table
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import searches_of_paper
 from costbench.reports.scores import MIN_PROGRAMS
@@ -23,24 +24,12 @@ from costbench.reports.search.fusion.tables import cost_table, start_table
 from costbench.reports.search.results import GAINS, PREDICTED, SLOWDOWN, SPEEDUP, Bar, Place, Searches
 from costbench.reports.search.tile.figures import write_tile_figure, write_top_k_figure
 from costbench.reports.search.tile.tables import budget_table, figure_4_table
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table, Value
 from costbench.tasks import labels_of
 
 _NUMBERS = {"lpm2021": "5", "lpm2020": "4"}
 _NAMED = ("hardware", "model and hardware", "analytical and hardware")
 """Fusion searches whose means stand in the text."""
-_SAID = (
-    Column("statement", "The paper"),
-    Column("where", "Printed in"),
-    Column("paper_effect", "Its number"),
-    Column("tested_on", "Tested on"),
-    Column("effect", "effect", "Ours", 2),
-    Column("ci_low", "low", "Ours, 95% interval", 2),
-    Column("ci_high", "high", "Ours, 95% interval", 2),
-    Column("unit", "Unit"),
-    Column("n", "Programs", count=True),
-    Column("verdict", "Verdict"),
-)
 
 
 def search_sections(
@@ -261,15 +250,14 @@ def _said_table(task: str, findings: Sequence[Finding]) -> Table:
         where, effect = f"{claim.paper}, {claim.where}", printed_effect(claim.paper_effect)
         ours = (one.effect, one.low, one.high, claim.unit, one.n, one.verdict)
         rows.append((claim.statement, where, effect, claim.tested_on, *ours))
-    notes = [
-        "How effects, intervals and verdicts come about is said with the other claims; fewer than "
-        f"{MIN_PROGRAMS} programs cannot tell."
-    ]
+    notes = []
     for one in findings:
         if one.verdict == NOT_EVALUATED and one.claim.metric == SPEEDUP and one.claim.task == task:
             notes.append(f"{one.claim.id} lacks {'; '.join(one.missing)}.")
     name = labels_of(task).searches
-    return Table(f"{task}_search_claims", f"{name}: what the papers say", _SAID, tuple(rows), 0, tuple(notes))
+    return described_table(
+        "search_claims", rows, name=f"{task}_search_claims", notes=notes, searches=name, programs=MIN_PROGRAMS
+    )
 
 
 def _split(place: Place) -> str:

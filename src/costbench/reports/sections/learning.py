@@ -8,10 +8,12 @@ from pathlib import Path
 from costbench.reports.claims.data import Side
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.selected import Selected, rises
-from costbench.reports.page import Section
+from costbench.reports.figures.learning import write_learning_figure
+from costbench.reports.page import PageFigure, Section
 from costbench.reports.results import CEILINGS, Results, title_of
 from costbench.reports.strongest import strongest_baseline
-from costbench.reports.tables.learning import Curves, settled_after
+from costbench.reports.tables.learning import Curves, curves_table, learning_curves, settled_after
+from costbench.reports.tables.rates import rates_of, rates_table
 from costbench.tasks import labels_of
 
 
@@ -34,6 +36,33 @@ def learning_section(
     Raises:
         DataError: if a figure cannot be written.
     """
+    curves = learning_curves(results, selected, budgets, columns)
+    rates = rates_of(selected, columns)
+    if not curves and not rates:
+        return None
+    drawn = []
+    for one in curves:
+        svg, _ = write_learning_figure(one, _ceilings(results, one), figures)
+        alt = (
+            f"Validation value, test error and test tau against training steps of {len(one.networks)} "
+            f"networks; {one.split} split, {one.chip}."
+        )
+        caption = (
+            f"{labels_of(one.task).title}, {one.split} split, {one.chip}: what each network reaches with "
+            "more training; each point is a training of its own."
+        )
+        drawn.append(PageFigure(svg, alt, caption))
+    tables = (*map(curves_table, curves), *map(rates_table, rates))
+    return Section(
+        anchor="learning-curves",
+        title="How much training is enough?",
+        label="Learning curves",
+        page="models",
+        paragraphs=(*map(budget_sentence, curves), *_beside_baselines(results, curves)),
+        figures=tuple(drawn),
+        tables=tables,
+        folded=tuple(table.name for table in tables),
+    )
 
 
 def budget_sentence(curves: Curves) -> str:

@@ -12,9 +12,10 @@ import numpy as np
 
 from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
 from costbench.metrics.measures import APE, TAU
+from costbench.reports.described_table import described_table
 from costbench.reports.papers.numbers import table_of_paper
 from costbench.reports.results import ALL, BEST, KINDS, Results
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table, Value
 from costbench.tasks import LEARNED
 
 MODEL = "analytical"
@@ -68,29 +69,13 @@ def analytical_scores(results: Results, chip: str) -> Scores:
 
 def kind_table(scores: Scores, chip: str) -> Table:
     """One row a kind of kernel: how many there are, how much time is spent and lost there, APE and tau."""
-    columns = (
-        Column("kind", "Kernels"),
-        Column("kernels", "Number", count=True),
-        Column("share_of_runtime", "of best runtime (%)", "Share", 1),
-        Column("share_of_loss", "of time lost (%)", "Share", 1),
-        Column("ape_pooled", "all time together", "Tile-Size APE (%)", 1),
-        Column("ape_mean", "geometric mean", "Tile-Size APE (%)", 1),
-        Column("tau_mean", "mean", "Kendall's τ"),
-        Column("tau_min", "lowest program", "Kendall's τ"),
-    )
     total = list(scores.get(ALL, {}).values())
     rows = []
     for kind in (*KINDS, ALL):
         own = list(scores.get(kind, {}).values())
         if own:
             rows.append((kind, *_summary(own, total)))
-    notes = (
-        "A kernel with a dot or convolution is a contraction; else one that reduces values is a reduction; "
-        "one that computes nothing is data movement; the rest is elementwise. All time together weighs "
-        "programs by their runtime; the geometric mean and τ weigh them alike.",
-    )
-    title = f"The analytical model by kind of kernel, all test programs, {chip}"
-    return Table(f"analytical_kinds_{chip}", title, columns, tuple(rows), 1, notes)
+    return described_table("analytical_kinds", rows, name=f"analytical_kinds_{chip}", averages=1, chip=chip)
 
 
 def _summary(own: Sequence[Score], total: Sequence[Score]) -> tuple[Value, ...]:
@@ -110,18 +95,6 @@ def _summary(own: Sequence[Score], total: Sequence[Score]) -> tuple[Value, ...]:
 
 def application_table(scores: Scores, chip: str) -> Table:
     """One row an application: APE, tau, how they lie to the papers', and where most time is lost."""
-    columns = (
-        Column("application", "Application"),
-        Column("programs", "Programs", count=True),
-        Column("kernels", "Kernels", count=True),
-        Column("ape", "ours", "Tile-Size APE (%)", 1),
-        Column("ape_place", "beside 4-12", "Tile-Size APE (%)"),
-        Column("tau", "ours", "Kendall's τ"),
-        Column("tau_place", "beside .70-.85", "Kendall's τ"),
-        Column("worst_kind", "kernels", "Most time is lost in"),
-        Column("worst_share", "share of loss (%)", "Most time is lost in", 0),
-        Column("worst_ape", "their APE (%)", "Most time is lost in", 1),
-    )
     rows = [(name, *_application_row(scores, name)) for name in _applications(scores)]
     apes = [score.ape for score in scores.get(ALL, {}).values()]
     taus = [score.tau for score in scores.get(ALL, {}).values() if score.tau is not None]
@@ -131,15 +104,20 @@ def application_table(scores: Scores, chip: str) -> Table:
         places = (_place(ape, APE_NEAR_PAPERS), tau, _place(tau, TAU_NEAR_PAPERS))
         rows.append(("All programs", len(apes), kernels, ape, *places, "", None, None))
     ape_printed, tau_printed = _printed("error"), _printed("tau")
-    notes = (
-        "APE: geometric mean over the application's test programs; τ: mean. For their analytical model, the "
-        f"papers print APE from {ape_printed[0]:.1f}% to {ape_printed[-1]:.1f}% and τ from "
-        f"{tau_printed[0]:.2f} to {tau_printed[-1]:.2f}, program by program (lpm2021, tables 2 and 8); "
-        f"{_inside(ape_printed, APE_NEAR_PAPERS)} and {_inside(tau_printed, TAU_NEAR_PAPERS)} of "
-        f"{len(ape_printed)} lie in the ranges named in the header.",
+    return described_table(
+        "analytical",
+        rows,
+        name=f"analytical_{chip}",
+        averages=int(bool(apes and taus)),
+        chip=chip,
+        ape_low=ape_printed[0],
+        ape_high=ape_printed[-1],
+        tau_low=tau_printed[0],
+        tau_high=tau_printed[-1],
+        ape_inside=_inside(ape_printed, APE_NEAR_PAPERS),
+        tau_inside=_inside(tau_printed, TAU_NEAR_PAPERS),
+        programs=len(ape_printed),
     )
-    title = f"The analytical model by application, all test programs, {chip}"
-    return Table(f"analytical_{chip}", title, columns, tuple(rows), int(bool(apes and taus)), notes)
 
 
 def _applications(scores: Scores) -> list[str]:

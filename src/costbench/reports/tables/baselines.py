@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from costbench.reports.described_table import described_table
 from costbench.reports.results import BASELINES, SPLIT_NAMES, Cell, is_given, title_of
 from costbench.reports.standings import Estimate, Standings
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table, Value
 
 
 def baselines_table(cell: Cell, found: Standings) -> Table:
@@ -15,22 +16,6 @@ def baselines_table(cell: Cell, found: Standings) -> Table:
         found: how its models stand (see `costbench.reports.standings`).
     """
     error, tau = cell.described.measures
-    group, difference = error.title, "Less the strongest baseline's (points)"
-    columns = (
-        Column("model", "Model"),
-        Column("kind", "What it is"),
-        Column("error", "mean", group, error.decimals),
-        Column("low", "95% from", group, error.decimals),
-        Column("high", "to", group, error.decimals),
-        Column("runs", "std. dev. over seeds", group, error.decimals),
-        Column("tau", "mean", tau.title, tau.decimals),
-        Column("won", "Programs won (%)", decimals=0),
-        Column("difference", "difference", difference, error.decimals),
-        Column("difference_low", "95% from", difference, error.decimals),
-        Column("difference_high", "to", difference, error.decimals),
-        Column("programs", "Programs", count=True),
-        Column("seeds", "Seeds", count=True),
-    )
     rows: list[tuple[Value, ...]] = [
         (
             title_of(one.model),
@@ -45,19 +30,20 @@ def baselines_table(cell: Cell, found: Standings) -> Table:
         )
         for one in found.models
     ]
-    ceilings = [_ceiling(cell, name, len(columns)) for name in cell.ceilings]
-    notes = (
-        "Means over test programs: geometric of errors, arithmetic of τ. Intervals are those of 10,000 "
-        "resamples of programs and training seeds together. Programs won: with a lower error than that of "
-        "the strongest baseline, ties counting half.",
-        "The strongest baseline is the model without a network with the least mean error on these very "
-        "programs, a choice that favours it.",
-        *(_CEILINGS if ceilings else ()),
-    )
+    ceilings = [_ceiling(cell, name, 13) for name in cell.ceilings]
     heading = cell.labels
     where = f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{heading.kernels}"
-    title = f"{heading.heading}, every model against the strongest baseline, {where}"
-    return Table(f"baselines_{cell.name}", title, columns, (*rows, *ceilings), len(ceilings), notes)
+    return described_table(
+        "baselines",
+        (*rows, *ceilings),
+        name=f"baselines_{cell.name}",
+        notes=_CEILINGS if ceilings else (),
+        averages=len(ceilings),
+        heading=heading.heading,
+        where=where,
+        error=error.title,
+        tau=tau.title,
+    )
 
 
 _CEILINGS = (

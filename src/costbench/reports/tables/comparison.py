@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.measures import Measure
+from costbench.reports.described_table import described_table
 from costbench.reports.results import Cell, title_of
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table, Value
 from costbench.rng import stream
-
-_COLUMNS = (
-    Column("baseline", "learned minus"),
-    Column("metric", "Metric"),
-    Column("programs", "Programs", decimals=0),
-    Column("difference", "Mean difference", decimals=3),
-    Column("low", "low", "95% interval", 3),
-    Column("high", "high", "95% interval", 3),
-    Column("share_better", "Resamples in which learned is better", decimals=3),
-)
 
 
 def comparison_table(cell: Cell, seed: int) -> Table:
@@ -34,14 +25,9 @@ def comparison_table(cell: Cell, seed: int) -> Table:
             row = _row(cell, baseline, measure, seed)
             if row is not None:
                 rows.append(row)
-    notes = (
-        "Programs are drawn with replacement 10,000 times, both models' values of a program together; the "
-        "interval is corrected for few programs. Good are positive differences of τ "
-        "and negative ones of errors.",
-    )
     prefix = cell.labels.prefix
-    title = f"Learned model against each baseline, {prefix}{cell.split} split, {cell.chip}"
-    return Table(f"comparison_{cell.name}", title, _COLUMNS, tuple(rows), 0, notes)
+    where = f"{prefix}{cell.split} split, {cell.chip}"
+    return described_table("comparison", rows, name=f"comparison_{cell.name}", where=where)
 
 
 def _row(cell: Cell, baseline: str, measure: Measure, seed: int) -> tuple[Value, ...] | None:

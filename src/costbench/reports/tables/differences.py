@@ -18,10 +18,11 @@ from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 from costbench.reports.claims.data import Side
 from costbench.reports.data.budgets import Budget, budget_note
+from costbench.reports.described_table import described_table
 from costbench.reports.results import SPLIT_NAMES, Results, title_of
 from costbench.reports.scores import matched, scores_of
 from costbench.reports.standings import Estimate, difference
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table, Value
 from costbench.rng import stream
 from costbench.tasks import LEARNED, LearnedTask, labels_of
 
@@ -125,40 +126,25 @@ def _table(
         if means[0] is not None:
             effects = (_effect(results, (task, base), side, measure, draws) for measure in (error, tau))
             rows.append((side.variant, label, *means, *(value for one in effects for value in _plain(one))))
-    notes = [
-        "Each row adds one thing to lpm2021's model. Effect: its mean less that of lpm2021's model over the "
-        "same test programs, with the interval of 10,000 resamples of programs and seeds; negative errors "
-        "and positive τ are gains. Effects need not add up.",
-        budget_note(
-            [one for one in budgets if (one.split, one.chip) == (base.split, base.chip)],
-            {name: name for name in (*listed, named, *([MAIN] if base.variant == MAIN else []))},
-            task,
-        ),
-    ]
-    heading = f"{labels_of(task).heading}, {SPLIT_NAMES.get(base.split, base.split)}, {base.chip}"
-    title = f"How ours differs from lpm2021's model, one difference at a time: {heading}"
-    name = f"differences_{task}_{base.split}_{base.chip}"
-    return Table(name, title, _columns(error, tau), tuple(rows), 0, tuple(n for n in notes if n))
+    note = budget_note(
+        [one for one in budgets if (one.split, one.chip) == (base.split, base.chip)],
+        {name: name for name in (*listed, named, *([MAIN] if base.variant == MAIN else []))},
+        task,
+    )
+    return described_table(
+        "differences",
+        rows,
+        name=f"differences_{task}_{base.split}_{base.chip}",
+        notes=(note,),
+        where=f"{labels_of(task).heading}, {SPLIT_NAMES.get(base.split, base.split)}, {base.chip}",
+        error=error.title,
+        error_key=error.short,
+        tau=tau.title,
+        tau_key=tau.short,
+    )
 
 
 _NONE: tuple[None, ...] = (None,) * 6
-
-
-def _columns(error: Measure, tau: Measure) -> tuple[Column, ...]:
-    effects = (
-        Column(f"{measure.short}_{key}", header, f"Effect on {measure.title}", measure.decimals + 1)
-        for measure in (error, tau)
-        for key, header in {"effect": "effect", "low": "95% from", "high": "to"}.items()
-    )
-    return (
-        Column("variant", "Variant"),
-        Column("label", "What it has"),
-        Column(error.short, "mean", error.title, error.decimals),
-        Column("runs", "std. dev. over seeds", error.title, error.decimals),
-        Column(tau.short, "mean", tau.title, tau.decimals),
-        Column("seeds", "Seeds", count=True),
-        *effects,
-    )
 
 
 def _means(results: Results, task: str, side: Side) -> tuple[float | None, float | None, float | None, int]:

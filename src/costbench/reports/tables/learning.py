@@ -15,8 +15,9 @@ import numpy as np
 
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.selected import Selected, by_network
+from costbench.reports.described_table import described_table
 from costbench.reports.results import SPLIT_NAMES, Results
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table, Value
 from costbench.tasks import LEARNED, labels_of
 
 _VARIANT = re.compile(r"curve-(?P<network>[a-z0-9_-]+)-(?P<steps>[0-9]+)")
@@ -170,23 +171,20 @@ def curves_table(curves: Curves) -> Table:
     """
     error, tau = LEARNED[curves.task].measures
     selected_by = curves.column.replace("/", " ").replace("_", " ")
-    columns = (
-        Column("network", "Network"),
-        Column("steps", "Steps", count=True),
-        Column("samples", "Samples", count=True),
-        Column("validation", selected_by, decimals=3 if tau.short in curves.column else 1),
-        Column("error", error.title, "Test programs", error.decimals),
-        Column("tau", tau.title, "Test programs", tau.decimals),
-    )
     rows: list[tuple[Value, ...]] = [
         (name, point.steps, point.steps * curves.samples, point.validation, point.error, point.tau)
         for name, points in curves.networks.items()
         for point in points
     ]
     where = f"{SPLIT_NAMES.get(curves.split, curves.split)}, {curves.chip}"
-    notes = (
-        "Each row is a training of its own, with a learning rate schedule that ends with its steps; the "
-        "epoch of the best validation is kept. Test programs: geometric mean of errors, mean of τ.",
+    return described_table(
+        "curves",
+        rows,
+        name=f"curves_{curves.name}",
+        heading=labels_of(curves.task).heading,
+        where=where,
+        selected_by=selected_by,
+        decimals=3 if tau.short in curves.column else 1,
+        error=error.title,
+        tau=tau.title,
     )
-    title = f"Learning curves, {labels_of(curves.task).heading}, {where}"
-    return Table(f"curves_{curves.name}", title, columns, tuple(rows), 0, notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from costbench.reports.described_table import described_table
 from costbench.reports.frame import number, select
 from costbench.reports.papers.tpugraphs2023 import PrintedTable, printed_table
 from costbench.reports.results import Results
@@ -91,18 +92,11 @@ def collection_table(results: Results, place: Place) -> Table:
     programs = frame.groupby("group")["program"].nunique()
     values = select(frame, metric=metrics).groupby(["group", "model", "variant", "metric"])["value"]
     found = values.agg(lambda own: sum(own.tolist()) / len(own)).unstack("metric")
-    columns = [Column("collection", "Collection"), Column("model", "Model"), Column("variant", "Variant")]
-    columns += [Column("programs", "Programs", count=True)]
-    titles = ("τ", "OPA", "top-1 (%)", "top-10 (%)", "top-100 (%)")
-    columns += [
-        Column(metric, title, "", 1 if metric.startswith("top") else 3)
-        for metric, title in zip(metrics, titles, strict=True)
-    ]
     rows = []
     for key, own in found.iterrows():
         group, model, variant = map(str, key)  # type: ignore[call-overload]
         scores = (number(own.get(metric)) for metric in metrics)
         rows.append((f"{LAYOUT}:{group}", model, variant, int(programs[group]), *scores))
     rows.sort(key=lambda row: (COLLECTIONS.index(row[0].partition(":")[2]), row[:3]))
-    title = f"Every model on each collection of layouts, {place.title}"
-    return Table(f"tpugraphs_layouts_{place.name}", title, tuple(columns), tuple(rows), 0, (_DEFINITION,))
+    name = f"tpugraphs_layouts_{place.name}"
+    return described_table("tpugraphs_layouts", rows, name=name, notes=(_DEFINITION,), where=place.title)

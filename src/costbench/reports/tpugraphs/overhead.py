@@ -18,19 +18,13 @@ from costbench.artifacts import write_json, write_text
 from costbench.metrics.overhead import BATCH, OVERHEAD_FILE, Overhead
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.claims.rule import Finding
+from costbench.reports.described_table import described_table
 from costbench.reports.papers.tpugraphs2023 import printed_table
 from costbench.reports.rendering import to_markdown
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table, Value
 
-_CHARGED = (
-    Column("compile_s", "compilation", "Charged (s)", 1),
-    Column("run_s", "execution", "Charged (s)", 4),
-)
-_MEASURED = (
-    Column("extraction_s", "feature extraction", "Measured (s)", 4),
-    Column("batch_s", "inference, batch of 100", "Measured (s)", 6),
-    Column("single_s", "inference, one", "Measured (s)", 6),
-)
+_CHARGED = ("compile_s", "run_s")
+_MEASURED = ("extraction_s", "batch_s", "single_s")
 
 
 def overhead_rows(overheads: Sequence[Overhead]) -> tuple[MetricRow, ...]:
@@ -68,17 +62,13 @@ def overhead_table(overheads: Sequence[Overhead], *, measured: bool) -> Table:
         measured: whether wall times of ours are shown; without them the table is the same on every machine.
     """
     paper = printed_table("overhead")
-    columns = (Column("whose", "Whose"), Column("program", "Program"), *_CHARGED, *_MEASURED)
-    shown = [column.key for column in (*_CHARGED, *(_MEASURED if measured else ()))]
+    shown = (*_CHARGED, *(_MEASURED if measured else ()))
     rows: list[tuple[Value, ...]] = []
     for one in overheads:
         times = asdict(one)
         rows.append(("ours", one.program, *(times[key] if key in shown else None for key in paper.columns)))
     rows += [("paper", row.label, *row.values) for row in paper.rows]
-    notes = [
-        "Charged, ours: 13 ms of compilation for each instruction, and a run on the simulated chip; the "
-        "paper measured both. Feature extraction is done once for all configs of a program."
-    ]
+    notes = []
     if overheads and not measured:
         notes.append(
             "Wall times of ours differ from machine to machine and are in machine/overhead.md of the "
@@ -86,8 +76,8 @@ def overhead_table(overheads: Sequence[Overhead], *, measured: bool) -> Table:
         )
     if not overheads:
         notes.append("Ours were not measured: no layout model was evaluated.")
-    title = f"Time to evaluate a layout config, beside {paper.table} of {paper.paper}"
-    return Table(f"{paper.paper}_table10", title, columns, tuple(rows), 0, tuple(notes))
+    printed = f"{paper.table} of {paper.paper}"
+    return described_table("tpugraphs2023_table10", rows, notes=notes, printed=printed)
 
 
 def write_machine_overheads(
@@ -116,7 +106,8 @@ def write_machine_overheads(
 
 def overhead_metrics(overheads: Sequence[Overhead]) -> dict[str, float]:
     """Returns medians over programs of each wall time, by name, for the tracked run."""
-    keys = [column.key for column in _MEASURED]
     if not overheads:
         return {}
-    return {f"overhead/{key}": float(np.median([getattr(one, key) for one in overheads])) for key in keys}
+    return {
+        f"overhead/{key}": float(np.median([getattr(one, key) for one in overheads])) for key in _MEASURED
+    }

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from costbench.datasets.layout.sizes import CollectionSize
 from costbench.reports.data.dataset_card import Card
+from costbench.reports.described_table import described_table
 from costbench.reports.papers.tpugraphs2023 import printed_settings, printed_table
 from costbench.reports.table import Column, Table, Value
 from costbench.reports.tables.settings import setting, shown_setting
@@ -74,13 +75,6 @@ def tuned_table(settings: Mapping[str, object]) -> Table:
         settings: task -> variant -> its parameters of training, for the tasks that have variants.
     """
     paper = printed_settings()
-    columns = (
-        Column("parameter", "Parameter"),
-        Column("ours_layout", "ours", "Layout models"),
-        Column("paper_layout", "paper", "Layout models"),
-        Column("ours_tile", "ours", "Tile models"),
-        Column("paper_tile", "paper", "Tile models"),
-    )
     rows = tuple(
         (
             row.parameter,
@@ -91,13 +85,7 @@ def tuned_table(settings: Mapping[str, object]) -> Table:
         )
         for row in paper.rows
     )
-    title = f"Settings of the variants, beside {paper.table} of {paper.paper}"
-    notes = (
-        "The paper lists what it tried and keeps the best on validation programs; ours are fixed. Batch: "
-        "kernels x decisions of each, or configs of a program. Iterations: steps. – where nothing was run "
-        "or no key says.",
-    )
-    return Table(f"{paper.paper}_table5", title, columns, rows, 0, notes)
+    return described_table("tpugraphs2023_table5", rows, printed=f"{paper.table} of {paper.paper}")
 
 
 def _values(variants: object, path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costbench.metrics.measures import AVERAGES
+from costbench.reports.described_table import described_table
 from costbench.reports.search.bars import (
     BEST_KNOWN,
     FUSION_MODELS,
@@ -98,16 +99,6 @@ def _percent(speedups: Sequence[float | None]) -> list[Value]:
 
 def cost_table(place: Place) -> Table:
     """What every kind of search measured, predicted and was charged, and how it ended."""
-    columns = (
-        Column("start", "Start"),
-        Column("search", "Search"),
-        Column("minutes", "Hardware minutes, at most", count=True),
-        Column("speedup", "Speed-up, geometric mean", decimals=3),
-        Column("slowdown_percent", "Slower than the best known (%), mean", decimals=2),
-        Column("measured", "programs measured", "Mean of a search", 1, count=True),
-        Column("seconds", "hardware seconds", "Mean of a search", 1, count=True),
-        Column("predicted", "configurations predicted", "Mean of a search", count=True),
-    )
     ranked = {model: number for number, model in enumerate(FUSION_MODELS)}
 
     def order(bar: Bar) -> tuple[int, int, str, float]:
@@ -123,14 +114,8 @@ def cost_table(place: Place) -> Table:
         slower = place.mean(bar, SLOWDOWN)
         named = (bar.start, FUSION_MODELS.get(bar.model, bar.model), bar.minutes, speedup)
         rows.append((*named, None if slower is None else 100.0 * slower, *costs))
-    heading = f"What fusion searches cost and bring, {WHERE.get(place.split, place.split)}, {place.chip}"
-    notes = (
-        "Hardware seconds are charged, not clocked: compiling as section `autotune` says, and three "
-        "runs. A budget ends before the first measurement that would not fit, so one that "
-        "is shorter than a compile measures nothing and the search ends where it began. Best known: the best "
-        "of all of them and of one more that is free of charge, whose measurements are counted here.",
-    )
-    return Table(f"fusion_search_{place.name}", heading, columns, tuple(rows), 0, notes)
+    where = f"{WHERE.get(place.split, place.split)}, {place.chip}"
+    return described_table("fusion_search", rows, name=f"fusion_search_{place.name}", where=where)
 
 
 def _mean_of_search(place: Place, bar: Bar, metric: str) -> float | None:

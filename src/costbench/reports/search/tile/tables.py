@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from costbench.metrics.measures import AVERAGES, Measure
+from costbench.reports.described_table import described_table
 from costbench.reports.results import SPLIT_NAMES
 from costbench.reports.search.bars import (
     CANDIDATES,
@@ -95,25 +96,9 @@ def _average_row(place: Place, bars: tuple[Bar, ...], kind: str) -> tuple[Value,
 
 def budget_table(place: Place) -> Table:
     """What every way of choosing measured, was charged, and lost against exhaustive search."""
-    columns = (
-        Column("model", "Tile sizes chosen by"),
-        Column("top_k", "Measured per kernel, at most"),
-        Column("speedup", "Speed-up, geometric mean", decimals=3),
-        Column("slowdown_percent", "mean", "Slower than exhaustive (%)", 2),
-        Column("worst_percent", "worst program", "Slower than exhaustive (%)", 2),
-        Column("measured", "Tile sizes measured", count=True),
-        Column("seconds", "Hardware seconds", decimals=2, count=True),
-        Column("fewer_seconds", "Times fewer hardware seconds", decimals=1),
-    )
     rows = [row for bar in _ordered(place) if (row := _budget_row(place, bar)) is not None]
-    heading = f"What measuring costs and brings, {WHERE.get(place.split, place.split)}, {place.chip}"
-    notes = (
-        "Measurements and seconds are totals over all programs. Hardware seconds are those that the "
-        "simulated machine charges, three runs a tile size; kernels with one tile size need none. Exhaustive "
-        "measures every legal tile size; 'all candidates' are those that models rank: what is lost there no "
-        "model can find.",
-    )
-    return Table(f"tile_search_{place.name}", heading, columns, tuple(rows), 0, notes)
+    where = f"{WHERE.get(place.split, place.split)}, {place.chip}"
+    return described_table("tile_search", rows, name=f"tile_search_{place.name}", where=where)
 
 
 def _ordered(place: Place) -> list[Bar]:
