@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from costbench.artifacts import write_json, write_text
-from costbench.reports.claims.data import TPUGRAPHS, Margin, Side, margins
+from costbench.reports.claims.data import TPUGRAPHS, Side, margins
 from costbench.reports.claims.rule import (
-    BY_CONSTRUCTION,
-    CANNOT_TELL,
     DOES_NOT_HOLD,
     FALSE_DISCOVERIES,
     HOLDS,
     NOT_EVALUATED,
-    NOT_TRAINED_ENOUGH,
     Finding,
     verdict_after_control,
 )
 from costbench.reports.described_table import described_table
 from costbench.reports.page import Section
+from costbench.reports.prose import paragraphs
 from costbench.reports.rendering import to_markdown
 from costbench.reports.results import FOLDS, title_of
 from costbench.reports.scores import MIN_PROGRAMS
@@ -65,86 +64,65 @@ def claims_section(findings: Sequence[Finding]) -> Section:
         anchor="claims",
         title="Do the papers' claims hold here?",
         label="Claims",
-        paragraphs=(
-            *_against_strongest(findings),
-            *_counted_on_folds(findings),
-            *_counted(printed),
-            *_after_control(printed, "of the papers' claims"),
-            *_after_control([one for one in findings if one.claim.restates], "of restated claims"),
-            *_rule(findings),
-        ),
+        paragraphs=_words(findings),
         tables=shown,
         folded=tuple(table.name for table in shown if table.name != STRONGEST_TABLE),
     )
 
 
-def _counted(printed: Sequence[Finding]) -> tuple[str, ...]:
-    """Returns how many claims hold: those about accuracy and searches, then of each other paper."""
-    sentences = []
-    learned_models = ("lpm2021", "lpm2020")
-    others = dict.fromkeys(one.claim.paper for one in printed if one.claim.paper not in learned_models)
-    for papers, names in (
-        ("lpm2021 and lpm2020 about accuracy and searches", learned_models),
-        *((paper, (paper,)) for paper in others),
-    ):
-        own = [one for one in printed if one.claim.paper in names]
-        counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in _VERDICTS}
-        if own:
-            sentences.append(
-                f"Of {len(own)} claims of {papers}, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not "
-                f"hold, {counts[CANNOT_TELL]} cannot be told either way, {counts[BY_CONSTRUCTION]} are true "
-                f"of our results by construction, and {counts[NOT_EVALUATED]} were not evaluated."
-            )
-    return tuple(sentences)
+def _words(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Returns how many claims hold, where and after control, and the rule."""
+    printed, again = papers_own(findings), [one for one in findings if one.claim.restates]
+    against = [one for one in again if _is_against_strongest(one) and one.verdict != NOT_EVALUATED]
+    on_folds = {True: "folds over applications", False: "the papers' splits"}
+    places = {
+        where: _verdicts(one for one in against if (one.claim.sides[0].split == FOLDS) == folds)
+        for folds, where in on_folds.items()
+    }
+    papers = {"lpm2021 and lpm2020 about accuracy and searches": [*_LEARNED_MODELS]}
+    papers |= {
+        one.claim.paper: [one.claim.paper] for one in printed if one.claim.paper not in _LEARNED_MODELS
+    }
+    counts = {
+        named: _verdicts(one for one in printed if one.claim.paper in names)
+        for named, names in papers.items()
+    }
+    return paragraphs(
+        "claims",
+        strongest={where: counted for where, counted in places.items() if counted},
+        folds=_verdicts(one for one in again if _is_on_folds(one) and one.claim.paper != TPUGRAPHS),
+        printed={named: counted for named, counted in counts.items() if counted},
+        controlled={"of the papers' claims": _control(printed), "of restated claims": _control(again)},
+        rate=100.0 * FALSE_DISCOVERIES,
+        margins=sorted(margins(tuple(one.claim for one in findings)).items()),
+        min_programs=MIN_PROGRAMS,
+        max_ratio=MAX_RATIO,
+    )
 
 
-def _after_control(findings: Sequence[Finding], named: str) -> tuple[str, ...]:
+_LEARNED_MODELS = ("lpm2021", "lpm2020")
+
+
+def _verdicts(findings: Iterable[Finding]) -> Counter[str]:
+    return Counter(one.verdict for one in findings)
+
+
+def _control(findings: Sequence[Finding]) -> dict[str, object]:
     """Returns how many verdicts are left when false discoveries among all of them are controlled."""
     tested = [one for one in findings if one.q is not None]
     decided = [one for one in tested if one.verdict in (HOLDS, DOES_NOT_HOLD)]
-    if not decided:
-        return ()
-    kept = [one for one in decided if verdict_after_control(one) == one.verdict]
     lost = [one.claim.id for one in decided if verdict_after_control(one) != one.verdict]
-    others = f" Not among these are {', '.join(lost)}." if lost else ""
-    return (
-        f"Of {len(tested)} verdicts {named} that an interval could give, {len(decided)} are decided by "
-        f"their 95% interval alone, and {len(kept)} with false discoveries among all of them held at "
-        f"{100.0 * FALSE_DISCOVERIES:g}% (Benjamini and Hochberg).{others}",
-    )
+    return {
+        "tested": len(tested),
+        "decided": len(decided),
+        "kept": len(decided) - len(lost),
+        "lost": lost,
+    }
 
 
 def papers_own(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Returns the findings on claims as the papers make them."""
     return tuple(one for one in findings if not one.claim.restates)
-
-
-def _against_strongest(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Returns how many claims about the analytical model hold against the strongest baseline, by split."""
-    sentences = []
-    for folds in (True, False):
-        own = [
-            one
-            for one in findings
-            if _is_against_strongest(one)
-            and one.verdict != NOT_EVALUATED
-            and (one.claim.sides[0].split == FOLDS) == folds
-        ]
-        if own:
-            counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in _VERDICTS}
-            where = "folds over applications" if folds else "the papers' splits"
-            sentences.append(
-                f"on {where} {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold and "
-                f"{counts[CANNOT_TELL]} cannot be told either way"
-            )
-    if not sentences:
-        return ()
-    return (
-        "The claims that compare a network with the analytical model, held against the strongest baseline: "
-        f"{'; '.join(sentences)}. The strongest baseline is the one with the best mean of the claim's metric "
-        "on the very test programs, which favours it. Folds, where every program is tested once and no "
-        "application is on both sides, are the evidence that counts.",
-    )
 
 
 def _is_against_strongest(one: Finding) -> bool:
@@ -153,62 +131,12 @@ def _is_against_strongest(one: Finding) -> bool:
     return bool(one.claim.restates) and one.claim.paper != TPUGRAPHS and not networks
 
 
-def _counted_on_folds(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Returns how many claims of lpm2021 and lpm2020 about networks hold on folds, if any was decided."""
-    own = [one for one in findings if _is_on_folds(one) and one.claim.paper != TPUGRAPHS]
-    if not own:
-        return ()
-    counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in _VERDICTS}
-    return (
-        "Claims of lpm2021 and lpm2020 that compare networks, repeated on folds over applications, where all "
-        f"programs are tested: of {len(own)}, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold and "
-        f"{counts[CANNOT_TELL]} cannot be told either way.",
-    )
-
-
 def _is_on_folds(one: Finding) -> bool:
     """Whether a claim that compares networks was repeated on folds."""
     return bool(one.claim.restates) and not _is_against_strongest(one)
 
 
 STRONGEST_TABLE = "claims_strongest"
-_VERDICTS = (HOLDS, DOES_NOT_HOLD, CANNOT_TELL, BY_CONSTRUCTION, NOT_EVALUATED)
-
-
-def _rule(findings: Sequence[Finding]) -> tuple[str, ...]:
-    allowed = margins(tuple(one.claim for one in findings))
-    said = ", ".join(_margin(place, margin) for place, margin in sorted(allowed.items()))
-    return (
-        "The effect is the lead of the side that the paper sees ahead (the first-named one's, where it "
-        "sees none), positive if our results agree; of a claim about several pairs, the least lead. "
-        "Speed-ups are compared by their ratio in each program; of a claim about settings, the ranges over "
-        "them are. Claims about wall times have a verdict here and no number, which is another one on every "
-        "machine. The interval is over test programs and training seeds (repeats, of searches), of 10,000 "
-        "resamples that are the same for both sides, and corrected for few programs and seeds. p is the "
-        "least error at which it still decides, q the least rate of false discoveries at which its verdict "
-        "counts among all. What would decide a claim is an estimate: the width of an interval falls as the "
-        "square root of the number of programs.",
-        "A claim holds if the whole interval lies above zero (a share of programs: above one half), does not "
-        "hold if it lies below, and else cannot be told. A claim of no difference holds if the interval lies "
-        f"within the margin, the largest difference that the papers still call none: {said}. That a side "
-        "is not worse holds if the interval does not reach below zero; that it trails by at most what is "
-        "printed, if the interval lies below that and doing nothing trails by more. That every "
-        "model has a bad program, or that one program gains much, holds if the interval lies above the "
-        "least that the paper prints; these programs are given, and only runs are drawn. Fewer than "
-        f"{MIN_PROGRAMS} test programs cannot tell, and "
-        f"neither can networks that were {NOT_TRAINED_ENOUGH}: fewer samples than the main network saw, and "
-        f"an error above {MAX_RATIO:g} times its. With "
-        "one training seed, the interval knows nothing of how training runs differ. A verdict about a "
-        "network is about the training that it had; learning curves, where they were run, say what more "
-        "would bring.",
-    )
-
-
-def _margin(place: tuple[str, str], margin: Margin) -> str:
-    task, unit = place
-    if margin.relative:
-        return f"{100.0 * margin.size:.0f}% of the mean error ({task}, {unit})"
-    return f"{margin.size:g} {unit} ({task})"
 
 
 def _shown(one: Finding) -> tuple[Value, ...]:

@@ -12,6 +12,7 @@ from costbench.reports.data.evidence import Audit, SplitCounts
 from costbench.reports.data.evidence_tables import dataset_tables, leakage_table
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import PAPERS, corpus_of_paper
+from costbench.reports.prose import sentence
 from costbench.tasks import TASKS
 
 _INTRODUCTION = (
@@ -40,7 +41,7 @@ def data_section(
         own = [card for card in cards if card.task == task and card.counts.configs]
         if not own:
             continue
-        paragraphs.append(_WORDS[task](own[0]))
+        paragraphs.append(_words(task, own[0]))
         svg, _ = write_application_figure(task, own[0], figures)
         alt = f"Bars of the programs, kernels and samples of each application, {task} data."
         caption = (
@@ -67,46 +68,17 @@ def data_section(
     )
 
 
-def _imbalance(card: Card) -> str:
-    """Most samples of an application over fewest, named."""
-    families = card.applications
-    most = max(families, key=lambda name: (families[name].configs, name))
-    least = min(families, key=lambda name: (families[name].configs, name))
-    ratio = families[most].configs / max(1, families[least].configs)
-    return f"{most} has {ratio:,.0f} times the samples of {least}"
-
-
-def _tile_words(card: Card) -> str:
-    spread, space = card.distributions["runtime_spread"], card.distributions["tile_space_size"]
-    return (
-        f"Tile sizes ({card.chip}): {card.counts.configs:,} samples of {card.counts.kernels:,} kernels from "
-        f"{card.counts.programs} programs of {card.counts.applications} applications; {_imbalance(card)}. A "
-        f"kernel has {space.median or 0:,.0f} tile sizes in the median and {space.max or 0:,.0f} at most; "
-        f"the slowest measured one takes {spread.median or 0:.1f} times as long as the fastest in the median "
-        f"kernel, {spread.p90 or 0:.0f} times or more in a tenth of them."
-    )
-
-
-def _fusion_words(card: Card) -> str:
-    nodes, paper = card.distributions["nodes_per_kernel"], corpus_of_paper(PAPERS[0])
-    share = 100.0 * card.counts.fast_kernels / card.counts.kernels
-    return (
-        f"Fusion ({card.chip}): {card.counts.kernels:,} kernels ({card.counts.unique_kernels:,} different) "
-        f"from {card.counts.tried_configs:,} fusion configurations of {card.counts.programs} programs; "
-        f"{_imbalance(card)}. {share:.0f}% take less than 5 µs ({paper.paper}: about "
-        f"{100 * paper.fast_share:.0f}%). A kernel has {nodes.mean or 0:.0f} nodes on average, "
-        f"{nodes.min or 0:.0f} to {nodes.max or 0:,.0f} ({paper.paper}: {paper.nodes_mean or 0:.0f}, "
-        f"1 to {paper.nodes_max:,})."
-    )
-
-
-def _layout_words(card: Card) -> str:
-    spread = card.distributions["runtime_spread"]
-    return (
-        f"Layouts ({card.chip}): {card.counts.configs:,} samples of {card.counts.programs} programs; the "
-        f"slowest takes {spread.median or 0:.2f} times as long as the fastest in the median program, "
-        f"{spread.max or 0:.2f} times at most."
-    )
-
-
-_WORDS = {"tile": _tile_words, "fusion": _fusion_words, "layout": _layout_words}
+def _words(task: str, card: Card) -> str:
+    """Returns what the card of a task says, in words."""
+    data: dict[str, object] = {"card": card}
+    if task != "layout":
+        families = sorted(card.applications.items(), key=lambda item: (item[1].configs, item[0]))
+        (least, fewest), (most, largest) = families[0], families[-1]
+        data |= {"least": least, "most": most, "ratio": largest.configs / max(1, fewest.configs)}
+    if task == "tile":
+        data |= {"space": card.distributions["tile_space_size"]}
+    if task == "fusion":
+        data |= {"nodes": card.distributions["nodes_per_kernel"], "paper": corpus_of_paper(PAPERS[0])}
+    else:
+        data |= {"spread": card.distributions["runtime_spread"]}
+    return sentence("data", task, **data)

@@ -10,6 +10,7 @@ from costbench.reports.claims.section import printed_effect
 from costbench.reports.described_table import described_table
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import searches_of_paper
+from costbench.reports.prose import sentence
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.search.bars import EXHAUSTIVE, FIGURE_4, STARTS, TOP_K, absent, best_known, figure_5
 from costbench.reports.search.curves import (
@@ -70,22 +71,14 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
         where = f"{_split(row[0])}, {row[0].chip}"
         svgs = write_tile_figure(row, figures)
         if svgs:
-            caption = (
-                f"Ours of lpm2021's figure 4, {where}: speed-up over the program with the tile sizes that "
-                f"the analytical model chooses. {TOP_K} stands for the {TOP_K} tile sizes of each kernel "
-                "that a model likes best (alternating: the learned and the analytical one in turn), "
-                "measured; exhaustive: of all legal ones; the empty bar is the learned model's first choice, "
-                f"nothing measured. Numbers with an arrow lie beyond the axis. {absent(FIGURE_4, *row)}"
+            caption = sentence(
+                "searches", "tile_caption", where=where, k=TOP_K, absent=absent(FIGURE_4, *row)
             )
             alt = f"Bar chart of speed-ups per program by way of choosing tile sizes, {where}."
-            drawn.append(PageFigure(svgs[0], alt, caption.strip()))
+            drawn.append(PageFigure(svgs[0], alt, caption))
         svgs = write_top_k_figure(row, figures)
         if svgs:
-            caption = (
-                "How much slower than exhaustive search programs are after measuring that many tile sizes "
-                f"of each kernel (left) and for that many hardware seconds (right), mean over programs, "
-                f"{where}. Linear below 1%, logarithmic above."
-            )
+            caption = sentence("searches", "top_k_caption", where=where)
             alt = f"Curves of slow-down against measurements and hardware seconds, one a model, {where}."
             drawn.append(PageFigure(svgs[0], alt, caption))
     said = _said_table("tile", findings)
@@ -119,12 +112,16 @@ def _tile_finding(place: Place) -> str:
         return ""
     best = place.mean(EXHAUSTIVE, SPEEDUP)
     analytical = place.mean(Bar("analytical", learned.budget), SPEEDUP)
-    beside = "" if analytical is None else f" ({analytical:.3f} by the {TOP_K} best of the analytical model)"
-    return (
-        f"{_split(place).capitalize()}, {place.chip}: measuring the {TOP_K} best candidates of the learned "
-        f"model takes {fewer:,.0f} times fewer hardware seconds than measuring everything, and leaves "
-        f"programs {100 * slowdown:.2f}% slower on average: {speedup:.3f} times as fast as with the "
-        f"analytical model's choices{beside}, out of {best:.3f}."
+    return sentence(
+        "searches",
+        "tile_finding",
+        place=f"{_split(place).capitalize()}, {place.chip}",
+        k=TOP_K,
+        fewer=fewer,
+        slowdown=slowdown,
+        speedup=speedup,
+        analytical=analytical,
+        best=best,
     )
 
 
@@ -147,16 +144,16 @@ def _fusion_section(
             svgs = write_path_figure(paths, place, figures)
             if svgs:
                 alt = f"Curves of speed-ups against minutes of hardware, {_split(place)}, {place.chip}."
-                caption = (
-                    "What searches had found after so much hardware: median over repeats, geometric mean "
-                    f"over programs, {_split(place)}, {place.chip}."
-                )
+                caption = sentence("searches", "path_caption", where=f"{_split(place)}, {place.chip}")
                 drawn.append(PageFigure(svgs[0], alt, caption))
     tables = [_said_table("fusion", findings)]
     for place in places:
         tables += [start_table(place, paper, start) for paper in FIGURES for start in STARTS]
         tables.append(cost_table(place))
-    text = (_budgets(), *(_fusion_finding(place, paths) for place in places))
+    text = (
+        sentence("searches", "budgets", papers=[searches_of_paper(paper) for paper in FIGURES]),
+        *(_fusion_finding(place, paths) for place in places),
+    )
     title = "Fusion: searches with and without a model"
     shown = tuple(table for table in tables if table.rows)
     return Section(
@@ -172,73 +169,52 @@ def _fusion_section(
 
 
 def _fusion_caption(paper: str, row: Sequence[Place]) -> str:
-    lacking = [absent(figure_5(start, paper), *row) for start in STARTS]
-    starts = [f"From {STARTS[s]}: {text}" for s, text in zip(STARTS, lacking, strict=True) if text]
-    known = "" if any(best_known(place) for place in row) else "Best known was not run."
-    empty = " Empty bars had one minute of hardware." if paper == "lpm2021" else ""
-    text = (
-        f"Ours of {paper}'s figure {_NUMBERS[paper]}, {_split(row[0])}, {row[0].chip}: speed-up over the "
-        "compiler's default, median of the repeats, whiskers from the lowest to the highest; from the "
-        f"default (above) and from a random configuration (below).{empty} Best known: the best of all "
-        "searches from either start."
+    return sentence(
+        "searches",
+        "fusion_caption",
+        paper=paper,
+        number=_NUMBERS[paper],
+        where=f"{_split(row[0])}, {row[0].chip}",
+        starts={title: absent(figure_5(start, paper), *row) for start, title in STARTS.items()},
+        known=any(best_known(place) for place in row),
+        minute=paper == "lpm2021",
     )
-    return " ".join(part for part in (text, *starts, known) if part)
-
-
-def _budgets() -> str:
-    parts = []
-    for paper in FIGURES:
-        printed = searches_of_paper(paper)
-        minutes = " or ".join(f"{number:g}" for number in printed.hardware_minutes)
-        parts.append(
-            f"{paper} ({printed.section}) searches on its model for {printed.model_minutes:g} minutes of a "
-            f"CPU, then on hardware for {minutes}, beside hardware alone for as long; best known is what "
-            f"{printed.best_known_minutes:g} minutes of hardware find. Repeats: "
-            f"{' (text) or '.join(map(str, printed.repeats))}"
-            f"{' (caption)' if len(printed.repeats) > 1 else ''}."
-        )
-    own = (
-        "Ours is the fastest configuration that any search here found, one among them on the simulated "
-        "machine free of charge; what it gains is a program's headroom."
-    )
-    return " ".join([*parts, own, "The papers' figures have no printed values."])
 
 
 def _fusion_finding(place: Place, paths: Sequence[SearchPath]) -> str:
     """Returns sentences on the gain after one and ten minutes, and how long hardware alone needs for it."""
-    parts = []
-    for start in STARTS:
-        pairs = {m: [Bar(m, f"{start}-{n}m") for n in (1, 10)] for m in _NAMED}
-        found = {m: [place.mean(bar, SPEEDUP) for bar in bars] for m, bars in pairs.items()}
-        means = {m: several for m, several in found.items() if None not in several}
-        if "hardware" not in means or "model and hardware" not in means:
-            continue
-        speedups = "; ".join(f"{m}: {one:.3f}, {ten:.3f}" for m, (one, ten) in means.items())
-        needed = _minutes_alone(place, paths, start)
-        parts.append(f"from {STARTS[start]}, {speedups}{needed}")
-    if not parts:
+    starts = {}
+    for start, title in STARTS.items():
+        means = {
+            model: [place.mean(Bar(model, f"{start}-{minutes}m"), SPEEDUP) for minutes in (1, 10)]
+            for model in _NAMED
+        }
+        means = {model: several for model, several in means.items() if None not in several}
+        if "hardware" in means and "model and hardware" in means:
+            starts[title] = {"means": means, "minutes": _minutes_alone(place, paths, start)}
+    if not starts:
         return ""
     known = [place.mean(bar, SPEEDUP) for bar in best_known(place)]
-    last = f" Best known: {known[0]:.3f}." if known and known[0] is not None else ""
-    predicted = place.mean(Bar("model and hardware", "default-10m"), PREDICTED)
-    if predicted is not None:
-        last += f" On the model a search tried {predicted:,.0f} configurations, mean over programs."
-    head = f"{_split(place).capitalize()}, {place.chip}, speed-ups after one and ten minutes of hardware"
-    return f"{head}: {'; '.join(parts)}.{last}"
+    return sentence(
+        "searches",
+        "fusion_finding",
+        place=f"{_split(place).capitalize()}, {place.chip}",
+        starts=starts,
+        known=next(iter(known), None),
+        predicted=place.mean(Bar("model and hardware", "default-10m"), PREDICTED),
+    )
 
 
-def _minutes_alone(place: Place, paths: Sequence[SearchPath], start: str) -> str:
-    """Returns a phrase: when hardware alone reaches what the model reaches after one minute."""
-    found = of_place(paths, place, start)
-    helped, alone = found.get("model and hardware"), found.get("hardware")
+def _minutes_alone(place: Place, paths: Sequence[SearchPath], start: str) -> str | None:
+    """Returns after how many minutes hardware alone reaches what the model reaches after one."""
+    by_model = of_place(paths, place, start)
+    helped, alone = by_model.get("model and hardware"), by_model.get("hardware")
     if not helped or not alone:
-        return ""
+        return None
     seconds, means = mean_path(helped)
     after_one = float(means[max(0, int((seconds <= 60.0).sum()) - 1)])
     needed = seconds_to_reach(alone, after_one)
-    most = max(seconds) / 60.0
-    minutes = f"more than {most:g}" if needed is None else f"{needed / 60.0:.1f}"
-    return f" (hardware alone needs {minutes} minutes for what the model and one minute find)"
+    return f"more than {max(seconds) / 60.0:g}" if needed is None else f"{needed / 60.0:.1f}"
 
 
 def _said_table(task: str, findings: Sequence[Finding]) -> Table:

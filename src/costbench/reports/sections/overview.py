@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.rule import (
-    CANNOT_TELL,
     DOES_NOT_HOLD,
     FALSE_DISCOVERIES,
     HOLDS,
@@ -19,6 +19,7 @@ from costbench.reports.data.budgets import Budget
 from costbench.reports.data.dataset_card import Card
 from costbench.reports.described import OWN
 from costbench.reports.page import FIRST, PageFigure, Pointer, Section
+from costbench.reports.prose import paragraphs
 from costbench.reports.results import SPLIT_NAMES, Cell, title_of
 from costbench.reports.search.bars import BEST_OF_ALL, EXHAUSTIVE, TOP_K
 from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
@@ -67,38 +68,19 @@ def overview_section(overview: Overview) -> Section:
     Raises:
         ParamsError: if the package's data of the papers are broken.
     """
-    chips = sorted({cell.chip for cell in overview.cells if not cell.is_imported})
-    given = any(cell.is_imported for cell in overview.cells)
-    origins = [
-        *([_simulated(chips)] if chips or not given else []),
-        *([f"Runtimes on {SPLIT_NAMES[OWN]} are those in the files that were imported."] if given else []),
-    ]
-    asked: list[Pointer | None] = [
-        _differences(overview.differences),
-        _tile_search(next(iter(overview.searches.of("tile")), None)),
-        _fusion_search(next(iter(overview.searches.of("fusion")), None)),
-        _claims(overview.findings),
-        _data(overview.cards),
-        _training(overview.budgets),
-        Pointer(
-            "With which parameters and which code?",
-            "Digests of parameters, samples and code, to check every number again.",
-            "provenance",
-        ),
-    ]
     return Section(
         anchor="overview",
         title="At a glance",
         label="At a glance",
         page=FIRST,
-        paragraphs=(*origins, *_differs(overview.cells)),
+        paragraphs=_words(overview.cells),
         figures=overview.figures,
         pointers=(
             *_preview(overview.evidence),
             *conclusions(overview.cells, overview.found),
             *(() if overview.tpugraphs is None else (overview.tpugraphs,)),
         ),
-        more=tuple(one for one in asked if one is not None),
+        more=_questions(overview),
     )
 
 
@@ -120,61 +102,61 @@ def _preview(evidence: str) -> tuple[Pointer, ...]:
     return (Pointer("Which results count? Those of the profile evidence", answer, "overview", evidence),)
 
 
-def _simulated(chips: Sequence[str]) -> str:
-    known = [_MEASURED[chip] for chip in reversed(chips) if chip in _MEASURED]
-    measured = f" Measured: {'; '.join(known)}." if known else ""
-    return (
-        "Simulated: the compiler, the chips and with them every runtime on this page that is not marked as a "
-        f"paper's.{measured} The programs are real."
+def _words(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Returns what is simulated, and what the model `learned` has and lpm2021's has not, task by task."""
+    chips = sorted({cell.chip for cell in cells if not cell.is_imported})
+    imported = any(cell.is_imported for cell in cells)
+    known = {
+        labels_of(task).title: [one.text for one in known_differences() if task in one.tasks]
+        for task in LEARNED
+        if any(cell.task == task for cell in cells)
+    }
+    papers_model = any(PAPERS_MODEL in cell.seeds for cell in cells)
+    return paragraphs(
+        "overview",
+        simulated=bool(chips) or not imported,
+        measured=[_MEASURED[chip] for chip in reversed(chips) if chip in _MEASURED],
+        imported=SPLIT_NAMES[OWN] if imported else "",
+        differences={task: texts for task, texts in known.items() if texts},
+        papers_model=title_of(PAPERS_MODEL) if papers_model else "",
     )
 
 
-def _differs(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """What the model `learned` has and lpm2021's has not, task by task; nothing where nothing is known."""
-    known = known_differences()
-    parts = []
-    for task in LEARNED:
-        texts = [one.text for one in known if task in one.tasks]
-        if texts and any(cell.task == task for cell in cells):
-            listed = " and ".join(part for part in (", ".join(texts[:-1]), texts[-1]) if part)
-            parts.append(f"{labels_of(task).title}: {listed}.")
-    if not parts:
-        return ()
-    own = f'The paper\'s own is the model "{title_of(PAPERS_MODEL)}".'
-    run = any(PAPERS_MODEL in cell.seeds for cell in cells)
-    return (" ".join(["The model learned is not lpm2021's; it has more.", *parts, *([own] if run else [])]),)
+def _questions(overview: Overview) -> tuple[Pointer, ...]:
+    printed = papers_own(overview.findings)
+    # Without wall times, which differ from run to run.
+    main = {one.task: one for one in reversed(overview.budgets) if one.variant == MAIN}
+    lines = paragraphs(
+        "questions",
+        differences=overview.differences,
+        tile=_tile_search(next(iter(overview.searches.of("tile")), None)),
+        fusion=_fusion_search(next(iter(overview.searches.of("fusion")), None)),
+        claims=Counter(one.verdict for one in printed),
+        kept=sum(verdict_after_control(one) in (HOLDS, DOES_NOT_HOLD) for one in printed),
+        rate=100.0 * FALSE_DISCOVERIES,
+        cards=overview.cards,
+        models=len(overview.budgets),
+        budgets={task: main[task] for task in LEARNED if task in main},
+    )
+    parts = (line.split(" | ", 2) for line in lines)
+    return tuple(Pointer(question, answer, anchor) for anchor, question, answer in parts)
 
 
-def _differences(measured: bool) -> Pointer | None:
-    if not measured:
-        return None
-    answer = "What each thing that learned has and lpm2021's model has not is worth, measured one at a time."
-    return Pointer("How does ours differ from the paper's model?", answer, "differences")
-
-
-def _tile_search(place: Place | None) -> Pointer | None:
+def _tile_search(place: Place | None) -> dict[str, object] | None:
     """Returns the cost of ten measurements per kernel, and their loss against exhaustive search."""
-    bar = Bar("learned", f"top{TOP_K}")
     if place is None:
         return None
-    fewer, slowdown = place.fewer_seconds(bar, EXHAUSTIVE), place.mean(bar, SLOWDOWN)
-    answer = "Speed-ups per program and hardware seconds of every way of choosing."
-    if fewer is not None and slowdown is not None:
-        answer = (
-            f"Measuring the learned model's {TOP_K} best candidates in place of all tile sizes takes "
-            f"{fewer:,.0f} times fewer hardware seconds and leaves programs {100.0 * slowdown:.2f}% slower"
-            f"{_analytical(place)}; {_where(place)}."
-        )
-    return Pointer("What does a model save a tile autotuner?", answer, "tile-search")
+    learned, analytical = (Bar(model, f"top{TOP_K}") for model in ("learned", "analytical"))
+    return {
+        "k": TOP_K,
+        "fewer": place.fewer_seconds(learned, EXHAUSTIVE),
+        "slowdown": place.mean(learned, SLOWDOWN),
+        "analytical": place.mean(analytical, SLOWDOWN),
+        "where": f"{place.split} split, {place.chip}",
+    }
 
 
-def _analytical(place: Place) -> str:
-    """Returns a phrase on the baseline that needs no training."""
-    slowdown = place.mean(Bar("analytical", f"top{TOP_K}"), SLOWDOWN)
-    return "" if slowdown is None else f", the analytical model's {TOP_K} best {100.0 * slowdown:.2f}%"
-
-
-def _fusion_search(place: Place | None) -> Pointer | None:
+def _fusion_search(place: Place | None) -> dict[str, object] | None:
     if place is None:
         return None
     names = {
@@ -184,58 +166,8 @@ def _fusion_search(place: Place | None) -> Pointer | None:
         "the best of all searches": BEST_OF_ALL,
     }
     means = {name: place.mean(bar, SPEEDUP) for name, bar in names.items()}
-    parts = [f"{name} {100.0 * (mean - 1.0):.1f}%" for name, mean in means.items() if mean is not None]
-    answer = "Speed-ups per program and what searches were charged."
-    if parts:
-        answer = f"Gained over the compiler's default: {'; '.join(parts)}; {_where(place)}."
-    question = "What does a model save a fusion autotuner?"
-    return Pointer(question, answer, "fusion-search")
-
-
-def _where(place: Place) -> str:
-    return f"{place.split} split, {place.chip}"
-
-
-def _claims(findings: Sequence[Finding]) -> Pointer:
-    printed = papers_own(findings)
-    counts = {
-        verdict: sum(one.verdict == verdict for one in printed)
-        for verdict in (HOLDS, DOES_NOT_HOLD, CANNOT_TELL)
-    }
-    kept = sum(verdict_after_control(one) in (HOLDS, DOES_NOT_HOLD) for one in printed)
-    answer = (
-        f"Of {sum(counts.values())} that could be tested, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do "
-        f"not, {counts[CANNOT_TELL]} cannot be told either way; {kept} verdicts are left with false "
-        f"discoveries held at {100.0 * FALSE_DISCOVERIES:g}%."
-    )
-    return Pointer("Do the papers' claims hold here?", answer, "claims")
-
-
-def _training(budgets: Sequence[Budget]) -> Pointer | None:
-    """Returns the training budgets of the main models, without wall times, which differ from run to run."""
-    if not budgets:
-        return None
-    main = {one.task: one for one in reversed(budgets) if one.variant == MAIN}
-    given = (
-        f"{task} {main[task].samples:,} samples in {main[task].steps:,} steps"
-        for task in LEARNED
-        if task in main
-    )
-    models = f"{len(budgets)} models were trained" if len(budgets) > 1 else "1 model was trained"
-    answer = "; ".join([models, *given])
-    return Pointer("What does training a model take?", f"{answer}.", "training")
-
-
-def _data(cards: Sequence[Card]) -> Pointer | None:
-    if not cards:
-        return None
-    programs = max(card.counts.programs for card in cards)
-    seconds = sum(card.counts.device_seconds for card in cards)
-    answer = (
-        f"{programs} programs; {sum(card.counts.configs for card in cards):,} samples for "
-        f"{seconds:,.0f} seconds of the simulated machines, {len(cards)} data sets in all."
-    )
-    return Pointer("What was measured, and for how long?", answer, "data")
+    gains = {name: 100.0 * (mean - 1.0) for name, mean in means.items() if mean is not None}
+    return {"gains": gains, "where": f"{place.split} split, {place.chip}"}
 
 
 def page_title(cells: Sequence[Cell]) -> str:
