@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,12 +10,13 @@ from pathlib import Path
 from costbench.datasets.layout.sizes import CollectionSize
 from costbench.metrics.overhead import Overhead
 from costbench.reports.claims.data import TPUGRAPHS
-from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, NOT_EVALUATED, Finding
+from costbench.reports.claims.rule import Finding
 from costbench.reports.claims.section import papers_own
 from costbench.reports.data.dataset_card import Card
 from costbench.reports.declared import declared_tables
 from costbench.reports.page import PageFigure, Pointer, Section
 from costbench.reports.papers.tpugraphs2023 import printed_table
+from costbench.reports.prose import paragraphs, sentence
 from costbench.reports.results import PRIMARY_CHIP, Results
 from costbench.reports.tpugraphs import layouts
 from costbench.reports.tpugraphs.figures import write_layout_figure, write_tile_figure
@@ -89,13 +91,12 @@ def tpugraphs_section(
         *(layouts.collection_table(results, place) for place in of_layouts),
         overhead_table(inputs.overheads, measured=False),
     ]
-    text = (_said(findings), *_summary(results, of_tiles, of_layouts), *_missing(results, inputs))
     shown_first = {f"{TPUGRAPHS}_table2", *(f"{TPUGRAPHS}_table8_{place.name}" for place in of_tiles)}
     return Section(
         anchor=ANCHOR,
         title="TpuGraphs: tile and layout models beside tpugraphs2023",
         label="TpuGraphs",
-        paragraphs=tuple(sentence for sentence in text if sentence),
+        paragraphs=_words(results, inputs, findings),
         figures=(
             *(_tile_figure(results, place, figures) for place in of_tiles),
             *(_layout_figure(results, place, figures) for place in compared),
@@ -108,49 +109,53 @@ def tpugraphs_section(
 def _tile_figure(results: Results, place: Place, folder: Path) -> PageFigure:
     svg, _ = write_tile_figure(results, place, folder)
     alt = f"Bar chart of top-1, top-5 and top-10 errors of tile models by network and loss, {place.title}."
-    caption = (
-        f"Top-K errors of tile models, {place.title}, beside Figure 5 of {TPUGRAPHS} (hatched: its "
-        "validation programs; ours are test programs). Logarithmic axis."
-    )
+    caption = sentence("tpugraphs_captions", "tile_figure", where=place.title)
     return PageFigure(svg, alt, caption)
 
 
 def _layout_figure(results: Results, place: Place, folder: Path) -> PageFigure:
     svg, _ = write_layout_figure(results, place, folder)
     alt = f"Bar chart of Kendall's tau of layout models on each collection, {place.title}."
-    caption = (
-        f"Kendall's τ of layout models on each collection, mean over test programs, {place.title}. "
-        "Dashed: the paper's Table 2."
-    )
+    caption = sentence("tpugraphs_captions", "layout_figure", where=place.title)
     return PageFigure(svg, alt, caption)
 
 
-def _said(findings: Sequence[Finding]) -> str:
-    """Returns how the paper's claims were decided."""
-    own = [one for one in papers_own(findings) if one.claim.paper == TPUGRAPHS]
-    if not own:
-        return ""
-    verdicts = (HOLDS, DOES_NOT_HOLD, CANNOT_TELL, NOT_EVALUATED)
-    counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in verdicts}
-    return (
-        f"Of {len(own)} claims of {TPUGRAPHS}, {counts[HOLDS]} hold, {counts[DOES_NOT_HOLD]} do not hold, "
-        f"{counts[CANNOT_TELL]} cannot be told either way, and {counts[NOT_EVALUATED]} were not "
-        "evaluated; the section on claims has each of them."
+def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Returns how the paper's claims were decided, what its best models reach here, and what is missing."""
+    labels = printed_table("tile_variants").labels
+    tiles = [
+        {
+            "title": place.title,
+            "said": tile_sentence(results, place),
+            "absent": [label for label in labels if tile_cell(results, place, label) is None],
+        }
+        for place in tile_places(results)
+    ]
+    layouts = [
+        {"title": place.title, "said": layout_sentence(results, place)} for place in layout_places(results)
+    ]
+    expected = [(variant, "xla:random") for variant in LAYOUT_VARIANTS.values()]
+    expected += [(LAYOUT_BEST, name) for name in COLLECTIONS[1:]]
+    compared = [
+        {
+            "title": place.title,
+            "absent": [
+                f"{variant} on {name}"
+                for variant, name in expected
+                if layout_mean(results, place, variant, name, TAU) is None
+            ],
+        }
+        for place in compared_places(results)
+    ]
+    return paragraphs(
+        "tpugraphs",
+        claims=Counter(one.verdict for one in papers_own(findings) if one.claim.paper == TPUGRAPHS),
+        tiles=tiles,
+        layouts=layouts,
+        compared=compared,
+        collections=inputs.collections,
+        overheads=inputs.overheads,
     )
-
-
-def _summary(results: Results, of_tiles: Sequence[Place], of_layouts: Sequence[Place]) -> list[str]:
-    """Returns a sentence each on tiles and on layouts, with the numbers of their best-known models."""
-    found = []
-    for place in of_tiles:
-        sentence = tile_sentence(results, place)
-        if sentence:
-            found.append(f"Tiles, {place.title}: {sentence}")
-    for place in of_layouts:
-        sentence = layout_sentence(results, place)
-        if sentence:
-            found.append(f"Layouts, {place.title}: {sentence}")
-    return found
 
 
 def tile_sentence(results: Results, place: Place) -> str:
@@ -175,40 +180,6 @@ def layout_sentence(results: Results, place: Place) -> str:
     return f"Kendall's τ of {LAYOUT_BEST}: {', '.join(parts)}." if parts else ""
 
 
-def _missing(results: Results, inputs: TpuGraphsInputs) -> list[str]:
-    """Returns what of the paper's tables has no numbers of ours, and why."""
-    lines = []
-    of_tiles, compared = tile_places(results), compared_places(results)
-    labels = printed_table("tile_variants").labels
-    for place in of_tiles:
-        absent = [label for label in labels if tile_cell(results, place, label) is None]
-        if absent:
-            lines.append(f"Tables 8 and 9, {place.title}: not run are {', '.join(absent)}.")
-    if not of_tiles:
-        lines.append("Tables 8 and 9 and Figure 5: no tile variant was run.")
-    if not compared:
-        lines.append("Tables 2 (layouts), 6 and 7: no layout model of the paper was run.")
-    for place in compared:
-        absent = [
-            f"{variant} on {name}"
-            for name in ("xla:random",)
-            for variant in LAYOUT_VARIANTS.values()
-            if layout_mean(results, place, variant, name, TAU) is None
-        ]
-        absent += [
-            f"{LAYOUT_BEST} on {name}"
-            for name in COLLECTIONS[1:]
-            if layout_mean(results, place, LAYOUT_BEST, name, TAU) is None
-        ]
-        if absent:
-            lines.append(f"Layouts, {place.title}: without results are {', '.join(absent)}.")
-    if not inputs.collections:
-        lines.append("Table 1 (layouts): there are no layout graphs.")
-    if not inputs.overheads:
-        lines.append("Table 10: wall times were not measured.")
-    return lines
-
-
 def tpugraphs_pointer(results: Results) -> Pointer | None:
     """Returns the answer of the first screen; None without results."""
     parts = []
@@ -216,9 +187,7 @@ def tpugraphs_pointer(results: Results) -> Pointer | None:
         parts.append(("Tiles", tile_sentence(results, place), place))
     for place in layout_places(results)[:1]:
         parts.append(("Layouts", layout_sentence(results, place), place))
-    said = [
-        f"{name}: {sentence.removesuffix('.')}; {place.title}." for name, sentence, place in parts if sentence
-    ]
+    said = [f"{name}: {text.removesuffix('.')}; {place.title}." for name, text, place in parts if text]
     if not said:
         return None
     return Pointer("How do the models of TpuGraphs do here?", " ".join(said), ANCHOR)
