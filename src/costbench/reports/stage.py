@@ -160,8 +160,10 @@ def _track(
     tags = {"profile": workspace.name, "experiment": ",".join(names), KIND: "report"}
     with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance, tags) as tracked:
         tracked.log_metrics({**written.headline, **wall_times})
-        for name in ("tables", "figures"):
+        # Side by side as in the report's folder, so that its links work there too.
+        for name in ("tables", "figures", "pages"):
             tracked.log_folder(workspace.reports / name)
-        tracked.log_files([*written.pages, written.summary, *written.claims], "report")
+        tracked.log_files(written.pages[:1], "")
+        tracked.log_files([written.summary, *written.claims], "report")
         if files:
             tracked.log_files(list(files), "machine")
