@@ -48,6 +48,7 @@ ALLOWED = {
     "artifacts": "import costbench.errors",
     "rng": "",
     "extensions": "import costbench.errors",
+    "store": "import costbench.artifacts, costbench.params, costbench.execution.workers",
     "execution.compiled": "import numba",
     "execution.workers": "import joblib, costbench.artifacts",
     "errors": "",

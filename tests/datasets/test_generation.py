@@ -11,16 +11,19 @@ import zstandard
 from costbench.artifacts import write_text
 from costbench.datasets.generation import (
     Backend,
+    Shards,
     ShardSummary,
     SharedProgram,
     Task,
     generate,
     shard_key,
+    summaries_of,
     write_compiled_program,
 )
 from costbench.datasets.tile.generation import TileParams
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.reader import module_from_bytes
+from costbench.store import Entry
 from costbench.target import load_target
 
 
@@ -42,8 +45,9 @@ class Written:
     def paths(self) -> tuple[Path, ...]:
         return (self.folder / f"{self.name}.arrow", self.folder / f"{self.name}-2.arrow")
 
-    def is_done(self) -> bool:
-        return all(path.exists() for path in self.paths)
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return (Entry(self.folder / f"{self.name}.json", self.name, self.paths),)
 
     def make(self, shared: SharedProgram | None = None) -> None:
         if self.broken:
@@ -52,9 +56,8 @@ class Written:
             file.write(self.name)
         for path in self.paths:
             write_text(path, self.name)
-
-    def summaries(self) -> tuple[ShardSummary, ...]:
-        return tuple(ShardSummary("tile", path.read_text(), path.stem, 1, 2, 0, 0.0) for path in self.paths)
+        summaries = (ShardSummary("tile", self.name, path.stem, 1, 2, 0, 0.0) for path in self.paths)
+        self.entries[0].keep(Shards(self.name, tuple(summaries)))
 
 
 def test_what_is_there_is_kept_and_the_heaviest_comes_first(tmp_path: Path) -> None:
@@ -102,8 +105,8 @@ def test_an_error_comes_through_and_finished_shards_stay(tmp_path: Path, jobs: i
     tasks: list[Task] = [Written("good", tmp_path, 2), Written("bad", tmp_path, broken=True)]
     with pytest.raises(UnsupportedKernelError, match="bad: no tile"):
         generate(tasks, Backend(jobs=jobs))
-    assert tasks[0].is_done() or jobs == 2
-    assert not tasks[1].is_done()
+    assert summaries_of(tasks[0]) is not None or jobs == 2
+    assert summaries_of(tasks[1]) is None
 
 
 def test_a_compiled_program_is_written_when_it_differs(tmp_path: Path, repository: Path) -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from costbench.artifacts import write_json
 from costbench.errors import CostbenchError
-from costbench.metrics.overhead import OVERHEAD_FILE, Overhead, read_overheads, write_overheads
+from costbench.metrics.overhead import Overhead, read_overheads, write_overheads
 
 ONE = Overhead("random", "tpu_v3", "RNN", "b", 40.0, 0.5, 0.2, 0.01, 0.1)
 
 
 def test_all_experiments_are_read_in_the_order_of_programs(tmp_path: Path) -> None:
-    write_overheads(tmp_path / "x", [ONE])
-    write_overheads(tmp_path / "y", [replace(ONE, program="a")])
+    write_overheads(tmp_path / "x" / "b.json", [ONE])
+    write_overheads(tmp_path / "y" / "a.json", [replace(ONE, program="a")])
     found = read_overheads(tmp_path / name for name in ("x", "none", "y"))
     assert [one.program for one in found] == ["a", "b"]
     assert found[1] == ONE
@@ -27,7 +27,7 @@ def test_all_experiments_are_read_in_the_order_of_programs(tmp_path: Path) -> No
     [({}, "no list"), ([{"split": "random"}], "missing"), ([{**vars(ONE), "run_s": 0.0}], "run_s is 0.0")],
 )
 def test_damaged_files_are_named(tmp_path: Path, content: object, message: str) -> None:
-    write_json(tmp_path / OVERHEAD_FILE, content)
+    write_json(tmp_path / "p.json", content)
     with pytest.raises(CostbenchError, match=message) as caught:
         read_overheads([tmp_path])
-    assert OVERHEAD_FILE in str(caught.value)
+    assert "p.json" in str(caught.value)

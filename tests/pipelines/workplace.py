@@ -190,11 +190,6 @@ def call_stages(folder: Path, params: Path, **more: str) -> subprocess.Completed
     return call(folder, [sys.executable, "-c", "\n".join(lines)], **more)
 
 
-WALL_TIMES = frozenset({"timing.json", "overhead.json"})
-"""Files that differ between runs of the same."""
-
-
 def digest_folder(folder: Path) -> str:
-    """One digest over names and contents of all files below a folder, but for wall times."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in WALL_TIMES]
-    return digest_files(files, folder)
+    """One digest over names and contents of all files below a folder."""
+    return digest_files([path for path in folder.rglob("*") if path.is_file()], folder)

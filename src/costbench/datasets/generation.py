@@ -1,7 +1,7 @@
 """Generates a data set by tasks that each write complete shards, in one process or many.
 
 A task is one program on one or several chips. It depends only on its own fields, so tasks can run in parallel
-and in any order, and a task whose shards exist for the same inputs is not run again. Tasks that compile the
+and in any order, and a task whose entries in the store are complete is not run again. Tasks that compile the
 same program in the same way form a group, a work item, which one process computes with one compiled program.
 The modules `generation` of `tile`, `fusion` and `layout` define the tasks; this one runs them.
 """
@@ -20,15 +20,15 @@ import zstandard
 from costbench.artifacts import digest_bytes, write_bytes
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.trip_counts import KNOWN_TRIP_COUNT, assumed_trip_counts
-from costbench.datasets.shard_summary import ShardSummary
-from costbench.datasets.storage import Shard
-from costbench.errors import CostbenchError, DataError
+from costbench.datasets.shard_summary import Shards, ShardSummary
+from costbench.errors import CostbenchError
 from costbench.execution.workers import Backend, run_work_items
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
 from costbench.params import digest
+from costbench.store import Entry
 from costbench.target import Target
 
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ __all__ = [
     "OnDone",
     "OnLeftOut",
     "ShardSummary",
+    "Shards",
     "SharedProgram",
     "Task",
     "generate",
-    "is_made",
     "shard_key",
+    "summaries_of",
     "write_compiled_program",
 ]
 _log = logging.getLogger(__name__)
@@ -63,14 +64,6 @@ def shard_key(program: bytes, targets: Sequence[Target], params: DataclassInstan
     """
     parts = (digest_bytes(program), *(digest(target) for target in targets), digest(params), version)
     return digest_bytes("/".join(map(str, parts)).encode())[:_KEY_DIGITS]
-
-
-def is_made(path: Path, key: str) -> bool:
-    """Whether a shard exists, is complete and has this key, so that it need not be made again."""
-    try:
-        return bool(Shard.open(path).metadata.get("key") == key)
-    except DataError:
-        return False
 
 
 class SharedProgram:
@@ -123,6 +116,10 @@ class Task(Protocol):
         """Paths of all shards that it writes; the compiled program is not among them."""
 
     @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Where the store keeps its shards, one entry a chip."""
+
+    @property
     def group(self) -> str:
         """Tasks of one group share a compiled program, so one process runs them in turn."""
 
@@ -130,11 +127,8 @@ class Task(Protocol):
     def weight(self) -> int:
         """Relative work estimate; the largest tasks are run first."""
 
-    def is_done(self) -> bool:
-        """Whether all its shards exist, are complete and were made from the same inputs."""
-
     def make(self, shared: SharedProgram | None = None) -> None:
-        """Writes its shards, each of them atomically.
+        """Writes the shards that are missing, each of them atomically.
 
         Args:
             shared: the program of the task's group; without it the task compiles the program itself.
@@ -143,8 +137,13 @@ class Task(Protocol):
             CostbenchError: for a program that cannot be used or a file that cannot be written.
         """
 
-    def summaries(self) -> tuple[ShardSummary, ...]:
-        """Returns summaries of its finished shards, in the order of `paths`."""
+
+def summaries_of(task: Task) -> tuple[ShardSummary, ...] | None:
+    """Returns the summaries of a task's shards, in the order of its paths; None where some are missing."""
+    found = [entry.read(Shards) for entry in task.entries]
+    if None in found:
+        return None
+    return tuple(summary for shards in found if shards is not None for summary in shards.summaries)
 
 
 OnDone = Callable[[ShardSummary], None]
@@ -183,9 +182,10 @@ def generate(
     """
     found: dict[str, tuple[ShardSummary, ...]] = {}
     for task in tasks:
-        if task.is_done():
-            found[_key(task)] = task.summaries()
-            _call(on_kept, found[_key(task)])
+        summaries = summaries_of(task)
+        if summaries is not None:
+            found[_key(task)] = summaries
+            _call(on_kept, summaries)
     groups: dict[str, tuple[Task, ...]] = {}
     for task in tasks:
         if _key(task) not in found:
@@ -220,25 +220,22 @@ def _make(item: tuple[Sequence[Task], bool]) -> tuple[tuple[ShardSummary, ...] |
     with _rare_collections():
         for task in tasks:
             # A killed worker may have finished some tasks of the group.
-            if not task.is_done():
+            if summaries_of(task) is None:
                 try:
                     task.make(shared)
                 except CostbenchError as error:
                     if not optional:
                         raise
                     failed[_key(task)] = str(error)
+    made = {_key(task): summaries_of(task) or () for task in tasks}
     if optional:
         shared.log_assumed_loops()
-        empty = [task for task in tasks if _key(task) not in failed and not _num_kernels(task)]
-        failed |= {_key(task): "no kernel with two or more decisions" for task in empty}
+        empty = [key for key, own in made.items() if not sum(summary.num_kernels for summary in own)]
+        failed = dict.fromkeys(empty, "no kernel with two or more decisions") | failed
     for task in tasks:
-        for path in task.paths if _key(task) in failed else ():
-            path.unlink(missing_ok=True)
-    return tuple(failed[_key(task)] if _key(task) in failed else task.summaries() for task in tasks)
-
-
-def _num_kernels(task: Task) -> int:
-    return sum(summary.num_kernels for summary in task.summaries())
+        for entry in task.entries if _key(task) in failed else ():
+            entry.remove()
+    return tuple(failed.get(key, own) for key, own in made.items())
 
 
 @contextmanager

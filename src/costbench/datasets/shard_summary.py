@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from costbench.store import KeyedResult
+
 
 @dataclass(frozen=True)
 class ShardSummary:
@@ -26,3 +28,14 @@ class ShardSummary:
     num_samples: int
     num_failed: int
     device_seconds: float
+
+
+@dataclass(frozen=True)
+class Shards(KeyedResult):
+    """Finished shards, as the store keeps them.
+
+    Attributes:
+        summaries: one a shard, in the order of their paths.
+    """
+
+    summaries: tuple[ShardSummary, ...]

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costbench.artifacts import digest_bytes, read_json, remove_stale_temporaries, write_json
-from costbench.errors import CostbenchError, DataError, ParamsError
+from costbench.artifacts import digest_bytes, read_json, write_json
+from costbench.errors import DataError, ParamsError
 from costbench.execution.closure import Closure, find_closure, installed_sources
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.params import digest, parse
@@ -24,8 +23,8 @@ from costbench.params import digest, parse
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# Modules whose code no result depends on. Tracking and progress only receive results; workers and cluster
-# pass on unchanged what functions return, so results are equal whichever of them is used.
+# Modules whose code no result depends on. Tracking and progress only receive results; workers, cluster and
+# store pass on unchanged what functions return, so results are equal whichever of them is used.
 BYSTANDERS = (
     "costbench.experiments.tracking",
     "costbench.experiments.progress",
@@ -33,12 +32,12 @@ BYSTANDERS = (
     "costbench.execution.cluster",
     "costbench.execution.process",
     "costbench.execution.workers",
+    "costbench.store",
 )
 # Files that results depend on; reports and notes may differ.
 _CODE = ("src", "pipelines", "data/programs/manifest.json")
 UNKNOWN_REVISION = "unknown"
 IDENTITY_FILE = "identity.json"
-_CODE_FILE = "code.json"
 _DIGEST_LENGTH = 16
 
 
@@ -83,30 +82,6 @@ def code_digest(*work: Callable[..., object]) -> str:
     It includes the minor version of Python, since Numba compiles its byte code.
     """
     return digest_bytes(f"{closure(*work).digest()} {_python()}".encode())[:_DIGEST_LENGTH]
-
-
-def remove_outdated(folder: Path, wanted: Set[Path], code: str | None = None) -> None:
-    """Remove files of a stage's folder that it would not make now, and temporary files of killed runs.
-
-    Args:
-        folder: of the stage; its sub-folders count, too.
-        wanted: paths of the files to keep.
-        code: digest of the code that makes them; if other code made the folder, every file is removed. It is
-            kept beside the files, not in them, so that files of equal content have equal bytes.
-    """
-    is_current = code is None
-    if code is not None:
-        with suppress(CostbenchError):
-            is_current = read_json(folder / _CODE_FILE) == {"code": code}
-    found = sorted(folder.rglob("*")) if folder.is_dir() else []
-    for place in (folder, *(path for path in found if path.is_dir())):
-        remove_stale_temporaries(place)
-    for path in found:
-        # Remaining files with a temporary's name are being written by another process.
-        if path.is_file() and path.name[0] != "." and not (is_current and path in wanted):
-            path.unlink()
-    if code is not None:
-        write_json(folder / _CODE_FILE, {"code": code})
 
 
 def _python() -> str:

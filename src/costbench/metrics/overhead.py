@@ -1,7 +1,7 @@
 """What evaluating one layout config takes: charged seconds beside wall times of the machine at hand.
 
-Wall times are no results: the file stays in the folder of the stage `evaluate`, which git does not keep
-(decision 0032).
+Wall times are no results: the files are in the folder `machine` of a profile, which is no output of a stage
+(decision 0034).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from costbench.artifacts import read_json, write_json
 from costbench.errors import DataError
 from costbench.params import parse
 
-OVERHEAD_FILE = "overhead.json"
 BATCH = 100
 """Configs of a batch, as in Table 10 of tpugraphs2023."""
 
@@ -51,33 +50,26 @@ class Overhead:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be above 0")
 
 
-def write_overheads(folder: Path, overheads: Iterable[Overhead]) -> Path:
-    """Writes `overhead.json` into a folder and returns its path.
-
-    Raises:
-        DataError: if it cannot be written.
-    """
-    path = folder / OVERHEAD_FILE
+def write_overheads(path: Path, overheads: Iterable[Overhead]) -> None:
+    """Writes what was measured, as a list of objects. Raises: DataError, if that is impossible."""
     write_json(path, [asdict(one) for one in sorted(overheads, key=_place)])
-    return path
 
 
 def read_overheads(folders: Iterable[Path]) -> tuple[Overhead, ...]:
     """Returns what was measured, by split, chip and program.
 
     Args:
-        folders: of evaluated experiments; those without a file are passed over.
+        folders: of experiments, with a file for each program; those that are not there are passed over.
 
     Raises:
         DataError: for a file that is no list of such objects.
     """
     found = []
-    for path in (folder / OVERHEAD_FILE for folder in folders):
-        if path.exists():
-            content = read_json(path)
-            if not isinstance(content, list):
-                raise DataError("no list", where=path, expected="one object a program")
-            found += [parse(Overhead, one, where=path, field=f"[{i}]") for i, one in enumerate(content)]
+    for path in (path for folder in folders for path in sorted(folder.glob("*.json"))):
+        content = read_json(path)
+        if not isinstance(content, list):
+            raise DataError("no list", where=path, expected="one object a program")
+        found += [parse(Overhead, one, where=path, field=f"[{i}]") for i, one in enumerate(content)]
     return tuple(sorted(found, key=_place))
 
 

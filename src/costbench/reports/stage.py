@@ -94,7 +94,7 @@ def run(params: Path) -> None:
         tpugraphs=TpuGraphsInputs(
             settings=_variant_settings(params),
             collections=read_collection_sizes(workspace.stage("features") / "layout" / PRIMARY_CHIP),
-            overheads=read_overheads(evaluated / name for name in names),
+            overheads=read_overheads(workspace.stage("machine") / "evaluate" / name for name in names),
         ),
         tables=tuple(workspace.root / name for name in section.tables),
         evidence=section.evidence,
@@ -103,7 +103,7 @@ def run(params: Path) -> None:
     written = write_report(inputs, workspace.reports, section.seed)
     write_frame(written.frame, workspace.out / "results.parquet")
     machine, overheads = workspace.stage("machine"), inputs.tpugraphs.overheads
-    write_wall_times(inputs.trained, machine / "wall_times.json")
+    write_wall_times(inputs.trained, machine)
     times = write_machine_overheads(overheads, written.findings, machine)
     identity = identify(__name__, section, before[0].data_digest, *before)
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))

@@ -146,12 +146,12 @@ def compute(workspace: Workspace, name: str, value: float = 0.5) -> None:
     cell = trained / "tile-random-tpu_v2-main-s0"
     History(cell / "history.csv", 10).log_metrics({"validation/tau": value, "loss": math.nan}, 10)
     write_json(cell / "done.json", {"key": name, "best_metric": value})
-    write_json(cell / "timing.json", {"seconds": 1.5})
+    write_json(workspace.stage("machine") / "train" / name / f"{cell.name}.json", {"seconds": 1.5})
     write_text(cell / "weights.pt", "weights")
     write_text(trained / "baselines-random-tpu_v2" / "trees.txt", "trees")
     write_rows(evaluated / "rows.jsonl", [replace(ROW, value=value), replace(ROW, model="trees", value=-0.0)])
     write_json(evaluated / "scatter.json", [])
-    write_json(evaluated / "overhead.json", [])
+    write_json(workspace.stage("machine") / "evaluate" / name / "random-tpu_v2-p.json", [])
     for folder in (trained, evaluated):
         write_identity(folder, StageIdentity("params", f"data of {name}", "code"))
 
@@ -358,3 +358,14 @@ def test_values_that_are_no_results_are_refused(tmp_path: Path) -> None:
     tables = {file: table_of(file, [row] if file == ROWS else []) for file in SCHEMAS}
     with pytest.raises(DataError, match="a finite number"):
         write_results(tmp_path, tables)
+
+
+def test_wall_times_of_older_archives_come_to_the_machine(tmp_path: Path) -> None:
+    for old, now in (
+        ("train/e/cell-s0/timing.json", "machine/train/e/cell-s0.json"),
+        ("evaluate/e/overhead.json", "machine/evaluate/e/overhead.json"),
+        ("train/e/cell-s0/done.json", "train/e/cell-s0/done.json"),
+    ):
+        tables = {name: table_of(name, [(old, "[]")] if name == FILES else []) for name in SCHEMAS}
+        write_results(tmp_path, tables)
+        assert (tmp_path / now).read_text() == "[]"

@@ -1,15 +1,12 @@
-"""When a cell is trained, resumed, reused, or left as it is; `training.fit` has tests of its own."""
+"""What a cell follows from; the store and `training.fit` have tests of their own."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from costbench.artifacts import read_json
 from costbench.datasets.splits import TrainingPrograms
 from costbench.errors import DataError
 from costbench.experiments.grid.spec import Cell
@@ -17,37 +14,12 @@ from costbench.experiments.grid.training_run import (
     CellResult,
     CellTask,
     Tracking,
-    _finish,
-    _start,
-    finished,
     train_cell,
 )
 from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.tracking.runs import OFF, Provenance
 from costbench.features.feature_shards import feature_path
-from costbench.training.lightning_run import FitResult
 from costbench.training.spec import BatchSpec, TrainSpec
-
-RESULT = CellResult(key="k", best_metric=0.5, best_epoch=3, steps=40, execution="fp32")
-
-
-def test_a_cell_is_finished_when_it_says_so(tmp_path: Path) -> None:
-    assert finished(tmp_path / "none") is None
-    (tmp_path / "done.json").write_text("{")
-    assert finished(tmp_path) is None
-    (tmp_path / "done.json").write_text(json.dumps(asdict(RESULT)))
-    assert finished(tmp_path) == RESULT
-
-
-def test_a_killed_cell_keeps_its_folder_and_another_one_starts_empty(tmp_path: Path) -> None:
-    folder = tmp_path / "cell"
-    _start(folder, "first")
-    (folder / "resume.ckpt").write_text("")
-    _start(folder, "first")
-    assert (folder / "resume.ckpt").exists()
-    _start(folder, "second")
-    assert not (folder / "resume.ckpt").exists()
-
 
 SPEC = TrainSpec(batch=BatchSpec(kernels=4, configs=8, per_epoch=10))
 
@@ -68,18 +40,6 @@ def task(tmp_path: Path) -> CellTask:
     return CellTask(
         cell, TRAININGS[cell.task], features, programs, SPEC, place, "code", 1, *nowhere, cells=cells
     )
-
-
-def test_a_finished_cell_that_no_longer_fits_starts_empty(task: CellTask) -> None:
-    _start(task.folder, task.key())
-    done = _finish(task, FitResult(task.folder, 0.5, 3, 40, 1.25, "fp32", "compiled"))
-    assert (done.kernels, done.configs, done.validations) == (4, 8, 4)
-    assert (done.computed_by, done.key, done.training) == ("compiled", task.key(), task.trained_from())
-    assert finished(task.folder) == done
-    # No wall time: equal runs leave equal bytes.
-    assert "seconds" not in json.loads((task.folder / "done.json").read_text())
-    _start(task.folder, "second")
-    assert finished(task.folder) is None
 
 
 def renamed(task: CellTask, variant: str, experiment: str) -> CellTask:
@@ -105,47 +65,37 @@ def test_names_are_no_part_of_a_training_and_all_else_is(task: CellTask) -> None
 
 def finish(task: CellTask) -> CellResult:
     """A complete cell whose files say what they are."""
-    _start(task.folder, task.key())
-    for name in ("model.json", "weights.pt", "history.csv", "timing.json"):
+    task.entry.begin()
+    for name in ("model.json", "weights.pt", "history.csv"):
         (task.folder / name).write_text(f"{name} of {task.cell.name}")
-    return _finish(task, FitResult(task.folder, 0.5, 3, 40, 1.25, "fp32", "compiled"))
+    result = CellResult(task.key(), 0.5, 3, 40, "fp32", 4, 8, 4, "compiled")
+    return task.entry.keep(result)
 
 
 def test_a_training_that_another_cell_has_done_is_not_done_again(task: CellTask) -> None:
     done = finish(task)
+    assert train_cell(task) == done
     other = renamed(task, "scale-100", "data-tile")
     result = train_cell(other)
     assert result == replace(done, key=other.key())
-    assert {path.name for path in other.folder.iterdir()} == {path.name for path in task.folder.iterdir()}
-    for path in task.folder.iterdir():
-        if path.name != "done.json":
-            assert (other.folder / path.name).read_bytes() == path.read_bytes()
-    # It stands for itself: the first cell may go.
-    shutil.rmtree(task.folder)
-    assert train_cell(other) == result
-    assert train_cell(task) == done
+    for name in ("model.json", "weights.pt", "history.csv"):
+        assert (other.folder / name).read_bytes() == (task.folder / name).read_bytes()
 
 
-@pytest.mark.parametrize("damage", ["weights.pt", "done.json", "training", "nothing shared"])
-def test_otherwise_it_is_trained(task: CellTask, damage: str) -> None:
-    done = finish(task)
-    other = renamed(task, "scale-100", "data-tile")
-    if damage == "training":
-        (task.folder / "done.json").write_text(json.dumps(asdict(replace(done, training="of other code"))))
-    elif damage == "nothing shared":
-        other = replace(other, cells=None)
-    else:
-        (task.folder / damage).unlink()
-    with pytest.raises(DataError, match=r"a\.arrow"):
-        train_cell(other)
-    assert read_json(other.folder / "started.json") == {"key": other.key()}
-    assert not (other.folder / "weights.pt").exists()
+def test_without_one_the_shards_are_read(task: CellTask) -> None:
+    finish(task)
+    for other in (
+        renamed(replace(task, code="other code"), "scale-100", "data-tile"),
+        replace(renamed(task, "scale-100", "data-tile"), cells=None),
+    ):
+        with pytest.raises(DataError, match=r"a\.arrow"):
+            train_cell(other)
+        assert [path.name for path in other.folder.iterdir()] == ["done.started"]
 
 
 def test_restored_results_without_weights_are_no_trained_cell(task: CellTask) -> None:
-    done = finish(task)
-    assert train_cell(task) == done
+    finish(task)
     (task.folder / "weights.pt").unlink()
     with pytest.raises(DataError, match=r"a\.arrow"):
         train_cell(task)
-    assert [path.name for path in task.folder.iterdir()] == ["started.json"]
+    assert [path.name for path in task.folder.iterdir()] == ["done.started"]

@@ -9,12 +9,12 @@ import pytest
 from costbench.artifacts import write_text
 from costbench.datasets.splits import Split
 from costbench.datasets.storage import write_shard
-from costbench.experiments.evaluation.program import Checkpoint, ProgramResult
+from costbench.experiments.evaluation.program import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
 from costbench.experiments.grid.experiment import Experiment, Grid, Variant
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.identity import StageIdentity, identify, read_identity, write_identity
 from costbench.experiments.stages import evaluate
-from costbench.experiments.stages.evaluate import EvaluateParams, _checkpoints, _rows, _seen
+from costbench.experiments.stages.evaluate import EvaluationTask, _checkpoints, _rows, _seen, evaluated
 from costbench.features.feature_shards import feature_path
 from costbench.training.spec import TrainSpec
 from tests.datasets.tile_columns import metadata, tile_columns
@@ -31,11 +31,16 @@ def test_kernels_of_training_programs_are_seen(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_fold_are_rows_of_all_folds() -> None:
-    result = ProgramResult("F", {"all": {("learned", "main", 0): {"kendall_tau": 0.5}}})
+    metrics = {"all": {("learned", "main", 0): {"kendall_tau": 0.5}}}
+    result = evaluated("k", ProgramResult("F", metrics), "revision")
+    params = EvaluateParams(("random",), (1,), (0,))
+    program = ProgramTask(Path(), Path(), "tpu_v3", "p", (), (), params, frozenset())
     for split, listed in (("fold2", "folds"), ("random", "random")):
         cell = Cell("tile", split, "tpu_v3", "main", 0)
-        (row,) = _rows(cell, "p", result, StageIdentity("a", "b", "c"), "revision")
+        task = EvaluationTask(cell, program, "a later revision", Path())
+        (row,) = _rows(task, result, StageIdentity("a", "b", "c"))
         assert (row.split, row.program, row.model, row.value) == (listed, "p", "learned", 0.5)
+        assert row.git_revision == "revision"
 
 
 def test_a_program_meets_the_models_of_its_own_fold() -> None:

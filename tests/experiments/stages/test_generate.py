@@ -12,54 +12,15 @@ import pytest
 
 from costbench.datasets.fusion.generation import FusionParams
 from costbench.datasets.layout.generation import LayoutParams
-from costbench.datasets.tile.generation import TileParams, TileTask
-from costbench.datasets.tile.kernels import compiled_program_path
+from costbench.datasets.tile.generation import TileParams
 from costbench.errors import ChoiceError, DataError
 from costbench.experiments.stages.generate import (
     GenerateParams,
     _chosen,
-    _remove_outdated,
     run,
 )
 from costbench.programs.manifest import load_manifest
-from costbench.target import load_target
 from tests.experiments.small_programs import LOOP
-
-
-def _task(folder: Path, name: str) -> TileTask:
-    return TileTask(name, "Own", b"", (load_target("tpu_v2"),), TileParams(), folder)
-
-
-def _compiled(task: TileTask) -> Path:
-    return compiled_program_path(task.folder, task.name)
-
-
-def _touch(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("")
-
-
-def test_what_is_not_asked_for_is_removed(tmp_path: Path) -> None:
-    kept, dropped = _task(tmp_path, "kept"), _task(tmp_path, "dropped")
-    _remove_outdated(tmp_path, [kept])
-    for task in (kept, dropped):
-        _touch(task.paths[0])
-        _touch(_compiled(task))
-    other_chip = kept.paths[0].parent.parent / "tpu_v3" / kept.paths[0].name
-    _touch(other_chip)
-    _remove_outdated(tmp_path, [kept])
-    assert kept.paths[0].exists()
-    assert _compiled(kept).exists()
-    assert not any(path.exists() for path in (dropped.paths[0], _compiled(dropped), other_chip))
-
-
-def test_what_other_code_made_is_removed(tmp_path: Path) -> None:
-    task = _task(tmp_path, "kept")
-    _remove_outdated(tmp_path, [task])
-    _touch(task.paths[0])
-    (tmp_path / "code.json").write_text('{"code": "an older one"}')
-    _remove_outdated(tmp_path, [task])
-    assert not task.paths[0].exists()
 
 
 def test_programs_are_chosen_by_name(repository: Path) -> None:
@@ -116,6 +77,9 @@ def test_own_programs_that_cannot_be_priced_are_left_out_and_said_so(
     run(params)
     folders = [tmp_path / "out" / "generate" / task for task in ("fusion", "layout")]
     made = [{path.name.split(".")[0] for path in folder.rglob("*.arrow")} for folder in folders]
+    # What is left out leaves nothing, not even a note.
+    notes = [{path.stem for path in folder.rglob("*.json")} for folder in folders]
+    assert notes == made
     # The fusions of a compiled program are taken apart before any task sees it.
     assert made == [{"user_loop", "user_fusion_in_loop"}] * 2
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

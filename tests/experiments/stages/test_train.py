@@ -10,7 +10,7 @@ from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
 from costbench.experiments.grid.trainings.by_task import TRAININGS
-from costbench.experiments.stages.train import longest_first, repetitions, share_of, with_samples
+from costbench.experiments.stages.train import longest_first, share_of, with_samples
 from costbench.experiments.tracking.runs import Provenance
 from costbench.features.feature_shards import feature_path
 from costbench.models.net_spec import NetSpec
@@ -59,18 +59,3 @@ def test_long_cells_come_first(tmp_path: Path) -> None:
     ]
     for order in (tasks, tasks[::-1]):
         assert [task.cell.variant for task in longest_first(order)] == ["d", "c", "b", "a", "e"]
-
-
-def test_equal_trainings_are_found_by_what_they_are_made_of(tmp_path: Path) -> None:
-    spec = TrainSpec()
-    tasks = {
-        "a": cell("a", spec, tmp_path),
-        "b": cell("b", replace(spec, epochs=9), tmp_path),
-        "again": cell("again", TrainSpec(), tmp_path),
-        "other programs": replace(cell("c", spec, tmp_path), split=TrainingPrograms(("p1",), ("v",))),
-        "other seed": replace(cell("d", spec, tmp_path), cell=Cell("tile", "random", "tpu_v2", "d", 1)),
-        "other chip": replace(cell("e", spec, tmp_path), cell=Cell("tile", "random", "tpu_v3", "e", 0)),
-    }
-    distinct, repeated = repetitions(tasks)
-    assert list(distinct) == ["a", "b", "other programs", "other seed", "other chip"]
-    assert list(repeated) == ["again"]

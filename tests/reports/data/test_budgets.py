@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from costbench.artifacts import write_json
 from costbench.errors import DataError
 from costbench.reports.data.budgets import (
     Budget,
@@ -30,7 +31,6 @@ def _cell(folder: Path, name: str, **changes: object) -> Path:
 
 def test_a_budget_is_read_from_its_cell(tmp_path: Path) -> None:
     cell = _cell(tmp_path, "tile-random-tpu_v2-gat-column-wise-s3")
-    (cell / "timing.json").write_text('{"seconds": 12.5}')
     (found,) = read_budgets([cell])
     assert found == Budget("inputs", "tile", "random", "tpu_v2", "gat-column-wise", 3, 100, 8, 32, 2)
     assert found.samples == 25_600
@@ -42,10 +42,11 @@ def test_a_budget_is_read_from_its_cell(tmp_path: Path) -> None:
 
 def test_wall_times_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
     timed, untimed = (_cell(tmp_path, f"tile-random-tpu_v2-mse-s{seed}") for seed in (0, 1))
-    (timed / "timing.json").write_text('{"seconds": 12.5}')
+    machine = tmp_path / "machine"
+    write_json(machine / "train" / "inputs" / f"{timed.name}.json", {"seconds": 12.5})
     assert read_budgets([timed]) == (SHORT,)
-    path = tmp_path / "machine" / "wall_times.json"
-    write_wall_times([timed, untimed], path)
+    path = machine / "wall_times.json"
+    write_wall_times([timed, untimed], machine)
     expected = {"experiment": "inputs", "cell": "tile-random-tpu_v2-mse-s0", "seconds": 12.5}
     assert json.loads(path.read_text()) == [expected]
 

@@ -29,10 +29,11 @@ from costbench.datasets.fusion.shards import (
     progress_of,
     write_part,
 )
-from costbench.datasets.generation import ShardSummary, SharedProgram, shard_key
+from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key, summaries_of
 from costbench.datasets.record_types import FUSION_GENERATOR_VERSION
 from costbench.datasets.tile.kernels import compiled_program_path
 from costbench.rng import stream
+from costbench.store import Entry, key_of
 from costbench.target import Target
 
 KERNELS_PER_PART = 100_000
@@ -77,6 +78,7 @@ class FusionTask:
         targets: the chips; they share the kernels and differ in the runtimes.
         params: of the fusion task.
         folder: of the data set.
+        code: digest of the code that makes them.
     """
 
     name: str
@@ -85,16 +87,17 @@ class FusionTask:
     targets: tuple[Target, ...]
     params: FusionParams
     folder: Path
+    code: str = ""
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """Paths of the parts that exist, or else of the first part of each chip."""
-        found = []
-        for target in self.targets:
-            parts = finished_parts(self.folder, target.name, self.name, self.key)
-            for part in range(max(1, len(parts))):
-                found.append(fusion_part_path(self.folder, target.name, self.name, part))
-        return tuple(found)
+        return tuple(path for target in self.targets for path in self._parts(target))
+
+    def _parts(self, target: Target) -> list[Path]:
+        finished = finished_parts(self.folder, target.name, self.name, self.key)
+        parts = range(max(1, len(finished)))
+        return [fusion_part_path(self.folder, target.name, self.name, part) for part in parts]
 
     @property
     def group(self) -> str:
@@ -108,17 +111,18 @@ class FusionTask:
 
     @property
     def key(self) -> str:
-        """Digest of all inputs; shards with the same key are not made again."""
+        """Digest of all inputs but the code; parts of the same key are of the same samples."""
         return shard_key(self.program, self.targets, self.params, FUSION_GENERATOR_VERSION)
 
-    def is_done(self) -> bool:
-        """Whether all parts exist, are complete and were made from the same inputs."""
-        compiled = compiled_program_path(self.folder, self.name)
-        return compiled.exists() and all(
-            (parts := finished_parts(self.folder, target.name, self.name, self.key))
-            and parts[-1].metadata["last"]
-            for target in self.targets
-        )
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Where the store keeps the parts, one entry a chip."""
+        return tuple(map(self._entry, self.targets))
+
+    def _entry(self, target: Target) -> Entry:
+        parts, compiled = self._parts(target), compiled_program_path(self.folder, self.name)
+        note = parts[0].with_name(f"{self.name}.json")
+        return Entry(note, key_of(self.key, self.code), (*parts, compiled))
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Draws configs, cuts out their kernels, measures the new ones and writes them, part by part.
@@ -128,14 +132,20 @@ class FusionTask:
             UnsupportedKernelError: for a kernel that cannot be lowered or priced; none is skipped silently.
             DataError: if a file cannot be written.
         """
+        if summaries_of(self) is not None:
+            return
+        for entry in self.entries:
+            entry.begin()
         path = compiled_program_path(self.folder, self.name)
         program = (shared or SharedProgram()).prepared(self.program, self.name, path)
         search = _Search(self, program)
         while not search.complete:
             search.make_part()
+        for target in self.targets:
+            entry = self._entry(target)
+            entry.keep(Shards(entry.key, self._summaries(target)))
 
-    def summaries(self) -> tuple[ShardSummary, ...]:
-        """Returns a summary of each finished part."""
+    def _summaries(self, target: Target) -> tuple[ShardSummary, ...]:
         return tuple(
             ShardSummary(
                 task="fusion",
@@ -146,7 +156,6 @@ class FusionTask:
                 num_failed=int(part.metadata["num_failed"]),
                 device_seconds=float(part.metadata["device_seconds"]),
             )
-            for target in self.targets
             for part in finished_parts(self.folder, target.name, self.name, self.key)
         )
 

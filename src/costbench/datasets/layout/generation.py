@@ -16,7 +16,7 @@ import zstandard
 
 from costbench.artifacts import digest_bytes
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
-from costbench.datasets.generation import ShardSummary, SharedProgram, is_made, shard_key
+from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key
 from costbench.datasets.layout.collections import Family
 from costbench.datasets.layout.columns import GENETIC, LAYOUT, LAYOUT_GENERATOR_VERSION, RANDOM
 from costbench.datasets.layout.pricing import ProgramPricer
@@ -29,12 +29,13 @@ from costbench.datasets.layout.search import (
     search_randomly,
 )
 from costbench.datasets.records import AnyArray
-from costbench.datasets.storage import Shard, write_shard
+from costbench.datasets.storage import write_shard
 from costbench.hardware.device import NUM_RUNS, Device
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
 from costbench.rng import stream
+from costbench.store import Entry, key_of
 from costbench.target import Target
 
 _ZSTD_LEVEL = 10
@@ -87,6 +88,7 @@ class LayoutTask:
         targets: the chips, one shard each.
         params: of the layout task.
         folder: of the data set.
+        code: digest of the code that makes them.
     """
 
     name: str
@@ -96,6 +98,7 @@ class LayoutTask:
     targets: tuple[Target, ...]
     params: LayoutParams
     folder: Path
+    code: str = ""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -113,16 +116,18 @@ class LayoutTask:
         return len(self.program)
 
     def key(self, target: Target) -> str:
-        """Digest of all inputs; a shard with the same key is not made again."""
+        """Digest of all inputs but the code."""
         made_from = shard_key(self.program, [target], self.params, LAYOUT_GENERATOR_VERSION)
         return digest_bytes(f"{made_from}/{self.family}".encode())[: len(made_from)]
 
-    def is_done(self) -> bool:
-        """Whether the shards exist, are complete and were made from the same inputs."""
-        return all(map(self._is_made, self.targets))
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Where the store keeps the shards, in the order of the chips."""
+        return tuple(map(self._entry, self.targets))
 
-    def _is_made(self, target: Target) -> bool:
-        return is_made(layout_shard_path(self.folder, target.name, self.name), self.key(target))
+    def _entry(self, target: Target) -> Entry:
+        path = layout_shard_path(self.folder, target.name, self.name)
+        return Entry(path.with_suffix(".json"), key_of(self.key(target), self.code), (path,))
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Searches, measures and writes for every chip; a program without choices has only its default.
@@ -136,32 +141,25 @@ class LayoutTask:
         devices = [Device(target, self.params.seed) for target in self.targets]
         pricer = ProgramPricer(space, devices, self.params.memory_gib)
         for number, target in enumerate(self.targets):
-            if not self._is_made(target):
-                trials = _search(space, partial(pricer.measure, device=number), self.params, self.name)
-                columns = {**_space_columns(space), **trials.columns()}
-                path = layout_shard_path(self.folder, target.name, self.name)
-                met = {
-                    "num_kernels": pricer.num_kernels(number),
-                    "num_programs": pricer.num_programs(number),
-                }
-                facts = _metadata(self, target, trials, columns["config_runtime_ns"])
-                write_shard(path, columns, {**facts, **met}, LAYOUT)
+            self._entry(target).get(Shards, partial(self._make_shard, space, pricer, number))
 
-    def summaries(self) -> tuple[ShardSummary, ...]:
-        """Returns summaries of the finished shards."""
-        return tuple(_summary(Shard.open(path)) for path in self.paths)
-
-
-def _summary(shard: Shard) -> ShardSummary:
-    return ShardSummary(
-        task="layout",
-        name=str(shard.metadata["program"]),
-        chip=str(shard.metadata["chip"]),
-        num_kernels=int(str(shard.metadata["num_kernels"])),
-        num_samples=len(shard["config_runtime_ns"]),
-        num_failed=int(str(shard.metadata["num_failed"])),
-        device_seconds=float(str(shard.metadata["device_seconds"])),
-    )
+    def _make_shard(self, space: LayoutSpace, pricer: ProgramPricer, number: int) -> Shards:
+        target = self.targets[number]
+        trials = _search(space, partial(pricer.measure, device=number), self.params, self.name)
+        columns = {**_space_columns(space), **trials.columns()}
+        met = {"num_kernels": pricer.num_kernels(number), "num_programs": pricer.num_programs(number)}
+        facts = _metadata(self, target, trials, columns["config_runtime_ns"])
+        write_shard(layout_shard_path(self.folder, target.name, self.name), columns, {**facts, **met}, LAYOUT)
+        summary = ShardSummary(
+            task="layout",
+            name=self.name,
+            chip=target.name,
+            num_kernels=met["num_kernels"],
+            num_samples=len(columns["config_runtime_ns"]),
+            num_failed=trials.failed.total(),
+            device_seconds=float(str(facts["device_seconds"])),
+        )
+        return Shards(self._entry(target).key, (summary,))
 
 
 def _search(space: LayoutSpace, measure: Measure, params: LayoutParams, name: str) -> Trials:

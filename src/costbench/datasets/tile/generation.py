@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,15 @@ from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.program import UniqueKernel
 from costbench.compiler.tiling.space import nest_tile_space
-from costbench.datasets.generation import ShardSummary, SharedProgram, is_made, shard_key
+from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key
 from costbench.datasets.kernel_columns import kernel_columns, offsets_of
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
-from costbench.datasets.storage import Shard, write_shard
+from costbench.datasets.storage import write_shard
 from costbench.datasets.tile.kernels import compiled_program_path, shard_path
 from costbench.errors import SpaceTooLargeError
 from costbench.hardware.device import Device
 from costbench.rng import stream
+from costbench.store import Entry, key_of
 from costbench.target import Target
 
 IntArray = npt.NDArray[np.int64]
@@ -65,6 +67,7 @@ class TileTask:
         targets: the chips, one shard each.
         params: of the tile task.
         folder: of the data set.
+        code: digest of the code that makes them.
     """
 
     name: str
@@ -73,6 +76,7 @@ class TileTask:
     targets: tuple[Target, ...]
     params: TileParams
     folder: Path
+    code: str = ""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -90,16 +94,18 @@ class TileTask:
         return len(self.program)
 
     def key(self, target: Target) -> str:
-        """Digest of all inputs; a shard with the same key is not made again."""
+        """Digest of all inputs but the code."""
         return shard_key(self.program, [target], self.params, TILE_GENERATOR_VERSION)
 
-    def is_done(self) -> bool:
-        """Whether the shards exist, are complete and were made from the same inputs."""
-        compiled = compiled_program_path(self.folder, self.name)
-        return compiled.exists() and all(map(self._is_made, self.targets))
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Where the store keeps the shards, in the order of the chips."""
+        return tuple(map(self._entry, self.targets))
 
-    def _is_made(self, target: Target) -> bool:
-        return is_made(shard_path(self.folder, target.name, self.name), self.key(target))
+    def _entry(self, target: Target) -> Entry:
+        path = shard_path(self.folder, target.name, self.name)
+        compiled = compiled_program_path(self.folder, self.name)
+        return Entry(path.with_suffix(".json"), key_of(self.key(target), self.code), (path, compiled))
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Compiles once; enumerates, samples, measures and writes for every chip.
@@ -115,32 +121,26 @@ class TileTask:
         program = (shared or SharedProgram()).prepared(self.program, self.name, path)
         kernels = [(u, program.lowering.loop_nest(u.kernel)) for u in program.unique_kernels]
         for target in self.targets:
-            if not self._is_made(target):
-                self._make_shard(target, kernels)
+            self._entry(target).get(Shards, partial(self._make_shard, target, kernels))
 
-    def _make_shard(self, target: Target, kernels: Sequence[tuple[UniqueKernel, LoopNest]]) -> None:
+    def _make_shard(self, target: Target, kernels: Sequence[tuple[UniqueKernel, LoopNest]]) -> Shards:
         device, model = Device(target, self.params.seed), AnalyticalModel(target.architecture)
         found = (_sample_kernel(unique, nest, device, model, self.params) for unique, nest in kernels)
         samples = [sample for sample in found if sample is not None]
         samples = _most_important(samples, self.params.max_kernels_per_program)
         path = shard_path(self.folder, target.name, self.name)
-        write_shard(path, _columns(samples), _metadata(self, target, samples), TILE)
-
-    def summaries(self) -> tuple[ShardSummary, ...]:
-        """Returns summaries of the finished shards."""
-        return tuple(_summary(Shard.open(path)) for path in self.paths)
-
-
-def _summary(shard: Shard) -> ShardSummary:
-    return ShardSummary(
-        task="tile",
-        name=str(shard.metadata["program"]),
-        chip=str(shard.metadata["chip"]),
-        num_kernels=shard.num_kernels,
-        num_samples=shard.num_configs,
-        num_failed=int(str(shard.metadata["num_failed"])),
-        device_seconds=float(str(shard.metadata["device_seconds"])),
-    )
+        metadata = _metadata(self, target, samples)
+        write_shard(path, _columns(samples), metadata, TILE)
+        summary = ShardSummary(
+            task="tile",
+            name=self.name,
+            chip=target.name,
+            num_kernels=len(samples),
+            num_samples=sum(len(sample.ids) for sample in samples),
+            num_failed=sum(sample.num_failed for sample in samples),
+            device_seconds=float(str(metadata["device_seconds"])),
+        )
+        return Shards(self._entry(target).key, (summary,))
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,10 +41,10 @@ _RESULTS: Mapping[str, tuple[str, ...]] = {
     "features": (),
     "sweep": ("*.yaml", "*.csv", IDENTITY_FILE),
     "train": (
-        *("*-s[0-9]*/history.csv", "*-s[0-9]*/timing.json", "*-s[0-9]*/done.json"),
+        *("*-s[0-9]*/history.csv", "*-s[0-9]*/done.json"),
         IDENTITY_FILE,
     ),
-    "evaluate": ("rows.jsonl", "scatter.json", "overhead.json", IDENTITY_FILE),
+    "evaluate": ("rows.jsonl", "scatter.json", IDENTITY_FILE),
     "autotune": ("rows.jsonl", "search.json", IDENTITY_FILE),
 }
 """Files that the report reads, by stage; those of `train` and `evaluate` below the experiment's folder.
@@ -155,9 +155,10 @@ def _is_finished(out: Path, part: str) -> bool:
 
 
 def _read_part(out: Path, part: str) -> Part:
-    patterns = _results()
+    patterns = {**_results(), "machine": ("*.json",)}
+    facts = [PurePosixPath("machine", folder) for folder in _folders(part)]
     records: dict[str, list[Record]] = {file: [] for file in SCHEMAS}
-    for folder in _folders(part):
+    for folder in (*_folders(part), *facts):
         for pattern in patterns[folder.parts[0]]:
             for path in sorted((out / folder).glob(pattern)):
                 file, contents = read_results(out, PurePosixPath(path.relative_to(out).as_posix()))

@@ -60,7 +60,14 @@ def write_results(out: Path, tables: Mapping[str, pa.Table]) -> None:
     for folder, rows in groupby(records_of(tables[POINTS]), lambda row: row[:1]):
         write_json(_inside(out, "evaluate", *folder, _POINTS_FILE), _points(rows))
     for path, text in records_of(tables[FILES]):
-        write_text(_inside(out, path), str(text))
+        write_text(_inside(out, _place(PurePosixPath(str(path)))), str(text))
+
+
+def _place(path: PurePosixPath) -> str:
+    """Return where a file belongs; in older archives, wall times lie beside the results."""
+    if path.name == "timing.json":
+        return f"machine/{path.parent}.json"
+    return f"machine/{path}" if path.name == "overhead.json" else str(path)
 
 
 def _inside(out: Path, *parts: str | int | float) -> Path:

@@ -188,7 +188,8 @@ def _read_table(path: Path, digest: str) -> pa.Table:
 def _by_part(file: str, table: pa.Table) -> dict[str, pa.Table]:
     """Return the rows of each part, in their order."""
     if file == FILES:
-        folders = [(*path.split("/"), "", "")[:2] for path in table["path"].to_pylist()]
+        paths = (path.removeprefix("machine/") for path in table["path"].to_pylist())
+        folders = [(*path.split("/"), "", "")[:2] for path in paths]
     elif file == ROWS:
         folders = list(zip(table["stage"].to_pylist(), table["experiment"].to_pylist(), strict=True))
     else:

@@ -1,25 +1,22 @@
 """Fits the baselines of an experiment, once for each of its splits and chips.
 
-They are kept as trained cells are: a folder is complete once it holds `done.json`, which names the samples,
-settings and code that the models in it follow from.
+They are entries of the store, as trained cells are: a folder is complete once it holds `done.json`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from costbench.artifacts import digest_files, read_json, write_json
+from costbench.artifacts import digest_files
 from costbench.datasets.splits import TrainingPrograms
-from costbench.errors import DataError, ParamsError
 from costbench.features.feature_shards import paths_of_programs
 from costbench.models.baselines.fitting import fit_all
 from costbench.models.baselines.spec import BaselineSpec
 from costbench.models.baselines.storage import save_baselines
-from costbench.params import digest, parse
+from costbench.params import digest
+from costbench.store import Entry, KeyedResult, WorkItem, key_of
 
 DONE = "done.json"
 
@@ -62,28 +59,23 @@ class BaselineTask:
         """Return a digest of everything that the models depend on."""
         sets = self.split.train, self.split.validation
         files = digest_files([path for programs in sets for path in self.shards(programs)], self.features)
-        parts = (
-            self.task,
-            self.chip,
-            *map(",".join, sets),
-            files,
-            digest(self.spec),
-            str(self.seed),
-            self.code,
-        )
-        return hashlib.sha256("/".join(parts).encode()).hexdigest()[:32]
+        settings = digest(self.spec), str(self.seed), self.code
+        return key_of(self.task, self.chip, *map(",".join, sets), files, *settings)
+
+    @property
+    def entry(self) -> Entry:
+        """Return where the store keeps the models."""
+        return Entry(self.folder / DONE, self.key, None)
 
 
 @dataclass(frozen=True)
-class FittedBaselines:
+class FittedBaselines(KeyedResult):
     """Fitted baselines of a split and chip, stored in their folder as `done.json`.
 
     Attributes:
-        key: what they follow from.
         models: their names, sorted.
     """
 
-    key: str
     models: tuple[str, ...]
 
 
@@ -93,16 +85,16 @@ def fit_baselines(task: BaselineTask) -> FittedBaselines:
     Raises:
         DataError: for missing or damaged shards, or a folder that cannot be written.
     """
-    try:
-        before = parse(FittedBaselines, read_json(task.folder / DONE), where=task.folder / DONE)
-    except (DataError, ParamsError):
-        before = None
-    if before is not None and before.key == task.key:
-        return before
-    shutil.rmtree(task.folder, ignore_errors=True)
+    return task.entry.get(FittedBaselines, lambda: _fit(task))
+
+
+def fit_item(item: WorkItem[BaselineTask]) -> FittedBaselines:
+    """Fit the baselines of a work item, as `fit_baselines` does."""
+    return fit_baselines(item.task)
+
+
+def _fit(task: BaselineTask) -> FittedBaselines:
     train, validation = (task.shards(programs) for programs in (task.split.train, task.split.validation))
     models = fit_all(task.task, train, validation, task.spec, task.seed)
     save_baselines(task.folder, task.task, models)
-    done = FittedBaselines(task.key, tuple(sorted(models)))
-    write_json(task.folder / DONE, asdict(done))
-    return done
+    return FittedBaselines(task.key, tuple(sorted(models)))

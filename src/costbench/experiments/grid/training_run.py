@@ -1,43 +1,39 @@
 """Trains one cell of the grid, the model of a task, split, chip, variant and seed, and tracks its run.
 
-A cell's folder is complete once it holds `done.json`, which names what it was trained from. A complete cell
-with the same parameters, data and code is not trained again; a killed one is resumed after its last epoch. A
-cell whose training is that of a complete cell of any experiment takes over its files.
+A cell is an entry of the store, whose note is `done.json` in its folder. A complete cell with the same
+parameters, data and code is not trained again; a killed one is resumed after its last epoch. A cell whose
+training is that of a complete cell of any experiment takes over its files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
 import pandas as pd
 
-from costbench.artifacts import digest_files, read_bytes, read_json, write_bytes, write_json
+from costbench.artifacts import digest_files, write_json
 from costbench.datasets.splits import TrainingPrograms
 from costbench.datasets.storage import Shard
-from costbench.errors import DataError, ParamsError
 from costbench.execution.process import load
 from costbench.experiments.grid.history import History
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.tracking.runs import FOLDER, KEY, Dataset, Provenance, TrackedRun, tracked_run
 from costbench.features.feature_shards import paths_of_programs
-from costbench.params import digest, parse
+from costbench.params import digest
+from costbench.store import Entry, KeyedResult, WorkItem
 from costbench.training.lightning_run import FitResult
 from costbench.training.specs import AnyTrainSpec
 
 _log = logging.getLogger(__name__)
 DONE = "done.json"
-_STARTED = "started.json"
 HISTORY = "history.csv"
-TIMING = "timing.json"
-"""File with the wall time of the call that finished the training."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +98,8 @@ class CellTask:
         tracking: where to.
         progress: show a progress bar.
         cells: folder of the cells of all experiments, by experiment; those of the same training are reused.
+        timing: file for the wall time of the call that finished the training, a fact of the machine; None to
+            leave it.
     """
 
     cell: Cell
@@ -116,6 +114,7 @@ class CellTask:
     tracking: Tracking
     progress: bool = False
     cells: Path | None = None
+    timing: Path | None = None
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -134,7 +133,9 @@ class CellTask:
     @cached_property
     def data_digest(self) -> str:
         """Return a digest of the feature shards and of which program is in which set."""
-        files = digest_files(self.shards(self.programs), self.features)
+        shards = tuple(self.shards(self.programs))
+        times = tuple(path.stat().st_mtime_ns for path in shards if path.exists())
+        files = _digest_shards(shards, times, self.features)
         sets = f"{','.join(self.split.train)};{','.join(self.split.validation)}"
         return hashlib.sha256(f"{files};{sets}".encode()).hexdigest()[:16]
 
@@ -149,17 +150,28 @@ class CellTask:
         """Return a digest of the cell's name and its training."""
         return _digest(self.cell.name, self.trained_from())
 
+    @property
+    def entry(self) -> Entry:
+        """Return where the store keeps the cell."""
+        return Entry(self.folder / DONE, self.key(), None, self.trained_from(), self.cells)
+
+
+@cache
+def _digest_shards(shards: tuple[Path, ...], _times: tuple[int, ...], folder: Path) -> str:
+    """Return the digest of shards, which many cells of an experiment share; of changed ones, another."""
+    return digest_files(shards, folder)
+
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("/".join(parts).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
-class CellResult:
+class CellResult(KeyedResult):
     """A finished cell, stored in its folder as `done.json`.
 
     Attributes:
-        key: what it was trained from.
+        key: what it was trained from, and its name.
         best_metric: the monitored validation metric of the model that was kept.
         best_epoch: the epoch of that model.
         steps: training steps done.
@@ -169,10 +181,8 @@ class CellResult:
         validations: number of validation passes.
         computed_by: implementation of the network, `compiled` kernels or the `plain` network; empty where
             there is one only.
-        training: digest of what the model depends on, equal for cells that differ in their names only.
     """
 
-    key: str
     best_metric: float
     best_epoch: int
     steps: int
@@ -181,15 +191,6 @@ class CellResult:
     configs: int = 0
     validations: int = 0
     computed_by: str = ""
-    training: str = ""
-
-
-def finished(folder: Path) -> CellResult | None:
-    """Return the result of a cell, or None where it is not finished."""
-    try:
-        return parse(CellResult, read_json(folder / DONE), where=folder / DONE)
-    except (DataError, ParamsError):
-        return None
 
 
 OnEpoch = Callable[[Mapping[str, float], int], None]
@@ -210,53 +211,39 @@ def train_cell(
         DataError: for missing or damaged shards.
         DivergedError: for a loss that is no longer finite.
     """
-    key = task.key()
-    before = finished(task.folder)
-    # Restored results have no weights (`costbench.experiments.archive`).
-    has_model = all((task.folder / name).exists() for name in task.training.model_files)
-    if before is not None and before.key == key and has_model:
-        return before
-    _start(task.folder, key)
-    reused = _reused(task)
-    if reused is not None:
-        return reused
+    return task.entry.get(CellResult, lambda: _train(task, opened, on_epoch))
+
+
+def train_item(item: WorkItem[CellTask]) -> CellResult:
+    """Train the cell of a work item, as `train_cell` does."""
+    return train_cell(item.task)
+
+
+def _train(task: CellTask, opened: object | None, on_epoch: OnEpoch | None) -> CellResult:
     # Torch and Lightning take seconds to import, so only a process that trains does.
     load(task.training.modules)
     opened = task.training.open(task) if opened is None else opened
     spec = task.seeded
     history = History(task.folder / HISTORY, spec.steps_per_epoch)
-    with _tracked(task, spec, key) as run:
+    with _tracked(task, spec, task.key()) as run:
         run.log_history(history.rows)  # of an earlier attempt that was killed
         logger = _Report(task.tracking.run_name, history, run, on_epoch)
         result = task.training.fit(task, spec, opened, logger)
         _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
         run.log_metrics({"seconds": result.seconds}, result.steps)
         run.set_tags({"computed_by": result.computed_by})
-    # In a file of its own: the result of equal runs is equal byte for byte, times are not.
-    write_json(task.folder / TIMING, {"seconds": round(result.seconds, 1)})
-    return _finish(task, result)
-
-
-def _reused(task: CellTask) -> CellResult | None:
-    """Return the result of a complete cell of the same training after copying its files; None without one."""
-    trained_from = task.trained_from()
-    places = task.cells.glob(f"*/*/{DONE}") if task.cells is not None else ()
-    for place in sorted(path.parent for path in places):
-        found = finished(place)
-        if found is None or found.training != trained_from or place == task.folder:
-            continue
-        try:
-            names = (*task.training.model_files, HISTORY, TIMING)
-            contents = {name: read_bytes(place / name) for name in names}
-        except DataError:
-            continue
-        # Otherwise another process has begun to train that cell again, maybe from something else.
-        if finished(place) == found:
-            for name, content in contents.items():
-                write_bytes(task.folder / name, content)
-            _log.info("%s: the training of %s/%s", task.cell.name, place.parent.name, place.name)
-            return _complete(task, replace(found, key=task.key()))
-    return None
+    if task.timing is not None:
+        write_json(task.timing, {"seconds": round(result.seconds, 1)})
+    return CellResult(
+        task.key(),
+        result.best_metric,
+        result.best_epoch,
+        result.steps,
+        result.execution,
+        *spec.per_step,
+        result.steps // spec.steps_per_epoch,
+        result.computed_by,
+    )
 
 
 def track_finished(task: CellTask, result: CellResult) -> None:
@@ -292,39 +279,6 @@ class _Report:
         _log.info("%s, step %d: %s", self._name, step, values)
         if self._on_epoch is not None:
             self._on_epoch(metrics, step)
-
-
-def _start(folder: Path, key: str) -> None:
-    """Empty the folder, unless a killed run of the same cell left it; that run is resumed."""
-    started = folder / _STARTED
-    try:
-        resumes = read_json(started) == {"key": key}
-    except DataError:
-        resumes = False
-    if not resumes:
-        shutil.rmtree(folder, ignore_errors=True)
-        write_json(started, {"key": key})
-
-
-def _finish(task: CellTask, result: FitResult) -> CellResult:
-    done = CellResult(
-        task.key(),
-        result.best_metric,
-        result.best_epoch,
-        result.steps,
-        result.execution,
-        *task.spec.per_step,
-        result.steps // task.spec.steps_per_epoch,
-        result.computed_by,
-        task.trained_from(),
-    )
-    return _complete(task, done)
-
-
-def _complete(task: CellTask, done: CellResult) -> CellResult:
-    write_json(task.folder / DONE, asdict(done))
-    (task.folder / _STARTED).unlink(missing_ok=True)
-    return done
 
 
 @contextmanager

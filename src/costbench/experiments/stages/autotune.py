@@ -12,7 +12,7 @@ import numpy as np
 from costbench.artifacts import digest_file, write_json
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.autotuning.fusion import FusionCurve
-from costbench.experiments.autotuning.programs import Autotuned, autotune
+from costbench.experiments.autotuning.programs import autotune
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
 from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
@@ -24,11 +24,11 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest, load_section
+from costbench.store import KeyedResult, Progress, WorkItem, compute
 from costbench.tasks import TASKS
 
 _log = logging.getLogger(__name__)
@@ -52,10 +52,12 @@ class ItemFile(KeyedResult):
     """The result of a work item as stored in its file.
 
     Attributes:
+        git_revision: of the code that computed it.
         entries: metrics.
         curves: of fusion searches.
     """
 
+    git_revision: str
     entries: tuple[Entry, ...]
     curves: tuple[FusionCurve, ...]
 
@@ -74,31 +76,28 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     section = load_section(params, "autotune", AutotuneParams)
     folder = workspace.stage("autotune")
     identity = _identity(section, workspace)
-    items = _work_items(section, workspace)
-    kept = KeptResults(folder / _ITEMS, ItemFile, "programs to tune")
-    made = kept.completed(tune_program, items, workspace.backend, _log_speedups)
     revision = git_revision(workspace.root)
-    rows = [row for one in items for row in _rows(one.task, made[one.task.name], identity, revision)]
+    items = _work_items(section, workspace, revision)
+    place, title = folder / _ITEMS, "programs to tune"
+    made = compute(tune_program, ItemFile, items, workspace.backend, title, _log_speedups, folder=place)
+    rows = [row for item in items for row in _rows(item.task[0], made[item.name], identity)]
     write_rows(folder / ROWS_FILE, rows)
-    write_json(
-        folder / SEARCH_FILE, [curve for one in items for curve in _curves(one.task, made[one.task.name])]
-    )
+    curves = [curve for item in items for curve in _curves(item.task[0], made[item.name])]
+    write_json(folder / SEARCH_FILE, curves)
     write_identity(folder, identity)
     _track(workspace, rows, Provenance(identity.params_digest, identity.data_digest, revision))
 
 
-def tune_program(item: WorkItem[TuningItem]) -> ItemFile:
-    """Tune one program and keep its result.
+def tune_program(item: WorkItem[tuple[TuningItem, str]]) -> ItemFile:
+    """Tune one program with a revision of the code, and keep its result.
 
     Raises:
         CostbenchError: for a program or model that cannot be used, or a file that cannot be written.
     """
-    return item.keep(_file_of(item.key, autotune(item.task.task)))
-
-
-def _file_of(key: str, tuned: Autotuned) -> ItemFile:
+    tuning, revision = item.task
+    tuned = autotune(tuning.task)
     entries = tuple(Entry(*names, metrics) for names, metrics in tuned.metrics.items())
-    return ItemFile(key, entries, tuned.curves)
+    return item.keep(ItemFile(item.key, revision, entries, tuned.curves))
 
 
 def _log_speedups(one: Progress[ItemFile]) -> None:
@@ -118,7 +117,9 @@ def _speedups(found: ItemFile) -> str:
     )
 
 
-def _work_items(section: AutotuneParams, workspace: Workspace) -> list[WorkItem[TuningItem]]:
+def _work_items(
+    section: AutotuneParams, workspace: Workspace, revision: str
+) -> list[WorkItem[tuple[TuningItem, str]]]:
     """Return all work items, the longest first."""
     listed = TuningItems(workspace, section.seed)
     items = [*listed.of("fusion", section.fusion), *listed.of("tile", section.tile)]
@@ -133,7 +134,7 @@ def _work_items(section: AutotuneParams, workspace: Workspace) -> list[WorkItem[
         parts = [code, digest(task.params), str(task.seed), item.name]
         parts += [f"{model} {folder.name}" for model, folder in task.checkpoints.items()]
         parts += [digest(chip_of(task.chip, task.chip_file)), *(digests[path] for path in _inputs(item))]
-        found.append(WorkItem.of(item, folder, parts))
+        found.append(WorkItem.of(item.name, (item, revision), folder, parts))
     return found
 
 
@@ -155,7 +156,7 @@ def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:
     return identify(__name__, section, before[0].data_digest, *before, *trained)
 
 
-def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity, revision: str) -> Iterator[MetricRow]:
+def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity) -> Iterator[MetricRow]:
     task = item.task
     origin = RowOrigin(
         task=task.decision,
@@ -165,7 +166,7 @@ def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity, revision: 
         program=task.program,
         params_digest=identity.params_digest,
         data_digest=identity.data_digest,
-        git_revision=revision,
+        git_revision=found.git_revision,
     )
     return origin.rows(
         ALL_KERNELS, {(one.model, one.variant, one.seed): one.metrics for one in found.entries}

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import write_json
+from costbench.artifacts import digest_file, write_json
 from costbench.datasets.folds import listed_split
 from costbench.datasets.splits import Split, read_split
 from costbench.datasets.validation import common_fingerprints
 from costbench.errors import DataError, choose
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.process import load
-from costbench.execution.workers import run_work_items
 from costbench.experiments.chips import chip_files
 from costbench.experiments.evaluation.fusion import evaluate_fusions
 from costbench.experiments.evaluation.imported_tile import evaluate_imported_tiles
 from costbench.experiments.evaluation.layout import evaluate_layouts
-from costbench.experiments.evaluation.program import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
+from costbench.experiments.evaluation.program import (
+    Checkpoint,
+    EvaluateParams,
+    ProgramResult,
+    ProgramTask,
+    Scatter,
+)
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.evaluation.tile import evaluate_tiles
 from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import baselines_folder
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.spec import MAIN, Cell, listed_as, selected
+from costbench.experiments.grid.training_run import DONE
 from costbench.experiments.identity import (
     StageIdentity,
+    code_digest,
     git_revision,
     given_code,
     identify,
@@ -41,11 +49,13 @@ from costbench.features.structures import known_structures
 from costbench.metrics.overhead import write_overheads
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import load_section
+from costbench.store import KeyedResult, Progress, WorkItem, compute, remove_outdated
 from costbench.tasks import LEARNED
 
 _log = logging.getLogger(__name__)
 ROWS_FILE, SCATTER_FILE = "rows.jsonl", "scatter.json"
 _WEIGHTS_FILE = "weights.pt"
+_ITEMS = "programs"
 _LOADED: Mapping[str, tuple[str, ...]] = {
     "kernel": ("costbench.models.checkpoint",),
     "program": ("costbench.models.layout.checkpoint",),
@@ -64,7 +74,9 @@ EVALUATE_IMPORTED: dict[str, Callable[[ProgramTask], ProgramResult]] = {
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
-    """Write `rows.jsonl`, points of `scatter.json` where absolute runtimes are predicted, and wall times.
+    """Evaluate the programs that are missing; write `rows.jsonl`, and points of figures in `scatter.json`.
+
+    Wall times differ from run to run, and are written to the folder `machine`.
 
     Args:
         params: the parameter file.
@@ -80,25 +92,83 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
         _evaluate_experiment(load_experiment(params, name), section, workspace)
 
 
-def evaluate_task(item: tuple[str, ProgramTask]) -> ProgramResult:
-    """Evaluate all models on one program, a work item.
+@dataclass(frozen=True)
+class EvaluationTask:
+    """A program to evaluate.
 
-    Args:
-        item: the compiler's decision, and the program with its models.
+    Attributes:
+        cell: the compiler's decision, and the split and chip of the rows.
+        program: the program with its models.
+        revision: of the code, which result rows carry.
+        timing: file for wall times of this machine, where evaluation measures any.
+    """
+
+    cell: Cell
+    program: ProgramTask
+    revision: str
+    timing: Path
+
+
+@dataclass(frozen=True)
+class ModelMetrics:
+    """Metrics of a model over a group of a program's kernels; names are those of `MetricRow`."""
+
+    kernels: str
+    model: str
+    variant: str
+    seed: int
+    computed_by: str
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class EvaluatedProgram(KeyedResult):
+    """The evaluation of a program, as the store keeps it.
+
+    Attributes:
+        application: application family of the program.
+        git_revision: of the code that evaluated it.
+        metrics: of each model and group of kernels.
+        scatter: points for a figure, where absolute runtimes are predicted.
+    """
+
+    application: str
+    git_revision: str
+    metrics: tuple[ModelMetrics, ...]
+    scatter: tuple[Scatter, ...]
+
+
+def evaluate_program(item: WorkItem[EvaluationTask]) -> EvaluatedProgram:
+    """Evaluate all models on one program, a work item.
 
     Raises:
         DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
     """
-    task, program = item
+    task, program = item.task.cell.task, item.task.program
     if program.checkpoints:
         load(_LOADED[LEARNED[task].samples])
-    return choose(EVALUATE_IMPORTED if program.imported else EVALUATE, task, "task")(program)
+    result = choose(EVALUATE_IMPORTED if program.imported else EVALUATE, task, "task")(program)
+    if result.overheads:
+        write_overheads(item.task.timing, result.overheads)
+    return item.keep(evaluated(item.key, result, item.task.revision))
+
+
+def evaluated(key: str, result: ProgramResult, revision: str) -> EvaluatedProgram:
+    """Return a result in the form that the store keeps."""
+    metrics = tuple(
+        ModelMetrics(kernels, *model, result.computed_by.get(model, ""), values)
+        for kernels, by_model in result.metrics.items()
+        for model, values in by_model.items()
+    )
+    return EvaluatedProgram(key, result.application, revision, metrics, result.scatter)
 
 
 def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, workspace: Workspace) -> None:
     trained = read_identity(workspace.stage("train") / experiment.name)
     identity = identify(__name__, section, trained.data_digest, trained, *given_code(section.models))
     folder = workspace.stage("evaluate") / experiment.name
+    machine = workspace.stage("machine") / "evaluate" / experiment.name
+    machine.mkdir(parents=True, exist_ok=True)  # an output, which most experiments leave empty
     if _is_restored(folder, identity, experiment, workspace):
         _log.info("%s: restored results, which need no weights", experiment.name)
         return
@@ -106,25 +176,25 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     if given is not None and given.digest() != trained.data_digest:
         raise DataError("differs from what was trained on", where=given.source.root, expected="train anew")
     tasks = _tasks(experiment, section, workspace, given)
-    work_items = {name: (cell.task, task) for name, (cell, task) in tasks.items()}
-    results = run_work_items(evaluate_task, work_items, workspace.backend, _log_result)
-    revision = git_revision(workspace.root)
-    rows = [
-        row
-        for name, (cell, task) in tasks.items()
-        for row in _rows(cell, task.program, results[name], identity, revision)
-    ]
-    write_rows(folder / ROWS_FILE, rows)
+    items = _work_items(tasks, identity, folder)
+    remove_outdated(machine, [task.timing for task in tasks.values()])
+    title = f"programs to evaluate of {experiment.name}"
+    results = compute(
+        evaluate_program, EvaluatedProgram, items, workspace.backend, title, _log_result, folder=folder
+    )
+    in_order = [(task, results[name]) for name, task in tasks.items()]
+    write_rows(
+        folder / ROWS_FILE, [row for task, result in in_order for row in _rows(task, result, identity)]
+    )
     points = [
         {
-            "task": cell.task, "split": listed_split(cell.split), "chip": cell.chip, "model": one.model,
-            "predicted_ns": list(one.predicted_ns), "measured_ns": list(one.measured_ns),
+            "task": task.cell.task, "split": listed_split(task.cell.split), "chip": task.cell.chip,
+            "model": one.model, "predicted_ns": list(one.predicted_ns), "measured_ns": list(one.measured_ns),
         }
-        for name, (cell, task) in tasks.items()
-        for one in results[name].scatter
+        for task, result in in_order
+        for one in result.scatter
     ]  # fmt: skip
     write_json(folder / SCATTER_FILE, points)
-    write_overheads(folder, [one for name in tasks for one in results[name].overheads])
     write_identity(folder, identity)
 
 
@@ -139,30 +209,55 @@ def _is_restored(folder: Path, identity: StageIdentity, experiment: Experiment, 
     return is_current and not has_weights
 
 
-def _log_result(name: str, result: ProgramResult) -> None:
+def _work_items(
+    tasks: Mapping[str, EvaluationTask], identity: StageIdentity, folder: Path
+) -> list[WorkItem[EvaluationTask]]:
+    """Return a work item for each program, those with the most samples first.
+
+    A result follows from what the whole stage follows from, and from the trained models as they are.
+    """
+    items = []
+    for name, task in tasks.items():
+        program, kind = task.program, task.cell.task
+        fitted = [] if program.fitted is None else [program.fitted]
+        trained = [*(one.folder for one in program.checkpoints), *fitted]
+        evaluate = (EVALUATE_IMPORTED if program.imported else EVALUATE)[kind]
+        parts = [name, identity.params_digest, identity.data_digest, identity.code_digest]
+        parts += [code_digest(evaluate), *(digest_file(folder / DONE) for folder in trained)]
+        items.append(WorkItem.of(name, task, folder / _ITEMS, parts))
+    return sorted(items, key=lambda item: (-_size(item.task), item.name))
+
+
+def _size(task: EvaluationTask) -> int:
+    program = task.program
+    paths = sample_paths(program.features, task.cell.task, program.chip, program.program)
+    return sum(path.stat().st_size for path in paths)
+
+
+def _log_result(one: Progress[EvaluatedProgram]) -> None:
     scores = (
-        f"{'/'.join(map(str, key))} {metrics.get('mape', metrics.get('kendall_tau', np.nan)):.2f}"
-        for key, metrics in result.metrics.get(ALL_KERNELS, {}).items()
-        if key[2] == 0 and key[0] != BEST
+        f"{scored.model}/{scored.variant} "
+        f"{scored.metrics.get('mape', scored.metrics.get('kendall_tau', np.nan)):.2f}"
+        for scored in one.result.metrics
+        if (scored.kernels, scored.seed) == (ALL_KERNELS, 0) and scored.model != BEST
     )
-    _log.info("%s: %s", name, ", ".join(scores))
+    _log.info("[%d/%d] %s: %s", one.done, one.total, one.name, ", ".join(scores))
 
 
-def _rows(
-    cell: Cell, program: str, result: ProgramResult, identity: StageIdentity, revision: str
-) -> Iterator[MetricRow]:
+def _rows(task: EvaluationTask, result: EvaluatedProgram, identity: StageIdentity) -> Iterator[MetricRow]:
     origin = RowOrigin(
-        task=cell.task,
-        split=listed_split(cell.split),
-        chip=cell.chip,
+        task=task.cell.task,
+        split=listed_split(task.cell.split),
+        chip=task.cell.chip,
         application=result.application,
-        program=program,
+        program=task.program.program,
         params_digest=identity.params_digest,
         data_digest=identity.data_digest,
-        git_revision=revision,
+        git_revision=result.git_revision,
     )
-    for group, by_model in result.metrics.items():
-        yield from origin.rows(group, by_model, result.computed_by)
+    for one in result.metrics:
+        model = one.model, one.variant, one.seed
+        yield from origin.rows(one.kernels, {model: one.metrics}, {model: one.computed_by})
 
 
 def _tasks(
@@ -170,12 +265,14 @@ def _tasks(
     section: EvaluateParams,
     workspace: Workspace,
     given: GivenSamples | None = None,
-) -> dict[str, tuple[Cell, ProgramTask]]:
-    """Return one task for each test program of each split and chip, by name, in order."""
+) -> dict[str, EvaluationTask]:
+    """Return one task for each test program of each split and chip, by name."""
     grid = experiment.grid
     models = tuple(name for name in section.models if grid.baselines and name != "learned")
     features = workspace.stage("features") if given is None else given.features
     own_chips = chip_files(workspace.params)
+    machine = workspace.stage("machine") / "evaluate" / experiment.name
+    revision = git_revision(workspace.root)
     tasks = {}
     for split_name in sorted(experiment.splits):
         if given is None:
@@ -193,25 +290,23 @@ def _tasks(
                 if not sample_paths(features, grid.task, chip, program):
                     _log.info("%s, %s: no %s samples of %s", split_name, chip, grid.task, program)
                     continue
-                name = f"{experiment.name}, {split_name} split, {chip}, {program}"
-                tasks[name] = (
-                    cell,
-                    ProgramTask(
-                        workspace.stage("generate"),
-                        features,
-                        chip,
-                        program,
-                        checkpoints,
-                        models,
-                        section,
-                        seen,
-                        known,
-                        fitted,
-                        listed_split(split_name),
-                        given is not None,
-                        own_chips.get(chip, ""),
-                    ),
+                name = f"{split_name}-{chip}-{program}"
+                program_task = ProgramTask(
+                    workspace.stage("generate"),
+                    features,
+                    chip,
+                    program,
+                    checkpoints,
+                    models,
+                    section,
+                    seen,
+                    known,
+                    fitted,
+                    listed_split(split_name),
+                    given is not None,
+                    own_chips.get(chip, ""),
                 )
+                tasks[name] = EvaluationTask(cell, program_task, revision, machine / f"{name}.json")
     return tasks
 
 

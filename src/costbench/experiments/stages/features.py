@@ -15,7 +15,7 @@ from costbench.datasets.layout.collections import collection_folder
 from costbench.datasets.layout.graph_columns import LAYOUT_GRAPH
 from costbench.datasets.layout.graphs import write_layout_graph
 from costbench.datasets.layout.programs import layout_shard_path
-from costbench.datasets.shard_summary import ShardSummary
+from costbench.datasets.shard_summary import Shards, ShardSummary
 from costbench.datasets.storage import Shard
 from costbench.datasets.tile.kernels import (
     CompiledPrograms,
@@ -24,16 +24,16 @@ from costbench.datasets.tile.kernels import (
     compiled_program_path,
     shard_path,
 )
-from costbench.errors import DataError, choose
+from costbench.errors import DataError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
-from costbench.execution.workers import run_work_items
-from costbench.experiments.identity import closure, identify, read_identity, remove_outdated, write_identity
+from costbench.experiments.identity import closure, identify, read_identity, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.features.layouts import layout_graph, searches_of
 from costbench.params import load_section
+from costbench.store import Entry, Progress, WorkItem, compute, key_of
 from costbench.target import Architecture, load_target
 from costbench.tasks import TaskName
 
@@ -67,6 +67,7 @@ class Wanted:
         architecture: of the chip.
         sources: shards that it is made from.
         path: of the feature shard.
+        key: digest of the data that it is made from, with the version of its features.
         search: whose configs it holds; empty where a task has one feature shard per program and chip.
     """
 
@@ -75,6 +76,7 @@ class Wanted:
     architecture: Architecture
     sources: tuple[Path, ...]
     path: Path
+    key: str
     search: str = ""
 
 
@@ -92,13 +94,6 @@ class ProgramItem:
     program: str
     wanted: tuple[Wanted, ...]
 
-    def key(self, wanted: Wanted) -> str:
-        """Return the digest of the data that a shard is made from, with the version of its features."""
-        reader = choose(READERS, wanted.task, "task")
-        compiled = [compiled_program_path(self.data, self.program)] if reader.reads_compiled else []
-        files = digest_files([*wanted.sources, *compiled], self.data)
-        return f"{files[:32]}/{reader.version}"
-
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     """Make the feature shards that are missing, and remove those that the parameters no longer ask for.
@@ -115,38 +110,28 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     data, folder = workspace.stage("generate"), workspace.stage("features")
     before = read_identity(data)
     work_items = _work_items(section, data, folder)
-    paths = [wanted.path for item in work_items.values() for wanted in item.wanted]
-    # Without the version of Python: shards do not depend on it, and machines share them as data.
-    remove_outdated(folder, frozenset(paths), closure(make_features).digest())
+    paths = [wanted.path for item in work_items for wanted in item.task.wanted]
     with ShardProgress(len(paths), label="features") as progress:
 
-        def made(_name: str, summaries: tuple[ShardSummary, ...]) -> None:
-            for summary in summaries:
+        def made(one: Progress[Shards]) -> None:
+            for summary in one.result.summaries:
                 progress.made(summary)
 
-        run_work_items(make_features, work_items, workspace.backend, made)
+        title = "programs with features"
+        compute(make_features, Shards, work_items, workspace.backend, title, made, folder=folder)
     write_identity(folder, identify(__name__, section, digest_files(paths, folder)[:16], before))
 
 
-def make_features(item: ProgramItem) -> tuple[ShardSummary, ...]:
-    """Make the shards of a program that do not exist yet for the same inputs; return summaries of all.
+def make_features(item: WorkItem[ProgramItem]) -> Shards:
+    """Make the feature shards of a program, and keep their summaries.
 
     Raises:
         DataError: for a damaged shard or a program that does not fit it.
     """
-    program = _Program(item)
-    for wanted in item.wanted:
-        key = item.key(wanted)
-        if not _is_made(wanted.path, key):
-            choose(READERS, wanted.task, "task").write(wanted, program, key)
-    return tuple(map(_summary, item.wanted))
-
-
-def _is_made(path: Path, key: str) -> bool:
-    try:
-        return bool(Shard.open(path).metadata.get("key") == key)
-    except DataError:
-        return False
+    program = _Program(item.task)
+    for wanted in item.task.wanted:
+        READERS[wanted.task].write(wanted, program)
+    return item.keep(Shards(item.key, tuple(map(_summary, item.task.wanted))))
 
 
 def _summary(wanted: Wanted) -> ShardSummary:
@@ -166,25 +151,25 @@ class _Program:
     def features(self) -> ProgramFeatures:
         return program_features(self.modules.module(self.name))
 
-    def metadata(self, wanted: Wanted, application: str, key: str) -> dict[str, object]:
+    def metadata(self, wanted: Wanted, application: str) -> dict[str, object]:
         """Return what a feature shard says it was made from."""
         return {
             "task": wanted.task, "program": self.name, "application": application, "chip": wanted.chip,
-            "key": key,
+            "key": wanted.key,
         }  # fmt: skip
 
 
-def _write_tiles(wanted: Wanted, program: _Program, key: str) -> None:
+def _write_tiles(wanted: Wanted, program: _Program) -> None:
     shard = TileShard(wanted.sources[0], program.modules, wanted.architecture)
     kernels = [shard.kernel(index) for index in range(len(shard))]
-    _write_kernels(wanted, program, kernels, program.metadata(wanted, shard.application, key))
+    _write_kernels(wanted, program, kernels, program.metadata(wanted, shard.application))
 
 
-def _write_fusions(wanted: Wanted, program: _Program, key: str) -> None:
+def _write_fusions(wanted: Wanted, program: _Program) -> None:
     parts = tuple(Shard.open(path) for path in wanted.sources)
     found = FusionKernels(parts, program.modules, wanted.architecture)
     kernels = [found.kernel(index) for index in range(len(found))]
-    _write_kernels(wanted, program, kernels, program.metadata(wanted, found.application, key))
+    _write_kernels(wanted, program, kernels, program.metadata(wanted, found.application))
 
 
 def _write_kernels(
@@ -194,10 +179,10 @@ def _write_kernels(
     write_features(wanted.path, kernels, program.features, analytical, metadata)
 
 
-def _write_layouts(wanted: Wanted, program: _Program, key: str) -> None:
+def _write_layouts(wanted: Wanted, program: _Program) -> None:
     (source,) = wanted.sources
     application = str(Shard.open(source).metadata["application"])
-    metadata = program.metadata(wanted, application, key)
+    metadata = program.metadata(wanted, application)
     write_layout_graph(wanted.path, layout_graph(source, wanted.search), metadata)
 
 
@@ -215,7 +200,7 @@ class _Reader:
     """
 
     paths: Callable[[Path, str, str], tuple[Path, ...]]
-    write: Callable[[Wanted, _Program, str], None]
+    write: Callable[[Wanted, _Program], None]
     version: int = FEATURES_VERSION
     reads_compiled: bool = True
     searches: Callable[[Path], Mapping[str, str]] = lambda _: {"": ""}
@@ -255,20 +240,30 @@ def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
     return {name: READERS[task].paths(data, chip, name) for name in names}
 
 
-def _work_items(section: FeaturesParams, data: Path, folder: Path) -> dict[str, ProgramItem]:
-    """Return the work items by program, those with the largest shards first."""
+def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkItem[ProgramItem]]:
+    """Return a work item for each program, those with the largest shards first."""
     by_program: dict[str, list[Wanted]] = {}
     for task in section.tasks:
         for chip in section.chips:
             target = load_target(chip)
             for name, sources in _sources(data, task, target.name).items():
+                compiled = [compiled_program_path(data, name)] if READERS[task].reads_compiled else []
+                key = f"{digest_files([*sources, *compiled], data)[:32]}/{READERS[task].version}"
                 for search, below in READERS[task].searches(sources[0]).items():
                     path = feature_path(folder, task, f"{target.name}/{below}", name)
-                    wanted = Wanted(task, target.name, target.architecture, sources, path, search)
+                    wanted = Wanted(task, target.name, target.architecture, sources, path, key, search)
                     by_program.setdefault(name, []).append(wanted)
     sizes = {
         name: sum(path.stat().st_size for wanted in several for path in wanted.sources)
         for name, several in by_program.items()
     }
     ordered = sorted(by_program, key=lambda name: (-sizes[name], name))
-    return {name: ProgramItem(data, name, tuple(by_program[name])) for name in ordered}
+    # Without the version of Python: shards do not depend on it, and machines share them as data.
+    code = closure(make_features).digest()
+    items = []
+    for name in ordered:
+        shards = tuple(by_program[name])
+        key = key_of(code, *(f"{shard.path.relative_to(folder)} {shard.key}" for shard in shards))
+        entry = Entry(folder / "programs" / f"{name}.json", key, tuple(shard.path for shard in shards))
+        items.append(WorkItem(name, ProgramItem(data, name, shards), entry))
+    return items

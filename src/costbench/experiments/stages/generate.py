@@ -13,10 +13,9 @@ from costbench.datasets.generation import Task, generate
 from costbench.datasets.layout.collections import family_of
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.tile.generation import TileParams, TileTask
-from costbench.datasets.tile.kernels import compiled_program_path
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
-from costbench.experiments.identity import code_digest, identify, remove_outdated, write_identity
+from costbench.experiments.identity import closure, identify, write_identity
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.hlo.inlining import inline_fusions
@@ -25,6 +24,7 @@ from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
 from costbench.params import load_section
 from costbench.programs.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
+from costbench.store import remove_outdated
 from costbench.target import Target, load_target
 from costbench.tasks import TaskName
 
@@ -73,7 +73,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     section = load_section(params, "generate", GenerateParams)
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
-    _remove_outdated(folder, tasks)
+    remove_outdated(folder, {path for task in tasks for entry in task.entries for path in entry.paths})
     left_out: list[Task] = []
 
     def leave_out(task: Task, reason: str) -> None:
@@ -105,25 +105,30 @@ class _Program:
     folder: Path
 
 
+def _code(kind: type[Task]) -> str:
+    # Without the version of Python: shards do not depend on it, and machines share them as data.
+    return closure(generate, kind).digest()
+
+
 def _tile_tasks(p: _Program, section: GenerateParams) -> list[Task]:
-    entry = p.entry
-    return [TileTask(entry.name, entry.application, p.data, p.targets, section.tile, p.folder)]
+    entry, code = p.entry, _code(TileTask)
+    return [TileTask(entry.name, entry.application, p.data, p.targets, section.tile, p.folder, code)]
 
 
 def _fusion_tasks(p: _Program, section: GenerateParams) -> list[Task]:
-    entry = p.entry
-    params = section.fusion
+    entry, params = p.entry, section.fusion
     if 0 < params.max_instructions < entry.instructions:
         return []
-    return [FusionTask(entry.name, entry.application, p.data, p.targets, params, p.folder)]
+    code = _code(FusionTask)
+    return [FusionTask(entry.name, entry.application, p.data, p.targets, params, p.folder, code)]
 
 
 def _layout_tasks(p: _Program, section: GenerateParams) -> list[Task]:
-    entry = p.entry
-    if 0 < section.layout.max_instructions < entry.instructions:
+    entry, params = p.entry, section.layout
+    if 0 < params.max_instructions < entry.instructions:
         return []
-    family = family_of(entry.builder)
-    return [LayoutTask(entry.name, entry.application, family, p.data, p.targets, section.layout, p.folder)]
+    family, code = family_of(entry.builder), _code(LayoutTask)
+    return [LayoutTask(entry.name, entry.application, family, p.data, p.targets, params, p.folder, code)]
 
 
 WORK_ITEMS: dict[str, Callable[[_Program, GenerateParams], list[Task]]] = {
@@ -195,10 +200,3 @@ def _chosen(
     if not names:
         return entries
     return tuple(known[name] for name in sorted({*names, *(one.name for one in entries if one.is_given)}))
-
-
-def _remove_outdated(folder: Path, tasks: Sequence[Task]) -> None:
-    """Remove shards that this run would not make: of other programs, chips or decisions, or by older code."""
-    wanted = {path for task in tasks for path in task.paths}
-    wanted |= {compiled_program_path(folder, task.name) for task in tasks}
-    remove_outdated(folder, wanted, code_digest(generate, *{type(task) for task in tasks}))

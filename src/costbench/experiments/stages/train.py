@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,18 +16,18 @@ from pathlib import Path
 from costbench import rng
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
 from costbench.execution.backend import NO_FLAGS, BackendFlags
-from costbench.execution.workers import run_work_items
 from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import (
     BaselineTask,
     FittedBaselines,
     baselines_folder,
     fit_baselines,
+    fit_item,
 )
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.spec import Cell, selected
-from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking, train_cell
+from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking, train_item
 from costbench.experiments.grid.trainings.by_task import TRAININGS, training_code
 from costbench.experiments.identity import (
     StageIdentity,
@@ -44,7 +43,8 @@ from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
 from costbench.features.feature_shards import sample_paths
 from costbench.models.baselines.spec import BaselineParams
-from costbench.params import digest, load_section
+from costbench.params import load_section
+from costbench.store import Progress, WorkItem, compute, remove_outdated
 from costbench.tasks import LEARNED
 from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec
@@ -113,28 +113,22 @@ def _train_experiment(
     data = before[0].data_digest if given is None else given.digest()
     identity = identify(__name__, settings, data, *before)
     folder = workspace.stage("train") / experiment.name
-    fits = {} if baselines is None else _fits(experiment, baselines, samples)
-    for stale in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if stale.is_dir() and stale.name not in {*fits, *(cell.name for cell in experiment.cells)}:
-            shutil.rmtree(stale)
-    run_work_items(fit_baselines, fits, workspace.backend, _log_fit)
+    fits = [] if baselines is None else _fits(experiment, baselines, samples)
+    wanted = [item.task.folder for item in fits] + [folder / cell.name for cell in experiment.cells]
+    remove_outdated(folder, wanted)
+    compute(fit_item, FittedBaselines, fits, workspace.backend, "sets of baselines", _log_fit)
     revision = git_revision(workspace.root)
     provenance = Provenance(identity.params_digest, identity.data_digest, revision)
     run_name = f"{workspace.name}/{experiment.name}"
     uri = shared_database(tracking_uri(), workspace.backend, "MLFLOW_TRACKING_URI")
     tracking = Tracking(uri, _EXPERIMENT, run_name, {"profile": workspace.name})
 
-    def progress(name: str, result: CellResult) -> None:
-        _log.info("%s: best %.4f after epoch %d", name, result.best_metric, result.best_epoch + 1)
-
     # The run is created in this process: workers that create tables at the same time would collide.
     with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
         made = _Made(experiment, section.cache_mb, samples, provenance, of_cells)
         tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
-        distinct, repeated = repetitions(tasks)
-        results = run_work_items(train_cell, distinct, workspace.backend, progress)
-        # They take over the files of a cell above, which is the work of a moment.
-        results |= {name: train_cell(task) for name, task in repeated.items()}
+        items = [WorkItem(name, task, task.entry) for name, task in tasks.items()]
+        results = compute(train_item, CellResult, items, workspace.backend, "cells to train", _log_cell)
         nest_cells(grid, tasks, results)
     write_identity(folder, identity)
 
@@ -172,21 +166,32 @@ class _WithBaselines:
     baselines: BaselineParams
 
 
-def _fits(experiment: Experiment, baselines: BaselineParams, samples: _Samples) -> dict[str, BaselineTask]:
-    """Return the fits of an experiment's baselines by the name of their folder."""
+def _fits(
+    experiment: Experiment, baselines: BaselineParams, samples: _Samples
+) -> list[WorkItem[BaselineTask]]:
+    """Return the fits of an experiment's baselines."""
     features, task = samples.features, experiment.grid.task
     folder, code = samples.workspace.stage("train") / experiment.name, code_digest(fit_baselines)
-    found = {}
+    found = []
     for name, chip in sorted({(cell.split, cell.chip) for cell in experiment.cells}):
         split = samples.programs(name, task, chip)
         place = baselines_folder(folder, name, chip)
         spec = baselines.of_task(task)
-        found[place.name] = BaselineTask(task, chip, features, split, spec, baselines.seed, place, code)
+        work = BaselineTask(task, chip, features, split, spec, baselines.seed, place, code)
+        found.append(WorkItem(place.name, work, work.entry))
     return found
 
 
-def _log_fit(name: str, result: FittedBaselines) -> None:
-    _log.info("%s: %s", name, ", ".join(result.models))
+def _log_fit(one: Progress[FittedBaselines]) -> None:
+    _log.info("%s: %s", one.name, ", ".join(one.result.models))
+
+
+def _log_cell(one: Progress[CellResult]) -> None:
+    result = one.result
+    _log.info(
+        "[%d/%d] %s: best %.4f after epoch %d",
+        one.done, one.total, one.name, result.best_metric, result.best_epoch + 1,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -218,6 +223,7 @@ class _Made:
             tracking=cell_tracking(self.tracking, cell.name, str(folder), machine()),
             progress=workspace.backend.in_this_process and sys.stderr.isatty(),
             cells=workspace.stage("train"),
+            timing=workspace.stage("machine") / "train" / self.experiment.name / f"{cell.name}.json",
         )
 
 
@@ -230,18 +236,6 @@ def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
         return -samples, -_SLOW.get(spec.net.tags["reduction"], 0), task.cell.name
 
     return sorted(tasks, key=place)
-
-
-def repetitions(tasks: Mapping[str, CellTask]) -> tuple[dict[str, CellTask], dict[str, CellTask]]:
-    """Return the tasks with different trainings, the first of each, and those that repeat one of them."""
-    distinct: dict[str, CellTask] = {}
-    repeated: dict[str, CellTask] = {}
-    known = set()
-    for name, task in tasks.items():
-        training = task.cell.task, task.cell.chip, digest(task.seeded), task.split
-        (repeated if training in known else distinct)[name] = task
-        known.add(training)
-    return distinct, repeated
 
 
 def with_samples(split: TrainingPrograms, features: Path, task: str, chip: str) -> TrainingPrograms:

@@ -150,19 +150,25 @@ def write_budgets(budgets: Sequence[Budget], path: Path) -> None:
     write_json(path, [asdict(one) | {"samples": one.samples} for one in budgets])
 
 
-def write_wall_times(cells: Iterable[Path], path: Path) -> None:
-    """Write how long the trained cells in these folders took on this machine.
+def write_wall_times(cells: Iterable[Path], machine: Path) -> None:
+    """Write how long the trained cells in these folders took on this machine: `wall_times.json`.
 
     A list of objects as JSON: `experiment`, `cell`, and `seconds`, the wall time of the call that finished
-    the run. Cells whose time nobody wrote down are left out.
+    the run. Cells whose time nobody wrote down are left out: those that another machine has trained, or that
+    took over the files of another cell.
+
+    Args:
+        cells: their folders.
+        machine: folder of the facts of the machine, with the times of cells in `train`.
 
     Raises:
-        DataError: for a damaged file, or if `path` cannot be written.
+        DataError: for a damaged file, or if the file cannot be written.
     """
     times = []
     for folder in cells:
-        timing = folder / "timing.json"
+        experiment, cell = folder.parent.name, folder.name
+        timing = machine / "train" / experiment / f"{cell}.json"
         if timing.exists():
             seconds = mapping(read_json(timing), timing, "").get("seconds")
-            times.append({"experiment": folder.parent.name, "cell": folder.name, "seconds": seconds})
-    write_json(path, times)
+            times.append({"experiment": experiment, "cell": cell, "seconds": seconds})
+    write_json(machine / "wall_times.json", times)

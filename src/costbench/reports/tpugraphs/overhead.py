@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import write_json, write_text
-from costbench.metrics.overhead import BATCH, OVERHEAD_FILE, Overhead
+from costbench.metrics.overhead import BATCH, Overhead
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.claims.rule import Finding
 from costbench.reports.described_table import described_table
@@ -23,6 +23,7 @@ from costbench.reports.papers.tpugraphs2023 import printed_table
 from costbench.reports.rendering import to_markdown
 from costbench.reports.table import Table, Value
 
+_FILE = "overhead.json"
 _CHARGED = ("compile_s", "run_s")
 _MEASURED = ("extraction_s", "batch_s", "single_s")
 
@@ -98,10 +99,10 @@ def write_machine_overheads(
         for one in findings
         if one.claim.wall_time
     }
-    write_json(folder / OVERHEAD_FILE, {"programs": [asdict(one) for one in overheads], "claims": ratios})
+    write_json(folder / _FILE, {"programs": [asdict(one) for one in overheads], "claims": ratios})
     text = to_markdown(overhead_table(overheads, measured=True))
     write_text(folder / "overhead.md", f"# Time to evaluate a layout config on this machine\n\n{text}")
-    return (folder / OVERHEAD_FILE, folder / "overhead.md")
+    return (folder / _FILE, folder / "overhead.md")
 
 
 def overhead_metrics(overheads: Sequence[Overhead]) -> dict[str, float]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_bytes, digest_file, write_json
-from costbench.experiments.identity import code_digest, git_revision, remove_outdated
-from costbench.experiments.kept import KeptResults, WorkItem
+from costbench.experiments.identity import code_digest, git_revision
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import write_rows
 from costbench.params import digest
+from costbench.store import WorkItem, compute, remove_outdated
 from costbench_schedules.experiments.estimated.params import EstimatedTuning
 from costbench_schedules.experiments.estimated.programs import TablePrograms, programs_of
 from costbench_schedules.experiments.estimated.results import Found, curve_of, rows_of, shares_of
@@ -51,9 +51,10 @@ def search_estimated(section: EstimatedTuning | None, workspace: Workspace, fold
     check_folder(data)
     estimates = digest_file(data / PROGRAMS)
     programs = _programs(section, workspace.root / section.tables, data, estimates)
-    items = _work_items(section, sorted(programs), data, estimates, folder / _ITEMS)
-    kept = KeptResults(folder / _ITEMS, SearchFile, "searches with estimates")
-    found = _gathered(items, kept.completed(run_search, items, workspace.backend), programs)
+    place = folder / _ITEMS
+    items = _work_items(section, sorted(programs), data, estimates, place)
+    made = compute(run_search, SearchFile, items, workspace.backend, "searches with estimates", folder=place)
+    found = _gathered(items, made, programs)
     origin = (digest(section), estimates[:16], git_revision(workspace.root))
     write_rows(folder / _ROWS, [*rows_of(found, programs, origin)])
     write_json(folder / _CURVES, [curve_of(one) for one in found])
@@ -97,7 +98,7 @@ def _work_items(
                     *(data, estimates, section.seed),
                 )
                 parts = (code, settings, search.name, table.digest, estimates)
-                found.append(WorkItem.of(search, folder, parts))
+                found.append(WorkItem.of(search.name, search, folder, parts))
     return found
 
 

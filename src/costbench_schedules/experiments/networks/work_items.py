@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_file, read_json, write_json
-from costbench.experiments.identity import code_digest, git_revision, remove_outdated
-from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
+from costbench.experiments.identity import code_digest, git_revision
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin, write_rows
 from costbench.params import digest
+from costbench.store import KeyedResult, Progress, WorkItem, compute, remove_outdated
 from costbench_schedules.experiments.networks.estimating import check_folder
 from costbench_schedules.experiments.networks.params import ALL, NetworkTesting, learned
 from costbench_schedules.experiments.networks.rivals import UNFITTED
@@ -64,10 +64,12 @@ def evaluate_networks(section: NetworkTesting | None, workspace: Workspace, fold
         return ""
     check_folder(data)
     programs = digest_file(data / PROGRAMS)
-    items = _work_items(listed(section, data, programs), folder / _ITEMS)
-    kept = KeptResults(folder / _ITEMS, TestedFile, "tests on networks")
-    made = kept.completed(run_test, items, workspace.backend, _log_test)
-    found = {one.task: made[one.task.name].metrics for one in items if made[one.task.name].metrics}
+    place = folder / _ITEMS
+    items = _work_items(listed(section, data, programs), place)
+    made = compute(
+        run_test, TestedFile, items, workspace.backend, "tests on networks", _log_test, folder=place
+    )
+    found = {item.task: made[item.name].metrics for item in items if made[item.name].metrics}
     origin = (digest(section), programs[:16], git_revision(workspace.root))
     write_rows(folder / _ROWS, [*rows_of(found, origin), *tile_rows(data, origin)])
     write_json(folder / _CARD, read_json(data / CARD))
@@ -91,7 +93,10 @@ def listed(section: NetworkTesting, data: Path, programs: str) -> list[NetworkTe
 
 def _work_items(tests: Iterable[NetworkTest], folder: Path) -> list[WorkItem[NetworkTest]]:
     code = code_digest(scores)
-    return [WorkItem.of(test, folder, (code, test.name, test.digest, str(test.steps))) for test in tests]
+    return [
+        WorkItem.of(test.name, test, folder, (code, test.name, test.digest, str(test.steps)))
+        for test in tests
+    ]
 
 
 def run_test(item: WorkItem[NetworkTest]) -> TestedFile:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.experiments.identity import code_digest
-from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
+from costbench.store import KeyedResult, Progress, WorkItem, compute
 from costbench_schedules.experiments.tables.global_models import (
     BASELINES,
     FOLDS,
@@ -77,11 +77,11 @@ def run_tests(
     for test in listed_tests(section, tables):
         parts = [code, test.name, str(test.samples)]
         parts += [one.digest for one in (*test.sources, *test.tested)]
-        unique[test.name] = WorkItem.of(test, folder, parts)
+        unique[test.name] = WorkItem.of(test.name, test, folder, parts)
     items = [*unique.values()]
-    kept = KeptResults(folder, TestedFile, "tests of models of schedules")
-    made = kept.completed(run_test, items, workspace.backend, _log_test)
-    return [(one.task, made[one.task.name]) for one in items]
+    title = "tests of models of schedules"
+    made = compute(run_test, TestedFile, items, workspace.backend, title, _log_test, folder=folder)
+    return [(item.task, made[item.name]) for item in items]
 
 
 def run_test(item: WorkItem[ModelTest]) -> TestedFile:

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_bytes, read_bytes, write_json, write_text
-from costbench.experiments.identity import code_digest, git_revision, remove_outdated
-from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
+from costbench.experiments.identity import code_digest, git_revision
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import write_rows
 from costbench.params import digest
+from costbench.store import KeyedResult, Progress, WorkItem, compute, remove_outdated
 from costbench_schedules.experiments.tables.arms import ARMS
 from costbench_schedules.experiments.tables.model_items import rows_of_tests, run_tests
 from costbench_schedules.experiments.tables.params import NATIVE, ScheduleTuning
@@ -66,9 +66,10 @@ def tune_schedules(section: ScheduleTuning | None, workspace: Workspace, folder:
             _log.info("no schedules are recorded in %s", workspace.root / section.tables)
         remove_outdated(folder, set())
         return ""
-    items = _work_items(section, tables, folder / _ITEMS)
-    kept = KeptResults(folder / _ITEMS, SearchFile, "searches for schedules")
-    found = _gathered(items, kept.completed(search_schedules, items, workspace.backend, _log_tenths))
+    place, title = folder / _ITEMS, "searches for schedules"
+    items = _work_items(section, tables, place)
+    made = compute(search_schedules, SearchFile, items, workspace.backend, title, _log_tenths, folder=place)
+    found = _gathered(items, made)
     data = digest_bytes("\0".join(sorted(one.digest for one in tables.values())).encode())[:16]
     tests = run_tests(section, tables, workspace, folder / _TESTS)
     origin = (digest(section), data), git_revision(workspace.root)
@@ -137,7 +138,7 @@ def _work_items(section: ScheduleTuning, tables: Tables, folder: Path) -> list[W
     for search in sorted(listed(section, tables), key=_effort, reverse=True):
         parts = [code, search.name, str(search.trials), str(search.samples), str(search.seed)]
         parts += [digest(search.guided), *(one.digest for one in (search.table, *search.sources))]
-        found.append(WorkItem.of(search, folder, parts))
+        found.append(WorkItem.of(search.name, search, folder, parts))
     return found
 
 
