@@ -19,7 +19,9 @@ from tests.pipelines.workplace import (
     OWN_MODEL,
     PROGRAMS,
     TINY,
+    call,
     digest_folder,
+    stages_run,
     would_run,
     write_profile,
 )
@@ -109,16 +111,39 @@ def test_a_second_repro_has_nothing_to_do(smoke: Path) -> None:
     assert would_run(smoke) == []
 
 
-def test_the_lock_holds_nothing_of_the_machine(workplace: Path) -> None:
-    """Were weights, metrics and wall times other ones in their last digits, git would see no change."""
-    out = workplace / "out" / "smoke"
-    for path in (
-        *out.glob("train/*/*/weights.pt"),
-        *out.glob("train/*/*/*.json"),
-        *out.glob("*/*/rows.jsonl"),
+def test_another_clone_pulls_what_was_computed(
+    workplace: Path, tracking_template: Path, tmp_path: Path
+) -> None:
+    """Nothing is trained or evaluated there, the report is the same, and the lock stays as it is."""
+    profile, clone = "profiles/smoke/dvc.yaml", tmp_path / "clone"
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for folder, command in (
+        (workplace, ["dvc", "remote", "add", "--default", "shared", str(tmp_path / "remote")]),
+        (workplace, ["git", "add", "profiles/smoke/dvc.lock", ".dvc/config"]),
+        (workplace, ["git", *identity, "commit", "-qm", "computed"]),
+        (workplace, ["dvc", "push", profile]),
+        (workplace, ["git", "clone", "-q", str(workplace), str(clone)]),
+        (clone, ["dvc", "pull", profile]),
     ):
-        path.write_bytes(path.read_bytes() + b" ")
-    assert would_run(workplace) == []
+        done = call(folder, command)
+        assert done.returncode == 0, done.stdout + done.stderr
+    shutil.copy(tracking_template, clone / "mlflow.db")
+    out = clone / "out" / "smoke"
+    pulled = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    assert {"weights.pt", "rows.jsonl"} <= {path.name for path in pulled}
+    done = call(clone, ["dvc", "repro", profile])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(stages_run(done.stdout)) == {"inputs", "register", "report"}
+    assert all(path.stat().st_mtime_ns == time for path, time in pulled.items())
+    reports = [folder / "out" / "smoke" / "reports" for folder in (workplace, clone)]
+    assert digest_folder(reports[0]) == digest_folder(reports[1])
+    assert not call(clone, ["git", "status", "--porcelain", "--untracked-files=no"]).stdout
+    # Work that is forced upon the clone finds everything there: of the lock, not a line changes.
+    for stage, kept in (("train", "4 cells to train: 4 kept"), ("evaluate", "of main-tile: 3 kept")):
+        done = call(clone, ["dvc", "repro", "--force", "--single-item", f"{profile}:{stage}@main-tile"])
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"{kept}, 0 to do" in done.stdout + done.stderr
+    assert not call(clone, ["git", "status", "--porcelain", "--untracked-files=no"]).stdout
 
 
 @pytest.mark.parametrize(
