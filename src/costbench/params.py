@@ -151,7 +151,7 @@ def _translate(
         problem, expected = f"unknown key{_nearest(key, known)}", "one of " + ", ".join(sorted(known))
         raise ParamsError(problem, where=where, field=_join(field, key), expected=expected)
     if error["type"] == "missing" and not isinstance(value, list | tuple):
-        raise ParamsError("missing", where=where, field=field, expected=_describe(hint))
+        raise ParamsError("missing", where=where, field=field, expected=describe(hint))
     if isinstance(cause, CostbenchError):
         inner = _join(field, cause.field) if cause.field else field
         raise ParamsError(cause.problem, where=where, field=inner, expected=cause.expected) from cause
@@ -233,7 +233,7 @@ def _expected(hint: Any, value: object) -> str:
         return f"the keys {', '.join(_fields(typing.cast('type[DataclassInstance]', hint)))}"
     if hint is float and type(value) in (int, float):
         return "a finite float"
-    return _describe(hint)
+    return describe(hint)
 
 
 def _nearest_choice(hint: Any, value: object) -> str:
@@ -242,8 +242,8 @@ def _nearest_choice(hint: Any, value: object) -> str:
     return _nearest(value, [choice for choice in typing.get_args(hint) if isinstance(choice, str)])
 
 
-def _describe(hint: Any) -> str:
-    """What an annotation accepts, in words."""
+def describe(hint: Any) -> str:
+    """Returns what an annotation accepts, in words."""
     origin = typing.get_origin(hint)
     members = typing.get_args(hint)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -251,13 +251,13 @@ def _describe(hint: Any) -> str:
     if origin is Literal:
         return "one of " + ", ".join(str(choice) for choice in members)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_describe(member) for member in members)
+        return " or ".join(describe(member) for member in members)
     if origin is tuple and members[-1] is Ellipsis:
-        return f"a list of {_describe(members[0])}"
+        return f"a list of {describe(members[0])}"
     if origin is Mapping:
-        return f"a mapping of names to {_describe(members[1])}"
+        return f"a mapping of names to {describe(members[1])}"
     if origin is tuple:
-        return f"a list of {len(members)}: {', '.join(_describe(member) for member in members)}"
+        return f"a list of {len(members)}: {', '.join(describe(member) for member in members)}"
     return "null" if hint is type(None) else str(getattr(hint, "__name__", hint))
 
 
@@ -320,17 +320,25 @@ def load_section(path: Where, section: str, cls: type[T]) -> T:
     """The section `section` of a parameter file as `cls`.
 
     Raises:
-        ParamsError: as `load_yaml` and `parse`, or naming the sections there are.
+        ParamsError: as `load_yaml` and `parse_section`.
     """
-    sections = load_yaml(path)
+    return parse_section(load_yaml(path), section, cls, where=path)
+
+
+def parse_section(sections: Mapping[str, object], section: str, cls: type[T], *, where: Where) -> T:
+    """One of the sections of a parameter file as `cls`.
+
+    Raises:
+        ParamsError: as `parse`, or naming the sections there are.
+    """
     if section not in sections:
         raise ParamsError(
             f"missing section{_nearest(section, sections)}",
-            where=path,
+            where=where,
             field=section,
             expected="a section for this stage beside " + (", ".join(sections) or "none"),
         )
-    return parse(cls, sections[section], where=path, field=section)
+    return parse(cls, sections[section], where=where, field=section)
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,6 +349,22 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
         result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
     return result
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn dotted names into nested mappings.
+
+    >>> nested({"net.hidden": 64, "loss": "hinge"})
+    {'net': {'hidden': 64}, 'loss': 'hinge'}
+    """
+    tree: dict[str, Any] = {}
+    for name, value in values.items():
+        *parents, last = name.split(".")
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+        branch[last] = value
+    return tree
 
 
 def digest(params: DataclassInstance) -> str:

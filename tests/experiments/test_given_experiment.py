@@ -19,6 +19,7 @@ from costbench.experiments.evaluation.imported_tile import tile_rows
 from costbench.experiments.evaluation.layout import layout_rows
 from costbench.experiments.given_experiment import GivenSamples, given_samples, listing_digest
 from costbench.experiments.grid.experiment import load_experiment
+from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages import evaluate, inputs, train
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import sample_paths
@@ -53,7 +54,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def smoke(repository: Path) -> dict[str, Any]:
-    return dict(load_yaml(repository / "profiles" / "smoke" / "params.yaml"))
+    return dict(load_sections(repository / "profiles" / "smoke" / "params.yaml"))
 
 
 def params(root: Path, smoke: dict[str, Any], **changes: object) -> Path:

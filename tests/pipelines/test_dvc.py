@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages.inputs import EACH_EXPERIMENT, STAGES
 from costbench.params import load_yaml
 
@@ -52,7 +53,7 @@ def test_a_stage_depends_on_its_note_and_on_data_alone(name: str) -> None:
 
 
 def test_one_word_in_four_places() -> None:
-    sections: Any = load_yaml(REPOSITORY / "params.yaml")
+    sections: Any = load_sections(REPOSITORY / "params.yaml")
     assert {path.stem for path in (REPOSITORY / "pipelines").glob("*.py")} == {*PIPELINE, "collect"}
     assert set(OTHERS) <= set(sections)
     for name, stage in PIPELINE.items():
@@ -77,7 +78,7 @@ def test_the_lock_does_not_see_what_differs_between_machines() -> None:
     "profile", ["params.yaml", "profiles/smoke/params.yaml", "profiles/paper/params.yaml"]
 )
 def test_autotune_depends_on_the_experiments_whose_models_it_uses(profile: str) -> None:
-    section: Any = load_yaml(REPOSITORY / profile)["autotune"]
+    section: Any = load_sections(REPOSITORY / profile)["autotune"]
     assert (*section["tile"]["models"], *section["fusion"]["models"]) == AUTOTUNED
     trained = [dep for dep in OTHERS["autotune"]["deps"] if dep.startswith("${run.out}/train")]
     assert trained == [f"${{run.out}}/train/{name}" for name in AUTOTUNED]

@@ -90,8 +90,14 @@ def profile(
         str | None, typer.Argument(help="`smoke`, `paper`, or `laptop` to go back; lists them if left out.")
     ] = None,
     folder: Annotated[Path, typer.Option(help="Root of the repository.")] = Path(),
+    write: Annotated[
+        Path | None, typer.Option(help="Write the profile's whole parameter file here, and set nothing.")
+    ] = None,
 ) -> None:
     """Set the sizes of a profile in `params.yaml`, or list the profiles and their sizes.
+
+    A profile's own file holds what differs from another profile; `costbench profile paper --write FILE`
+    writes it with everything that it extends.
 
     From then on `dvc repro` and the commands below work at these sizes, in the same folders. The numbers that
     stood in `params.yaml` are kept, and come back with the name that they had.
@@ -101,8 +107,11 @@ def profile(
 
     To run a profile beside the default one, in folders of its own: `dvc repro profiles/paper/dvc.yaml`.
     """
-    from costbench.experiments.profiles import profiles, set_profile, sizes, table_of
+    from costbench.experiments.profiles import profiles, set_profile, sizes, table_of, write_whole
 
+    if write is not None:
+        write_whole(folder, name or "laptop", write)
+        return
     before = sizes(folder / "params.yaml")
     if name is None:
         console().print(table_of([before, *map(sizes, profiles(folder).values())]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costbench.params import load_yaml
+from costbench.experiments.parameter_file import load_sections
 from costbench.target import Target, available_targets, load_target
 
 
@@ -16,7 +16,7 @@ def chip_files(params: Path) -> dict[str, str]:
         ParamsError: if the parameters cannot be read.
         TargetError: for a file that describes no chip.
     """
-    section = load_yaml(params).get("generate")
+    section = load_sections(params).get("generate")
     listed = section.get("chips") if isinstance(section, dict) else None
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         return {}

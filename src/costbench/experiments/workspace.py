@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
-from costbench.params import load_section
+from costbench.experiments.parameter_file import load_section
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.datasets.layout.sizes import read_collection_sizes
-from costbench.experiments.grid.spec import MAIN, SECTION, experiment_names
+from costbench.experiments.grid.spec import MAIN, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
+from costbench.experiments.parameter_file import SECTION, load_section, load_sections
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.extensions import REPORT_SECTIONS, load_extensions
 from costbench.metrics.overhead import read_overheads
-from costbench.params import load_section, load_yaml, merged
+from costbench.params import load_yaml, merged
 from costbench.reports.data.budgets import write_wall_times
 from costbench.reports.extension import ReportExtension
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
@@ -110,12 +111,12 @@ def run(params: Path) -> None:
 
 def _has_simulated(params: Path) -> bool:
     """Whether any experiment is over simulated samples, which the stage `split` describes."""
-    return any("data" not in _mapping(one) for one in _mapping(load_yaml(params).get(SECTION)).values())
+    return any("data" not in _mapping(one) for one in _mapping(load_sections(params).get(SECTION)).values())
 
 
 def _settings(params: Path, sweep: Path) -> Settings:
     """Section `train` and what the sweep found, as the tables of hyper-parameters want it."""
-    train = load_yaml(params).get("train")
+    train = load_sections(params).get("train")
     tasks = {name: train[name] for name in LEARNED if name in train} if isinstance(train, Mapping) else {}
     tuned = {name: {"section train": settings} for name, settings in tasks.items()}
     for name, settings in tasks.items():
@@ -128,7 +129,7 @@ def _settings(params: Path, sweep: Path) -> Settings:
 
 def _variant_settings(params: Path) -> Settings:
     """Task -> variant -> settings of the variants that tpugraphs2023 lists."""
-    sections = load_yaml(params)
+    sections = load_sections(params)
     train, experiments = (_mapping(sections.get(name)) for name in ("train", "experiments"))
     found: dict[str, dict[str, object]] = {}
     for entry in map(_mapping, experiments.values()):

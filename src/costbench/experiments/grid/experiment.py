@@ -17,9 +17,10 @@ from typing import Literal
 
 from costbench.datasets.folds import FOLDS, FoldsParams, expanded
 from costbench.errors import ParamsError
-from costbench.experiments.grid.spec import MAIN, SECTION, Cell
+from costbench.experiments.grid.spec import MAIN, Cell
+from costbench.experiments.parameter_file import SECTION, load_sections
 from costbench.experiments.sweeps.best import best_path, read_best
-from costbench.params import load_yaml, merged, parse
+from costbench.params import merged, parse
 from costbench.tasks import LearnedTask
 from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec
@@ -157,7 +158,7 @@ def load_experiment(params: Path, name: str, swept: Path | None = None) -> Exper
     Raises:
         ParamsError: naming the key, if the entry does not exist or a field is unknown, missing or impossible.
     """
-    sections = load_yaml(params)
+    sections = load_sections(params)
     entries = _mapping(sections.get(SECTION), params, SECTION, "experiments by name")
     if name not in entries:
         known = ", ".join(map(str, entries)) or "none"

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.errors import DataError, ParamsError
-from costbench.params import load_yaml
+from costbench.experiments.parameter_file import SECTION, load_sections
 
 _NAME = re.compile(
     r"(?P<task>[a-z]+)-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
 )
-SECTION = "experiments"
 MAIN = "main"
 """Name of the variant without changes, also used for models that are not trained."""
 LEARNED = "learned"
@@ -75,7 +74,7 @@ def experiment_names(params: Path) -> tuple[str, ...]:
     Raises:
         ParamsError: if the section is missing or not a mapping.
     """
-    section = load_yaml(params).get(SECTION)
+    section = load_sections(params).get(SECTION)
     if not isinstance(section, Mapping):
         raise ParamsError("is no mapping", where=params, field=SECTION, expected="experiments by name")
     return tuple(map(str, section))

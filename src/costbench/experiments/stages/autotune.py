@@ -25,10 +25,11 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
+from costbench.experiments.parameter_file import load_section
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
-from costbench.params import digest, load_section
+from costbench.params import digest
 from costbench.tasks import TASKS
 
 _log = logging.getLogger(__name__)

@@ -35,12 +35,12 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.parameter_file import load_section
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path, sample_paths
 from costbench.features.structures import known_structures
 from costbench.metrics.overhead import write_overheads
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
-from costbench.params import load_section
 from costbench.tasks import LEARNED
 
 _log = logging.getLogger(__name__)

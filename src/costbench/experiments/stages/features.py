@@ -28,12 +28,12 @@ from costbench.errors import DataError, choose
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.workers import run_work_items
 from costbench.experiments.identity import closure, identify, read_identity, remove_outdated, write_identity
+from costbench.experiments.parameter_file import load_section
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.features.layouts import layout_graph, searches_of
-from costbench.params import load_section
 from costbench.target import Architecture, load_target
 from costbench.tasks import TaskName
 

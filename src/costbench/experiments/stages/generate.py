@@ -17,13 +17,13 @@ from costbench.datasets.tile.kernels import compiled_program_path
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import code_digest, identify, remove_outdated, write_identity
+from costbench.experiments.parameter_file import load_section
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
-from costbench.params import load_section
 from costbench.programs.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
 from costbench.target import Target, load_target
 from costbench.tasks import TaskName

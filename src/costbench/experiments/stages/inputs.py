@@ -16,12 +16,12 @@ from typing import Any
 from costbench.artifacts import write_json
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.experiments.given_experiment import listing_digest
-from costbench.experiments.grid.spec import SECTION, experiment_names
+from costbench.experiments.grid.spec import experiment_names
 from costbench.experiments.identity import BYSTANDERS, module_closure
+from costbench.experiments.parameter_file import SECTION, load_sections
 from costbench.experiments.workspace import load_workspace
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import StageExtension, load_extensions
-from costbench.params import load_yaml
 
 # Parameters of a stage as paths in the file; `*` is the experiment that a stage runs for, or all of them.
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
@@ -50,7 +50,7 @@ def run(params: Path) -> None:
         CostbenchError: for a parameter file that cannot be read, or files that cannot be written.
     """
     workspace = load_workspace(params)
-    sections = load_yaml(params)
+    sections = load_sections(params)
     folder = workspace.stage("inputs")
     experiments = _mapping(sections.get(SECTION))
     for stage in STAGES:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import write_json
+from costbench.experiments.parameter_file import load_section
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.experiments.tracking.registry import MODELS, best_candidate, register_champion
 from costbench.experiments.tracking.runs import OFF, tracking_uri
 from costbench.experiments.workspace import load_workspace
-from costbench.params import load_section
 
 _log = logging.getLogger(__name__)
 CHAMPIONS_FILE = "champions.json"

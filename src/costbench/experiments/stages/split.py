@@ -26,8 +26,8 @@ from costbench.datasets.validation import (
 )
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
+from costbench.experiments.parameter_file import load_section
 from costbench.experiments.workspace import load_workspace
-from costbench.params import load_section
 from costbench.programs.manifest import all_programs
 from costbench.tasks import AUDITED, TASKS
 

@@ -25,6 +25,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.stages.train import with_samples
 from costbench.experiments.sweeps.best import best_path
@@ -35,7 +36,7 @@ from costbench.experiments.sweeps.sweep import sweep, trials_path
 from costbench.experiments.sweeps.worker import SweepTask
 from costbench.experiments.tracking.runs import Provenance, prepare, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import load_yaml, merged, parse
+from costbench.params import merged, parse
 from costbench.tasks import LEARNED, LearnedTask
 from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec, monitored
@@ -119,7 +120,7 @@ def load_sweep(params: Path) -> SweepParams:
     Raises:
         ParamsError: for a section that is missing or wrong.
     """
-    sections = load_yaml(params)
+    sections = load_sections(params)
     section, train = (sections.get(name) for name in ("sweep", "train"))
     if not isinstance(section, Mapping) or not isinstance(train, Mapping):
         raise ParamsError("missing section", where=params, expected="the sections sweep and train")

@@ -38,13 +38,14 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.parameter_file import load_section
 from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
 from costbench.features.feature_shards import sample_paths
 from costbench.models.baselines.spec import BaselineParams
-from costbench.params import digest, load_section
+from costbench.params import digest
 from costbench.tasks import LEARNED
 from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec
