@@ -73,5 +73,5 @@ def test_an_unknown_profile_changes_nothing(root: Path) -> None:
 
 def test_a_file_without_experiments_is_no_profile(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(json.dumps({"run": {"name": "x"}}))
-    with pytest.raises(ParamsError, match="no profile"):
+    with pytest.raises(ParamsError, match="is no mapping"):
         sizes(tmp_path / "params.yaml")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costbench.cli.from_jax import from_jax
-from costbench.cli.options import console
+from costbench.cli.options import Params, console
 from costbench.cli.results import app as results
 from costbench.cli.stages import STAGES
 from costbench.cli.tpugraphs import COMMANDS as TPUGRAPHS
@@ -120,6 +120,36 @@ def profile(
     after = sizes(params)
     console().print(table_of([before, after] if before.name != after.name else [after]))
     typer.echo(f"{params} has the sizes of {name}. Next: dvc repro. Back: costbench profile {before.name}")
+
+
+@app.command()
+def params(
+    key: Annotated[
+        str | None, typer.Argument(help="Dotted name, such as `train.tile.batch.kernels`; all if left out.")
+    ] = None,
+    file: Params = Path("params.yaml"),
+    comment: Annotated[
+        bool, typer.Option("--comment", help="Write the meanings beside the keys of the file.")
+    ] = False,
+) -> None:
+    """Say what a key of a parameter file means: unit, type, default, and its value in the file.
+
+    Example: `costbench params train.tile.batch.kernels --params profiles/smoke/params.yaml`
+    """
+    from costbench.cli.parameter_help import find_key, keys, shown, value_of, with_comments
+
+    if comment:
+        file.write_text(with_comments(file.read_text("utf-8")), "utf-8")
+        return
+    if key is None:
+        for one in keys():
+            typer.echo(f"{one.name}: {one.meaning}")
+        return
+    known = find_key(key)
+    typer.echo(f"{known.name}\n  {known.meaning}")
+    rows = {"unit": known.unit or "-", "type": known.accepts, "default": shown(known.default)}
+    for name, text in (rows | {f"value in {file}": shown(value_of(file, key))}).items():
+        typer.echo(f"  {name}: {text}")
 
 
 @app.command()

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDTH = 118
-_RUN = re.compile(r"(?ms)^run:\n.*?(?=^\S)")
-_NAME = re.compile(r"(?m)^  name: .*$")
+_RUN = re.compile(r"(?ms)^run:[^\n]*\n.*?(?=^\S)")
+_NAME = re.compile(r"(?m)^  name: [^\s#]+")
 
 
 @dataclass(frozen=True)

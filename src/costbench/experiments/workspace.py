@@ -19,7 +19,7 @@ class RunParams:
     """Section `run`: the folders of a profile. No field changes a result.
 
     Attributes:
-        name: of the profile, for people.
+        name: name of the profile, for people.
         root: the repository's root, relative to the parameter file.
         params: the parameter file, relative to the root; DVC passes it to the stages.
         out: folder of intermediate results.

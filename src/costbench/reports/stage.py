@@ -32,11 +32,11 @@ _EXPERIMENT = "costbench/report"
 
 @dataclass(frozen=True)
 class ReportParams:
-    """Section `report`.
+    """Section `report`: tables, figures and the page.
 
     Attributes:
-        seed: of the bootstrap over programs.
-        curves: task -> metric of its training histories that is drawn.
+        seed: seed of the bootstrap over programs.
+        curves: metric of the training histories that is drawn, by task.
         evidence: page whose verdicts count, as a path from the report's folder; empty if that is this report.
     """
 

@@ -39,10 +39,10 @@ class Grid:
 
     Attributes:
         task: the compiler's decision, of the stage `features`.
-        splits: of the stage `split`; `folds` stands for every fold, `own` for that of an imported data set.
-            The first of `split.names` where it is left out.
-        chips: of the stage `features`, by name; the first of `features.chips` where it is left out.
-        seeds: one training run each.
+        splits: splits of the stage `split`; `folds` stands for every fold, `own` for that of an imported data
+            set. The first of `split.names` where it is left out.
+        chips: chips of the stage `features`, by name; the first of `features.chips` where it is left out.
+        seeds: seeds of the training runs, one run each.
         baselines: whether the models that are not trained are evaluated, too.
         transfer: whether models are also tested on chips that they were not trained for.
         follows: the stage that training depends on: `features`, or `sweep`, whose best values then replace
@@ -74,7 +74,7 @@ class GivenGrid(Grid):
 
     Attributes:
         data: `tpugraphs:DIR`, a folder of TpuGraphs; relative ones start at the repository's root.
-        collections: to train and test on, such as `layout:xla:random`; empty for all of the task.
+        collections: collections to train and test on, such as `layout:xla:random`; empty for all of the task.
     """
 
     data: str = ""

@@ -27,8 +27,8 @@ class RegisterParams:
     """Section `register`: the split and chip on which a task's models are compared.
 
     Attributes:
-        split: of the stage `split`.
-        chip: of the stage `features`, by name.
+        split: split of the stage `split`.
+        chip: chip of the stage `features`, by name.
     """
 
     split: Literal["random", "manual"]

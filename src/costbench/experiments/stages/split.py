@@ -41,7 +41,7 @@ class RandomSplitParams:
     """Test programs drawn at random, one from each of some applications.
 
     Attributes:
-        seed: of the draws.
+        seed: seed of the draws.
         num_validation: number of validation programs.
         num_test: number of test programs.
         test_applications: applications that get one test program each.
@@ -58,10 +58,10 @@ class ManualSplitParams:
     """Test programs chosen by hand, their applications kept out of training.
 
     Attributes:
-        seed: of the draw of validation programs.
+        seed: seed of the draw of validation programs.
         num_validation: number of validation programs.
         test_programs: names of the test programs.
-        held_out_applications: their applications, and others that are too similar.
+        held_out_applications: applications of these, and others that are too similar.
         dropped: further programs that are too similar, where no shared builder shows it.
     """
 
@@ -74,7 +74,7 @@ class ManualSplitParams:
 
 @dataclass(frozen=True)
 class SplitParams:
-    """Section `split`.
+    """Section `split`: how programs are divided into training, validation and test sets.
 
     Attributes:
         names: splits to make.

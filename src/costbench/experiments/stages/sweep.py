@@ -48,7 +48,13 @@ _EXPERIMENT = "costbench/sweep"
 
 @dataclass(frozen=True)
 class SweptModels:
-    """The settings that trials change, by task; None for tasks that are not swept."""
+    """The settings that trials change, by task; None for tasks that are not swept.
+
+    Attributes:
+        tile: changes to `train.tile`.
+        fusion: changes to `train.fusion`.
+        layout: changes to `train.layout`.
+    """
 
     tile: TrainSpec | None = None
     fusion: TrainSpec | None = None
@@ -63,20 +69,21 @@ class SweptModels:
 
 @dataclass(frozen=True)
 class SweepParams:
-    """Section `sweep`.
+    """Section `sweep`: the search for hyper-parameters, one study for each task.
 
     Attributes:
         tasks: decisions to learn about, one study each.
-        split: of the stage `split`; trials are compared on its validation set and never read its test set.
-        chip: of the stage `features`, by name.
-        seed: of all trials: their values, weights and batches.
+        split: split of the stage `split`; trials are compared on its validation set and never read its test
+            set.
+        chip: chip of the stage `features`, by name.
+        seed: seed of all trials: their values, weights and batches.
         trials: number of trials to finish in a study.
-        startup_trials: number of these that are drawn at random.
-        workers: per study, each a work item. With 1 worker the result is reproducible; without a cluster at
-            least as many local processes are used.
-        heartbeat_s: interval of a trial's heartbeats; after three missed ones the trial counts as lost.
-        max_retries: how often a lost trial is started again.
-        cache_mb: memory per process for kernels, which are read repeatedly.
+        startup_trials: number of a study's trials that are drawn at random.
+        workers: workers on a study, each a work item. With 1 worker the result is reproducible; without a
+            cluster at least as many local processes are used.
+        heartbeat_s: seconds between a trial's heartbeats; after three missed ones the trial counts as lost.
+        max_retries: number of times that a lost trial is started again.
+        cache_mb: memory of a process for kernels, which are read repeatedly, in MB.
         pruner: which trials are stopped early.
         model: by task, the settings that trials change: those of section `train` merged with the ones given
             here, such as a smaller budget. The first trial is this model unchanged, so the best trial is

@@ -61,10 +61,10 @@ class TrainParams:
     """Section `train`: settings that the variants of experiments change. Seeds are given by the experiments.
 
     Attributes:
-        cache_mb: memory per process for kernels, which are read repeatedly.
+        cache_mb: memory of a process for kernels, which are read repeatedly, in MB.
         tile: network, loss, batches and optimiser for the choice of tile sizes.
-        fusion: the same for runtimes of fused kernels.
-        layout: the same for the layouts of whole programs.
+        fusion: network, loss, batches and optimiser for runtimes of fused kernels.
+        layout: network, loss, samples and optimiser for the layouts of whole programs.
     """
 
     cache_mb: int
