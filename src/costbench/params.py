@@ -19,11 +19,11 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -32,13 +32,12 @@ from costbench.errors import CostbenchError, ParamsError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from pydantic import ValidationError
-    from pydantic_core import SchemaValidator
+    from pydantic import BaseModel, TypeAdapter, ValidationError
 
 T = TypeVar("T", bound="DataclassInstance")
 
 Where = str | PathLike[str]
-_UNKNOWN = ("unexpected_keyword_argument", "invalid_key")
+_UNKNOWN = ("extra_forbidden", "invalid_key")
 _DIGEST_LENGTH = 16
 _SHOWN_VALUE_LENGTH = 60
 # Parameter files have some hundred values; a few nested aliases could make more than fit into memory.
@@ -66,71 +65,92 @@ def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
     from pydantic import ValidationError
 
     try:
-        parsed: T = _validator(cls).validate_python(mapping)
+        parsed: T = _adapter(cls).validate_python(mapping)
     except ValidationError as error:
         _translate(cls, mapping, error, where, field)
     return parsed
 
 
 @cache
-def _validator(cls: type[DataclassInstance]) -> SchemaValidator:
-    """Returns what checks and builds instances of a dataclass: a validator of pydantic's schema, made strict.
-
-    Pydantic's own strict mode asks for instances where a file has mappings, for tuples where it has lists.
-    """
+def _adapter(cls: type[DataclassInstance]) -> TypeAdapter[Any]:
+    """Returns what checks and builds instances of a dataclass."""
     from pydantic import TypeAdapter
-    from pydantic_core import SchemaValidator
 
-    return SchemaValidator(_strict(TypeAdapter(cls).core_schema))
-
-
-_SCALARS = ("bool", "int", "float", "str")
-_COMPOUNDS = ("literal", "none", "nullable", "union", "tuple", "dict", "default")
-_REFERENCES = ("definitions", "definition-ref")
-_DATACLASS = ("dataclass", "dataclass-args", "dataclass-field")
-# Entries of a core schema that hold other schemas; the rest, such as defaults, are values.
-_INNER = ("schema", "fields", "items_schema", "choices", "keys_schema", "values_schema", "definitions")
+    return TypeAdapter(_strict(cls))
 
 
-def _strict(schema: Any) -> Any:
-    """A core schema that converts nothing but int to float, and refuses unknown keys, NaN and infinities.
+def _strict(hint: Any) -> Any:
+    """Returns an annotation that converts nothing but int to float, and lists and mappings of a file.
+
+    Pydantic's own strict mode asks for instances where a file has mappings, for tuples where it has lists; so
+    strictness is asked of scalars, and a dataclass is checked as a model that forbids unknown keys.
 
     Raises:
         TypeError: for an annotation that `parse` does not understand.
     """
-    from pydantic_core import core_schema
+    from pydantic import AfterValidator, AllowInfNan, BeforeValidator, Strict
 
-    if isinstance(schema, list):
-        return [_strict(part) for part in schema]
-    kind = schema["type"]
-    if kind not in (*_SCALARS, *_COMPOUNDS, *_REFERENCES, *_DATACLASS):
-        raise TypeError(f"a parameter cannot be a {kind}")
-    # The `fields` of a dataclass are names; those of its arguments are schemas.
-    inner = [key for key in _INNER if key in schema and not (kind == "dataclass" and key == "fields")]
-    strict = schema | {key: _strict(schema[key]) for key in inner}
-    if kind in _SCALARS:
-        strict["strict"] = True
-    if kind == "float":
-        strict["allow_inf_nan"] = False
-    if kind == "literal" and all(type(choice) is int for choice in schema["expected"]):
+    origin, members = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return Annotated[_model(hint), AfterValidator(partial(_build, hint))]
+    if hint is float:
+        return Annotated[hint, Strict(), AllowInfNan(False)]
+    if hint in (bool, int, str):
+        return Annotated[hint, Strict()]
+    if hint is type(None):
+        return hint
+    if origin is Literal:
         # Pydantic's literals accept 64.0 for 64.
-        return core_schema.chain_schema([core_schema.int_schema(strict=True), strict])
-    if kind == "dataclass-args":
-        strict["extra_behavior"] = "forbid"
-    if kind == "dataclass":
-        ref = strict.pop("ref", None)
-        return core_schema.no_info_wrap_validator_function(_build, strict, ref=ref)
-    return strict
+        is_whole = all(type(choice) is int for choice in members)
+        return Annotated[hint, BeforeValidator(_refuse_other_than_int)] if is_whole else hint
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[tuple(map(_strict, members))]  # noqa: UP007 - of a tuple
+    if origin is tuple:
+        return tuple[tuple(one if one is Ellipsis else _strict(one) for one in members)]  # type: ignore[misc]
+    if origin is Mapping:
+        return Mapping[_strict(members[0]), _strict(members[1])]  # type: ignore[misc]
+    raise TypeError(f"a parameter cannot be a {hint}")
 
 
-def _build(value: object, handler: Callable[[object], object]) -> object:
-    """Has pydantic say where an error of ours came from, as it does for ValueErrors of `__post_init__`."""
+@cache
+def _model(cls: type[DataclassInstance]) -> type[BaseModel]:
+    """Returns a model with the fields of a dataclass under aliases: no name collides with pydantic's own."""
+    from pydantic import ConfigDict, Field, create_model
+
+    hints = typing.get_type_hints(cls)
+    fields: dict[str, Any] = {
+        f"field_{name}": (
+            _strict(hints[name]),
+            Field(alias=name) if _is_required(declared) else Field(alias=name, default=None),
+        )
+        for name, declared in _fields(cls).items()
+    }
+    return create_model(cls.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _is_required(declared: dataclasses.Field[Any]) -> bool:
+    return declared.default is dataclasses.MISSING and declared.default_factory is dataclasses.MISSING
+
+
+def _build(cls: type[DataclassInstance], model: BaseModel) -> object:
+    """Returns the dataclass of a checked model.
+
+    Pydantic says where an error of ours came from, as it does for ValueErrors of `__post_init__`.
+    """
     from pydantic_core import PydanticCustomError
 
     try:
-        return handler(value)
+        return cls(**{name.removeprefix("field_"): getattr(model, name) for name in model.model_fields_set})
     except CostbenchError as error:
         raise PydanticCustomError("costbench", "{error}", {"error": error}) from error
+
+
+def _refuse_other_than_int(value: object) -> object:
+    from pydantic_core import PydanticCustomError
+
+    if type(value) is not int:
+        raise PydanticCustomError("int_type", "no int")
+    return value
 
 
 def _translate(
