@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from costbench.cli.parameter_help import SECTIONS, section_class
 from costbench.errors import ParamsError
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names
-from costbench.experiments.parameter_file import expand_experiments, load_sections
+from costbench.experiments.parameter_file import expand_experiments, load_section, load_sections
+from costbench.experiments.stages.sweep import load_sweep
+from costbench_schedules.experiments.section import load_schedules_section
 
 PROFILES = {"laptop": ".", **{name: f"profiles/{name}" for name in ("smoke", "evidence", "paper")}}
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "params.json").read_text("utf-8"))
@@ -34,8 +37,28 @@ def test_every_cell_of_a_profile_has_the_settings_that_it_always_had(repository:
     assert digest(found) == GOLDEN[name]["experiments"]
 
 
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_section_of_a_profile_has_the_values_that_it_always_had(
+    repository: Path, name: str, section: str
+) -> None:
+    path = repository / PROFILES[name] / "params.yaml"
+    values = load_sweep(path) if section == "sweep" else load_section(path, section, section_class(section))
+    assert digest(asdict(values)) == GOLDEN[name][section]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_searches_for_schedules_of_a_profile_are_those_that_they_always_were(
+    repository: Path, name: str
+) -> None:
+    section = load_schedules_section(repository / PROFILES[name] / "params.yaml")
+    for part in ("tables", "networks", "estimated"):
+        assert digest(asdict(getattr(section, part))) == GOLDEN[name][part]
+
+
 def test_parameter_files_are_short(repository: Path) -> None:
-    files = [repository / folder / "params.yaml" for folder in PROFILES.values()]
+    names = ("params.yaml", "schedules.yaml")
+    files = [repository / folder / name for folder in PROFILES.values() for name in names]
     assert sum(len(path.read_text("utf-8").splitlines()) for path in files) <= 1200
 
 

@@ -80,7 +80,7 @@ def keys() -> Iterator[Key]:
     """Yield all keys of all sections but `experiments`, in order."""
     for section in SECTIONS:
         yield _section(section)
-        yield from _keys(_class(SECTIONS[section]), section)
+        yield from _keys(section_class(section), section)
 
 
 def find_key(name: str) -> Key:
@@ -157,7 +157,7 @@ def _first_sentence(meaning: str) -> str:
 
 
 def _section(name: str) -> Key:
-    cls = _class(SECTIONS[name])
+    cls = section_class(name)
     first = (inspect.getdoc(cls) or "").partition("\n")[0]
     meaning = first.partition(": ")[2] or first
     return Key(name, meaning, describe(cls), dataclasses.MISSING, "")
@@ -215,6 +215,11 @@ def _default(field: dataclasses.Field[Any]) -> object:
 
 def _unit(name: str) -> str:
     return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
+
+
+def section_class(name: str) -> Any:
+    """Return the dataclass of a section."""
+    return _class(SECTIONS[name])
 
 
 @cache

@@ -146,6 +146,7 @@ def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
 def test_the_default_profile_searches_for_every_claim(repository: Path) -> None:
     section = parse(
         AutotuneParams, load_sections(repository / "params.yaml")["autotune"], where="params.yaml"
+    )
     starts, minutes = section.fusion.search.starts, section.fusion.search.hardware_minutes
     budgets = {"tile": {"compiler", *(f"top{k}" for k in section.tile.search.top_k)}}
     budgets["fusion"] = {f"{start}-{number:g}m" for start in starts for number in minutes}
