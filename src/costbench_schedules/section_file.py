@@ -1,6 +1,6 @@
 """The file `schedules.yaml`: parameters of the stage `schedules`, beside the parameter file of a profile.
 
-At its top may stand another such file that it extends, relative to its folder (`extends: ../../schedules.yaml`);
+At its top may stand another such file that it extends (`extends: ../../schedules.yaml`, from its folder);
 it then holds what differs. Mappings are merged key by key, lists and values are replaced.
 """
 
