@@ -14,7 +14,7 @@ from costbench.cli.parameter_help import SECTIONS, section_class
 from costbench.errors import ParamsError
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names
-from costbench.experiments.parameter_file import expand_experiments, load_section, load_sections
+from costbench.experiments.parameter_file import expand_experiments, load_params, load_sections
 from costbench.experiments.stages.sweep import load_sweep
 from costbench_schedules.experiments.section import load_schedules_section
 
@@ -30,7 +30,7 @@ def digest(value: object) -> str:
 def test_every_cell_of_a_profile_has_the_settings_that_it_always_had(repository: Path, name: str) -> None:
     """`golden/params.json` was made from parameter files that wrote everything out, one for each profile."""
     path = repository / PROFILES[name] / "params.yaml"
-    experiments = [load_experiment(path, one) for one in experiment_names(path)]
+    experiments = [load_experiment(load_params(path), one) for one in experiment_names(load_params(path))]
     found = [
         [one.name, list(one.variants), [cell.name for cell in one.cells], asdict(one)] for one in experiments
     ]
@@ -43,7 +43,11 @@ def test_every_section_of_a_profile_has_the_values_that_it_always_had(
     repository: Path, name: str, section: str
 ) -> None:
     path = repository / PROFILES[name] / "params.yaml"
-    values = load_sweep(path) if section == "sweep" else load_section(path, section, section_class(section))
+    values = (
+        load_sweep(load_params(path))
+        if section == "sweep"
+        else load_params(path).section(section, section_class(section))
+    )
     assert digest(asdict(values)) == GOLDEN[name][section]
 
 

@@ -11,7 +11,7 @@ import pytest
 from costbench.errors import ParamsError
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names
-from costbench.experiments.parameter_file import load_sections
+from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.profiles import profiles, set_profile, sizes
 
 NAMES = tuple(
@@ -31,7 +31,10 @@ def root(repository: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_are_those_of_the_cells(repository: Path, name: str) -> None:
     found = sizes(repository / name)
-    experiments = [load_experiment(repository / name, one) for one in experiment_names(repository / name)]
+    experiments = [
+        load_experiment(load_params(repository / name), one)
+        for one in experiment_names(load_params(repository / name))
+    ]
     specs = [one.variants[cell.variant].spec for one in experiments for cell in one.cells]
     assert found.runs == len(specs)
     assert found.total_steps == sum(spec.epochs * spec.steps_per_epoch for spec in specs)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,13 +39,37 @@ _VARIANTS, _SETTINGS = "variants", "settings"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-def load_section(path: Path, section: str, cls: type[T]) -> T:
-    """Return a section of a parameter file, with what it extends, as `cls`.
+@dataclass(frozen=True)
+class Params:
+    """The parameters of a profile, which a stage reads once where it starts and hands down.
+
+    A section is parsed into the dataclass of the stage that asks for it, so that a stage's code does not
+    include what other stages are made of.
+
+    Attributes:
+        path: parameter file, for errors.
+        sections: its sections by name, with those that it extends and experiments written out.
+    """
+
+    path: Path
+    sections: Mapping[str, Any]
+
+    def section(self, name: str, cls: type[T]) -> T:
+        """Return a section as `cls`.
+
+        Raises:
+            ParamsError: naming the section or the key, if one is missing, unknown or has a wrong value.
+        """
+        return parse_section(self.sections, name, cls, where=self.path)
+
+
+def load_params(path: Path) -> Params:
+    """Return the parameters of a profile.
 
     Raises:
-        ParamsError: as `load_sections` and `costbench.params.parse_section`.
+        ParamsError: as `load_sections`.
     """
-    return parse_section(load_sections(path), section, cls, where=path)
+    return Params(path, load_sections(path))
 
 
 def load_sections(path: Path) -> dict[str, Any]:

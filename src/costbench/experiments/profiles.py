@@ -20,7 +20,7 @@ from costbench.artifacts import write_text
 from costbench.errors import ParamsError
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names
-from costbench.experiments.parameter_file import EXTENDS, FILE, load_sections, profile_file
+from costbench.experiments.parameter_file import EXTENDS, FILE, load_params, load_sections, profile_file
 from costbench.experiments.workspace import load_workspace
 from costbench.tasks import LEARNED
 
@@ -63,11 +63,12 @@ def sizes(params: Path) -> ProfileSizes:
     Raises:
         ParamsError: for a file that is not a parameter file or lacks a section.
     """
-    sections = load_sections(params)
+    profile = load_params(params)
+    sections = profile.sections
     try:
         specs = [
             (variant.spec, len(experiment.cells) // len(experiment.variants))
-            for experiment in (load_experiment(params, name) for name in experiment_names(params))
+            for experiment in (load_experiment(profile, name) for name in experiment_names(profile))
             for variant in experiment.variants.values()
         ]
         steps = [(spec.epochs * spec.steps_per_epoch, runs) for spec, runs in specs]
@@ -122,7 +123,7 @@ def set_profile(root: Path, name: str) -> Path:
         ParamsError: for an unknown name, or a broken file.
     """
     params = root / FILE
-    workspace = load_workspace(params)
+    workspace = load_workspace(load_params(params))
     if workspace.name == name:
         return params
     kept = {path.name.split(".")[1]: path for path in sorted(workspace.out.glob("params.*.yaml"))}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from costbench.errors import CostbenchError, ParamsError
-from costbench.experiments.parameter_file import load_sections
+from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.stages.sweep import SweepFlags, load_sweep, run
 
 NONE = SweepFlags()
@@ -82,7 +82,7 @@ def test_the_model_is_that_of_train_with_changes(repository: Path, tmp_path: Pat
     sections: Any = load_sections(path)
     sections["train"]["tile"]["net"]["encoder_layers"] = 2
     path.write_text(json.dumps(sections))
-    model = load_sweep(path).model.given["tile"]
+    model = load_sweep(load_params(path)).model.given["tile"]
     assert (model.epochs, model.net.hidden, model.net.encoder_layers) == (1, 16, 2)
 
 
@@ -92,7 +92,7 @@ def test_one_study_name_is_for_one_task(repository: Path, tmp_path: Path) -> Non
 
 
 def test_flags_win_over_the_section(repository: Path) -> None:
-    section = load_sweep(repository / "params.yaml")
+    section = load_sweep(load_params(repository / "params.yaml"))
     assert SweepFlags().over(section) == section
     given = SweepFlags(task="tile", trials=3, workers=2).over(section)
     assert (given.tasks, given.trials, given.workers) == (("tile",), 3, 2)

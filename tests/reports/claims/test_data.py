@@ -11,7 +11,7 @@ import pytest
 from costbench.experiments.autotuning.work_items import AutotuneParams
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names, listed_as
-from costbench.experiments.parameter_file import load_sections
+from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.params import parse
 from costbench.reports.claims.data import Claim, Claims, Margin, Side, load_claims, margins
 from costbench.reports.search.results import Bar
@@ -119,8 +119,8 @@ def test_rows_of_a_side_are_found_without_its_metric_and_task() -> None:
 def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
     params = repository / "profiles" / "evidence" / "params.yaml"
     there = set()
-    for name in experiment_names(params):
-        experiment = load_experiment(params, name)
+    for name in experiment_names(load_params(params)):
+        experiment = load_experiment(load_params(params), name)
         for cell in experiment.cells:
             sides = [Side(*listed_as(cell, cell.chip), cell.split, cell.chip)]
             if experiment.grid.baselines:

@@ -25,7 +25,7 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.kept import KeptResults, KeyedResult, Progress, WorkItem
-from costbench.experiments.parameter_file import load_section
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
@@ -71,8 +71,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged files.
     """
-    workspace = load_workspace(params, flags)
-    section = load_section(params, "autotune", AutotuneParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile, flags)
+    section = profile.section("autotune", AutotuneParams)
     folder = workspace.stage("autotune")
     identity = _identity(section, workspace)
     items = _work_items(section, workspace)

@@ -28,7 +28,7 @@ from costbench.errors import DataError, choose
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.workers import run_work_items
 from costbench.experiments.identity import closure, identify, read_identity, remove_outdated, write_identity
-from costbench.experiments.parameter_file import load_section
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
@@ -110,8 +110,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     Raises:
         CostbenchError: for wrong parameters, a stage `generate` that has not finished, damaged shards.
     """
-    workspace = load_workspace(params, flags)
-    section = load_section(params, "features", FeaturesParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile, flags)
+    section = profile.section("features", FeaturesParams)
     data, folder = workspace.stage("generate"), workspace.stage("features")
     before = read_identity(data)
     work_items = _work_items(section, data, folder)

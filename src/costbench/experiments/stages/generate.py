@@ -17,7 +17,7 @@ from costbench.datasets.tile.kernels import compiled_program_path
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import code_digest, identify, remove_outdated, write_identity
-from costbench.experiments.parameter_file import load_section
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.hlo.inlining import inline_fusions
@@ -69,8 +69,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     Raises:
         CostbenchError: for parameters, programs or kernels that cannot be used.
     """
-    workspace = load_workspace(params, flags)
-    section = load_section(params, "generate", GenerateParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile, flags)
+    section = profile.section("generate", GenerateParams)
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
     _remove_outdated(folder, tasks)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import write_json
-from costbench.experiments.parameter_file import load_section
+from costbench.experiments.parameter_file import load_params, load_section
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.experiments.tracking.registry import MODELS, best_candidate, register_champion
 from costbench.experiments.tracking.runs import OFF, tracking_uri
@@ -41,8 +41,9 @@ def run(params: Path) -> None:
     Raises:
         CostbenchError: for wrong parameters, or a store that cannot be used.
     """
-    workspace = load_workspace(params)
-    section = load_section(params, "register", RegisterParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile)
+    section = profile.section("register", RegisterParams)
     uri = tracking_uri()
     if uri == OFF:
         _log.info("tracking is off: no champions")

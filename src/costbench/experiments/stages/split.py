@@ -26,7 +26,7 @@ from costbench.datasets.validation import (
 )
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
-from costbench.experiments.parameter_file import load_section
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
 from costbench.programs.manifest import all_programs
 from costbench.tasks import AUDITED, TASKS
@@ -104,8 +104,9 @@ def run(params: Path) -> None:
     Raises:
         CostbenchError: for parameters by which the programs cannot be split, or damaged shards.
     """
-    workspace = load_workspace(params)
-    section = load_section(params, "split", SplitParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile)
+    section = profile.section("split", SplitParams)
     made, folder = workspace.stage("generate"), workspace.stage("split")
     before = read_identity(made)
     shards = _shards(made)

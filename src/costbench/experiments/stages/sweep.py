@@ -25,7 +25,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.parameter_file import load_sections
+from costbench.experiments.parameter_file import Params, load_params
 from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.stages.train import with_samples
 from costbench.experiments.sweeps.best import best_path
@@ -121,16 +121,16 @@ class SweepParams:
                 raise ValueError(f"model.{task}.seed follows from seed, and must be left out")
 
 
-def load_sweep(params: Path) -> SweepParams:
+def load_sweep(params: Params) -> SweepParams:
     """Read section `sweep`, merging its models into those of section `train`.
 
     Raises:
         ParamsError: for a section that is missing or wrong.
     """
-    sections = load_sections(params)
+    sections = params.sections
     section, train = (sections.get(name) for name in ("sweep", "train"))
     if not isinstance(section, Mapping) or not isinstance(train, Mapping):
-        raise ParamsError("missing section", where=params, expected="the sections sweep and train")
+        raise ParamsError("missing section", where=params.path, expected="the sections sweep and train")
     models = section.get("model")
     if isinstance(models, Mapping):
         whole = {
@@ -140,7 +140,7 @@ def load_sweep(params: Path) -> SweepParams:
             for task, changes in models.items()
         }
         section = {**section, "model": whole}
-    return parse(SweepParams, section, where=params, field="sweep")
+    return parse(SweepParams, section, where=params.path, field="sweep")
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,9 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
         CostbenchError: for wrong parameters, a space that does not fit the model, a database that cannot be
             used, an existing study with another space, stages that have not finished, damaged shards.
     """
-    workspace = load_workspace(params, backend_flags)
-    section = flags.over(load_sweep(params))
+    profile = load_params(params)
+    workspace = load_workspace(profile, backend_flags)
+    section = flags.over(load_sweep(profile))
     if flags.study is not None and len(section.tasks) > 1:
         raise ParamsError("names one study", where="command line", field="--study", expected="--task as well")
     spaces = {task: _space(task, section, params) for task in section.tasks}

@@ -38,7 +38,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.parameter_file import load_section
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
@@ -89,16 +89,17 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards.
     """
-    workspace = load_workspace(params, flags)
-    section = load_section(params, "train", TrainParams)
-    for name in selected(params, experiment):
-        asked = load_experiment(params, name)
+    profile = load_params(params)
+    workspace = load_workspace(profile, flags)
+    section = profile.section("train", TrainParams)
+    for name in selected(profile, experiment):
+        asked = load_experiment(profile, name)
         given = given_samples(asked, workspace)
         before = ["split", "features"] if given is None else []
         before += [] if asked.grid.follows == "features" else [asked.grid.follows]
         identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
-        loaded = load_experiment(params, name, workspace.stage("sweep"))
-        baselines = load_section(params, "baselines", BaselineParams) if loaded.grid.baselines else None
+        loaded = load_experiment(profile, name, workspace.stage("sweep"))
+        baselines = profile.section("baselines", BaselineParams) if loaded.grid.baselines else None
         _train_experiment(loaded, section, baselines, _Samples(workspace, given), identities)
 
 
