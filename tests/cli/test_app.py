@@ -33,7 +33,7 @@ SCHEDULES = (
     "schedule-noise",
     "show-schedule",
 )
-COMMANDS = ["version", "profile", "programs", "runs", "fidelity", *SCHEDULES, *TPUGRAPHS, *PIPELINE]
+COMMANDS = ["version", "params", "profile", "programs", "runs", "fidelity", *SCHEDULES, *TPUGRAPHS, *PIPELINE]
 
 
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import write_json
-from costbench.experiments.parameter_file import load_params, load_section
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.experiments.tracking.registry import MODELS, best_candidate, register_champion
 from costbench.experiments.tracking.runs import OFF, tracking_uri
