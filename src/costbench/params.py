@@ -91,7 +91,7 @@ def _strict(hint: Any) -> Any:
     from pydantic import AfterValidator, AllowInfNan, BeforeValidator, Strict
 
     origin, members = typing.get_origin(hint), typing.get_args(hint)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return Annotated[_model(hint), AfterValidator(partial(_build, hint))]
     if hint is float:
         return Annotated[hint, Strict(), AllowInfNan(False)]

@@ -176,7 +176,7 @@ def _keys(cls: Any, prefix: str) -> Iterator[Key]:
 def _entry_keys(prefix: str) -> Iterator[Key]:
     yield from _keys(_class(_GRID), prefix)
     for name, (meaning, accepts) in _OF_ENTRIES.items():
-        default = None if name == "extends" else {}
+        default: object = None if name == "extends" else {}
         yield Key(f"{prefix}.{name}" if prefix else name, meaning, accepts, default, "")
 
 

@@ -187,7 +187,7 @@ def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, A
     for name, change in listed.items():
         if change is None:
             variants.pop(name, None)
-        elif isinstance(name, str) and isinstance(change, Mapping) and _PLACEHOLDER.search(name):
+        elif isinstance(change, Mapping) and _PLACEHOLDER.search(str(name)):
             for one, changes in _product(name, change, where, f"{field}.{name}"):
                 variants[one] = merged(_mapping(variants.get(one)), changes)
         elif isinstance(change, Mapping):
