@@ -13,6 +13,7 @@ import pytest
 from costbench.datasets.folds import listed_split
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names, listed_as
+from costbench.experiments.parameter_file import Params, load_params, load_sections
 from costbench.experiments.stages.sweep import load_sweep
 from costbench.experiments.sweeps.space import resolve
 from costbench.params import load_yaml
@@ -46,17 +47,18 @@ def test_every_profile_has_the_pipeline_of_the_default_one(repository: Path, nam
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_profile_sets_the_same_parameters(repository: Path, name: str) -> None:
     ours, default = (
-        load_yaml(folder / "params.yaml") for folder in (repository / "profiles" / name, repository)
+        load_sections(folder / "params.yaml") for folder in (repository / "profiles" / name, repository)
     )
-    assert key_paths(without_experiments(ours)) == key_paths(without_experiments(default))
+    # Keys with the default value need not be written, and the default profile leaves them out.
+    assert key_paths(without_experiments(default)) <= key_paths(without_experiments(ours))
 
 
 def test_experiments_are_those_of_the_evidence(repository: Path) -> None:
     """All of them in `paper`; in `smoke` some, with some of their variants; in the default one whole ones."""
     folders = (*(repository / "profiles" / name for name in PROFILES), repository)
-    entries = [load_yaml(folder / "params.yaml")["experiments"] for folder in folders]
+    entries = [load_sections(folder / "params.yaml")["experiments"] for folder in folders]
     smoke, evidence, paper, default = (
-        {path for path in key_paths(one) if "settings" not in path} for one in entries
+        {(name, variant) for name, entry in one.items() for variant in entry["variants"]} for one in entries
     )
     assert paper == evidence
     assert smoke < evidence
@@ -83,7 +85,7 @@ def validated_on(spec: AnyTrainSpec) -> object:
 @pytest.mark.parametrize("name", ["", *(f"profiles/{name}" for name in PROFILES)])
 def test_what_is_compared_has_seen_as_many_samples(repository: Path, name: str) -> None:
     """Kernels and decisions of a step, steps, and the validations that choose among them, task by task."""
-    params = repository / name / "params.yaml"
+    params = load_params(repository / name / "params.yaml")
     budgets: dict[tuple[str, str], set[object]] = {}
     for experiment in [load_experiment(params, one) for one in experiment_names(params)]:
         if experiment.name.startswith(CURVES):
@@ -98,7 +100,7 @@ def test_what_is_compared_has_seen_as_many_samples(repository: Path, name: str) 
 @pytest.mark.parametrize("name", ["", *(f"profiles/{name}" for name in PROFILES)])
 def test_points_of_learning_curves_are_the_same_budgets_for_all_networks(repository: Path, name: str) -> None:
     """As many steps as their names say, of equal samples, with equal validations."""
-    params = repository / name / "params.yaml"
+    params = load_params(repository / name / "params.yaml")
     for one in experiment_names(params):
         variants = load_experiment(params, one).variants if one.startswith(CURVES) else {}
         budgets: dict[int, set[object]] = {}
@@ -115,7 +117,7 @@ def test_points_of_learning_curves_are_the_same_budgets_for_all_networks(reposit
         assert len({frozenset(found) for found in networks.values()}) <= 1
 
 
-def samples_of_networks(params: Path) -> dict[tuple[str, Side], int]:
+def samples_of_networks(params: Params) -> dict[tuple[str, Side], int]:
     """Samples that the networks of a profile see, by task and by what their rows are listed under."""
     found: dict[tuple[str, Side], int] = {}
     for experiment in [load_experiment(params, one) for one in experiment_names(params)]:
@@ -142,7 +144,7 @@ def unequal(claims: Sequence[Claim], samples: Mapping[tuple[str, Side], int]) ->
 
 @pytest.mark.parametrize("name", ["", *(f"profiles/{name}" for name in PROFILES)])
 def test_rivals_of_a_claim_see_as_many_samples(repository: Path, name: str) -> None:
-    samples = samples_of_networks(repository / name / "params.yaml")
+    samples = samples_of_networks(load_params(repository / name / "params.yaml"))
     assert unequal(claims_on_folds_too(), samples) == {}
 
 
@@ -178,6 +180,6 @@ def test_profiles_share_no_output_folder(repository: Path) -> None:
 @pytest.mark.parametrize("name", ["", *(f"profiles/{name}" for name in PROFILES)])
 def test_the_settings_of_train_are_a_point_of_the_space(repository: Path, name: str, task: str) -> None:
     """So they are the first trial: the best is at least as good, and a tuned model no blind bet."""
-    sweep = load_sweep(repository / name / "params.yaml")
+    sweep = load_sweep(load_params(repository / name / "params.yaml"))
     first = resolve(sweep.space[task], sweep.model.given[task], name, "sweep.space").of_the_model()
     assert {"net.encoder", "net.hidden", "optimizer.learning_rate"} <= set(first)

@@ -19,11 +19,11 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -32,13 +32,12 @@ from costbench.errors import CostbenchError, ParamsError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from pydantic import ValidationError
-    from pydantic_core import SchemaValidator
+    from pydantic import BaseModel, TypeAdapter, ValidationError
 
 T = TypeVar("T", bound="DataclassInstance")
 
 Where = str | PathLike[str]
-_UNKNOWN = ("unexpected_keyword_argument", "invalid_key")
+_UNKNOWN = ("extra_forbidden", "invalid_key")
 _DIGEST_LENGTH = 16
 _SHOWN_VALUE_LENGTH = 60
 # Parameter files have some hundred values; a few nested aliases could make more than fit into memory.
@@ -66,71 +65,92 @@ def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
     from pydantic import ValidationError
 
     try:
-        parsed: T = _validator(cls).validate_python(mapping)
+        parsed: T = _adapter(cls).validate_python(mapping)
     except ValidationError as error:
         _translate(cls, mapping, error, where, field)
     return parsed
 
 
 @cache
-def _validator(cls: type[DataclassInstance]) -> SchemaValidator:
-    """Returns what checks and builds instances of a dataclass: a validator of pydantic's schema, made strict.
-
-    Pydantic's own strict mode asks for instances where a file has mappings, for tuples where it has lists.
-    """
+def _adapter(cls: type[DataclassInstance]) -> TypeAdapter[Any]:
+    """Returns what checks and builds instances of a dataclass."""
     from pydantic import TypeAdapter
-    from pydantic_core import SchemaValidator
 
-    return SchemaValidator(_strict(TypeAdapter(cls).core_schema))
-
-
-_SCALARS = ("bool", "int", "float", "str")
-_COMPOUNDS = ("literal", "none", "nullable", "union", "tuple", "dict", "default")
-_REFERENCES = ("definitions", "definition-ref")
-_DATACLASS = ("dataclass", "dataclass-args", "dataclass-field")
-# Entries of a core schema that hold other schemas; the rest, such as defaults, are values.
-_INNER = ("schema", "fields", "items_schema", "choices", "keys_schema", "values_schema", "definitions")
+    return TypeAdapter(_strict(cls))
 
 
-def _strict(schema: Any) -> Any:
-    """A core schema that converts nothing but int to float, and refuses unknown keys, NaN and infinities.
+def _strict(hint: Any) -> Any:
+    """Returns an annotation that converts nothing but int to float, and lists and mappings of a file.
+
+    Pydantic's own strict mode asks for instances where a file has mappings, for tuples where it has lists; so
+    strictness is asked of scalars, and a dataclass is checked as a model that forbids unknown keys.
 
     Raises:
         TypeError: for an annotation that `parse` does not understand.
     """
-    from pydantic_core import core_schema
+    from pydantic import AfterValidator, AllowInfNan, BeforeValidator, Strict
 
-    if isinstance(schema, list):
-        return [_strict(part) for part in schema]
-    kind = schema["type"]
-    if kind not in (*_SCALARS, *_COMPOUNDS, *_REFERENCES, *_DATACLASS):
-        raise TypeError(f"a parameter cannot be a {kind}")
-    # The `fields` of a dataclass are names; those of its arguments are schemas.
-    inner = [key for key in _INNER if key in schema and not (kind == "dataclass" and key == "fields")]
-    strict = schema | {key: _strict(schema[key]) for key in inner}
-    if kind in _SCALARS:
-        strict["strict"] = True
-    if kind == "float":
-        strict["allow_inf_nan"] = False
-    if kind == "literal" and all(type(choice) is int for choice in schema["expected"]):
+    origin, members = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return Annotated[_model(hint), AfterValidator(partial(_build, hint))]
+    if hint is float:
+        return Annotated[hint, Strict(), AllowInfNan(False)]
+    if hint in (bool, int, str):
+        return Annotated[hint, Strict()]
+    if hint is type(None):
+        return hint
+    if origin is Literal:
         # Pydantic's literals accept 64.0 for 64.
-        return core_schema.chain_schema([core_schema.int_schema(strict=True), strict])
-    if kind == "dataclass-args":
-        strict["extra_behavior"] = "forbid"
-    if kind == "dataclass":
-        ref = strict.pop("ref", None)
-        return core_schema.no_info_wrap_validator_function(_build, strict, ref=ref)
-    return strict
+        is_whole = all(type(choice) is int for choice in members)
+        return Annotated[hint, BeforeValidator(_refuse_other_than_int)] if is_whole else hint
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[tuple(map(_strict, members))]  # noqa: UP007 - of a tuple
+    if origin is tuple:
+        return tuple[tuple(one if one is Ellipsis else _strict(one) for one in members)]  # type: ignore[misc]
+    if origin is Mapping:
+        return Mapping[_strict(members[0]), _strict(members[1])]  # type: ignore[misc]
+    raise TypeError(f"a parameter cannot be a {hint}")
 
 
-def _build(value: object, handler: Callable[[object], object]) -> object:
-    """Has pydantic say where an error of ours came from, as it does for ValueErrors of `__post_init__`."""
+@cache
+def _model(cls: type[DataclassInstance]) -> type[BaseModel]:
+    """Returns a model with the fields of a dataclass under aliases: no name collides with pydantic's own."""
+    from pydantic import ConfigDict, Field, create_model
+
+    hints = typing.get_type_hints(cls)
+    fields: dict[str, Any] = {
+        f"field_{name}": (
+            _strict(hints[name]),
+            Field(alias=name) if _is_required(declared) else Field(alias=name, default=None),
+        )
+        for name, declared in _fields(cls).items()
+    }
+    return create_model(cls.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _is_required(declared: dataclasses.Field[Any]) -> bool:
+    return declared.default is dataclasses.MISSING and declared.default_factory is dataclasses.MISSING
+
+
+def _build(cls: type[DataclassInstance], model: BaseModel) -> object:
+    """Returns the dataclass of a checked model.
+
+    Pydantic says where an error of ours came from, as it does for ValueErrors of `__post_init__`.
+    """
     from pydantic_core import PydanticCustomError
 
     try:
-        return handler(value)
+        return cls(**{name.removeprefix("field_"): getattr(model, name) for name in model.model_fields_set})
     except CostbenchError as error:
         raise PydanticCustomError("costbench", "{error}", {"error": error}) from error
+
+
+def _refuse_other_than_int(value: object) -> object:
+    from pydantic_core import PydanticCustomError
+
+    if type(value) is not int:
+        raise PydanticCustomError("int_type", "no int")
+    return value
 
 
 def _translate(
@@ -151,7 +171,7 @@ def _translate(
         problem, expected = f"unknown key{_nearest(key, known)}", "one of " + ", ".join(sorted(known))
         raise ParamsError(problem, where=where, field=_join(field, key), expected=expected)
     if error["type"] == "missing" and not isinstance(value, list | tuple):
-        raise ParamsError("missing", where=where, field=field, expected=_describe(hint))
+        raise ParamsError("missing", where=where, field=field, expected=describe(hint))
     if isinstance(cause, CostbenchError):
         inner = _join(field, cause.field) if cause.field else field
         raise ParamsError(cause.problem, where=where, field=inner, expected=cause.expected) from cause
@@ -233,7 +253,7 @@ def _expected(hint: Any, value: object) -> str:
         return f"the keys {', '.join(_fields(typing.cast('type[DataclassInstance]', hint)))}"
     if hint is float and type(value) in (int, float):
         return "a finite float"
-    return _describe(hint)
+    return describe(hint)
 
 
 def _nearest_choice(hint: Any, value: object) -> str:
@@ -242,8 +262,8 @@ def _nearest_choice(hint: Any, value: object) -> str:
     return _nearest(value, [choice for choice in typing.get_args(hint) if isinstance(choice, str)])
 
 
-def _describe(hint: Any) -> str:
-    """What an annotation accepts, in words."""
+def describe(hint: Any) -> str:
+    """Returns what an annotation accepts, in words."""
     origin = typing.get_origin(hint)
     members = typing.get_args(hint)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -251,13 +271,13 @@ def _describe(hint: Any) -> str:
     if origin is Literal:
         return "one of " + ", ".join(str(choice) for choice in members)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_describe(member) for member in members)
+        return " or ".join(describe(member) for member in members)
     if origin is tuple and members[-1] is Ellipsis:
-        return f"a list of {_describe(members[0])}"
+        return f"a list of {describe(members[0])}"
     if origin is Mapping:
-        return f"a mapping of names to {_describe(members[1])}"
+        return f"a mapping of names to {describe(members[1])}"
     if origin is tuple:
-        return f"a list of {len(members)}: {', '.join(_describe(member) for member in members)}"
+        return f"a list of {len(members)}: {', '.join(describe(member) for member in members)}"
     return "null" if hint is type(None) else str(getattr(hint, "__name__", hint))
 
 
@@ -320,17 +340,25 @@ def load_section(path: Where, section: str, cls: type[T]) -> T:
     """The section `section` of a parameter file as `cls`.
 
     Raises:
-        ParamsError: as `load_yaml` and `parse`, or naming the sections there are.
+        ParamsError: as `load_yaml` and `parse_section`.
     """
-    sections = load_yaml(path)
+    return parse_section(load_yaml(path), section, cls, where=path)
+
+
+def parse_section(sections: Mapping[str, object], section: str, cls: type[T], *, where: Where) -> T:
+    """One of the sections of a parameter file as `cls`.
+
+    Raises:
+        ParamsError: as `parse`, or naming the sections there are.
+    """
     if section not in sections:
         raise ParamsError(
             f"missing section{_nearest(section, sections)}",
-            where=path,
+            where=where,
             field=section,
             expected="a section for this stage beside " + (", ".join(sections) or "none"),
         )
-    return parse(cls, sections[section], where=path, field=section)
+    return parse(cls, sections[section], where=where, field=section)
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,6 +369,22 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
         result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
     return result
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn dotted names into nested mappings.
+
+    >>> nested({"net.hidden": 64, "loss": "hinge"})
+    {'net': {'hidden': 64}, 'loss': 'hinge'}
+    """
+    tree: dict[str, Any] = {}
+    for name, value in values.items():
+        *parents, last = name.split(".")
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+        branch[last] = value
+    return tree
 
 
 def digest(params: DataclassInstance) -> str:

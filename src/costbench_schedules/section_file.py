@@ -1,15 +1,21 @@
-"""The file `schedules.yaml`: parameters of the stage `schedules`, beside the parameter file of a profile."""
+"""The file `schedules.yaml`: parameters of the stage `schedules`, beside the parameter file of a profile.
+
+At its top may stand another such file that it extends (`extends: ../../schedules.yaml`, from its folder);
+it then holds what differs. Mappings are merged key by key, lists and values are replaced.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from costbench.params import load_yaml
+from costbench.errors import ParamsError
+from costbench.params import load_yaml, merged
 
 SECTION = "schedules"
 DEFAULT_TABLES = "data/schedules"
 _FILE = "schedules.yaml"
+_EXTENDS = "extends"
 
 
 def section_file(params: Path) -> Path:
@@ -18,13 +24,23 @@ def section_file(params: Path) -> Path:
 
 
 def read_sections(params: Path) -> Mapping[str, object]:
-    """Returns the file's contents, unparsed; empty without it.
+    """Returns the file's contents with those of the file that it extends, unparsed; empty without it.
 
     Raises:
-        ParamsError: for a file that is no YAML.
+        ParamsError: for a file that is no YAML, or that extends one that is not there or itself.
     """
     path = section_file(params)
-    return load_yaml(path) if path.exists() else {}
+    return _with_base(path, ()) if path.exists() else {}
+
+
+def _with_base(path: Path, before: tuple[Path, ...]) -> Mapping[str, object]:
+    own = load_yaml(path)
+    if _EXTENDS not in own:
+        return own
+    base = path.parent / str(own.pop(_EXTENDS))
+    if base.resolve() in (*before, path.resolve()):
+        raise ParamsError("extends itself", where=path, field=_EXTENDS, expected="another file")
+    return merged(_with_base(base, (*before, path.resolve())), own)
 
 
 def recorded_tables(params: Path) -> str:

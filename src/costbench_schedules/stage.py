@@ -7,6 +7,7 @@ from pathlib import Path
 from costbench.artifacts import digest_bytes
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import identify, write_identity
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
 from costbench_schedules.experiments.estimated.work_items import search_estimated
 from costbench_schedules.experiments.networks.work_items import evaluate_networks
@@ -24,7 +25,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     Raises:
         CostbenchError: for wrong parameters, or damaged files.
     """
-    workspace = load_workspace(params, flags)
+    workspace = load_workspace(load_params(params), flags)
     section = load_schedules_section(params)
     folder = workspace.stage("schedules")
     digests = (

@@ -33,7 +33,18 @@ SCHEDULES = (
     "schedule-noise",
     "show-schedule",
 )
-COMMANDS = ["version", "profile", "programs", "table", "runs", "fidelity", *SCHEDULES, *TPUGRAPHS, *PIPELINE]
+COMMANDS = [
+    "version",
+    "params",
+    "profile",
+    "programs",
+    "table",
+    "runs",
+    "fidelity",
+    *SCHEDULES,
+    *TPUGRAPHS,
+    *PIPELINE,
+]
 
 
 def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -169,16 +180,24 @@ def test_an_unknown_experiment_is_one_error(command: str, repository: Path, tmp_
 
 
 def test_a_profile_is_set_and_taken_back(repository: Path, tmp_path: Path) -> None:
-    for name in ("params.yaml", "profiles/paper/params.yaml", "profiles/smoke/params.yaml"):
+    folders = ("", *(f"profiles/{name}/" for name in ("smoke", "evidence", "paper")))
+    for name in (f"{folder}params.yaml" for folder in folders):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(repository / name, tmp_path / name)
     listed = costbench(["profile"], tmp_path)
-    assert [line.split()[1] for line in listed.stdout.splitlines()[3:-1]] == ["laptop", "paper", "smoke"]
+    assert [line.split()[1] for line in listed.stdout.splitlines()[3:-1]] == [
+        "laptop",
+        "evidence",
+        "paper",
+        "smoke",
+    ]
     done = costbench(["profile", "paper"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "32 to 1,024" in done.stdout
     assert "3,000,000" in done.stdout
     assert done.stdout.endswith("Back: costbench profile laptop\n")
-    assert one_error(costbench(["profile", "papier"], tmp_path)).endswith("(expected laptop, paper, smoke)")
+    assert one_error(costbench(["profile", "papier"], tmp_path)).endswith(
+        "(expected evidence, laptop, paper, smoke)"
+    )
     assert costbench(["profile", "laptop"], tmp_path).returncode == 0
     assert (tmp_path / "params.yaml").read_bytes() == (repository / "params.yaml").read_bytes()

@@ -10,6 +10,7 @@ import pytest
 from costbench.artifacts import write_json
 from costbench.errors import TargetError
 from costbench.experiments.chips import chip_files, chip_of
+from costbench.experiments.parameter_file import load_params
 from costbench.target import load_target
 
 
@@ -18,7 +19,7 @@ def test_files_by_name(tmp_path: Path) -> None:
     write_json(tmp_path / "chip.yaml", asdict(own))
     file = str(tmp_path / "chip.yaml")
     write_json(tmp_path / "params.yaml", {"generate": {"chips": ["tpu_v2", file]}})
-    assert chip_files(tmp_path / "params.yaml") == {"mine": file}
+    assert chip_files(load_params(tmp_path / "params.yaml")) == {"mine": file}
     assert chip_of("mine", file) == own
     assert chip_of("tpu_v2", "").name == "tpu_v2"
     with pytest.raises(TargetError, match="unknown chip 'mine'"):
@@ -28,4 +29,4 @@ def test_files_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [{}, {"generate": {}}, {"generate": {"chips": "tpu_v2"}}])
 def test_without_chips_there_are_no_files(tmp_path: Path, content: dict[str, object]) -> None:
     write_json(tmp_path / "params.yaml", content)
-    assert chip_files(tmp_path / "params.yaml") == {}
+    assert chip_files(load_params(tmp_path / "params.yaml")) == {}

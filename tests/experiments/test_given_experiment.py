@@ -19,6 +19,7 @@ from costbench.experiments.evaluation.imported_tile import tile_rows
 from costbench.experiments.evaluation.layout import layout_rows
 from costbench.experiments.given_experiment import GivenSamples, given_samples, listing_digest
 from costbench.experiments.grid.experiment import load_experiment
+from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.stages import evaluate, inputs, train
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import sample_paths
@@ -53,7 +54,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def smoke(repository: Path) -> dict[str, Any]:
-    return dict(load_yaml(repository / "profiles" / "smoke" / "params.yaml"))
+    return dict(load_sections(repository / "profiles" / "smoke" / "params.yaml"))
 
 
 def params(root: Path, smoke: dict[str, Any], **changes: object) -> Path:
@@ -67,7 +68,7 @@ def params(root: Path, smoke: dict[str, Any], **changes: object) -> Path:
 
 
 def samples(path: Path) -> GivenSamples:
-    found = given_samples(load_experiment(path, "given"), load_workspace(path))
+    found = given_samples(load_experiment(load_params(path), "given"), load_workspace(load_params(path)))
     assert found is not None
     return found
 
@@ -100,7 +101,7 @@ def test_the_entry_of_the_page_is_one(root: Path, smoke: dict[str, Any], reposit
     shown.write_text(block, "utf-8")
     sections: Any = load_yaml(shown)
     path = params(root, smoke, **sections["experiments"]["public-layout"])
-    experiment = load_experiment(path, "given")
+    experiment = load_experiment(load_params(path), "given")
     assert len(experiment.cells) == 6
     assert experiment.variants["gcn"].spec.epochs == 20
     assert samples(path).training_programs().train == ("trainnet0_0000", "trainnet1_0001")
@@ -248,7 +249,7 @@ def test_own_is_for_imported_data(root: Path, smoke: dict[str, Any]) -> None:
     path = params(root, smoke)
     path.write_text(path.read_text("utf-8").replace('"data": "tpugraphs:data", ', ""), "utf-8")
     with pytest.raises(ParamsError, match="own needs imported data"):
-        load_experiment(path, "given")
+        load_experiment(load_params(path), "given")
 
 
 def test_folders_that_cannot_be_trained_on(root: Path, smoke: dict[str, Any]) -> None:

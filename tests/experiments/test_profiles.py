@@ -11,10 +11,13 @@ import pytest
 from costbench.errors import ParamsError
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names
+from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.profiles import profiles, set_profile, sizes
-from costbench.params import load_yaml
 
-NAMES = ("params.yaml", "profiles/smoke/params.yaml", "profiles/paper/params.yaml")
+NAMES = tuple(
+    f"{folder}params.yaml"
+    for folder in ("", *(f"profiles/{name}/" for name in ("smoke", "evidence", "paper")))
+)
 
 
 @pytest.fixture
@@ -28,7 +31,10 @@ def root(repository: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_are_those_of_the_cells(repository: Path, name: str) -> None:
     found = sizes(repository / name)
-    experiments = [load_experiment(repository / name, one) for one in experiment_names(repository / name)]
+    experiments = [
+        load_experiment(load_params(repository / name), one)
+        for one in experiment_names(load_params(repository / name))
+    ]
     specs = [one.variants[cell.variant].spec for one in experiments for cell in one.cells]
     assert found.runs == len(specs)
     assert found.total_steps == sum(spec.epochs * spec.steps_per_epoch for spec in specs)
@@ -42,10 +48,10 @@ def test_the_papers_sizes(repository: Path) -> None:
 
 
 def test_all_but_where_it_works_is_the_profiles(root: Path) -> None:
-    before: Any = load_yaml(root / "params.yaml")
+    before: Any = load_sections(root / "params.yaml")
     set_profile(root, "paper")
-    now: Any = load_yaml(root / "params.yaml")
-    paper: Any = load_yaml(root / "profiles/paper/params.yaml")
+    now: Any = load_sections(root / "params.yaml")
+    paper: Any = load_sections(root / "profiles/paper/params.yaml")
     assert now.pop("run") == before["run"] | {"name": "paper"}
     assert now == {name: section for name, section in paper.items() if name != "run"}
 
@@ -55,20 +61,20 @@ def test_what_was_changed_by_hand_comes_back(root: Path) -> None:
     (root / "params.yaml").write_text(text)
     for name in ("paper", "smoke", "smoke"):
         set_profile(root, name)
-        assert load_yaml(root / "params.yaml")["run"]["jobs"] == 5  # type: ignore[index]
+        assert load_sections(root / "params.yaml")["run"]["jobs"] == 5  # type: ignore[index]
     set_profile(root, "laptop")
     assert (root / "params.yaml").read_text() == text
 
 
 def test_an_unknown_profile_changes_nothing(root: Path) -> None:
     before = (root / "params.yaml").read_bytes()
-    with pytest.raises(ParamsError, match=r"no profile 'papers'.*laptop, paper, smoke"):
+    with pytest.raises(ParamsError, match=r"no profile 'papers'.*evidence, laptop, paper, smoke"):
         set_profile(root, "papers")
     assert (root / "params.yaml").read_bytes() == before
-    assert list(profiles(root)) == ["paper", "smoke"]
+    assert list(profiles(root)) == ["evidence", "paper", "smoke"]
 
 
 def test_a_file_without_experiments_is_no_profile(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(json.dumps({"run": {"name": "x"}}))
-    with pytest.raises(ParamsError, match="no profile"):
+    with pytest.raises(ParamsError, match="is no mapping"):
         sizes(tmp_path / "params.yaml")

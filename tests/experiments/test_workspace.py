@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import ParamsError
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
 
 
@@ -21,7 +22,7 @@ def test_paths_start_at_the_root(tmp_path: Path) -> None:
     text = (
         "name: smoke, root: ../.., params: profiles/smoke/params.yaml, out: out/smoke, reports: out/smoke/r"
     )
-    workspace = load_workspace(_write(tmp_path / "profiles" / "smoke", text))
+    workspace = load_workspace(load_params(_write(tmp_path / "profiles" / "smoke", text)))
     assert workspace.root == tmp_path
     assert workspace.stage("train") == tmp_path / "out" / "smoke" / "train"
     assert workspace.reports == tmp_path / "out" / "smoke" / "r"
@@ -38,4 +39,4 @@ def test_paths_start_at_the_root(tmp_path: Path) -> None:
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ParamsError, match=message):
-        load_workspace(_write(tmp_path, text))
+        load_workspace(load_params(_write(tmp_path, text)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages.inputs import EACH_EXPERIMENT, STAGES
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import StageExtension, load_extensions
@@ -55,7 +56,7 @@ def test_a_stage_depends_on_its_note_and_on_data_alone(name: str) -> None:
 
 
 def test_one_word_in_four_places() -> None:
-    sections: Any = load_yaml(REPOSITORY / "params.yaml")
+    sections: Any = load_sections(REPOSITORY / "params.yaml")
     assert {path.stem for path in (REPOSITORY / "pipelines").glob("*.py")} == {*PIPELINE, "collect"}
     assert set(OTHERS) - set(ADDED) <= set(sections)
     for name, stage in PIPELINE.items():
@@ -82,7 +83,7 @@ def test_what_takes_time_is_cached_and_resumed() -> None:
     "profile", ["params.yaml", "profiles/smoke/params.yaml", "profiles/paper/params.yaml"]
 )
 def test_autotune_depends_on_the_experiments_whose_models_it_uses(profile: str) -> None:
-    section: Any = load_yaml(REPOSITORY / profile)["autotune"]
+    section: Any = load_sections(REPOSITORY / profile)["autotune"]
     assert (*section["tile"]["models"], *section["fusion"]["models"]) == AUTOTUNED
     trained = [dep for dep in OTHERS["autotune"]["deps"] if dep.startswith("${run.out}/train")]
     assert trained == [f"${{run.out}}/train/{name}" for name in AUTOTUNED]

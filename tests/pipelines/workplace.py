@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from costbench.artifacts import digest_files
+from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages import inputs
-from costbench.params import load_yaml, merged
+from costbench.params import merged
 from tests.deadline import HANGS_AFTER_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -117,7 +118,7 @@ def make_workplace(folder: Path) -> Path:
 
 def write_profile(folder: Path, name: str, changes: Changes) -> Path:
     """A copy of the smoke profile called `name`, with `changes` merged into it; its file."""
-    sections: Any = load_yaml(REPOSITORY / "profiles" / "smoke" / "params.yaml")
+    sections: Any = load_sections(REPOSITORY / "profiles" / "smoke" / "params.yaml")
     path = Path("profiles") / name / "params.yaml"
     out = f"out/{name}"
     sections["run"] |= {"name": name, "params": str(path), "out": out, "reports": f"{out}/reports"}

@@ -62,11 +62,11 @@ class Charging:
     """Seconds charged for a program of any size.
 
     Attributes:
-        compile_s: for compiling a program, whatever its size.
-        compile_s_per_instruction: on top, for each of its instructions.
-        repeat_s: for a config that gives a program measured before.
-        evaluation_s: for a prediction, whatever the size of the program.
-        evaluation_s_per_instruction: on top, for each of its instructions.
+        compile_s: seconds for compiling a program, whatever its size.
+        compile_s_per_instruction: seconds on top for each instruction of the program.
+        repeat_s: seconds for a config that gives a program measured before.
+        evaluation_s: seconds for a prediction, whatever the size of the program.
+        evaluation_s_per_instruction: seconds on top for each instruction of the program.
 
     Raises:
         ValueError: for a number that is negative or not finite, or if predictions take no time at all.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costbench.cli.from_jax import from_jax
-from costbench.cli.options import console
+from costbench.cli.options import Params, console
 from costbench.cli.results import app as results
 from costbench.cli.stages import STAGES
 from costbench.cli.tables import table
@@ -92,8 +92,14 @@ def profile(
         str | None, typer.Argument(help="`smoke`, `paper`, or `laptop` to go back; lists them if left out.")
     ] = None,
     folder: Annotated[Path, typer.Option(help="Root of the repository.")] = Path(),
+    write: Annotated[
+        Path | None, typer.Option(help="Write the profile's whole parameter file here, and set nothing.")
+    ] = None,
 ) -> None:
     """Set the sizes of a profile in `params.yaml`, or list the profiles and their sizes.
+
+    A profile's own file holds what differs from another profile; `costbench profile paper --write FILE`
+    writes it with everything that it extends.
 
     From then on `dvc repro` and the commands below work at these sizes, in the same folders. The numbers that
     stood in `params.yaml` are kept, and come back with the name that they had.
@@ -103,8 +109,11 @@ def profile(
 
     To run a profile beside the default one, in folders of its own: `dvc repro profiles/paper/dvc.yaml`.
     """
-    from costbench.experiments.profiles import profiles, set_profile, sizes, table_of
+    from costbench.experiments.profiles import profiles, set_profile, sizes, table_of, write_whole
 
+    if write is not None:
+        write_whole(folder, name or "laptop", write)
+        return
     before = sizes(folder / "params.yaml")
     if name is None:
         console().print(table_of([before, *map(sizes, profiles(folder).values())]))
@@ -113,6 +122,36 @@ def profile(
     after = sizes(params)
     console().print(table_of([before, after] if before.name != after.name else [after]))
     typer.echo(f"{params} has the sizes of {name}. Next: dvc repro. Back: costbench profile {before.name}")
+
+
+@app.command()
+def params(
+    key: Annotated[
+        str | None, typer.Argument(help="Dotted name, such as `train.tile.batch.kernels`; all if left out.")
+    ] = None,
+    file: Params = Path("params.yaml"),
+    comment: Annotated[
+        bool, typer.Option("--comment", help="Write the meanings beside the keys of the file.")
+    ] = False,
+) -> None:
+    """Say what a key of a parameter file means: unit, type, default, and its value in the file.
+
+    Example: `costbench params train.tile.batch.kernels --params profiles/smoke/params.yaml`
+    """
+    from costbench.cli.parameter_help import find_key, keys, shown, value_of, with_comments
+
+    if comment:
+        file.write_text(with_comments(file.read_text("utf-8")), "utf-8")
+        return
+    if key is None:
+        for one in keys():
+            typer.echo(f"{one.name}: {one.meaning}")
+        return
+    known = find_key(key)
+    typer.echo(f"{known.name}\n  {known.meaning}")
+    rows = {"unit": known.unit or "-", "type": known.accepts, "default": shown(known.default)}
+    for name, text in (rows | {f"value in {file}": shown(value_of(file, key))}).items():
+        typer.echo(f"  {name}: {text}")
 
 
 @app.command()

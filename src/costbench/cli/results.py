@@ -81,9 +81,10 @@ def list_parts(folder: Folder, params: Params = Path("params.yaml")) -> None:
 def _workspace(params: Path, out: Path | None) -> Workspace:
     from dataclasses import replace
 
+    from costbench.experiments.parameter_file import load_params
     from costbench.experiments.workspace import load_workspace
 
-    workspace = load_workspace(params)
+    workspace = load_workspace(load_params(params))
     return workspace if out is None else replace(workspace, out=out.resolve())
 
 

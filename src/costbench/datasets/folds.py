@@ -27,7 +27,7 @@ class FoldsParams:
 
     Attributes:
         k: number of folds.
-        seed: of the draws.
+        seed: seed of the draws.
         num_validation: number of validation programs of a fold, at most.
     """
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from costbench.params import load_yaml
+from costbench.experiments.parameter_file import Params
 from costbench.target import Target, available_targets, load_target
 
 
-def chip_files(params: Path) -> dict[str, str]:
+def chip_files(params: Params) -> dict[str, str]:
     """Returns the YAML file of each chip of section `generate` that has one, by the chip's name.
 
     Raises:
-        ParamsError: if the parameters cannot be read.
         TargetError: for a file that describes no chip.
     """
-    section = load_yaml(params).get("generate")
+    section = params.sections.get("generate")
     listed = section.get("chips") if isinstance(section, dict) else None
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         return {}

@@ -1,6 +1,6 @@
 """Profiles: named sets of sizes (`laptop`, ...), how large each is, and how one is set in `params.yaml`.
 
-`profiles/NAME/params.yaml` has the keys of the default file with other numbers. Once a profile is set, plain
+`profiles/NAME/params.yaml` has what differs from the profile that it extends. Once a profile is set, plain
 `dvc repro` and `costbench train` work at its sizes, in the folders of section `run`, in which only the name
 of the profile changes.
 """
@@ -10,23 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ruamel.yaml import YAML
 
 from costbench.artifacts import write_text
-from costbench.datasets.folds import FOLDS, expanded
 from costbench.errors import ParamsError
-from costbench.experiments.grid.spec import SECTION
+from costbench.experiments.grid.experiment import load_experiment
+from costbench.experiments.grid.spec import experiment_names
+from costbench.experiments.parameter_file import EXTENDS, FILE, load_params, load_sections, profile_file
 from costbench.experiments.workspace import load_workspace
-from costbench.params import load_yaml, merged
 from costbench.tasks import LEARNED
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_FILE = "params.yaml"
-_RUN = re.compile(r"(?ms)^run:\n.*?(?=^\S)")
-_NAME = re.compile(r"(?m)^  name: .*$")
+_WIDTH = 118
+_RUN = re.compile(r"(?ms)^run:[^\n]*\n.*?(?=^\S)")
+_NAME = re.compile(r"(?m)^  name: [^\s#]+")
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,15 @@ def sizes(params: Path) -> ProfileSizes:
     Raises:
         ParamsError: for a file that is not a parameter file or lacks a section.
     """
-    sections: Any = load_yaml(params)
+    profile = load_params(params)
+    sections = profile.sections
     try:
-        found = [_cells(one, sections) for one in sections[SECTION].values()]
-        counts = [count for counts in found for count in counts]
+        specs = [
+            (variant.spec, len(experiment.cells) // len(experiment.variants))
+            for experiment in (load_experiment(profile, name) for name in experiment_names(profile))
+            for variant in experiment.variants.values()
+        ]
+        steps = [(spec.epochs * spec.steps_per_epoch, runs) for spec, runs in specs]
         widths = {sections["train"][task]["net"]["hidden"] for task in LEARNED}
         for space in sections["sweep"]["space"].values():
             widths |= set(space.get("net.hidden", {}).get("choices", ()))
@@ -73,26 +81,13 @@ def sizes(params: Path) -> ProfileSizes:
             tiles=generate["tile"]["max_tiles_per_kernel"],
             fusions=generate["fusion"]["max_configs"],
             hidden=(min(widths), max(widths)),
-            steps=max(steps for _, steps in counts),
-            runs=sum(runs for runs, _ in counts),
-            total_steps=sum(runs * steps for runs, steps in counts),
+            steps=max(each for each, _ in steps),
+            runs=sum(runs for _, runs in steps),
+            total_steps=sum(each * runs for each, runs in steps),
             trials=sweep["trials"] * len(sweep["tasks"]),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ParamsError(f"no profile: {error!r}", where=params, expected="all sections") from error
-
-
-def _cells(entry: Mapping[str, Any], sections: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Return (number of runs, steps of each) of every variant of an experiment."""
-    base = merged(sections["train"][entry["task"]], entry.get("settings", {}))
-    folds = sections["split"]["folds"]["k"] if FOLDS in entry["splits"] else 0
-    runs = len(expanded(entry["splits"], folds)) * len(entry["chips"]) * len(entry["seeds"])
-    specs = (merged(base, change) for change in entry["variants"].values())
-    return [(runs, spec["epochs"] * _steps_per_epoch(spec)) for spec in specs]
-
-
-def _steps_per_epoch(spec: Mapping[str, Any]) -> int:
-    return int(spec["steps_per_epoch"] if "steps_per_epoch" in spec else spec["batch"]["per_epoch"])
 
 
 def table_of(found: Iterable[ProfileSizes]) -> Table:
@@ -111,7 +106,7 @@ def table_of(found: Iterable[ProfileSizes]) -> Table:
 
 def profiles(root: Path) -> dict[str, Path]:
     """Return the parameter files of the profiles in folder `profiles`, by name."""
-    return {path.parent.name: path for path in sorted((root / "profiles").glob(f"*/{_FILE}"))}
+    return {path.parent.name: path for path in sorted((root / "profiles").glob(f"*/{FILE}"))}
 
 
 def set_profile(root: Path, name: str) -> Path:
@@ -127,8 +122,8 @@ def set_profile(root: Path, name: str) -> Path:
     Raises:
         ParamsError: for an unknown name, or a broken file.
     """
-    params = root / _FILE
-    workspace = load_workspace(params)
+    params = root / FILE
+    workspace = load_workspace(load_params(params))
     if workspace.name == name:
         return params
     kept = {path.name.split(".")[1]: path for path in sorted(workspace.out.glob("params.*.yaml"))}
@@ -138,11 +133,50 @@ def set_profile(root: Path, name: str) -> Path:
         expected = ", ".join(sorted({*known, workspace.name}))
         raise ParamsError(f"no profile {name!r}", where=root / "profiles", expected=expected)
     sizes(known[name])
-    text, own = known[name].read_text("utf-8"), params.read_text("utf-8")
+    text, own = whole_text(known[name]), params.read_text("utf-8")
     run = _RUN.search(own)
-    if run is None or _RUN.search(text) is None:
+    if run is None:
         raise ParamsError("no section", where=params, field="run", expected="a block of lines")
     block = _NAME.sub(f"  name: {name}", run[0], count=1)
     write_text(workspace.out / f"params.{workspace.name}.yaml", own)
     write_text(params, _RUN.sub(lambda _: block, text, count=1))
     return params
+
+
+def write_whole(root: Path, name: str, path: Path) -> None:
+    """Write the parameter file of a profile, with everything that it extends.
+
+    Args:
+        root: root of the repository.
+        name: name of the profile.
+        path: file that is written.
+
+    Raises:
+        ParamsError: for an unknown name, or a broken file.
+    """
+    write_text(path, whole_text(profile_file(root / FILE, {}, name)))
+
+
+def whole_text(params: Path) -> str:
+    """Return a parameter file as one that extends no other, with all experiments written out.
+
+    Raises:
+        ParamsError: for a file that cannot be read, or that extends what is not there.
+    """
+    content = params.read_text("utf-8") if params.is_file() else ""
+    if re.search(rf"(?m)^{EXTENDS}:", content) is None:
+        load_sections(params)
+        return content
+    # The section `run` in lines of its own, since DVC and people edit it.
+    sections = load_sections(params)
+    return _dumped({"run": sections.pop("run", {})}, flow=False) + _dumped(sections, flow=None)
+
+
+def _dumped(sections: Mapping[str, object], *, flow: bool | None) -> str:
+    text = StringIO()
+    writer = YAML()
+    writer.default_flow_style = flow
+    writer.width = _WIDTH
+    writer.representer.ignore_aliases = lambda *_: True
+    writer.dump(sections, text)
+    return text.getvalue()

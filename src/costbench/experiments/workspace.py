@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
-from costbench.params import load_section
+from costbench.experiments.parameter_file import Params
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class RunParams:
     """Section `run`: the folders of a profile. No field changes a result.
 
     Attributes:
-        name: of the profile, for people.
+        name: name of the profile, for people.
         root: the repository's root, relative to the parameter file.
         params: the parameter file, relative to the root; DVC passes it to the stages.
         out: folder of intermediate results.
@@ -47,7 +47,7 @@ class Workspace:
     Attributes:
         name: of the profile.
         root: of the repository.
-        params: the parameter file.
+        params: the parameters of the profile.
         out: intermediate results, one folder a stage.
         reports: rendered results.
         programs: the corpus.
@@ -56,7 +56,7 @@ class Workspace:
 
     name: str
     root: Path
-    params: Path
+    params: Params
     out: Path
     reports: Path
     programs: Path
@@ -67,18 +67,18 @@ class Workspace:
         return self.out / name
 
 
-def load_workspace(params: Path, flags: BackendFlags = NO_FLAGS) -> Workspace:
-    """Read the section `run` of a parameter file.
+def load_workspace(params: Params, flags: BackendFlags = NO_FLAGS) -> Workspace:
+    """Return the folders that section `run` names.
 
     Args:
-        params: the parameter file.
+        params: the parameters of a profile.
         flags: choose the backend and take precedence over the environment and `run.jobs`.
 
     Raises:
         ParamsError: if the section is missing or wrong, or flags and environment name no usable backend.
     """
-    run = load_section(params, "run", RunParams)
-    root = (params.parent / run.root).resolve()
+    run = params.section("run", RunParams)
+    root = (params.path.parent / run.root).resolve()
     return Workspace(
         name=run.name,
         root=root,

@@ -37,7 +37,7 @@ class NetSpec:
     Attributes:
         encoder: the graph network: key of `encoders.ENCODERS`, `residual.graphsage` or `residual.gcn`, or
             `pyg.NAME(argument=value, ...)`, a convolution of PyTorch Geometric.
-        reduction: key of `reductions.REDUCTIONS`, node states to one prediction.
+        reduction: way from node states to one prediction: key of `reductions.REDUCTIONS`.
         hidden: width of every hidden layer.
         opcode_embedding: width of the opcode embedding.
         encoder_layers: hops of the graph network.
@@ -46,11 +46,12 @@ class NetSpec:
             one where features join there.
         module_layers: hidden layers added inside each feed-forward module.
         aggregation: how the messages of a node's neighbours are combined.
-        directed: separate feed-forward modules for producers and consumers, or one for both.
+        directed: whether there are separate feed-forward modules for producers and consumers, or one for
+            both.
         max_neighbors: neighbours kept per node and direction.
         neighbors: which ones of a node that has more: the `first`, in node order, or drawn at `random`, for a
             kernel once.
-        l2_normalize: scale node states to unit length after every hop.
+        l2_normalize: whether node states are scaled to unit length after every hop.
         columns: column-wise statistics that the column-wise reduction concatenates.
         decision_features: where the decision's features (tile size) enter, if at all; without them a network
             prices all decisions of a kernel alike, so they may be off only where there is one (lpm2021 on the

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.datasets.layout.sizes import read_collection_sizes
-from costbench.experiments.grid.spec import MAIN, SECTION, experiment_names
+from costbench.experiments.grid.spec import MAIN, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
+from costbench.experiments.parameter_file import SECTION, Params, load_params
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.extensions import REPORT_SECTIONS, load_extensions
 from costbench.metrics.overhead import read_overheads
-from costbench.params import load_section, load_yaml, merged
+from costbench.params import load_yaml, merged
 from costbench.reports.data.budgets import write_wall_times
 from costbench.reports.extension import ReportExtension
 from costbench.reports.frame import write_frame
@@ -32,11 +33,11 @@ _EXPERIMENT = "costbench/report"
 
 @dataclass(frozen=True)
 class ReportParams:
-    """Section `report`.
+    """Section `report`: tables, figures and the page.
 
     Attributes:
-        seed: of the bootstrap over programs.
-        curves: task -> metric of its training histories that is drawn.
+        seed: seed of the bootstrap over programs.
+        curves: metric of the training histories that is drawn, by task.
         evidence: page whose verdicts count, as a path from the report's folder; empty if that is this report.
         tables: files that declare further tables, as paths from the repository's root.
     """
@@ -53,14 +54,15 @@ def run(params: Path) -> None:
     Raises:
         CostbenchError: for wrong parameters, or stages that have not finished.
     """
-    workspace = load_workspace(params)
-    section = load_section(params, "report", ReportParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile)
+    section = profile.section("report", ReportParams)
     split, train, evaluated, sweep = (workspace.stage(n) for n in ("split", "train", "evaluate", "sweep"))
     tuned = workspace.stage("autotune")
     searches, paths = (
         (path if path.is_file() else None) for path in (tuned / "rows.jsonl", tuned / "search.json")
     )
-    names = experiment_names(params)
+    names = experiment_names(profile)
     extensions = load_extensions(REPORT_SECTIONS, ReportExtension)
     parts = {name: extension.load(workspace) for name, extension in extensions.items()}
     before = [read_identity(evaluated / name) for name in names]
@@ -69,7 +71,7 @@ def run(params: Path) -> None:
     before += [identity for part in parts.values() for identity in part.identities]
     inputs = ReportInputs(
         rows=tuple(evaluated / name / "rows.jsonl" for name in names),
-        split=split if _has_simulated(params) else None,
+        split=split if _has_simulated(profile) else None,
         histories={
             path.parent.name: path
             # Of experiments with cells of one name the first counts.
@@ -78,7 +80,7 @@ def run(params: Path) -> None:
         },
         curves=section.curves,
         scatter=tuple(evaluated / name / "scatter.json" for name in names),
-        settings=_settings(params, sweep),
+        settings=_settings(profile, sweep),
         # Fitted baselines have folders of other names beside the cells.
         trained=tuple(
             path.parent for name in names for path in sorted((train / name).glob("*-s[0-9]*/done.json"))
@@ -92,7 +94,7 @@ def run(params: Path) -> None:
             "random stream of the intervals": f"seed {section.seed}",
         },
         tpugraphs=TpuGraphsInputs(
-            settings=_variant_settings(params),
+            settings=_variant_settings(profile),
             collections=read_collection_sizes(workspace.stage("features") / "layout" / PRIMARY_CHIP),
             overheads=read_overheads(workspace.stage("machine") / "evaluate" / name for name in names),
         ),
@@ -113,14 +115,14 @@ def run(params: Path) -> None:
     _log.info("%s", written.pages[0])
 
 
-def _has_simulated(params: Path) -> bool:
+def _has_simulated(params: Params) -> bool:
     """Whether any experiment is over simulated samples, which the stage `split` describes."""
-    return any("data" not in _mapping(one) for one in _mapping(load_yaml(params).get(SECTION)).values())
+    return any("data" not in _mapping(one) for one in _mapping(params.sections.get(SECTION)).values())
 
 
-def _settings(params: Path, sweep: Path) -> Settings:
+def _settings(params: Params, sweep: Path) -> Settings:
     """Section `train` and what the sweep found, as the tables of hyper-parameters want it."""
-    train = load_yaml(params).get("train")
+    train = params.sections.get("train")
     tasks = {name: train[name] for name in LEARNED if name in train} if isinstance(train, Mapping) else {}
     tuned = {name: {"section train": settings} for name, settings in tasks.items()}
     for name, settings in tasks.items():
@@ -131,9 +133,9 @@ def _settings(params: Path, sweep: Path) -> Settings:
     return {"train": tasks, "tuned": tuned}
 
 
-def _variant_settings(params: Path) -> Settings:
+def _variant_settings(params: Params) -> Settings:
     """Task -> variant -> settings of the variants that tpugraphs2023 lists."""
-    sections = load_yaml(params)
+    sections = params.sections
     train, experiments = (_mapping(sections.get(name)) for name in ("train", "experiments"))
     found: dict[str, dict[str, object]] = {}
     for entry in map(_mapping, experiments.values()):

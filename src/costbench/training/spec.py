@@ -66,7 +66,8 @@ class BatchSpec:
     Attributes:
         kernels: kernels per batch.
         configs: decisions per kernel, or all of a kernel that has fewer.
-        balanced: evenly from each application; else in proportion to a kernel's number of decisions.
+        balanced: whether kernels are drawn evenly from each application; else in proportion to their numbers
+            of decisions.
         per_epoch: batches per epoch.
     """
 
@@ -87,7 +88,7 @@ class ValidationSpec:
 
     Attributes:
         kernels: largest number of kernels, which are drawn once.
-        configs: largest number of decisions of each, which are drawn once.
+        configs: largest number of decisions of a kernel, which are drawn once.
     """
 
     kernels: int = 512
@@ -103,14 +104,14 @@ class OptimizerSpec:
     """Adam and its learning rate.
 
     Attributes:
-        learning_rate: at the start.
+        learning_rate: learning rate at the start.
         schedule: `exponential` multiplies by `decay` after every epoch (lpm2021, table 6); `cosine` falls
             from `learning_rate` to `decay` times that over the whole training.
-        decay: see `schedule`.
+        decay: factor of the learning rate, after every epoch or at the end; see `schedule`.
         gradient_clip_norm: largest norm of a step's gradient; null for none.
         averaging: share of the weights' running average that a step keeps, the rest being the new weights;
             the average is what is validated and kept. With 0 it is the weights themselves.
-        weight_decay: every step also shrinks the weights by learning rate times this (AdamW).
+        weight_decay: factor by which every step shrinks the weights, times the learning rate (AdamW).
     """
 
     learning_rate: float = 1e-3
@@ -150,20 +151,20 @@ class TrainSpec:
     """Everything that a training run depends on, beside its data.
 
     Attributes:
-        seed: of initial weights, batches, validation sample and dropout.
+        seed: seed of initial weights, batches, validation sample and dropout.
         net: the network.
-        loss: key of `losses.LOSSES`.
+        loss: loss by its name in `losses.LOSSES`.
         batch: how training batches are drawn.
         validation: what is validated on after every epoch.
         optimizer: Adam, its learning rate and clipping.
         epochs: largest number of epochs.
         patience: number of epochs without a better validation metric after which training stops.
-        monitor: `tau` or `opa` (larger is better), `ape`, `slowdown` or `mape` (smaller is better; `mape`
-            needs a loss of runtimes).
+        monitor: validation metric: `tau` or `opa` (larger is better), `ape`, `slowdown` or `mape` (smaller is
+            better; `mape` needs a loss of runtimes).
         start: what a network that predicts log runtimes starts at: the `mean` over the training data, a
             constant beside the weights, or `zero`, as in the papers. Rank losses ignore it.
-        transform: of features before scaling.
-        drop_features: endings of names; the network does not read features with such names.
+        transform: transformation of features before scaling.
+        drop_features: endings of the names of features that the network does not read.
         precision: `fp32`, or `bf16` for mixed precision.
         accelerator: `cpu`, `gpu`, or `auto` for a GPU where there is one; predictions run there, too.
         execution: threads and matrix library on a CPU.

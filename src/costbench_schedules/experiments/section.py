@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.params import load_section
+from costbench.params import parse_section
 from costbench_schedules.experiments.estimated.params import EstimatedTuning
 from costbench_schedules.experiments.networks.params import NetworkTesting
 from costbench_schedules.experiments.tables.params import ScheduleTuning
-from costbench_schedules.section_file import SECTION, section_file
+from costbench_schedules.section_file import SECTION, read_sections, section_file
 
 
 @dataclass(frozen=True)
@@ -34,4 +34,6 @@ def load_schedules_section(params: Path) -> SchedulesSection:
         ParamsError: for a broken file.
     """
     path = section_file(params)
-    return load_section(path, SECTION, SchedulesSection) if path.exists() else SchedulesSection()
+    if not path.exists():
+        return SchedulesSection()
+    return parse_section(read_sections(params), SECTION, SchedulesSection, where=path)

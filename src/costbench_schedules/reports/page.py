@@ -40,7 +40,7 @@ def load_part(workspace: Workspace) -> ReportPart:
         ParamsError: for a broken `schedules.yaml`.
     """
     folder = workspace.stage("schedules")
-    schedules = load_schedules(folder / "tables", workspace.root / recorded_tables(workspace.params))
+    schedules = load_schedules(folder / "tables", workspace.root / recorded_tables(workspace.params.path))
     networks = load_networks(folder / "networks", folder / "estimated")
 
     def render(findings: Sequence[Finding], figures: Path) -> RenderedPart:

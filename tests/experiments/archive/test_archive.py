@@ -38,6 +38,7 @@ from costbench.experiments.archive.storage import (
 )
 from costbench.experiments.grid.history import History
 from costbench.experiments.identity import StageIdentity, write_identity
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, write_rows
 
@@ -137,7 +138,7 @@ def workspace(tmp_path: Path) -> Workspace:
     names = "".join(f"  {name}: {{task: tile}}\n" for name in EXPERIMENTS)
     run = "run: {name: tiny, root: ., params: params.yaml, out: out, reports: reports}\n"
     write_text(tmp_path / "params.yaml", f"{run}experiments:\n{names}")
-    return load_workspace(tmp_path / "params.yaml")
+    return load_workspace(load_params(tmp_path / "params.yaml"))
 
 
 def compute(workspace: Workspace, name: str, value: float = 0.5) -> None:

@@ -11,6 +11,7 @@ import pytest
 from costbench.errors import ParamsError
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.grid.spec import cell_from_name, experiment_names, selected
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.sweeps.best import BestTrial, best_path, write_best
 
 TRAIN: dict[str, Any] = {
@@ -29,7 +30,7 @@ ENTRY: dict[str, Any] = {
 def load(folder: Path, **changes: object) -> Experiment:
     path = folder / "params.yaml"
     path.write_text(json.dumps({"train": TRAIN, "experiments": {"one": ENTRY | changes}}))
-    return load_experiment(path, "one")
+    return load_experiment(load_params(path), "one")
 
 
 def test_cells_are_the_whole_grid(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_task_and_variants_are_enough(tmp_path: Path) -> None:
         "features": {"chips": ["tpu_v3", "x"]},
     }
     path.write_text(json.dumps({**sections, "experiments": {"mine": entry}}))
-    experiment = load_experiment(path, "mine")
+    experiment = load_experiment(load_params(path), "mine")
     assert [cell.name for cell in experiment.cells] == ["tile-manual-tpu_v3-wide-s0"]
     assert experiment.grid.follows == "features"
     assert not experiment.grid.baselines
@@ -60,7 +61,7 @@ def test_folds_are_a_cell_each(tmp_path: Path) -> None:
     entry = ENTRY | {"splits": ["folds", "random"], "seeds": [0], "variants": {"main": {}}}
     split = {"folds": {"k": 3, "seed": 0, "num_validation": 2}}
     path.write_text(json.dumps({"train": TRAIN, "split": split, "experiments": {"one": entry}}))
-    experiment = load_experiment(path, "one")
+    experiment = load_experiment(load_params(path), "one")
     assert experiment.splits == ("fold1", "fold2", "fold3", "random")
     assert [cell.name for cell in experiment.cells] == [
         f"tile-{split}-tpu_v2-main-s0" for split in ("fold1", "fold2", "fold3", "random")
@@ -69,7 +70,7 @@ def test_folds_are_a_cell_each(tmp_path: Path) -> None:
     for split in ({}, {"folds": {"k": 3}}):
         path.write_text(json.dumps({"train": TRAIN, "split": split, "experiments": {"one": entry}}))
         with pytest.raises(ParamsError, match=r"params\.yaml: split\.folds"):
-            load_experiment(path, "one")
+            load_experiment(load_params(path), "one")
 
 
 def test_a_variant_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_an_experiment_that_follows_the_sweep_takes_its_values(
         BestTrial("tile", "s", 3, "tau", 0.5, {"net.hidden": 32, "loss": "logistic"}),
     )
     load(tmp_path, follows=follows, settings={"epochs": 2})
-    variants = load_experiment(tmp_path / "params.yaml", "one", swept).variants
+    variants = load_experiment(load_params(tmp_path / "params.yaml"), "one", swept).variants
     spec = variants["main"].spec
     assert (spec.net.hidden, spec.net.encoder_layers, spec.epochs) == (hidden, 2, 2)
     assert spec.loss == ("logistic" if follows == "sweep" else "hinge")
@@ -107,7 +108,7 @@ def test_an_experiment_that_follows_the_sweep_takes_its_values(
 def test_a_task_that_was_not_swept_is_an_error(tmp_path: Path) -> None:
     load(tmp_path, follows="sweep")
     with pytest.raises(ParamsError, match=r"tile\.yaml: no such file"):
-        load_experiment(tmp_path / "params.yaml", "one", tmp_path / "sweep")
+        load_experiment(load_params(tmp_path / "params.yaml"), "one", tmp_path / "sweep")
 
 
 def test_the_settings_are_those_of_the_task(tmp_path: Path) -> None:
@@ -119,9 +120,9 @@ def test_without_variants_there_is_the_main_one(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     entry = {key: value for key, value in ENTRY.items() if key != "variants"}
     path.write_text(json.dumps({"train": TRAIN, "experiments": {"one": entry, "two": ENTRY}}))
-    assert list(load_experiment(path, "one").variants) == ["main"]
-    assert experiment_names(path) == selected(path, None) == ("one", "two")
-    assert selected(path, "two") == ("two",)
+    assert list(load_experiment(load_params(path), "one").variants) == ["main"]
+    assert experiment_names(load_params(path)) == selected(load_params(path), None) == ("one", "two")
+    assert selected(load_params(path), "two") == ("two",)
 
 
 @pytest.mark.parametrize(
@@ -151,4 +152,4 @@ def test_what_cannot_be_is_named(tmp_path: Path, changes: dict[str, object], mes
 def test_an_unknown_experiment_is_named_with_those_there_are(tmp_path: Path) -> None:
     load(tmp_path)
     with pytest.raises(ParamsError, match=r"no experiment 'two'.*one"):
-        load_experiment(tmp_path / "params.yaml", "two")
+        load_experiment(load_params(tmp_path / "params.yaml"), "two")

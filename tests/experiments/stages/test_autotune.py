@@ -15,9 +15,10 @@ from costbench.artifacts import read_json
 from costbench.datasets.splits import Split, write_split
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.identity import StageIdentity, read_identity, write_identity
+from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages import autotune, features, generate
 from costbench.metrics.rows import MetricRow, read_rows
-from costbench.params import load_yaml, merged
+from costbench.params import merged
 from tests.experiments.finished_cells import finish_cell
 
 TEST, OTHER = "rnn_char_b64_infer_f32", "wavernn_3_b1_infer_bf16"
@@ -37,7 +38,7 @@ SEARCH = {
 
 def profile(folder: Path, repository: Path, **changes: object) -> Path:
     """Parameters of a run that samples two programs, one of which is tested on."""
-    sections: Any = load_yaml(repository / "profiles" / "smoke" / "params.yaml")
+    sections: Any = load_sections(repository / "profiles" / "smoke" / "params.yaml")
     sections["run"] |= {"root": str(repository), "out": str(folder / "out"), "jobs": 1}
     sections["generate"] |= {"tasks": ["tile", "fusion"], "programs": [TEST, OTHER]}
     sections["features"]["tasks"] = ["tile", "fusion"]

@@ -15,12 +15,12 @@ from costbench.datasets.storage import list_shards
 from costbench.datasets.tile.kernels import CompiledPrograms
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.identity import read_identity
+from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages import features, generate
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.features.node import module_node_features
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes
-from costbench.params import load_yaml
 from costbench.target import load_target
 
 PROGRAMS = ["rnn_char_b64_infer_f32", "wavernn_3_b1_infer_bf16"]
@@ -28,7 +28,7 @@ PROGRAMS = ["rnn_char_b64_infer_f32", "wavernn_3_b1_infer_bf16"]
 
 def profile(folder: Path, repository: Path, **features_section: object) -> Path:
     """Parameters of a run with tiles and fusions of two programs."""
-    sections = load_yaml(repository / "profiles" / "smoke" / "params.yaml")
+    sections = load_sections(repository / "profiles" / "smoke" / "params.yaml")
     assert isinstance(sections, dict)
     sections["run"] |= {"root": str(repository), "out": str(folder / "out"), "jobs": 1}
     sections["generate"] |= {"tasks": ["tile", "fusion"], "programs": PROGRAMS}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costbench.artifacts import read_json
+from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages import inputs
 from costbench.experiments.stages.inputs import EACH_EXPERIMENT, STAGES, parameters
-from costbench.params import load_yaml
 
 SMOKE = Path("profiles/smoke/params.yaml")
 
@@ -56,20 +57,20 @@ def notes(sections: dict[str, Any]) -> dict[str, dict[str, object]]:
 def test_a_parameter_is_noted_for_the_stages_that_read_it(
     repository: Path, path: tuple[str, ...], stages: set[str]
 ) -> None:
-    sections = load_yaml(repository / SMOKE)
+    sections = load_sections(repository / SMOKE)
     before, after = notes(sections), notes(changed(sections, *path))
     assert {name for name in before if before[name] != after[name]} == stages
 
 
 def test_every_stage_has_a_note_of_its_code(repository: Path, tmp_path: Path) -> None:
-    text = (repository / SMOKE).read_text("utf-8")
+    sections = load_sections(repository / SMOKE)
     params = tmp_path / "params.yaml"
-    params.write_text(text.replace("root: ../..", "root: ."), "utf-8")
+    params.write_text(json.dumps(sections | {"run": sections["run"] | {"root": "."}}), "utf-8")
     inputs.run(params)
     folder = tmp_path / "out" / "smoke" / "inputs"
     names = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.json")}
     assert {name for name in names if "/" not in name} == set(STAGES) - set(EACH_EXPERIMENT)
-    experiments: Any = load_yaml(params)["experiments"]
+    experiments: Any = load_sections(params)["experiments"]
     assert {name for name in names if "/" in name} == {
         f"{stage}/{name}" for stage in EACH_EXPERIMENT for name in experiments
     }

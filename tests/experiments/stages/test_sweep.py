@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from costbench.errors import CostbenchError, ParamsError
+from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.stages.sweep import SweepFlags, load_sweep, run
-from costbench.params import load_yaml
 
 NONE = SweepFlags()
 
 
 def _profile(repository: Path, folder: Path, **changes: Any) -> Path:
-    sections: Any = load_yaml(repository / "profiles" / "smoke" / "params.yaml")
+    sections: Any = load_sections(repository / "profiles" / "smoke" / "params.yaml")
     sections["run"] |= {"root": str(folder), "out": "out"}
     for name, value in changes.items():
         if isinstance(value, dict):
@@ -70,7 +70,7 @@ def test_one_error(
 
 def test_a_task_without_a_model_is_one_error(repository: Path, tmp_path: Path) -> None:
     path = _profile(repository, tmp_path, tasks=["fusion"])
-    sections: Any = load_yaml(path)
+    sections: Any = load_sections(path)
     del sections["sweep"]["model"]["fusion"]
     path.write_text(json.dumps(sections))
     with pytest.raises(ParamsError, match=r"sweep.model.fusion: missing"):
@@ -79,10 +79,10 @@ def test_a_task_without_a_model_is_one_error(repository: Path, tmp_path: Path) -
 
 def test_the_model_is_that_of_train_with_changes(repository: Path, tmp_path: Path) -> None:
     path = _profile(repository, tmp_path, model={"tile": {"epochs": 1, "net": {"hidden": 16}}})
-    sections: Any = load_yaml(path)
+    sections: Any = load_sections(path)
     sections["train"]["tile"]["net"]["encoder_layers"] = 2
     path.write_text(json.dumps(sections))
-    model = load_sweep(path).model.given["tile"]
+    model = load_sweep(load_params(path)).model.given["tile"]
     assert (model.epochs, model.net.hidden, model.net.encoder_layers) == (1, 16, 2)
 
 
@@ -92,7 +92,7 @@ def test_one_study_name_is_for_one_task(repository: Path, tmp_path: Path) -> Non
 
 
 def test_flags_win_over_the_section(repository: Path) -> None:
-    section = load_sweep(repository / "params.yaml")
+    section = load_sweep(load_params(repository / "params.yaml"))
     assert SweepFlags().over(section) == section
     given = SweepFlags(task="tile", trials=3, workers=2).over(section)
     assert (given.tasks, given.trials, given.workers) == (("tile",), 3, 2)

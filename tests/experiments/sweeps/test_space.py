@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from optuna.trial import FixedTrial
 
 from costbench.errors import ParamsError
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.sweep import load_sweep
 from costbench.experiments.sweeps.best import with_values
 from costbench.experiments.sweeps.space import Range, Space, resolve
@@ -140,7 +141,7 @@ def test_convolutions_of_pyg_are_choices_of_encoders() -> None:
 )
 @pytest.mark.parametrize("task", ["tile", "fusion"])
 def test_spaces_of_the_profiles(repository: Path, profile: str, task: str) -> None:
-    section = load_sweep(repository / profile)
+    section = load_sweep(load_params(repository / profile))
     space = resolve(section.space[task], section.model.given[task], profile, "sweep.space")
     assert set(space.ranges["net.encoder"].choices or ()) <= set(ENCODERS)
     assert set(space.ranges["net.reduction"].choices or ()) <= set(REDUCTIONS)
@@ -148,7 +149,7 @@ def test_spaces_of_the_profiles(repository: Path, profile: str, task: str) -> No
 
 
 def test_layouts_have_encoders_and_settings_of_their_own(repository: Path) -> None:
-    section = load_sweep(repository / "params.yaml")
+    section = load_sweep(load_params(repository / "params.yaml"))
     ranges, model = section.space["layout"], section.model.given["layout"]
     space = resolve(ranges, model, "params.yaml", "sweep.space")
     assert space.of_the_model()["net.encoder"] == "graphsage"

@@ -11,7 +11,8 @@ import pytest
 from costbench.experiments.autotuning.work_items import AutotuneParams
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.grid.spec import experiment_names, listed_as
-from costbench.params import load_yaml, parse
+from costbench.experiments.parameter_file import load_params, load_sections
+from costbench.params import parse
 from costbench.reports.claims.data import Claim, Claims, Margin, Side, load_claims, margins
 from costbench.reports.search.results import Bar
 
@@ -118,8 +119,8 @@ def test_rows_of_a_side_are_found_without_its_metric_and_task() -> None:
 def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
     params = repository / "profiles" / "evidence" / "params.yaml"
     there = set()
-    for name in experiment_names(params):
-        experiment = load_experiment(params, name)
+    for name in experiment_names(load_params(params)):
+        experiment = load_experiment(load_params(params), name)
         for cell in experiment.cells:
             sides = [Side(*listed_as(cell, cell.chip), cell.split, cell.chip)]
             if experiment.grid.baselines:
@@ -143,7 +144,9 @@ def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
 
 
 def test_the_default_profile_searches_for_every_claim(repository: Path) -> None:
-    section = parse(AutotuneParams, load_yaml(repository / "params.yaml")["autotune"], where="params.yaml")
+    section = parse(
+        AutotuneParams, load_sections(repository / "params.yaml")["autotune"], where="params.yaml"
+    )
     starts, minutes = section.fusion.search.starts, section.fusion.search.hardware_minutes
     budgets = {"tile": {"compiler", *(f"top{k}" for k in section.tile.search.top_k)}}
     budgets["fusion"] = {f"{start}-{number:g}m" for start in starts for number in minutes}

@@ -50,8 +50,8 @@ class FusionParams:
             limit.
         max_seconds_per_program: seconds after which no further config is tried; 0 for no limit. Such a limit
             makes the data depend on the speed of the machine; shards record how many configs were tried.
-        max_instructions: larger programs are left out; 0 for no limit.
-        seed: of the draws and of the device's noise.
+        max_instructions: instructions above which a program is left out; 0 for no limit.
+        seed: seed of the draws and of the device's noise.
     """
 
     max_configs: int = 1000

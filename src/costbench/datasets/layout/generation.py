@@ -48,11 +48,12 @@ class LayoutParams:
     Attributes:
         max_configs: runs of each search, including the default's and failed ones.
         strategy: `random`, `genetic`, or `both`.
-        max_runs: most often that a search runs one config.
+        max_runs: largest number of times that a search runs one config.
         genetic: the genetic search.
-        max_instructions: larger programs are left out; 0 for no limit.
-        memory_gib: main memory of a core; configs that need more fail, unless the default needs more, too.
-        seed: of the search and of the device's noise.
+        max_instructions: instructions above which a program is left out; 0 for no limit.
+        memory_gib: main memory of a core in GiB; configs that need more fail, unless the default needs more,
+            too.
+        seed: seed of the search and of the device's noise.
     """
 
     max_configs: int = 1000

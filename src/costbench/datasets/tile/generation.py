@@ -42,7 +42,7 @@ class TileParams:
     Attributes:
         max_tiles_per_kernel: tile sizes sampled per kernel, including the compiler's default.
         max_kernels_per_program: unique kernels kept per program, largest share of runtime first; 0 for all.
-        seed: of sampling and of the device's noise.
+        seed: seed of sampling and of the device's noise.
     """
 
     max_tiles_per_kernel: int = 1000

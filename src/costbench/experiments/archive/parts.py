@@ -33,6 +33,7 @@ from costbench.experiments.archive.storage import (
 )
 from costbench.experiments.grid.spec import experiment_names
 from costbench.experiments.identity import IDENTITY_FILE, read_identity
+from costbench.experiments.parameter_file import Params
 from costbench.experiments.workspace import Workspace
 from costbench.extensions import STAGES, StageExtension, load_extensions
 
@@ -115,7 +116,7 @@ def read_profile_manifest(folder: Path, profile: str) -> Manifest:
     return manifest
 
 
-def part_names(params: Path) -> tuple[str, ...]:
+def part_names(params: Params) -> tuple[str, ...]:
     """Return the names of the parts that a parameter file asks for: stages, then experiments in its order."""
     stages = [name for name in _results() if part_of(name, "") == name]
     return (*stages, *(part_of("evaluate", name) for name in experiment_names(params)))

@@ -60,12 +60,12 @@ class AutotuneFusionParams:
 
     Attributes:
         starts: configs that searches start from.
-        hardware_minutes: budgets of hardware time.
+        hardware_minutes: budgets of hardware time in minutes.
         best_known_minutes: hardware minutes of the long search on hardware alone, from the default.
         free_evaluations: configs that the search free of charge tries, from the best that others found.
-        model_minutes: CPU time of the search on the model.
-        repeats: searches of each kind, with seeds 0, 1, 2, ...
-        model_repeats: likewise on a model, where a search takes minutes; 0 for as many as `repeats`.
+        model_minutes: CPU minutes of the search on the model.
+        repeats: searches of each kind, with seeds from 0 on
+        model_repeats: searches of each kind on a model, where one takes minutes; 0 for as many as `repeats`.
         model_strategy: strategy of the searches on a model.
         hardware_strategy: strategy of the searches on hardware.
         charging: seconds of each step.

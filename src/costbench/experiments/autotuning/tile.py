@@ -40,9 +40,9 @@ class AutotuneTileParams:
         max_exhaustive_tiles: tile sizes that exhaustive search lists; of a kernel with more, legal or not, it
             measures the candidates only.
         alternating: the two models whose best candidates the arm of that name takes in turn.
-        random_seeds: random choices to average over.
+        random_seeds: seeds of the random choices that are averaged over.
         compile_s: seconds charged per tile size besides its runs.
-        seed: of drawing and of the machine's noise.
+        seed: seed of drawing and of the machine's noise.
     """
 
     top_k: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100)

@@ -42,9 +42,9 @@ class ChosenPrograms:
 
     Attributes:
         splits: splits whose test programs are tuned.
-        chips: by name.
-        max_programs: of each split, the first in order of name; 0 for all.
-        max_instructions: larger programs are left out; 0 for no limit.
+        chips: chips by name.
+        max_programs: largest number of programs of each split, the first in order of name; 0 for all.
+        max_instructions: instructions above which a program is left out; 0 for no limit.
         gains: number of programs, besides those of `splits`, that gain most from exhaustive search.
         gain_splits: splits whose test programs they are taken from, by the names of their files (`manual`,
             `fold1`); a program that several test is tuned with the models of the first.
@@ -85,7 +85,13 @@ class TileTuning:
 
 @dataclass(frozen=True)
 class FusionTuning:
-    """How fusion configs are tuned; fields as in `TileTuning`."""
+    """How fusion configs are tuned.
+
+    Attributes:
+        programs: the programs.
+        models: experiments; the first seed of each is a model, named as evaluation names it.
+        search: settings of the search.
+    """
 
     programs: ChosenPrograms
     models: tuple[str, ...]
@@ -98,12 +104,12 @@ class FusionTuning:
 
 @dataclass(frozen=True)
 class AutotuneParams:
-    """Section `autotune`.
+    """Section `autotune`: cost models in the compiler and in autotuners of programs.
 
     Attributes:
         tile: the tile autotuner.
         fusion: the fusion autotuner.
-        seed: of the machine's noise.
+        seed: seed of the machine's noise.
     """
 
     tile: TileTuning

@@ -37,13 +37,13 @@ ModelKey = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class EvaluateParams:
-    """Section `evaluate`.
+    """Section `evaluate`: the models and metrics of the comparison on test programs.
 
     Attributes:
         models: cost models to compare; `learned` stands for every trained cell, `mymodel:MyModel` for one of
             the user's own. A model is evaluated on the tasks that it exists for.
         top_k: values of k for slowdown@k and the top-k score.
-        random_seeds: random rankings to average over.
+        random_seeds: seeds of the random rankings that are averaged over.
     """
 
     models: tuple[str, ...]

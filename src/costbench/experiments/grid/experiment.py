@@ -17,9 +17,10 @@ from typing import Literal
 
 from costbench.datasets.folds import FOLDS, FoldsParams, expanded
 from costbench.errors import ParamsError
-from costbench.experiments.grid.spec import MAIN, SECTION, Cell
+from costbench.experiments.grid.spec import MAIN, Cell
+from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
-from costbench.params import load_yaml, merged, parse
+from costbench.params import merged, parse
 from costbench.tasks import LearnedTask
 from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec
@@ -38,10 +39,10 @@ class Grid:
 
     Attributes:
         task: the compiler's decision, of the stage `features`.
-        splits: of the stage `split`; `folds` stands for every fold, `own` for that of an imported data set.
-            The first of `split.names` where it is left out.
-        chips: of the stage `features`, by name; the first of `features.chips` where it is left out.
-        seeds: one training run each.
+        splits: splits of the stage `split`; `folds` stands for every fold, `own` for that of an imported data
+            set. The first of `split.names` where it is left out.
+        chips: chips of the stage `features`, by name; the first of `features.chips` where it is left out.
+        seeds: seeds of the training runs, one run each.
         baselines: whether the models that are not trained are evaluated, too.
         transfer: whether models are also tested on chips that they were not trained for.
         follows: the stage that training depends on: `features`, or `sweep`, whose best values then replace
@@ -73,7 +74,7 @@ class GivenGrid(Grid):
 
     Attributes:
         data: `tpugraphs:DIR`, a folder of TpuGraphs; relative ones start at the repository's root.
-        collections: to train and test on, such as `layout:xla:random`; empty for all of the task.
+        collections: collections to train and test on, such as `layout:xla:random`; empty for all of the task.
     """
 
     data: str = ""
@@ -146,42 +147,42 @@ class Experiment:
         return tuple(sorted(Cell(*values) for values in combinations))
 
 
-def load_experiment(params: Path, name: str, swept: Path | None = None) -> Experiment:
+def load_experiment(params: Params, name: str, swept: Path | None = None) -> Experiment:
     """Return the experiment called `name`.
 
     Args:
-        params: the parameter file.
-        name: of the entry.
+        params: the parameters of a profile.
+        name: name of the entry.
         swept: folder of the sweep, if the experiment follows it; None where only its cells are needed.
 
     Raises:
         ParamsError: naming the key, if the entry does not exist or a field is unknown, missing or impossible.
     """
-    sections = load_yaml(params)
-    entries = _mapping(sections.get(SECTION), params, SECTION, "experiments by name")
+    sections, path = params.sections, params.path
+    entries = _mapping(sections.get(SECTION), path, SECTION, "experiments by name")
     if name not in entries:
         known = ", ".join(map(str, entries)) or "none"
-        raise ParamsError(f"no experiment {name!r}", where=params, field=SECTION, expected=known)
+        raise ParamsError(f"no experiment {name!r}", where=path, field=SECTION, expected=known)
     field = f"{SECTION}.{name}"
-    entry = dict(_mapping(entries[name], params, field, "task and variants, maybe splits, chips, seeds"))
-    changes = _mapping(entry.pop("variants", {MAIN: {}}), params, f"{field}.variants", "variants by name")
-    own = _mapping(entry.pop("settings", {}), params, f"{field}.settings", "changes, or {} for none")
+    entry = dict(_mapping(entries[name], path, field, "task and variants, maybe splits, chips, seeds"))
+    changes = _mapping(entry.pop("variants", {MAIN: {}}), path, f"{field}.variants", "variants by name")
+    own = _mapping(entry.pop("settings", {}), path, f"{field}.settings", "changes, or {} for none")
     entry = _defaults(sections) | entry
-    grid = parse(GivenGrid if "data" in entry else Grid, entry, where=params, field=field)
-    train = _mapping(sections.get("train"), params, "train", "settings by task")
-    base = _mapping(train.get(grid.task), params, f"train.{grid.task}", "settings of the task")
+    grid = parse(GivenGrid if "data" in entry else Grid, entry, where=path, field=field)
+    train = _mapping(sections.get("train"), path, "train", "settings by task")
+    base = _mapping(train.get(grid.task), path, f"train.{grid.task}", "settings of the task")
     if swept is not None and grid.follows == "sweep":
         base = merged(base, read_best(best_path(swept, grid.task)))
     base = merged(base, own)
     variants = {
         str(variant): _variant(
-            str(variant), change, base, SPECS[grid.task], (params, f"{field}.variants.{variant}")
+            str(variant), change, base, SPECS[grid.task], (path, f"{field}.variants.{variant}")
         )
         for variant, change in changes.items()
     }
     if not variants:
-        raise ParamsError("no variants", where=params, field=f"{field}.variants", expected="one or more")
-    return Experiment(name, grid, variants, num_folds(sections, params) if FOLDS in grid.splits else 0)
+        raise ParamsError("no variants", where=path, field=f"{field}.variants", expected="one or more")
+    return Experiment(name, grid, variants, num_folds(sections, path) if FOLDS in grid.splits else 0)
 
 
 def _defaults(sections: Mapping[str, object]) -> dict[str, object]:

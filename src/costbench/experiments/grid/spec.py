@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from costbench.errors import DataError, ParamsError
-from costbench.params import load_yaml
+from costbench.experiments.parameter_file import SECTION, Params
 
 _NAME = re.compile(
     r"(?P<task>[a-z]+)-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
 )
-SECTION = "experiments"
 MAIN = "main"
 """Name of the variant without changes, also used for models that are not trained."""
 LEARNED = "learned"
@@ -69,18 +67,18 @@ def cell_from_name(name: str) -> Cell:
     return Cell(match["task"], match["split"], match["chip"], match["variant"], int(match["seed"]))
 
 
-def experiment_names(params: Path) -> tuple[str, ...]:
+def experiment_names(params: Params) -> tuple[str, ...]:
     """Return the names of all experiments, in the file's order.
 
     Raises:
         ParamsError: if the section is missing or not a mapping.
     """
-    section = load_yaml(params).get(SECTION)
+    section = params.sections.get(SECTION)
     if not isinstance(section, Mapping):
-        raise ParamsError("is no mapping", where=params, field=SECTION, expected="experiments by name")
+        raise ParamsError("is no mapping", where=params.path, field=SECTION, expected="experiments by name")
     return tuple(map(str, section))
 
 
-def selected(params: Path, experiment: str | None) -> tuple[str, ...]:
+def selected(params: Params, experiment: str | None) -> tuple[str, ...]:
     """Return the requested experiment alone, or all of them for None."""
     return experiment_names(params) if experiment is None else (experiment,)

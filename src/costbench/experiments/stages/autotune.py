@@ -24,10 +24,11 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
-from costbench.params import digest, load_section
+from costbench.params import digest
 from costbench.store import KeyedResult, Progress, WorkItem, compute
 from costbench.tasks import TASKS
 
@@ -72,8 +73,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged files.
     """
-    workspace = load_workspace(params, flags)
-    section = load_section(params, "autotune", AutotuneParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile, flags)
+    section = profile.section("autotune", AutotuneParams)
     folder = workspace.stage("autotune")
     identity = _identity(section, workspace)
     revision = git_revision(workspace.root)

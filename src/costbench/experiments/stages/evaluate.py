@@ -43,12 +43,12 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.features.feature_shards import feature_path, sample_paths
 from costbench.features.structures import known_structures
 from costbench.metrics.overhead import write_overheads
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
-from costbench.params import load_section
 from costbench.store import KeyedResult, Progress, WorkItem, compute, remove_outdated
 from costbench.tasks import LEARNED
 
@@ -86,10 +86,11 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards or checkpoints.
     """
-    workspace = load_workspace(params, flags)
-    section = load_section(params, "evaluate", EvaluateParams)
-    for name in selected(params, experiment):
-        _evaluate_experiment(load_experiment(params, name), section, workspace)
+    profile = load_params(params)
+    workspace = load_workspace(profile, flags)
+    section = profile.section("evaluate", EvaluateParams)
+    for name in selected(profile, experiment):
+        _evaluate_experiment(load_experiment(profile, name), section, workspace)
 
 
 @dataclass(frozen=True)

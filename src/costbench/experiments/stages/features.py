@@ -27,12 +27,12 @@ from costbench.datasets.tile.kernels import (
 from costbench.errors import DataError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, read_identity, write_identity
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.features.layouts import layout_graph, searches_of
-from costbench.params import load_section
 from costbench.store import Entry, Progress, WorkItem, compute, key_of
 from costbench.target import Architecture, load_target
 from costbench.tasks import TaskName
@@ -105,8 +105,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     Raises:
         CostbenchError: for wrong parameters, a stage `generate` that has not finished, damaged shards.
     """
-    workspace = load_workspace(params, flags)
-    section = load_section(params, "features", FeaturesParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile, flags)
+    section = profile.section("features", FeaturesParams)
     data, folder = workspace.stage("generate"), workspace.stage("features")
     before = read_identity(data)
     work_items = _work_items(section, data, folder)

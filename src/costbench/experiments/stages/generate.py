@@ -16,13 +16,13 @@ from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, write_identity
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.writer import module_to_bytes
-from costbench.params import load_section
 from costbench.programs.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
 from costbench.store import remove_outdated
 from costbench.target import Target, load_target
@@ -69,8 +69,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     Raises:
         CostbenchError: for parameters, programs or kernels that cannot be used.
     """
-    workspace = load_workspace(params, flags)
-    section = load_section(params, "generate", GenerateParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile, flags)
+    section = profile.section("generate", GenerateParams)
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
     remove_outdated(folder, {path for task in tasks for entry in task.entries for path in entry.paths})

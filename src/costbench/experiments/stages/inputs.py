@@ -16,12 +16,12 @@ from typing import Any
 from costbench.artifacts import digest_file, write_json
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.experiments.given_experiment import listing_digest
-from costbench.experiments.grid.spec import SECTION, experiment_names
+from costbench.experiments.grid.spec import experiment_names
 from costbench.experiments.identity import BYSTANDERS, module_closure
+from costbench.experiments.parameter_file import SECTION, load_params
 from costbench.experiments.workspace import load_workspace
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import StageExtension, load_extensions
-from costbench.params import load_yaml
 
 # Parameters of a stage as paths in the file; `*` is the experiment that a stage runs for, or all of them.
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
@@ -49,8 +49,9 @@ def run(params: Path) -> None:
     Raises:
         CostbenchError: for a parameter file that cannot be read, or files that cannot be written.
     """
-    workspace = load_workspace(params)
-    sections = load_yaml(params)
+    profile = load_params(params)
+    workspace = load_workspace(profile)
+    sections = profile.sections
     folder = workspace.stage("inputs")
     experiments = _mapping(sections.get(SECTION))
     for stage in STAGES:
@@ -60,7 +61,7 @@ def run(params: Path) -> None:
             )
         )
         if stage in EACH_EXPERIMENT:
-            for name in experiment_names(params):
+            for name in experiment_names(profile):
                 found = {"parameters": parameters(stage, sections, name), **code}
                 own = _mapping(experiments.get(name))
                 # Imported files are no dependency that dvc.yaml could name.

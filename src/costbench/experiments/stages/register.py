@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.artifacts import write_json
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.experiments.tracking.registry import MODELS, best_candidate, register_champion
 from costbench.experiments.tracking.runs import OFF, tracking_uri
 from costbench.experiments.workspace import load_workspace
-from costbench.params import load_section
 
 _log = logging.getLogger(__name__)
 CHAMPIONS_FILE = "champions.json"
@@ -27,8 +27,8 @@ class RegisterParams:
     """Section `register`: the split and chip on which a task's models are compared.
 
     Attributes:
-        split: of the stage `split`.
-        chip: of the stage `features`, by name.
+        split: split of the stage `split`.
+        chip: chip of the stage `features`, by name.
     """
 
     split: Literal["random", "manual"]
@@ -41,8 +41,9 @@ def run(params: Path) -> None:
     Raises:
         CostbenchError: for wrong parameters, or a store that cannot be used.
     """
-    workspace = load_workspace(params)
-    section = load_section(params, "register", RegisterParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile)
+    section = profile.section("register", RegisterParams)
     uri = tracking_uri()
     if uri == OFF:
         _log.info("tracking is off: no champions")

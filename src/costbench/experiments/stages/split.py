@@ -26,8 +26,8 @@ from costbench.datasets.validation import (
 )
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
-from costbench.params import load_section
 from costbench.programs.manifest import all_programs
 from costbench.tasks import AUDITED, TASKS
 
@@ -41,7 +41,7 @@ class RandomSplitParams:
     """Test programs drawn at random, one from each of some applications.
 
     Attributes:
-        seed: of the draws.
+        seed: seed of the draws.
         num_validation: number of validation programs.
         num_test: number of test programs.
         test_applications: applications that get one test program each.
@@ -58,10 +58,10 @@ class ManualSplitParams:
     """Test programs chosen by hand, their applications kept out of training.
 
     Attributes:
-        seed: of the draw of validation programs.
+        seed: seed of the draw of validation programs.
         num_validation: number of validation programs.
         test_programs: names of the test programs.
-        held_out_applications: their applications, and others that are too similar.
+        held_out_applications: applications of these, and others that are too similar.
         dropped: further programs that are too similar, where no shared builder shows it.
     """
 
@@ -74,7 +74,7 @@ class ManualSplitParams:
 
 @dataclass(frozen=True)
 class SplitParams:
-    """Section `split`.
+    """Section `split`: how programs are divided into training, validation and test sets.
 
     Attributes:
         names: splits to make.
@@ -104,8 +104,9 @@ def run(params: Path) -> None:
     Raises:
         CostbenchError: for parameters by which the programs cannot be split, or damaged shards.
     """
-    workspace = load_workspace(params)
-    section = load_section(params, "split", SplitParams)
+    profile = load_params(params)
+    workspace = load_workspace(profile)
+    section = profile.section("split", SplitParams)
     made, folder = workspace.stage("generate"), workspace.stage("split")
     before = read_identity(made)
     shards = _shards(made)

@@ -25,6 +25,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.parameter_file import Params, load_params
 from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.stages.train import with_samples
 from costbench.experiments.sweeps.best import best_path
@@ -35,7 +36,7 @@ from costbench.experiments.sweeps.sweep import sweep, trials_path
 from costbench.experiments.sweeps.worker import SweepTask
 from costbench.experiments.tracking.runs import Provenance, prepare, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import load_yaml, merged, parse
+from costbench.params import merged, parse
 from costbench.tasks import LEARNED, LearnedTask
 from costbench.training.layout.spec import LayoutTrainSpec
 from costbench.training.spec import TrainSpec, monitored
@@ -47,7 +48,13 @@ _EXPERIMENT = "costbench/sweep"
 
 @dataclass(frozen=True)
 class SweptModels:
-    """The settings that trials change, by task; None for tasks that are not swept."""
+    """The settings that trials change, by task; None for tasks that are not swept.
+
+    Attributes:
+        tile: changes to `train.tile`.
+        fusion: changes to `train.fusion`.
+        layout: changes to `train.layout`.
+    """
 
     tile: TrainSpec | None = None
     fusion: TrainSpec | None = None
@@ -62,20 +69,21 @@ class SweptModels:
 
 @dataclass(frozen=True)
 class SweepParams:
-    """Section `sweep`.
+    """Section `sweep`: the search for hyper-parameters, one study for each task.
 
     Attributes:
         tasks: decisions to learn about, one study each.
-        split: of the stage `split`; trials are compared on its validation set and never read its test set.
-        chip: of the stage `features`, by name.
-        seed: of all trials: their values, weights and batches.
+        split: split of the stage `split`; trials are compared on its validation set and never read its test
+            set.
+        chip: chip of the stage `features`, by name.
+        seed: seed of all trials: their values, weights and batches.
         trials: number of trials to finish in a study.
-        startup_trials: number of these that are drawn at random.
-        workers: per study, each a work item. With 1 worker the result is reproducible; without a cluster at
-            least as many local processes are used.
-        heartbeat_s: interval of a trial's heartbeats; after three missed ones the trial counts as lost.
-        max_retries: how often a lost trial is started again.
-        cache_mb: memory per process for kernels, which are read repeatedly.
+        startup_trials: number of a study's trials that are drawn at random.
+        workers: workers on a study, each a work item. With 1 worker the result is reproducible; without a
+            cluster at least as many local processes are used.
+        heartbeat_s: seconds between a trial's heartbeats; after three missed ones the trial counts as lost.
+        max_retries: number of times that a lost trial is started again.
+        cache_mb: memory of a process for kernels, which are read repeatedly, in MB.
         pruner: which trials are stopped early.
         model: by task, the settings that trials change: those of section `train` merged with the ones given
             here, such as a smaller budget. The first trial is this model unchanged, so the best trial is
@@ -113,16 +121,16 @@ class SweepParams:
                 raise ValueError(f"model.{task}.seed follows from seed, and must be left out")
 
 
-def load_sweep(params: Path) -> SweepParams:
+def load_sweep(params: Params) -> SweepParams:
     """Read section `sweep`, merging its models into those of section `train`.
 
     Raises:
         ParamsError: for a section that is missing or wrong.
     """
-    sections = load_yaml(params)
+    sections = params.sections
     section, train = (sections.get(name) for name in ("sweep", "train"))
     if not isinstance(section, Mapping) or not isinstance(train, Mapping):
-        raise ParamsError("missing section", where=params, expected="the sections sweep and train")
+        raise ParamsError("missing section", where=params.path, expected="the sections sweep and train")
     models = section.get("model")
     if isinstance(models, Mapping):
         whole = {
@@ -132,7 +140,7 @@ def load_sweep(params: Path) -> SweepParams:
             for task, changes in models.items()
         }
         section = {**section, "model": whole}
-    return parse(SweepParams, section, where=params, field="sweep")
+    return parse(SweepParams, section, where=params.path, field="sweep")
 
 
 @dataclass(frozen=True)
@@ -183,8 +191,9 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
         CostbenchError: for wrong parameters, a space that does not fit the model, a database that cannot be
             used, an existing study with another space, stages that have not finished, damaged shards.
     """
-    workspace = load_workspace(params, backend_flags)
-    section = flags.over(load_sweep(params))
+    profile = load_params(params)
+    workspace = load_workspace(profile, backend_flags)
+    section = flags.over(load_sweep(profile))
     if flags.study is not None and len(section.tasks) > 1:
         raise ParamsError("names one study", where="command line", field="--study", expected="--task as well")
     spaces = {task: _space(task, section, params) for task in section.tasks}

@@ -37,13 +37,13 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
 from costbench.features.feature_shards import sample_paths
 from costbench.models.baselines.spec import BaselineParams
-from costbench.params import load_section
 from costbench.store import Progress, WorkItem, compute, remove_outdated
 from costbench.tasks import LEARNED
 from costbench.training.layout.spec import LayoutTrainSpec
@@ -60,10 +60,10 @@ class TrainParams:
     """Section `train`: settings that the variants of experiments change. Seeds are given by the experiments.
 
     Attributes:
-        cache_mb: memory per process for kernels, which are read repeatedly.
+        cache_mb: memory of a process for kernels, which are read repeatedly, in MB.
         tile: network, loss, batches and optimiser for the choice of tile sizes.
-        fusion: the same for runtimes of fused kernels.
-        layout: the same for the layouts of whole programs.
+        fusion: network, loss, batches and optimiser for runtimes of fused kernels.
+        layout: network, loss, samples and optimiser for the layouts of whole programs.
     """
 
     cache_mb: int
@@ -88,16 +88,17 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards.
     """
-    workspace = load_workspace(params, flags)
-    section = load_section(params, "train", TrainParams)
-    for name in selected(params, experiment):
-        asked = load_experiment(params, name)
+    profile = load_params(params)
+    workspace = load_workspace(profile, flags)
+    section = profile.section("train", TrainParams)
+    for name in selected(profile, experiment):
+        asked = load_experiment(profile, name)
         given = given_samples(asked, workspace)
         before = ["split", "features"] if given is None else []
         before += [] if asked.grid.follows == "features" else [asked.grid.follows]
         identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
-        loaded = load_experiment(params, name, workspace.stage("sweep"))
-        baselines = load_section(params, "baselines", BaselineParams) if loaded.grid.baselines else None
+        loaded = load_experiment(profile, name, workspace.stage("sweep"))
+        baselines = profile.section("baselines", BaselineParams) if loaded.grid.baselines else None
         _train_experiment(loaded, section, baselines, _Samples(workspace, given), identities)
 
 

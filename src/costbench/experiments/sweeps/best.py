@@ -12,13 +12,12 @@ from dataclasses import asdict, dataclass
 from io import StringIO
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 
 from costbench.artifacts import write_text
 from costbench.errors import ParamsError
-from costbench.params import load_yaml, merged, parse
+from costbench.params import load_yaml, merged, nested, parse
 from costbench.training.specs import SPECS, AnySpec
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -87,22 +86,6 @@ def with_values(
             the value.
     """
     return parse(type(spec), merged(asdict(spec), nested(values)), where=where, field=field)
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn dotted names into nested mappings.
-
-    >>> nested({"net.hidden": 64, "loss": "hinge"})
-    {'net': {'hidden': 64}, 'loss': 'hinge'}
-    """
-    tree: dict[str, Any] = {}
-    for name, value in values.items():
-        *parents, last = name.split(".")
-        place = tree
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = value
-    return tree
 
 
 def _plain(value: object) -> object:

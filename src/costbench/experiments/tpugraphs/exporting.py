@@ -25,6 +25,7 @@ from costbench.datasets.tpugraphs.npz import write_layout_npz, write_tile_npz
 from costbench.datasets.tpugraphs.raw import write_layout_tuning, write_tile_tuning
 from costbench.datasets.tpugraphs.tuning import TuningKernel, TuningProgram
 from costbench.errors import DataError
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
 from costbench.features.tpugraphs_graphs import layout_graph_of, tile_graph_of
 from costbench.target import load_target
@@ -69,7 +70,7 @@ def export_folder(options: ExportOptions, out: Path, progress: Progress) -> dict
     Raises:
         CostbenchError: if a stage has not run, or a shard is damaged.
     """
-    workspace = load_workspace(options.params)
+    workspace = load_workspace(load_params(options.params))
     data = workspace.stage("generate")
     split = read_split(workspace.stage("split") / f"{options.split}.json")
     sets = {"train": split.train, "valid": split.validation, "test": split.test}

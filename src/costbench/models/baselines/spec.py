@@ -10,7 +10,7 @@ class SampleSpec:
     """How many samples a baseline is fitted to; see `sampling.sampled_table`.
 
     Attributes:
-        kernels: drawn at most, evenly from all applications.
+        kernels: largest number of kernels, drawn evenly from all applications.
         configs: decisions of each kernel, at most.
     """
 
@@ -31,10 +31,10 @@ class TreesSpec:
         max_trees: boosting rounds at most (`num_iterations`); validation programs say after how many the
             model is best.
         patience: rounds without improvement on the validation programs after which boosting ends.
-        learning_rate: factor of every tree.
-        num_leaves: of a tree, at most.
-        min_samples: in a leaf, at least (`min_data_in_leaf`).
-        feature_share: of the features, drawn for each tree (`feature_fraction`).
+        learning_rate: factor of every tree's predictions.
+        num_leaves: largest number of leaves of a tree.
+        min_samples: smallest number of samples in a leaf (`min_data_in_leaf`).
+        feature_share: share of the features, drawn for each tree (`feature_fraction`).
         l2: penalty of leaf values (`lambda_l2`).
     """
 
@@ -81,10 +81,10 @@ class BaselineSpec:
 
 @dataclass(frozen=True)
 class BaselineParams:
-    """Section `baselines`.
+    """Section `baselines`: settings of the models that are fitted, and not trained as networks.
 
     Attributes:
-        seed: of the draws of samples and features.
+        seed: seed of the draws of samples and features.
         tile: baselines that rank tile sizes.
         fusion: baselines that predict runtimes of fused kernels.
         layout: baselines that rank layouts; `kernels` of their samples are programs of an application.

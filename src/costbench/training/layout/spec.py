@@ -34,7 +34,7 @@ class SamplingSpec:
         configs: configs per graph, or all of a graph that has fewer.
         method: `uniform`, or `spread`: one from each of `configs` equal parts of the configs sorted by
             runtime, so that every step has fast, slow and middling ones.
-        deduplicate: measure equal configs once, at the mean of their runtimes.
+        deduplicate: whether equal configs count once, at the mean of their runtimes.
         pool: number of configs of a graph that are trained on at all, drawn once; 0 for all.
     """
 
@@ -104,10 +104,10 @@ class LayoutTrainSpec:
     """A training of a layout network.
 
     Attributes:
-        seed: of initial weights, draws, and the division of configs where there are no validation graphs.
+        seed: seed of weights, draws, and the division of configs where there are no validation graphs.
         net: the network.
-        loss: `hinge` and `logistic` over pairs, `listmle`, or `mse` of log runtime.
-        margin: of `hinge`: by how much a slower config should score higher.
+        loss: loss: `hinge` and `logistic` over pairs, `listmle`, or `mse` of log runtime.
+        margin: margin of `hinge`, by which a slower config should score higher.
         margin_grows: multiply the margin of a pair by its difference of log runtime in units of the step's
             standard deviation, so that far pairs should lie farther apart.
         sampling: how configs are drawn.
@@ -117,9 +117,10 @@ class LayoutTrainSpec:
         steps_per_epoch: steps between two validations.
         epochs: largest number of epochs.
         patience: number of epochs without a better validation metric after which training stops.
-        monitor: `opa`, ordered-pair accuracy (tpugraphs2023, section 4.3), or `tau`, mean over graphs.
+        monitor: validation metric: `opa`, ordered-pair accuracy (tpugraphs2023, section 4.3), or `tau`, mean
+            over graphs.
         validation_configs: configs of each graph that are validated on, evenly spaced by runtime.
-        transform: of node features before scaling.
+        transform: transformation of node features before scaling.
         execution: threads and matrix library.
     """
 

@@ -1,0 +1,228 @@
+"""Says what the keys of a parameter file mean, from the docstrings of the dataclasses of its sections."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from costbench.errors import ParamsError
+from costbench.experiments.parameter_file import SECTION, load_sections
+from costbench.params import describe
+
+_STAGES = "costbench.experiments.stages"
+SECTIONS: Mapping[str, str] = {
+    "run": "costbench.experiments.workspace:RunParams",
+    "generate": f"{_STAGES}.generate:GenerateParams",
+    "split": f"{_STAGES}.split:SplitParams",
+    "features": f"{_STAGES}.features:FeaturesParams",
+    "sweep": f"{_STAGES}.sweep:SweepParams",
+    "train": f"{_STAGES}.train:TrainParams",
+    "baselines": "costbench.models.baselines.spec:BaselineParams",
+    "evaluate": "costbench.experiments.evaluation.program:EvaluateParams",
+    "autotune": "costbench.experiments.autotuning.work_items:AutotuneParams",
+    "register": f"{_STAGES}.register:RegisterParams",
+    "report": "costbench.reports.stage:ReportParams",
+}
+"""The dataclass of each section, as module:class."""
+_GRID = "costbench.experiments.grid.experiment:GivenGrid"
+_OF_ENTRIES: Mapping[str, tuple[str, str]] = {
+    "settings": ("changes to section `train` for all variants", "a mapping of keys of `train.TASK`"),
+    "variants": (
+        "changes to the settings by name; `share` is the share of the training programs",
+        "a mapping of names to mappings of keys of `train.TASK`",
+    ),
+    "extends": ("entry that this one starts from", "the name of an entry"),
+}
+"""Meaning of the keys of an experiment that are no field of its grid, and what they accept."""
+_UNITS: Mapping[str, str] = {
+    "_s": "seconds",
+    "_s_per_instruction": "seconds",
+    "_mb": "MB",
+    "_gib": "GiB",
+    "_minutes": "minutes",
+    "_percent": "percent",
+}
+_ATTRIBUTE = re.compile(r"    (\w+): (.*)")
+_KEY = re.compile(r"( *)([A-Za-z_0-9-]+):(?= |$)")
+_COMMENT = re.compile(r"  # .*$")
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is known of a key of a parameter file.
+
+    Attributes:
+        name: dotted name.
+        meaning: description in the docstring of its dataclass.
+        accepts: values that it accepts, in words.
+        default: value where it is left out; `MISSING` where it has to be given.
+        unit: unit that its name says, or empty.
+    """
+
+    name: str
+    meaning: str
+    accepts: str
+    default: object
+    unit: str
+
+
+def keys() -> Iterator[Key]:
+    """Yield all keys of all sections but `experiments`, in order."""
+    for section in SECTIONS:
+        yield _section(section)
+        yield from _keys(section_class(section), section)
+
+
+def find_key(name: str) -> Key:
+    """Return what is known of a key by its dotted name.
+
+    Raises:
+        ParamsError: if there is none.
+    """
+    section, _, rest = name.partition(".")
+    if section == SECTION:
+        entry, _, rest = rest.partition(".")
+        found = {key.name: key for key in _entry_keys(f"{SECTION}.{entry or 'NAME'}")}
+        meaning = "experiments by name, each a grid of training runs with stages of its own"
+        found[name if not rest else SECTION] = Key(name, meaning, "a mapping", dataclasses.MISSING, "")
+    else:
+        found = {key.name: key for key in keys()}
+    if name not in found:
+        parent = name.rpartition(".")[0]
+        beside = [key for key in found if key.rpartition(".")[0] == parent] or list(SECTIONS)
+        raise ParamsError("no such key", where="command line", field=name, expected=", ".join(beside))
+    return found[name]
+
+
+def value_of(params: Path, name: str) -> object:
+    """Return the value that a parameter file gives a key, with what it extends; `MISSING` if it gives none.
+
+    Raises:
+        ParamsError: for a file that cannot be read.
+    """
+    value: Any = load_sections(params)
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return dataclasses.MISSING
+        value = value[part]
+    return value
+
+
+def with_comments(text: str) -> str:
+    """Return the text of a parameter file with the meaning of each key beside it.
+
+    A comment is the first sentence of the key's description. Lines that hold a comment alone stay.
+    Of the entries of section `experiments` the first has comments, for all of them.
+    """
+    known = {key.name: key.meaning for key in keys()}
+    lines, parents, seen = [], list[tuple[int, str]](), set[str]()
+    for line in text.splitlines():
+        match = _KEY.match(line)
+        if match is None:
+            lines.append(line)
+            continue
+        indent = len(match[1])
+        parents = [(n, name) for n, name in parents if n < indent] + [(indent, match[2])]
+        path = ".".join(name for _, name in parents)
+        meaning = known.get(path, "")
+        if parents[0][1] == SECTION and len(parents) == 3 and match[2] not in seen:
+            seen.add(match[2])
+            meaning = {key.name: key.meaning for key in _entry_keys("")}.get(match[2], "")
+        plain = _COMMENT.sub("", line)
+        lines.append(f"{plain}  # {_first_sentence(meaning)}" if meaning else line)
+    return "\n".join(lines) + "\n"
+
+
+def shown(value: object) -> str:
+    """Return a value as a parameter file writes it; `-` for one that is not there."""
+    if value is dataclasses.MISSING:
+        return "-"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    return json.dumps(value)
+
+
+def _first_sentence(meaning: str) -> str:
+    return re.split(r"(?<=[\w)`]{2})\. ", meaning)[0].rstrip(".")
+
+
+def _section(name: str) -> Key:
+    cls = section_class(name)
+    first = (inspect.getdoc(cls) or "").partition("\n")[0]
+    meaning = first.partition(": ")[2] or first
+    return Key(name, meaning, describe(cls), dataclasses.MISSING, "")
+
+
+def _keys(cls: Any, prefix: str) -> Iterator[Key]:
+    hints, meanings = typing.get_type_hints(cls), attributes(cls)
+    for field in dataclasses.fields(cls):
+        hint, name = hints[field.name], f"{prefix}.{field.name}" if prefix else field.name
+        yield Key(name, meanings.get(field.name, ""), describe(hint), _default(field), _unit(field.name))
+        inner = _dataclass_in(hint)
+        if inner is not None:
+            yield from _keys(inner, name)
+
+
+def _entry_keys(prefix: str) -> Iterator[Key]:
+    yield from _keys(_class(_GRID), prefix)
+    for name, (meaning, accepts) in _OF_ENTRIES.items():
+        default: object = None if name == "extends" else {}
+        yield Key(f"{prefix}.{name}" if prefix else name, meaning, accepts, default, "")
+
+
+def attributes(cls: type) -> dict[str, str]:
+    """Return the descriptions under `Attributes:` of a dataclass and of those that it inherits from."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not dataclasses.is_dataclass(base):
+            continue
+        _, _, block = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
+        name = ""
+        for line in block.splitlines():
+            match = _ATTRIBUTE.fullmatch(line)
+            if match is not None:
+                name = match[1]
+                found[name] = match[2]
+            elif line.startswith("        ") and name:
+                found[name] += " " + line.strip()
+            else:
+                name = ""
+    return found
+
+
+def _dataclass_in(hint: Any) -> Any:
+    """Return the dataclass that an annotation is or may be, or None."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = next((one for one in typing.get_args(hint) if dataclasses.is_dataclass(one)), None)
+    return hint if dataclasses.is_dataclass(hint) else None
+
+
+def _default(field: dataclasses.Field[Any]) -> object:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _unit(name: str) -> str:
+    return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
+
+
+def section_class(name: str) -> Any:
+    """Return the dataclass of a section."""
+    return _class(SECTIONS[name])
+
+
+@cache
+def _class(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
