@@ -293,11 +293,10 @@ def remove_outdated(folder: Path, wanted: Iterable[Path]) -> None:
         wanted: paths of files to keep, and of folders to keep with everything in them.
     """
     kept = set(wanted)
-    kept = set(wanted)
-    found = sorted(folder.rglob("*"), reverse=True) if folder.is_dir() else []
-    for place in (folder, *(path for path in found if path.is_dir())):
-        remove_stale_temporaries(place)
-    for path in found:
+    paths = sorted(folder.rglob("*"), reverse=True) if folder.is_dir() else []
+    for inner in (folder, *(path for path in paths if path.is_dir())):
+        remove_stale_temporaries(inner)
+    for path in paths:
         # Remaining files with a temporary's name are being written by another process.
         if path.name[0] == "." or path in kept or not kept.isdisjoint(path.parents):
             continue
