@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import typer.main
 
-from costbench.cli.app import app
+from costbench.cli.app import complete_app
 
 _FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^    ((?:\$ )?costbench [^\n]*)", re.MULTILINE)
@@ -77,6 +77,8 @@ NOT_RUN = {
     "crop 0": "needs llvmlite (extra `cpu`); tests/schedules/devices/instrumented runs the like",
     "data 0": "a line for each of four libraries, of which two are not installed with costbench",
     "models 1": "needs a model that the default profile has trained",
+    "results 0": "reads the results of the default profile; tests/pipelines/test_smoke.py leaves such a file",
+    "results 1": "reads an archive of results; tests/experiments/archive writes such a file",
     "schedules 1": "reads a file of Kernel Tuner's, which is not in the repository",
 }
 
@@ -110,7 +112,7 @@ def parse(line: str) -> None:
     """Parses a command line as costbench would, without running it; raises ValueError where it would fail."""
     _, *arguments = shlex.split(line, comments=True)
     # Typer has a copy of Click of its own in some versions, so its classes have no name to import.
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(complete_app())
     context = command.context_class(command)
     try:
         while hasattr(command, "resolve_command"):

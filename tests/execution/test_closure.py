@@ -129,7 +129,7 @@ def test_data_belongs_to_the_module_that_reads_it(package: Path) -> None:
 def test_data_beside_a_module_is_its_own_if_it_asks_where_it_lies(package: Path) -> None:
     write(package, "other/__init__.py", "")
     write(package, "other/numbers.py", "from pathlib import Path\nHERE = Path(__file__).parent\n")
-    assert list(found(package, "pack.other.numbers").data) == ["other/two.yaml"]
+    assert list(found(package, "pack.other.numbers").data) == ["pack/other/two.yaml"]
 
 
 def test_libraries_count_by_their_versions(package: Path) -> None:

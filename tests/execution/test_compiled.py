@@ -48,8 +48,10 @@ def test_only_fused_code_may_round_a_product_and_a_sum_at_once() -> None:
 
 
 def package(folder: Path, **modules: str) -> Path:
+    """Writes modules of a package `costbench` and returns the folder that it lies in."""
+    (folder / "costbench").mkdir(exist_ok=True)
     for name, text in modules.items():
-        (folder / f"{name}.py").write_text(text, "utf-8")
+        (folder / "costbench" / f"{name}.py").write_text(text, "utf-8")
     return folder
 
 
@@ -67,6 +69,17 @@ def test_the_digest_covers_constants_that_follow_from_those_of_other_modules(tmp
     sizes = "from costbench.words import WORD\nLANES = 32 * WORD\n"
     before = source_digest(package(tmp_path, user=user, sizes=sizes, words="WORD = 4\n"))
     assert source_digest(package(tmp_path, words="WORD = 8\n")) != before
+
+
+def test_the_digest_covers_packages_that_are_installed_beside(tmp_path: Path) -> None:
+    other = tmp_path / "costbench_others"
+    other.mkdir()
+    user = "from costbench.execution.compiled import compiled\nfrom costbench_others.sizes import LANES\n"
+    (other / "user.py").write_text(user, "utf-8")
+    (other / "sizes.py").write_text("LANES = 128\n", "utf-8")
+    before = source_digest(tmp_path)
+    (other / "sizes.py").write_text("LANES = 256\n", "utf-8")
+    assert source_digest(tmp_path) != before
 
 
 def test_code_is_kept_in_the_first_place_that_can_be_written(tmp_path: Path) -> None:

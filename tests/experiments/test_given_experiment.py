@@ -193,7 +193,7 @@ def test_a_report_needs_no_simulated_samples(root: Path, smoke: dict[str, Any], 
     assert rows["learned"]["seeds"] == "2"
     assert {row["programs"] for row in rows.values()} == {"2"}
     assert all(row["error"] for row in rows.values())
-    assert (made / "figures" / f"{task}_own_tpu_v3.svg").is_file()
+    assert f"{task}_own_tpu_v3" in {figure.stem for figure in (made / "figures").iterdir()}
     assert (made / "tables" / "variants_own_tpu_v3.csv").is_file()
     data = [path for path in made.rglob("*.csv") if "nan" in path.read_text("utf-8").casefold()]
     assert data == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import sys
 from collections.abc import Callable
@@ -210,5 +211,7 @@ def test_damaged_weights(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
         workplace / "out" / "smoke" / "train" / "main-tile" / "tile-random-tpu_v2-main-s0" / "weights.pt"
     )
     _overwrite(weights, weights.read_bytes()[:-10])
+    # What was evaluated with the weights as they were needs them no more.
+    shutil.rmtree(workplace / "out" / "smoke" / "evaluate")
     line = _in_process(workplace, "evaluate", Path("profiles/smoke/params.yaml"), capsys)
     assert "weights.pt" in line

@@ -133,7 +133,7 @@ def _wait_until_it_trains(cluster: Cluster, pipeline: Future[subprocess.Complete
         client.wait_for_workers(2, timeout=HANGS_AFTER_S)
         workers = client.scheduler_info()["workers"]
         (victim,) = (address for address, worker in workers.items() if worker["name"] == VICTIM)
-        while not any(str(key).startswith("train_cell") for key in client.processing()[victim]):
+        while not any(str(key).startswith("train_item") for key in client.processing()[victim]):
             assert not pipeline.done(), pipeline.result().stderr
             assert time.monotonic() < limit
             time.sleep(0.02)

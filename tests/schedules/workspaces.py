@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.execution.backend import Backend
+from costbench.experiments.parameter_file import Params
 from costbench.experiments.workspace import Workspace
 
 
@@ -13,7 +14,7 @@ def workspace_in(root: Path) -> Workspace:
     return Workspace(
         name="test",
         root=root,
-        params=root / "params.yaml",
+        params=Params(root / "params.yaml", {}),
         out=root / "out",
         reports=root / "reports",
         programs=root / "programs",

@@ -69,14 +69,15 @@ def test_every_stage_has_a_note_of_its_code(repository: Path, tmp_path: Path) ->
     inputs.run(params)
     folder = tmp_path / "out" / "smoke" / "inputs"
     names = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.json")}
-    assert {name for name in names if "/" not in name} == set(STAGES) - set(EACH_EXPERIMENT)
+    assert {name for name in names if "/" not in name} == {*STAGES, "schedules"} - set(EACH_EXPERIMENT)
     experiments: Any = load_sections(params)["experiments"]
     assert {name for name in names if "/" in name} == {
         f"{stage}/{name}" for stage in EACH_EXPERIMENT for name in experiments
     }
     for name in names:
         note: Any = read_json(folder / f"{name}.json")
-        module = f"costbench.experiments.stages.{name.split('/')[0]}"
-        assert ("costbench.reports.stage" if name == "report" else module) in note["modules"]
+        stage = name.split("/")[0]
+        elsewhere = {"report": "costbench.reports.stage", "schedules": "costbench_schedules.stage"}
+        assert elsewhere.get(stage, f"costbench.experiments.stages.{stage}") in note["modules"]
         assert note["libraries"]["numpy"]
         assert "costbench.execution.workers" not in note["modules"]

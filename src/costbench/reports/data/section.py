@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from costbench.reports.data.card_figures import write_application_figure, write_histogram_figure
@@ -69,16 +70,7 @@ def data_section(
 
 
 def _words(task: str, card: Card) -> str:
-    """Returns what the card of a task says, in words."""
-    data: dict[str, object] = {"card": card}
-    if task != "layout":
-        families = sorted(card.applications.items(), key=lambda item: (item[1].configs, item[0]))
-        (least, fewest), (most, largest) = families[0], families[-1]
-        data |= {"least": least, "most": most, "ratio": largest.configs / max(1, fewest.configs)}
-    if task == "tile":
-        data |= {"space": card.distributions["tile_space_size"]}
-    if task == "fusion":
-        data |= {"nodes": card.distributions["nodes_per_kernel"], "paper": corpus_of_paper(PAPERS[0])}
-    else:
-        data |= {"spread": card.distributions["runtime_spread"]}
-    return sentence("data", task, **data)
+    """Returns what the card of a task says, in words; the template of each takes what it needs."""
+    families = sorted((name, one.configs) for name, one in card.applications.items())
+    families.sort(key=itemgetter(1))
+    return sentence("data", task, card=card, families=families, paper=corpus_of_paper(PAPERS[0]))
