@@ -91,8 +91,9 @@ def _purpose(top: str, name: str) -> str:
 
 
 def _lines(modules: list[Path]) -> int:
-    """Returns the number of lines, to a hundred: the page need not change with every line."""
-    return round(sum(len(module.read_text("utf-8").splitlines()) for module in modules), -2)
+    """Returns the number of lines to two digits: the page need not change with every line."""
+    lines = sum(len(module.read_text("utf-8").splitlines()) for module in modules)
+    return round(lines, 2 - len(str(lines)))
 
 
 def draw_stages() -> str:
