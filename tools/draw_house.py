@@ -1,4 +1,4 @@
-"""Draws the packages of `src/` and the stages of `dvc.yaml` into `docs/house.md`, from the code as it is.
+"""Draws packages, stages and the way of the parameters into `docs/house.md`, from the code as it is.
 
 `python tools/draw_house.py` rewrites the page; `--check` says whether it is out of date (exit code 1).
 """
@@ -11,8 +11,9 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-import yaml
+from costbench.params import load_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "house.md"
@@ -98,7 +99,7 @@ def _lines(modules: list[Path]) -> int:
 
 def draw_stages() -> str:
     """Returns the stages of `dvc.yaml` and what passes between them as a Mermaid graph."""
-    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text("utf-8"))["stages"]
+    stages: Any = load_yaml(ROOT / "dvc.yaml")["stages"]
     lines = ["```mermaid", "flowchart LR"]
     for name, stage in stages.items():
         body = stage.get("do", stage)
@@ -109,10 +110,26 @@ def draw_stages() -> str:
     return "\n".join([*dict.fromkeys(lines), "```"])
 
 
+def draw_parameters() -> str:
+    """Returns which sections of the parameter file each stage is handed, as the stage `inputs` notes them."""
+    source = (ROOT / "src/costbench/experiments/stages/inputs.py").read_text("utf-8")
+    (value,) = (
+        node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_PARAMETERS" and node.value
+    )
+    lines = ["```mermaid", "flowchart LR", "  file[params.yaml] -->|load_params, once| Params"]
+    for stage, sections in ast.literal_eval(value).items():
+        names = dict.fromkeys(section.split(".")[0] for section in sections)
+        lines.append(f"  Params -->|{', '.join(names)}| {stage}_stage[{stage}]")
+    lines.append("  second[schedules.yaml] -->|schedules| schedules_stage[schedules]")
+    return "\n".join([*lines, "```"])
+
+
 def page(text: str) -> str:
     """Returns the page with every drawing made again; the rest stays as it is."""
     drawings = {name: draw_packages(name) for name in ("costbench", "costbench_schedules")}
-    drawings["stages"] = draw_stages()
+    drawings |= {"stages": draw_stages(), "parameters": draw_parameters()}
     for name, drawing in drawings.items():
         start, end = _MARK.format(name), _MARK.format(f"end of {name}")
         before, _, rest = text.partition(start)
