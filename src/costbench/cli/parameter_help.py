@@ -92,16 +92,16 @@ def find_key(name: str) -> Key:
     section, _, rest = name.partition(".")
     if section == SECTION:
         entry, _, rest = rest.partition(".")
-        found = {key.name: key for key in _entry_keys(f"{SECTION}.{entry or 'NAME'}")}
+        known = {key.name: key for key in _entry_keys(f"{SECTION}.{entry or 'NAME'}")}
         meaning = "experiments by name, each a grid of training runs with stages of its own"
-        found[name if not rest else SECTION] = Key(name, meaning, "a mapping", dataclasses.MISSING, "")
+        known[name if not rest else SECTION] = Key(name, meaning, "a mapping", dataclasses.MISSING, "")
     else:
-        found = {key.name: key for key in keys()}
-    if name not in found:
+        known = {key.name: key for key in keys()}
+    if name not in known:
         parent = name.rpartition(".")[0]
-        beside = [key for key in found if key.rpartition(".")[0] == parent] or list(SECTIONS)
+        beside = [key for key in known if key.rpartition(".")[0] == parent] or list(SECTIONS)
         raise ParamsError("no such key", where="command line", field=name, expected=", ".join(beside))
-    return found[name]
+    return known[name]
 
 
 def value_of(params: Path, name: str) -> object:
@@ -182,7 +182,7 @@ def _entry_keys(prefix: str) -> Iterator[Key]:
 
 def attributes(cls: type) -> dict[str, str]:
     """Return the descriptions under `Attributes:` of a dataclass and of those that it inherits from."""
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(base):
             continue
@@ -192,12 +192,12 @@ def attributes(cls: type) -> dict[str, str]:
             match = _ATTRIBUTE.fullmatch(line)
             if match is not None:
                 name = match[1]
-                found[name] = match[2]
+                descriptions[name] = match[2]
             elif line.startswith("        ") and name:
-                found[name] += " " + line.strip()
+                descriptions[name] += " " + line.strip()
             else:
                 name = ""
-    return found
+    return descriptions
 
 
 def _dataclass_in(hint: Any) -> Any:
