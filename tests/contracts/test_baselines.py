@@ -11,10 +11,9 @@ import numpy.typing as npt
 import pytest
 
 from costbench.errors import ChoiceError, DataError
-from costbench.models.baselines.fitting import BASELINES, Baseline
-from costbench.models.baselines.layout.features import CONFIG_FEATURES
-from costbench.models.baselines.storage import load_baselines, save_baselines
-from costbench.models.baselines.table import KernelTable
+from costbench.models.baselines.fitting import BASELINES, FittedBaseline, load_baselines, save_baselines
+from costbench.models.baselines.kernel_tables import KernelTable
+from costbench.models.baselines.layouts import CONFIG_FEATURES
 from tests.models.baselines.tables import SPEC, made_up
 
 KERNELS = tuple(made_up(seed) for seed in range(3))
@@ -25,7 +24,7 @@ ALL = [(task, name) for task, kinds in BASELINES.items() for name in kinds]
 every_baseline = pytest.mark.parametrize(("task", "name"), ALL)
 
 
-def fitted(task: str, name: str) -> Baseline:
+def fitted(task: str, name: str) -> FittedBaseline:
     train, validation, _ = TABLES[task]
     return BASELINES[task][name].fit(train, validation, SPEC, 7)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costbench.compiler.tiling.sizes import TileSizes
-from costbench.experiments.evaluation.baselines import IterationModel, RandomModel
+from costbench.experiments.evaluation.unfitted import IterationModel, RandomModel
 from costbench.metrics.ranking import kendall_tau
 from tests.experiments.kernels import all_tiles, tanh_kernel
 

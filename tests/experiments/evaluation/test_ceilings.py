@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.experiments.evaluation.ceilings import CEILINGS
+from costbench.experiments.evaluation.unfitted import CEILINGS
 from costbench.hardware.device import Device
 from costbench.metrics.ranking import kendall_tau
 from costbench.target import Target, load_target

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.experiments.evaluation.cost_models import COST_MODELS, ModelSources
+from costbench.experiments.evaluation.unfitted import COST_MODELS, ModelSources
 from costbench.target import load_target
 from tests.experiments.kernels import all_tiles, tanh_kernel
 

@@ -10,14 +10,14 @@ import pytest
 
 from costbench.autotuning.charging import Charging
 from costbench.datasets.layout.graphs import LayoutGraph
-from costbench.experiments.evaluation import overhead
-from costbench.experiments.evaluation.overhead import MeasuredProgram, measure_overhead
+from costbench.experiments.evaluation import layout
+from costbench.experiments.evaluation.layout import MeasuredProgram, measure_overhead
 from tests.datasets.layout.test_graphs import small_graph
 
 
 def test_medians_of_three_and_the_charge_of_every_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(overhead.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(layout.time, "perf_counter", lambda: clock[0])
     asked: list[int] = []
 
     def score(graph: LayoutGraph, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from costbench.datasets.splits import Split
-from costbench.experiments.evaluation.fitted import fitted_costs
 from costbench.experiments.evaluation.program import EvaluateParams, ProgramTask
+from costbench.experiments.evaluation.shard_costs import fitted_costs
 from costbench.experiments.grid.baseline_fit import BaselineTask, baselines_folder, fit_baselines
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.models.baselines.fitting import BASELINES

@@ -6,7 +6,7 @@ import numpy as np
 
 from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
-from costbench.models.baselines.kernel_features import FEATURE_NAMES, NUM_FEATURES, kernel_rows
+from costbench.models.baselines.kernel_tables import FEATURE_NAMES, NUM_FEATURES, kernel_rows
 
 
 def packed() -> PackedKernels:

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from costbench.errors import DataError
-from costbench.models.baselines.relative_error import least_relative_error, weighted_median
+from costbench.models.baselines.runtimes import least_relative_error, weighted_median
 
 
 def loss(columns: np.ndarray, runtime: np.ndarray, weights: np.ndarray, found: np.ndarray) -> float:

@@ -9,9 +9,8 @@ import pytest
 
 from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard
-from costbench.models.baselines.sampling import quotas, sampled_table
+from costbench.models.baselines.kernel_tables import program_tables, quotas, sample_table
 from costbench.models.baselines.spec import SampleSpec
-from costbench.models.baselines.table import program_tables
 from tests.models.baselines.tables import real_shard
 
 
@@ -40,7 +39,7 @@ def shards(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> list[F
 
 
 def test_applications_share_the_budget(shards: list[FeatureShard]) -> None:
-    table = sampled_table(shards, SampleSpec(kernels=8, configs=3), 0, min_configs=2)
+    table = sample_table(shards, SampleSpec(kernels=8, configs=3), 0, min_configs=2)
     assert np.bincount(table.applications).tolist() == [4, 4]
     assert (table.counts <= 3).all()
     assert (table.counts >= 2).all()
@@ -49,7 +48,7 @@ def test_applications_share_the_budget(shards: list[FeatureShard]) -> None:
 
 def test_rows_belong_together(shards: list[FeatureShard]) -> None:
     """The runtimes tell the program: they are 1, 2 or 3 times the estimate, up to rounding."""
-    table = sampled_table(shards, SampleSpec(kernels=1000, configs=1000), 0)
+    table = sample_table(shards, SampleSpec(kernels=1000, configs=1000), 0)
     factor = table.runtime_ns / table.analytical_ns
     kernel = np.repeat(np.arange(len(table.counts)), table.counts)
     assert (np.abs(factor - np.round(factor)) < 0.02).all()
@@ -58,7 +57,7 @@ def test_rows_belong_together(shards: list[FeatureShard]) -> None:
 
 def test_draws_depend_on_the_seed_alone(shards: list[FeatureShard]) -> None:
     spec = SampleSpec(kernels=6, configs=2)
-    first, again, other = (sampled_table(shards, spec, seed) for seed in (0, 0, 1))
+    first, again, other = (sample_table(shards, spec, seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.features, again.features)
     assert len(first) != len(other) or not np.array_equal(first.features, other.features)
 
@@ -77,4 +76,4 @@ def test_a_program_is_all_its_decisions_in_order(shards: list[FeatureShard]) -> 
 def test_kernels_without_a_choice_are_left_out(shards: list[FeatureShard]) -> None:
     least = int(max(shard.num_configs().max() for shard in shards)) + 1
     with pytest.raises(DataError, match=f"has {least} or more decisions"):
-        sampled_table(shards, SampleSpec(kernels=6, configs=100), 0, min_configs=least)
+        sample_table(shards, SampleSpec(kernels=6, configs=100), 0, min_configs=least)

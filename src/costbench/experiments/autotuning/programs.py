@@ -40,7 +40,7 @@ from costbench.experiments.autotuning.tile import (
     tried_kernels,
 )
 from costbench.experiments.chips import chip_of
-from costbench.experiments.evaluation.scoring import BEST
+from costbench.experiments.evaluation.program import BEST
 from costbench.experiments.grid.spec import LEARNED, MAIN
 from costbench.hardware.device import Device
 from costbench.hlo.files import program_in

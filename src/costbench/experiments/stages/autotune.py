@@ -15,7 +15,7 @@ from costbench.experiments.autotuning.fusion import FusionCurve
 from costbench.experiments.autotuning.programs import autotune
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
 from costbench.experiments.chips import chip_of
-from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
+from costbench.experiments.evaluation.program import ALL_KERNELS, BEST
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,

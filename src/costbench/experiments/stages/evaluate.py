@@ -18,17 +18,17 @@ from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.process import load
 from costbench.experiments.chips import chip_files
 from costbench.experiments.evaluation.fusion import evaluate_fusions
-from costbench.experiments.evaluation.imported_tile import evaluate_imported_tiles
 from costbench.experiments.evaluation.layout import evaluate_layouts
 from costbench.experiments.evaluation.program import (
+    ALL_KERNELS,
+    BEST,
     Checkpoint,
     EvaluateParams,
     ProgramResult,
     ProgramTask,
     Scatter,
 )
-from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
-from costbench.experiments.evaluation.tile import evaluate_tiles
+from costbench.experiments.evaluation.tile import evaluate_imported_tiles, evaluate_tiles
 from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import baselines_folder
 from costbench.experiments.grid.experiment import Experiment, load_experiment
@@ -269,7 +269,7 @@ def _tasks(
 ) -> dict[str, EvaluationTask]:
     """Return one task for each test program of each split and chip, by name."""
     grid = experiment.grid
-    models = tuple(name for name in section.models if grid.baselines and name != "learned")
+    models = section.untrained if grid.baselines else ()
     features = workspace.stage("features") if given is None else given.features
     own_chips = chip_files(workspace.params)
     machine = workspace.stage("machine") / "evaluate" / experiment.name

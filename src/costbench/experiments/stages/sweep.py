@@ -38,33 +38,11 @@ from costbench.experiments.tracking.runs import Provenance, prepare, tracking_ur
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import merged, parse
 from costbench.tasks import LEARNED, LearnedTask
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec, monitored
-from costbench.training.specs import AnyTrainSpec
+from costbench.training.spec import monitored
+from costbench.training.specs import SweptModels
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/sweep"
-
-
-@dataclass(frozen=True)
-class SweptModels:
-    """The settings that trials change, by task; None for tasks that are not swept.
-
-    Attributes:
-        tile: changes to `train.tile`.
-        fusion: changes to `train.fusion`.
-        layout: changes to `train.layout`.
-    """
-
-    tile: TrainSpec | None = None
-    fusion: TrainSpec | None = None
-    layout: LayoutTrainSpec | None = None
-
-    @property
-    def given(self) -> dict[str, AnyTrainSpec]:
-        """Return those that are given, by task."""
-        found = {name: getattr(self, name) for name in LEARNED}
-        return {name: spec for name, spec in found.items() if spec is not None}
 
 
 @dataclass(frozen=True)
@@ -116,7 +94,7 @@ class SweepParams:
         for task in self.space:
             if task not in LEARNED:
                 raise ValueError(f"space is of the task {task!r}, must be of {' or '.join(LEARNED)}")
-        for task, model in self.model.given.items():
+        for task, model in self.model.by_task.items():
             if model.seed != 0:
                 raise ValueError(f"model.{task}.seed follows from seed, and must be left out")
 
@@ -236,7 +214,7 @@ def _clear(folder: Path, tasks: tuple[str, ...]) -> None:
 
 
 def _space(task: str, section: SweepParams, params: Path) -> Space:
-    models = section.model.given
+    models = section.model.by_task
     for name, of_tasks in (("model", models), ("space", section.space)):
         if task not in of_tasks:
             raise ParamsError(

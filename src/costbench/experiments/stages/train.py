@@ -45,36 +45,12 @@ from costbench.experiments.writer import machine
 from costbench.features.feature_shards import sample_paths
 from costbench.models.baselines.spec import BaselineParams
 from costbench.store import Progress, WorkItem, compute, remove_outdated
-from costbench.tasks import LEARNED
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec
+from costbench.training.specs import TrainParams
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
 _SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
 """Ranks of reductions by the cost of a training step; 0 for those not listed."""
-
-
-@dataclass(frozen=True)
-class TrainParams:
-    """Section `train`: settings that the variants of experiments change. Seeds are given by the experiments.
-
-    Attributes:
-        cache_mb: memory of a process for kernels, which are read repeatedly, in MB.
-        tile: network, loss, batches and optimiser for the choice of tile sizes.
-        fusion: network, loss, batches and optimiser for runtimes of fused kernels.
-        layout: network, loss, samples and optimiser for the layouts of whole programs.
-    """
-
-    cache_mb: int
-    tile: TrainSpec
-    fusion: TrainSpec
-    layout: LayoutTrainSpec
-
-    def __post_init__(self) -> None:
-        for name in LEARNED:
-            if getattr(self, name).seed != 0:
-                raise ValueError(f"{name}.seed is taken from experiments, and must be left out")
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
