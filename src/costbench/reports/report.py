@@ -41,6 +41,7 @@ from costbench.reports.sections.models import (
     ablation_section,
     differences_section,
     learning_section,
+    scatter_section,
     training_section,
 )
 from costbench.reports.sections.overview import (
@@ -50,8 +51,8 @@ from costbench.reports.sections.overview import (
     overview_section,
     page_lead,
     page_title,
+    provenance_section,
 )
-from costbench.reports.sections.provenance import provenance_section, scatter_section
 from costbench.reports.sections.results import Evidence, all_standings, analytical_section, cell_section
 from costbench.reports.standings import Standings
 from costbench.reports.summary import headlines, summarise
