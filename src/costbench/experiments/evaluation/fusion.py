@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
 from costbench.datasets.tile.kernels import CompiledPrograms
 from costbench.experiments.chips import chip_of
@@ -38,8 +38,6 @@ from costbench.metrics.regression import mape
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
 _MAX_POINTS = 300
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def evaluate_fusions(task: ProgramTask) -> ProgramResult:
@@ -59,7 +57,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     groups = {ALL_KERNELS: comparable}
     for group in (UNSEEN, NEW_STRUCTURE):
         groups[group] = comparable & np.array([group in own for own in of_kernels], dtype=bool)
-    predicted: dict[ModelKey, FloatArray] = {}
+    predicted: dict[ModelKey, F64] = {}
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
     fitted = fitted_costs(task, "fusion", shard)
@@ -75,7 +73,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
 
 
-def _predict_given(task: ProgramTask) -> dict[ModelKey, FloatArray]:
+def _predict_given(task: ProgramTask) -> dict[ModelKey, F64]:
     """Returns the costs of all kernels by the user's own models, in the order of the features."""
     architecture = chip_of(task.chip, task.chip_file).architecture
     given = load_given_models(task.models, "fusion", architecture)
@@ -91,9 +89,7 @@ def _predict_given(task: ProgramTask) -> dict[ModelKey, FloatArray]:
     return {(name, MAIN, 0): costs for name, costs in predicted.items()}
 
 
-def scale_estimates(
-    estimated_ns: FloatArray, measured_ns: FloatArray, runs: npt.NDArray[np.int64], kinds: Sequence[str]
-) -> FloatArray:
+def scale_estimates(estimated_ns: F64, measured_ns: F64, runs: I64, kinds: Sequence[str]) -> F64:
     """Returns estimates x (sum of runs x measured) / (sum of runs x estimated), summed by kind of kernel.
 
     Args:
@@ -116,7 +112,7 @@ def scale_estimates(
     return scaled
 
 
-def fusion_metrics(predicted_ns: FloatArray, measured_ns: FloatArray) -> dict[str, float]:
+def fusion_metrics(predicted_ns: F64, measured_ns: F64) -> dict[str, float]:
     """Returns `mape` (percent) and `kendall_tau` over all kernels of a program, over those of at least 5 us
     (`_ge5us`) and over shorter ones (`_lt5us`). Arrays are float64 [k]; undefined metrics are left out.
     """
@@ -132,18 +128,14 @@ def fusion_metrics(predicted_ns: FloatArray, measured_ns: FloatArray) -> dict[st
     return values
 
 
-def _by_model(
-    predicted: dict[ModelKey, FloatArray], measured: FloatArray, mask: BoolArray
-) -> dict[ModelKey, dict[str, float]]:
+def _by_model(predicted: dict[ModelKey, F64], measured: F64, mask: Bool) -> dict[ModelKey, dict[str, float]]:
     metrics = {key: fusion_metrics(values[mask], measured[mask]) for key, values in predicted.items()}
     short = int((measured[mask] < SHORT_NS).sum())
     counts = {"kernels": int(mask.sum()), "kernels_lt5us": short, "kernels_ge5us": int(mask.sum()) - short}
     return metrics | {(BEST, MAIN, 0): {name: float(count) for name, count in counts.items()}}
 
 
-def _scatter(
-    predicted: dict[ModelKey, FloatArray], measured: FloatArray, mask: BoolArray
-) -> tuple[Scatter, ...]:
+def _scatter(predicted: dict[ModelKey, F64], measured: F64, mask: Bool) -> tuple[Scatter, ...]:
     """Returns points of the main models for a figure: kernels evenly spaced in the order of the shard."""
     indices = np.flatnonzero(mask)
     indices = indices[:: max(1, -(-len(indices) // _MAX_POINTS))]

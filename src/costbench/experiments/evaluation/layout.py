@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.autotuning.charging import COMPILE_S_PER_INSTRUCTION, Charging
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.layout.programs import layout_shard_path
@@ -26,9 +26,7 @@ from costbench.metrics.tpugraphs import LAYOUT_TOP_K, ordered_pair_accuracy, top
 from costbench.models.baselines.fitting import FittedBaseline, classes_of, load_baselines
 from costbench.models.baselines.layouts import program_table
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Score = Callable[[LayoutGraph, IntArray], FloatArray]
+Score = Callable[[LayoutGraph, I64], F64]
 """Scores some configs of a graph."""
 EVALUATED_CONFIGS = 1000
 """Configs of a program that count (tpugraphs2023, section 3.3)."""
@@ -80,7 +78,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
     return ProgramResult(application, over_collections(metrics), overheads=overheads)
 
 
-def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> IntArray:
+def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> I64:
     """Return the configs that scores are over: all, or `count` of them evenly spaced by runtime.
 
     They are those at positions 0, m, 2m, ..., last after a stable sort by runtime (tpugraphs2023, section
@@ -102,11 +100,11 @@ def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> IntArr
         return np.arange(graph.num_configs)
     order = np.argsort(graph.runtime_ns, kind="stable")
     positions = np.linspace(0, graph.num_configs - 1, count).round().astype(np.int64)
-    chosen: IntArray = np.sort(order[positions]).astype(np.int64)
+    chosen: I64 = np.sort(order[positions]).astype(np.int64)
     return chosen
 
 
-def layout_rows(graph: LayoutGraph, scores: FloatArray, rows: IntArray | None = None) -> dict[str, float]:
+def layout_rows(graph: LayoutGraph, scores: F64, rows: I64 | None = None) -> dict[str, float]:
     """Return the metrics of a model on one program, as tpugraphs2023 defines them (section 5.1).
 
     - `kendall_tau`: tau-b between scores and runtimes; 0 for equal scores, by which no model must gain;
@@ -139,11 +137,11 @@ def layout_rows(graph: LayoutGraph, scores: FloatArray, rows: IntArray | None = 
 
 def baseline_scores(
     graph: LayoutGraph,
-    rows: IntArray,
+    rows: I64,
     names: Sequence[str],
     seeds: tuple[int, ...],
     fitted: Mapping[str, FittedBaseline],
-) -> dict[ModelKey, FloatArray]:
+) -> dict[ModelKey, F64]:
     """Return the scores of the models that are not networks for some configs of a program.
 
     Args:
@@ -153,7 +151,7 @@ def baseline_scores(
         seeds: seeds of random orders.
         fitted: fitted models by name.
     """
-    scores: dict[ModelKey, FloatArray] = {}
+    scores: dict[ModelKey, F64] = {}
     for name in names:
         if name in LAYOUT_ORDERS:
             for seed, costs in LAYOUT_ORDERS[name](graph, seeds).items():

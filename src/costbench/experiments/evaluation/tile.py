@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.datasets.storage import Shard
@@ -45,8 +45,6 @@ from costbench.metrics.tpugraphs import (
     top_k_slowdown,
 )
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 ByModel = dict[str, dict[str, float]]
 """Model -> metric -> value."""
 _TASK = "tile"
@@ -108,10 +106,10 @@ def _joined(key: ModelKey) -> str:
 
 def _read_costs(
     task: ProgramTask, shard: FeatureShard
-) -> tuple[dict[ModelKey, Sequence[FloatArray]], dict[ModelKey, str]]:
+) -> tuple[dict[ModelKey, Sequence[F64]], dict[ModelKey, str]]:
     """Return the costs of each kernel's tile sizes by networks and fitted models, and what computed them."""
     ends = np.cumsum(shard.num_configs())[:-1]
-    costs: dict[ModelKey, Sequence[FloatArray]] = {}
+    costs: dict[ModelKey, Sequence[F64]] = {}
     computed_by: dict[ModelKey, str] = {}
     for checkpoint in task.checkpoints:
         of_shard, computed_by[checkpoint.key] = network_costs(shard, checkpoint)
@@ -157,7 +155,7 @@ def evaluate_imported_tiles(task: ProgramTask) -> ProgramResult:
     return ProgramResult(shard.application, metrics, computed_by=computed_by)
 
 
-def tile_rows(runtimes: Sequence[FloatArray], costs: Sequence[FloatArray]) -> dict[str, float]:
+def tile_rows(runtimes: Sequence[F64], costs: Sequence[F64]) -> dict[str, float]:
     """Return the metrics of a model over some kernels; one that is not defined is left out.
 
     Args:
@@ -201,10 +199,10 @@ class EvaluatedKernel:
 
     nest: LoopNest
     tile_sizes: TileSizes
-    runtime_ns: IntArray
+    runtime_ns: I64
     runs: int
     groups: tuple[str, ...] = ()
-    costs: Mapping[str, FloatArray] = field(default_factory=dict)
+    costs: Mapping[str, F64] = field(default_factory=dict)
 
 
 @dataclass
@@ -278,9 +276,9 @@ def evaluate_program(
 def _by_model(
     tallies: Mapping[str, _Tally],
     top_k: Sequence[int],
-    best: FloatArray,
-    runs: FloatArray,
-    indices: IntArray,
+    best: F64,
+    runs: F64,
+    indices: I64,
 ) -> ByModel:
     best, runs = best[indices], runs[indices]
     metrics: ByModel = {}
@@ -293,9 +291,9 @@ def _by_model(
 def _metrics(
     tally: _Tally,
     top_k: Sequence[int],
-    best: FloatArray,
-    runs: FloatArray,
-    indices: IntArray,
+    best: F64,
+    runs: F64,
+    indices: I64,
 ) -> dict[str, float]:
     chosen = {k: np.array(tally.best_of_k[k])[indices] for k in {1, *top_k}}
     pairs = [tally.pairs[index] for index in indices]
@@ -310,7 +308,7 @@ def _metrics(
     return values
 
 
-def _published(tally: _Tally, best: FloatArray, indices: IntArray) -> dict[str, float]:
+def _published(tally: _Tally, best: F64, indices: I64) -> dict[str, float]:
     """Returns the metrics as tpugraphs2023 defines them; NaN where no kernel has a choice."""
     pairs = [tally.pairs[index] for index in indices]
     values = {"opa": pooled_accuracy(map(_ordered, pairs))}

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F64
 from costbench.compiler.analytical.model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
@@ -28,8 +28,7 @@ from costbench.models.baselines.layouts import changed_nodes
 from costbench.models.given_model import GivenModel, load_given_model
 from costbench.target import Architecture, Target
 
-FloatArray = npt.NDArray[np.float64]
-Predict = Callable[[LoopNest, TileSizes], FloatArray]
+Predict = Callable[[LoopNest, TileSizes], F64]
 """Predicts the costs of tile sizes of a lowered kernel."""
 BySeed = dict[int, Predict]
 
@@ -47,17 +46,17 @@ class RandomModel:
 
     seed: int
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Return the cost of each decision, float64 [n], uniform in (0, 1)."""
         start = rng.stream_key(self.seed, "random model", kernel.fingerprint)
         key = np.full(len(decisions), start & (2**64 - 1), dtype=np.uint64)
         bounds = np.concatenate([decisions.kernel_bounds, decisions.output_bounds], axis=1)
         for column in bounds.T.astype(np.uint64):
             key = mix(key ^ column)
-        result: FloatArray = uniform(mix(key))
+        result: F64 = uniform(mix(key))
         return result
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Return the same for a kernel that is already lowered."""
         return self.predict(nest.kernel, decisions)
 
@@ -70,11 +69,11 @@ class IterationModel:
     has to rank better than this.
     """
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Return the iterations of the loop nest, float64 [n]."""
         return self.predict_nest(loop_nest(kernel), decisions)
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Return the same for a kernel that is already lowered."""
         return nest.iterations(decisions).astype(np.float64)
 
@@ -117,7 +116,7 @@ TILE_MODELS: Mapping[str, Callable[[Target, tuple[int, ...]], BySeed]] = {
 """Makes the prediction functions of a chip, one for each of the given seeds or one alone."""
 
 
-def random_order(graph: LayoutGraph, seed: int) -> FloatArray:
+def random_order(graph: LayoutGraph, seed: int) -> F64:
     """Return costs of the configs drawn from (0, 1), float64 [c]: tau is 0 on average.
 
     Args:
@@ -127,7 +126,7 @@ def random_order(graph: LayoutGraph, seed: int) -> FloatArray:
     return rng.stream(seed, "random layout order", graph.collection, graph.name).random(graph.num_configs)
 
 
-def default_first(graph: LayoutGraph) -> FloatArray:
+def default_first(graph: LayoutGraph) -> F64:
     """Return how many nodes of each config leave the compiler's default layout, float64 [c].
 
     So the default comes first and what differs from it least comes next, which is what somebody does who
@@ -136,7 +135,7 @@ def default_first(graph: LayoutGraph) -> FloatArray:
     return changed_nodes(graph).astype(np.float64)
 
 
-LAYOUT_ORDERS: Mapping[str, Callable[[LayoutGraph, tuple[int, ...]], dict[int, FloatArray]]] = {
+LAYOUT_ORDERS: Mapping[str, Callable[[LayoutGraph, tuple[int, ...]], dict[int, F64]]] = {
     "random": lambda graph, seeds: {seed: random_order(graph, seed) for seed in seeds},
     "default_first": lambda graph, seeds: {0: default_first(graph)},
 }

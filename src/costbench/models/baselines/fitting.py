@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.baselines import BASELINES
 from costbench.errors import CostbenchError, DataError, choose
@@ -33,7 +33,6 @@ from costbench.models.baselines.spec import BaselineSpec, SampleSpec
 from costbench.params import parse
 from costbench.tasks import LEARNED
 
-FloatArray = npt.NDArray[np.float64]
 FORMAT = "costbench baseline 1"
 _KEYS = ("baseline", "features", "format", "model", "model_sha256", "task")
 
@@ -46,7 +45,7 @@ class FittedBaseline(Protocol):
         """Return the model fitted to training programs; validation programs may decide when to stop."""
         ...
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return the cost of each row, float64 [D]; in ns where the task asks for runtimes, else in any unit.
 
         Costs are finite, lower for faster rows, and do not depend on the other rows.
@@ -127,13 +126,13 @@ def fit_all(
     return {name: cls.fit(fitted, held_out, spec, seed) for name, cls in classes.items()}
 
 
-def predict_program(models: Mapping[str, FittedBaseline], shard: FeatureShard) -> dict[str, FloatArray]:
+def predict_program(models: Mapping[str, FittedBaseline], shard: FeatureShard) -> dict[str, F64]:
     """Return the costs of all decisions of all kernels of a program by model, float64 [D], in their order.
 
     Raises:
         DataError: for a damaged shard.
     """
-    costs: dict[str, list[FloatArray]] = {name: [np.empty(0)] for name in models}
+    costs: dict[str, list[F64]] = {name: [np.empty(0)] for name in models}
     for table in program_tables(shard):
         for name, model in models.items():
             costs[name].append(model.predict(table))

@@ -19,9 +19,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F32, F64, I64, AnyArray
 from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
 from costbench.features import schema
@@ -30,9 +30,6 @@ from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.baselines.spec import SampleSpec
 
-FloatArray = npt.NDArray[np.float64]
-Float32Array = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 # Kernels and decisions that are read at a time: a few dozen megabytes of features.
 _KERNELS, _ROWS = 256, 8192
 
@@ -56,7 +53,7 @@ def features_digest() -> str:
     return digest_bytes(",".join(FEATURE_NAMES).encode())[:16]
 
 
-def kernel_rows(kernels: PackedKernels) -> Float32Array:
+def kernel_rows(kernels: PackedKernels) -> F32:
     """Return one row for each decision of unscaled kernels, float32 [D, `NUM_FEATURES`], in their order."""
     counts = kernels.node_counts
     starts = np.cumsum(counts) - counts
@@ -76,20 +73,20 @@ def kernel_rows(kernels: PackedKernels) -> Float32Array:
     return np.concatenate([np.repeat(per_kernel, kernels.config_counts, axis=0), decisions], axis=1)
 
 
-def _edge_counts(kernels: PackedKernels) -> npt.NDArray[np.int64]:
+def _edge_counts(kernels: PackedKernels) -> I64:
     ends = np.cumsum(kernels.node_counts)
     kernel = np.searchsorted(ends, kernels.edges[0], side="right")
     return np.bincount(kernel, minlength=kernels.num_kernels)
 
 
-def _opcode_counts(kernels: PackedKernels) -> Float32Array:
+def _opcode_counts(kernels: PackedKernels) -> F32:
     kernel = np.repeat(np.arange(kernels.num_kernels), kernels.node_counts)
     bins = kernel * NUM_OPCODE_CODES + kernels.opcodes
     counts = np.bincount(bins, minlength=kernels.num_kernels * NUM_OPCODE_CODES)
     return counts.reshape(-1, NUM_OPCODE_CODES).astype(np.float32)
 
 
-def _signed_log1p(values: npt.NDArray[np.generic]) -> Float32Array:
+def _signed_log1p(values: AnyArray) -> F32:
     wide = values.astype(np.float32)
     return np.copysign(np.log1p(np.abs(wide)), wide)
 
@@ -107,24 +104,24 @@ class KernelTable:
         applications: number of the application that each kernel's program belongs to, int64 [K].
     """
 
-    features: Float32Array
-    static: FloatArray
-    analytical_ns: FloatArray
-    runtime_ns: FloatArray
-    counts: IntArray
-    applications: IntArray
+    features: F32
+    static: F64
+    analytical_ns: F64
+    runtime_ns: F64
+    counts: I64
+    applications: I64
 
     def __len__(self) -> int:
         """Return D."""
         return len(self.runtime_ns)
 
     @property
-    def decisions(self) -> Float32Array:
+    def decisions(self) -> F32:
         """Return the features that differ between decisions of a kernel, float32 [D, 28]."""
         return self.features[:, -schema.NUM_DECISION_FEATURES :]
 
     @cached_property
-    def kernel_weights(self) -> FloatArray:
+    def kernel_weights(self) -> F64:
         """Return how much each kernel counts in a fit, float64 [K], of mean 1: all applications the same.
 
         Within its application every kernel counts the same; kernels without rows count nothing.
@@ -132,11 +129,11 @@ class KernelTable:
         filled = self.counts > 0
         sizes = np.bincount(self.applications[filled], minlength=int(self.applications.max(initial=0)) + 1)
         shares = filled / np.maximum(sizes, 1)[self.applications]
-        weights: FloatArray = shares * len(shares) / shares.sum()
+        weights: F64 = shares * len(shares) / shares.sum()
         return weights
 
     @property
-    def row_weights(self) -> FloatArray:
+    def row_weights(self) -> F64:
         """Return the weight of each row, float64 [D]: that of its kernel, divided among its decisions."""
         return np.repeat(self.kernel_weights / np.maximum(self.counts, 1), self.counts)
 
@@ -168,7 +165,7 @@ def table_of(kernels: PackedKernels, application: int = 0) -> KernelTable:
 
 
 def read_tables(
-    shard: FeatureShard, kernels: IntArray, configs: Sequence[IntArray], application: int = 0
+    shard: FeatureShard, kernels: I64, configs: Sequence[I64], application: int = 0
 ) -> Iterator[KernelTable]:
     """Yield some decisions of some kernels of a shard, in tables of bounded size, in order.
 
@@ -267,7 +264,7 @@ def quotas(available: Mapping[str, int], budget: int) -> dict[str, int]:
     return quota
 
 
-def draw(generator: np.random.Generator, available: int, wanted: int) -> IntArray:
+def draw(generator: np.random.Generator, available: int, wanted: int) -> I64:
     """Return `wanted` different positions below `available`, ascending; all if there are no more."""
     if available <= wanted:
         return np.arange(available)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F32, F64, I64, AnyInt
 from costbench.artifacts import digest_bytes
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.storage import Shard
@@ -25,9 +25,7 @@ from costbench.models.baselines.kernel_tables import KernelTable, draw
 from costbench.models.baselines.spec import BaselineSpec, SampleSpec
 from costbench.models.baselines.trees import Samples, Trees, rank
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.integer] | slice
+Rows = AnyInt | slice
 
 _KINDS = (Opcode.CONVOLUTION, Opcode.DOT, Opcode.RESHAPE)
 """Kinds of configurable nodes that are counted apart; all others are one more."""
@@ -54,7 +52,7 @@ def layout_features_digest() -> str:
     return digest_bytes(",".join(CONFIG_FEATURES).encode())[:16]
 
 
-def config_rows(graph: LayoutGraph, rows: Rows | None = None) -> npt.NDArray[np.float32]:
+def config_rows(graph: LayoutGraph, rows: Rows | None = None) -> F32:
     """Return the features of some configs, float32 [len(rows), len(CONFIG_FEATURES)].
 
     Configs are read in chunks, so memory does not grow with their number but for the result.
@@ -81,7 +79,7 @@ def config_rows(graph: LayoutGraph, rows: Rows | None = None) -> npt.NDArray[np.
     return features
 
 
-def default_options(graph: LayoutGraph) -> IntArray:
+def default_options(graph: LayoutGraph) -> I64:
     """Return the option of each configurable node that keeps the compiler's layouts, int64 [nc].
 
     It is the one whose features are all -1, and the first one where a node has none such.
@@ -93,14 +91,14 @@ def default_options(graph: LayoutGraph) -> IntArray:
     )
 
 
-def changed_nodes(graph: LayoutGraph, rows: Rows | None = None) -> IntArray:
+def changed_nodes(graph: LayoutGraph, rows: Rows | None = None) -> I64:
     """Return how many nodes of each config are not at their default option, int64 [len(rows)]."""
     options = graph.config_options[slice(None) if rows is None else rows]
-    changed: IntArray = (options != default_options(graph)).sum(axis=1)
+    changed: I64 = (options != default_options(graph)).sum(axis=1)
     return changed
 
 
-def _option_values(graph: LayoutGraph) -> tuple[FloatArray, IntArray]:
+def _option_values(graph: LayoutGraph) -> tuple[F64, I64]:
     """Return the features of all options, [len(OPTION_FEATURES), o], and the kind of each node, [nc]."""
     counts = np.diff(graph.option_offsets)
     node = np.repeat(np.arange(len(counts)), counts)
@@ -122,7 +120,7 @@ def _option_values(graph: LayoutGraph) -> tuple[FloatArray, IntArray]:
     return values, kinds
 
 
-def _kinds(graph: LayoutGraph) -> IntArray:
+def _kinds(graph: LayoutGraph) -> I64:
     codes = graph.opcodes[graph.node_config_ids]
     kinds = np.full(len(codes), len(_KINDS), np.int64)
     for kind, opcode in enumerate(_KINDS):
@@ -130,16 +128,16 @@ def _kinds(graph: LayoutGraph) -> IntArray:
     return kinds
 
 
-def _bytes(graph: LayoutGraph) -> FloatArray:
+def _bytes(graph: LayoutGraph) -> F64:
     """Return the bytes of each node's result, unpadded, float64 [n]."""
     width = np.zeros(graph.num_nodes)
     for name, size in _ELEMENT_BYTES.items():
         width += size * graph.node_features[:, column(NODE_FEATURES, f"shape_element_type_is_{name}")]
-    sizes: FloatArray = width * graph.node_features[:, column(NODE_FEATURES, "shape_dimensions_product")]
+    sizes: F64 = width * graph.node_features[:, column(NODE_FEATURES, "shape_dimensions_product")]
     return sizes
 
 
-def _padding(graph: LayoutGraph, node: IntArray) -> FloatArray:
+def _padding(graph: LayoutGraph, node: I64) -> F64:
     """Return log(padded / unpadded size) of the result of each option's node, float64 [o].
 
     An option without an order for the result has that of the node's own features.
@@ -156,7 +154,7 @@ def _padding(graph: LayoutGraph, node: IntArray) -> FloatArray:
     rows = np.arange(len(ids))
     lanes, sublanes = (extents[rows, orders[:, axis].clip(0, _BLOCK - 1)] for axis in (0, 1))
     padded = np.ceil(lanes / _LANES) * _LANES / lanes * np.ceil(sublanes / _SUBLANES) * _SUBLANES / sublanes
-    log_padding: FloatArray = np.log(padded)
+    log_padding: F64 = np.log(padded)
     return log_padding
 
 
@@ -183,12 +181,12 @@ class LayoutTrees(Trees):
         )
         return cls(rank(fitted, held_out, spec, seed))
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return the cost of each row of a table of configs, float64 [D]; lower is faster."""
         return -self.outputs(table)
 
 
-def program_table(graph: LayoutGraph, rows: IntArray | None = None, application: int = 0) -> KernelTable:
+def program_table(graph: LayoutGraph, rows: I64 | None = None, application: int = 0) -> KernelTable:
     """Return the table of some configs of a program (all for None), which stands where others have a kernel.
 
     Args:

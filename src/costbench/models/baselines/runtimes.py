@@ -13,13 +13,11 @@ from dataclasses import astuple, dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, AnyFloat
 from costbench.errors import DataError
 from costbench.models.baselines.kernel_tables import KernelTable
 from costbench.models.baselines.spec import BaselineSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class UnscaledEstimate:
         """Return the model; nothing is fitted."""
         return cls()
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return e, float64 [D]."""
         return table.analytical_ns
 
@@ -53,7 +51,7 @@ class ScaledEstimate:
         ratios = train.runtime_ns / train.analytical_ns
         return cls(weighted_median(ratios, train.row_weights / ratios))
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return a e, float64 [D]."""
         return self.factor * table.analytical_ns
 
@@ -76,7 +74,7 @@ class LaunchAndEstimate:
         columns = columns_of(train)[:, :2]
         return cls(*least_relative_error(columns, train.runtime_ns, train.row_weights).tolist())
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return a + b e, float64 [D]."""
         return self.launch_ns + self.slope * table.analytical_ns
 
@@ -109,17 +107,17 @@ class LinearInWork:
         """Return the model of least relative error on `train`."""
         return cls(*least_relative_error(columns_of(train), train.runtime_ns, train.row_weights).tolist())
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return the sum, float64 [D]."""
         return sum_columns(astuple(self), columns_of(table))
 
 
-def columns_of(table: KernelTable) -> FloatArray:
+def columns_of(table: KernelTable) -> F64:
     """Return 1, the estimate and the static performance features, float64 [D, 6]."""
     return np.column_stack([np.ones(len(table)), table.analytical_ns, table.static])
 
 
-def sum_columns(coefficients: tuple[float, ...], columns: npt.NDArray[np.floating]) -> FloatArray:
+def sum_columns(coefficients: tuple[float, ...], columns: AnyFloat) -> F64:
     """Return the weighted sum of columns [n, m], float64 [n], by coefficients [m]."""
     # Term by term: the last bit of a BLAS product depends on how many rows there are.
     total = np.zeros(len(columns))
@@ -128,7 +126,7 @@ def sum_columns(coefficients: tuple[float, ...], columns: npt.NDArray[np.floatin
     return total
 
 
-def weighted_median(values: FloatArray, weights: FloatArray) -> float:
+def weighted_median(values: F64, weights: F64) -> float:
     """Return the least m with sum of weights of (values <= m) >= half of all; it minimises sum w |value - m|.
 
     Args:
@@ -145,7 +143,7 @@ def weighted_median(values: FloatArray, weights: FloatArray) -> float:
     return float(values[order[int(np.searchsorted(sums, 0.5 * sums[-1]))]])
 
 
-def least_relative_error(columns: FloatArray, runtime_ns: FloatArray, weights: FloatArray) -> FloatArray:
+def least_relative_error(columns: F64, runtime_ns: F64, weights: F64) -> F64:
     """Return c >= 0 that minimises sum_i w_i |x_i . c / y_i - 1|, float64 [m].
 
     With A_i = x_i / y_i the dual program is: maximise sum_i d_i subject to A^T d <= 0 and |d_i| <= w_i. It
@@ -183,5 +181,5 @@ def least_relative_error(columns: FloatArray, runtime_ns: FloatArray, weights: F
     if not solution.success:
         problem = f"no fit of runtimes: {solution.message}"
         raise DataError(problem, expected="a linear program with an optimum")
-    coefficients: FloatArray = np.maximum(-np.asarray(solution.ineqlin.marginals), 0.0) / scale
+    coefficients: F64 = np.maximum(-np.asarray(solution.ineqlin.marginals), 0.0) / scale
     return coefficients

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F32, F64, I64
 from costbench.errors import DataError
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models.baselines.kernel_tables import NUM_FEATURES, KernelTable
@@ -25,7 +26,6 @@ from costbench.models.baselines.spec import BaselineSpec, TreesSpec
 if TYPE_CHECKING:
     import lightgbm
 
-FloatArray = npt.NDArray[np.float64]
 _LEVELS = 31
 # Of log errors: squared below a third, absolute above. Chosen on validation programs, as is the trust.
 _HUBER = 0.3
@@ -44,17 +44,17 @@ class Samples:
     """
 
     table: KernelTable
-    features: npt.NDArray[np.float32]
-    start: FloatArray
-    groups: npt.NDArray[np.int64] | None = None
+    features: F32
+    start: F64
+    groups: I64 | None = None
 
 
 def boost(
     train: Samples,
     validation: Samples,
-    target: FloatArray,
+    target: F64,
     objective: Mapping[str, object],
-    score: Callable[[FloatArray], float],
+    score: Callable[[F64], float],
     spec: TreesSpec,
     seed: int,
 ) -> str:
@@ -144,13 +144,13 @@ class Trees:
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"no trees: {error}", field="model", expected="LightGBM's text format") from error
 
-    def outputs(self, table: KernelTable) -> FloatArray:
+    def outputs(self, table: KernelTable) -> F64:
         """Return the sums of the trees, float64 [D]."""
         sums: Any = self.loaded.predict(self.features(table), raw_score=True, num_threads=1)
         return np.asarray(sums, np.float64)
 
     @classmethod
-    def features(cls, table: KernelTable) -> npt.NDArray[np.float32]:
+    def features(cls, table: KernelTable) -> F32:
         """Return what the trees read of each row, float32 [D, F] or [D, F + 1]."""
         if not cls.reads_estimate:
             return table.features
@@ -180,7 +180,7 @@ class RuntimeTrees(Trees):
         coefficients = tuple(least_relative_error(columns, train.runtime_ns, train.row_weights).tolist())
         weights = validation.row_weights / validation.row_weights.sum()
 
-        def accuracy(log_runtime: FloatArray) -> float:
+        def accuracy(log_runtime: F64) -> float:
             return -float(weights @ np.abs(np.exp(log_runtime) / validation.runtime_ns - 1.0))
 
         fitted, held_out = (
@@ -191,7 +191,7 @@ class RuntimeTrees(Trees):
         target = np.log(train.runtime_ns)
         return cls(boost(fitted, held_out, target, objective, accuracy, spec.trees, seed), coefficients)
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return runtimes in ns, float64 [D]."""
         return np.exp(self._formula(table, self.coefficients) + self.outputs(table))
 
@@ -200,7 +200,7 @@ class RuntimeTrees(Trees):
         return [0, 1, 2, 3, 4, 5] if cls.reads_estimate else [0, 2, 3, 4, 5]
 
     @classmethod
-    def _formula(cls, table: KernelTable, coefficients: tuple[float, ...]) -> FloatArray:
+    def _formula(cls, table: KernelTable, coefficients: tuple[float, ...]) -> F64:
         """Return the logarithm of the formula's runtime, at least 1 ns, float64 [D]."""
         return np.log(np.maximum(sum_columns(coefficients, columns_of(table)[:, cls._terms()]), 1.0))
 
@@ -229,12 +229,12 @@ class RankingTrees(Trees):
         )
         return cls(rank(fitted, held_out, spec, seed))
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return costs, float64 [D]; lower is faster."""
         return self._start(table) - self.outputs(table)
 
     @classmethod
-    def _start(cls, table: KernelTable) -> FloatArray:
+    def _start(cls, table: KernelTable) -> F64:
         """Return the costs that the trees correct, float64 [D]."""
         return _TRUST * np.log(table.analytical_ns) if cls.reads_estimate else np.zeros(len(table))
 
@@ -259,7 +259,7 @@ def rank(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -> 
     ends = np.cumsum(validation.table.counts)[:-1]
     measured = np.split(validation.table.runtime_ns, ends)
 
-    def tau(scores: FloatArray) -> float:
+    def tau(scores: F64) -> float:
         costs = np.split(-scores, ends)
         taus = [tau_of(count_pairs(*pair)) for pair in zip(costs, measured, strict=True)]
         return float(np.average(np.nan_to_num(taus), weights=validation.table.kernel_weights))
@@ -267,12 +267,12 @@ def rank(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -> 
     return boost(train, validation, relevances(train.table), objective, tau, spec.trees, seed)
 
 
-def relevances(table: KernelTable) -> FloatArray:
+def relevances(table: KernelTable) -> F64:
     """Return the relevance of each decision, whole numbers from 0 (slowest) to 31 (fastest), float64 [D]."""
 
-    def levels(runtime_ns: FloatArray) -> FloatArray:
+    def levels(runtime_ns: F64) -> F64:
         distinct, rank = np.unique(runtime_ns, return_inverse=True)
-        relevance: FloatArray = np.round(_LEVELS * (1.0 - rank / max(len(distinct) - 1, 1)))
+        relevance: F64 = np.round(_LEVELS * (1.0 - rank / max(len(distinct) - 1, 1)))
         return relevance
 
     ends = np.cumsum(table.counts)[:-1]
