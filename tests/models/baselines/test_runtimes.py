@@ -1,4 +1,4 @@
-"""Formulas of runtimes recover the coefficients that made-up runtimes were computed with."""
+"""Formulas for runtimes, and the fits by relative error that they come from."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
+from costbench.errors import DataError
 from costbench.models.baselines.kernel_tables import KernelTable
 from costbench.models.baselines.runtimes import (
     LaunchAndEstimate,
     LinearInWork,
     ScaledEstimate,
     UnscaledEstimate,
+    least_relative_error,
+    weighted_median,
 )
 from tests.models.baselines.tables import SPEC, made_up
 
@@ -68,3 +72,66 @@ def test_applications_count_the_same() -> None:
     table = replace(TABLE, applications=applications, analytical_ns=np.full(40, 1e4), runtime_ns=1e4 * factor)
     assert ScaledEstimate.fit(table, table, SPEC, 0).factor == 1.0
     assert table.row_weights[:39].sum() == pytest.approx(table.row_weights[39])
+
+
+def loss(columns: np.ndarray, runtime: np.ndarray, weights: np.ndarray, found: np.ndarray) -> float:
+    return float(weights @ np.abs(columns @ found / runtime - 1.0))
+
+
+def test_the_median_of_equal_weights() -> None:
+    assert weighted_median(np.array([9.0, 1.0, 4.0]), np.ones(3)) == 4.0
+
+
+def test_weights_move_the_median() -> None:
+    """Of a total of 10, half is reached at 7 with 1 + 4 = 5."""
+    assert weighted_median(np.array([9.0, 7.0, 2.0]), np.array([5.0, 4.0, 1.0])) == 7.0
+    assert weighted_median(np.array([9.0, 7.0, 2.0]), np.array([5.1, 4.0, 1.0])) == 9.0
+
+
+def test_exact_coefficients_are_recovered() -> None:
+    """Units as they come: nanoseconds beside picoseconds a FLOP."""
+    draw = np.random.Generator(np.random.PCG64(0))
+    columns = np.column_stack([np.ones(200), draw.uniform(1e3, 1e6, 200), draw.uniform(1e6, 1e10, 200)])
+    expected = np.array([2_000.0, 1.1, 3e-5])
+    found = least_relative_error(columns, columns @ expected, draw.uniform(0.1, 3.0, 200))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_an_outlier_does_not_move_a_majority() -> None:
+    columns = np.column_stack([np.ones(9), np.arange(1.0, 10.0)])
+    runtime = 3.0 + 2.0 * np.arange(1.0, 10.0)
+    runtime[4] *= 1000.0
+    np.testing.assert_allclose(least_relative_error(columns, runtime, np.ones(9)), [3.0, 2.0], rtol=1e-6)
+
+
+def test_no_coefficient_is_negative() -> None:
+    """Runtimes fall with the second column, so the best is without it: the median of all."""
+    columns = np.column_stack([np.ones(5), np.arange(5.0)])
+    runtime = 100.0 / np.arange(1.0, 6.0)
+    found = least_relative_error(columns, runtime, np.ones(5))
+    assert found[1] == 0.0
+    assert found[0] == pytest.approx(weighted_median(runtime, 1.0 / runtime))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_as_good_as_a_general_solver_and_a_grid(seed: int) -> None:
+    draw = np.random.Generator(np.random.PCG64(seed))
+    columns = draw.uniform(0.0, 1.0, (12, 2))
+    runtime, weights = draw.uniform(0.5, 2.0, 12), draw.uniform(0.1, 2.0, 12)
+    found = least_relative_error(columns, runtime, weights)
+    least = loss(columns, runtime, weights, found)
+    grid = np.linspace(0.0, 4.0, 41)
+    assert all(loss(columns, runtime, weights, np.array([a, b])) >= least - 1e-9 for a in grid for b in grid)
+    general = minimize(
+        lambda c: loss(columns, runtime, weights, np.abs(c)), [1.0, 1.0], method="Nelder-Mead", tol=1e-10
+    )
+    assert least <= general.fun + 1e-9
+
+
+def test_nothing_to_fit_to() -> None:
+    with pytest.raises(DataError, match="no kernels to fit"):
+        weighted_median(np.empty(0), np.empty(0))
+    with pytest.raises(DataError, match="no kernels to fit"):
+        least_relative_error(np.empty((0, 2)), np.empty(0), np.empty(0))
+    with pytest.raises(DataError, match="not finite"):
+        least_relative_error(np.ones((2, 1)), np.array([0.0, 1.0]), np.ones(2))

@@ -16,7 +16,6 @@ import numpy as np
 from costbench.arrays import F64, I64, Bool
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
 from costbench.datasets.tile.kernels import CompiledPrograms
-from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.program import (
     ALL_KERNELS,
     BEST,
@@ -30,10 +29,11 @@ from costbench.experiments.evaluation.program import (
 )
 from costbench.experiments.evaluation.shard_costs import fitted_costs, network_costs
 from costbench.experiments.evaluation.unfitted import load_given_models
-from costbench.experiments.grid.spec import MAIN
+from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.regression import mape
+from costbench.target import load_target
 
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
@@ -75,7 +75,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
 
 def _predict_given(task: ProgramTask) -> dict[ModelKey, F64]:
     """Returns the costs of all kernels by the user's own models, in the order of the features."""
-    architecture = chip_of(task.chip, task.chip_file).architecture
+    architecture = load_target(task.chip_file or task.chip).architecture
     given = load_given_models(task.models, "fusion", architecture)
     if not given:
         return {}

@@ -17,7 +17,7 @@ from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.experiments.evaluation.program import ModelKey, ProgramResult, ProgramTask
 from costbench.experiments.evaluation.unfitted import LAYOUT_ORDERS
-from costbench.experiments.grid.spec import MAIN
+from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import paths_of_programs
 from costbench.features.layouts import extract_nodes
 from costbench.metrics.overhead import BATCH, Overhead

@@ -10,7 +10,7 @@ from pathlib import Path
 from costbench.baselines import BASELINES, GROUP, expand
 from costbench.compiler.kernel import Kernel
 from costbench.execution.dotted import is_dotted
-from costbench.experiments.grid.spec import LEARNED
+from costbench.experiments.grid.cells import LEARNED
 from costbench.hlo.opcode import Opcode
 from costbench.metrics.overhead import Overhead
 from costbench.models.execution_spec import Accelerator

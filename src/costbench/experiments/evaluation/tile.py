@@ -21,7 +21,6 @@ from costbench.compiler.tiling.sizes import TileSizes
 from costbench.datasets.storage import Shard
 from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
-from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.program import (
     ALL_KERNELS,
     BEST,
@@ -32,7 +31,7 @@ from costbench.experiments.evaluation.program import (
 )
 from costbench.experiments.evaluation.shard_costs import fitted_costs, network_costs
 from costbench.experiments.evaluation.unfitted import TILE_MODELS, Predict, load_given_models
-from costbench.experiments.grid.spec import MAIN
+from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.averages import mean_without_nan
 from costbench.metrics.ranking import PairCounts, count_pairs, ordered_pair_accuracy_of, tau_of
@@ -44,6 +43,7 @@ from costbench.metrics.tpugraphs import (
     pooled_accuracy,
     top_k_slowdown,
 )
+from costbench.target import load_target
 
 ByModel = dict[str, dict[str, float]]
 """Model -> metric -> value."""
@@ -57,7 +57,7 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     Raises:
         DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
     """
-    target = chip_of(task.chip, task.chip_file)
+    target = load_target(task.chip_file or task.chip)
     path = shard_path(task.data, task.chip, task.program)
     shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
     features = FeatureShard(feature_path(task.features, _TASK, task.chip, task.program))

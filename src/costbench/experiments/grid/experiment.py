@@ -17,7 +17,7 @@ from typing import Literal
 
 from costbench.datasets.folds import FOLDS, FoldsParams, expanded
 from costbench.errors import ParamsError
-from costbench.experiments.grid.spec import MAIN, Cell
+from costbench.experiments.grid.cells import MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
 from costbench.params import merged, parse

@@ -16,7 +16,6 @@ from costbench.datasets.validation import common_fingerprints
 from costbench.errors import DataError, choose
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.process import load
-from costbench.experiments.chips import chip_files
 from costbench.experiments.evaluation.fusion import evaluate_fusions
 from costbench.experiments.evaluation.layout import evaluate_layouts
 from costbench.experiments.evaluation.program import (
@@ -31,8 +30,8 @@ from costbench.experiments.evaluation.program import (
 from costbench.experiments.evaluation.tile import evaluate_imported_tiles, evaluate_tiles
 from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import baselines_folder
+from costbench.experiments.grid.cells import MAIN, Cell, listed_as, selected
 from costbench.experiments.grid.experiment import Experiment, load_experiment
-from costbench.experiments.grid.spec import MAIN, Cell, listed_as, selected
 from costbench.experiments.grid.training_run import DONE
 from costbench.experiments.identity import (
     StageIdentity,
@@ -44,7 +43,7 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.parameter_file import load_params
-from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.experiments.workspace import Workspace, chip_files, load_workspace
 from costbench.features.feature_shards import feature_path, sample_paths
 from costbench.features.structures import known_structures
 from costbench.metrics.overhead import write_overheads

@@ -14,9 +14,8 @@ from typing import Literal
 from costbench.datasets.splits import read_training_programs
 from costbench.errors import ParamsError
 from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
-from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -27,7 +26,7 @@ from costbench.experiments.identity import (
 )
 from costbench.experiments.parameter_file import Params, load_params
 from costbench.experiments.stages.entry import shared_database
-from costbench.experiments.stages.train import with_samples
+from costbench.experiments.stages.train import training_of, with_samples
 from costbench.experiments.sweeps.best import best_path
 from costbench.experiments.sweeps.space import Range, Space, resolve
 from costbench.experiments.sweeps.storage import ENVIRONMENT, StorageSpec, open_storage, storage_url
@@ -229,12 +228,12 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
     split = read_training_programs(workspace.stage("split") / f"{section.split}.json")
     cell = CellTask(
         cell=Cell(name, section.split, section.chip, "sweep", section.seed),
-        training=TRAININGS[name],
+        training=training_of(name),
         features=workspace.stage("features"),
         split=with_samples(split, workspace.stage("features"), name, section.chip),
         spec=space.base,
         folder=workspace.out,
-        code=code_digest(sweep, type(TRAININGS[name])),
+        code=code_digest(sweep, type(training_of(name))),
         cache_mb=section.cache_mb,
         provenance=Provenance(place.identity.params_digest, place.identity.data_digest, revision),
         tracking=Tracking(
