@@ -17,8 +17,7 @@ from costbench.compiler.tiling.space import nest_tile_space
 from costbench.datasets.kernel_columns import array_columns, digests_of
 from costbench.datasets.records import AnyArray
 from costbench.errors import SpaceTooLargeError
-from costbench.hardware.batches import measure_batch
-from costbench.hardware.device import Device
+from costbench.hardware.device import Device, measure_batch
 from costbench.hlo.memo import Memo
 from costbench.target import Target
 
@@ -168,17 +167,16 @@ class FusionPricing:
                 outcome.tile[at], outcome.space_size[at] = batch.numbered(chosen, extents)
                 outcome.runtime_ns[at], outcome.run_seconds[at] = measured.runtime_ns, measured.run_seconds
             for number in np.flatnonzero(~fits).tolist():
-                _run_alone(nests[number], names[places[number]], (device, model), (outcome, places[number]))
+                _run_alone(nests[number], device, model, outcome, places[number])
 
 
 def _run_alone(
-    nest: LoopNest, name: str, machine: tuple[Device, AnalyticalModel], to: tuple[_Outcome, int]
+    nest: LoopNest, device: Device, model: AnalyticalModel, outcome: _Outcome, index: int
 ) -> None:
     """Runs a kernel whose smallest tile does not fit; in rare cases, a larger one does.
 
     A kernel with more tile sizes than can be numbered is left out with a warning, as if no tile fitted.
     """
-    (device, model), (outcome, place) = machine, to
     try:
         space = nest_tile_space(nest, device.target.architecture)
     except SpaceTooLargeError as error:
@@ -187,7 +185,7 @@ def _run_alone(
     if not space.has_legal_tile:
         return
     extents = model.choose(space)
-    measured = device.measure_kernels([nest], [extents], [name])
-    outcome.fits[place] = True
-    outcome.tile[place], outcome.space_size[place] = space.number(extents), space.size
-    outcome.runtime_ns[place], outcome.run_seconds[place] = measured.runtime_ns[0], measured.run_seconds[0]
+    measured = device.measure_nest(nest, extents[None])
+    outcome.fits[index] = True
+    outcome.tile[index], outcome.space_size[index] = space.number(extents), space.size
+    outcome.runtime_ns[index], outcome.run_seconds[index] = measured.runtime_ns[0], measured.run_seconds[0]

@@ -22,8 +22,7 @@ from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
 from costbench.compiler.tiling.kernel_batch import KernelBatch
 from costbench.compiler.tiling.space import TileSpace, nest_tile_space
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
-from costbench.hardware.batches import measure_batch
-from costbench.hardware.device import Device
+from costbench.hardware.device import Device, measure_batch
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

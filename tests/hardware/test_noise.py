@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.lowering.packed import unpacked
-from costbench.hardware.codegen import (
+from costbench.hardware.noise import (
     codegen_factors,
     halves,
+    normal_quantile,
     structure_key,
     structure_of,
     uniform,
@@ -19,6 +21,22 @@ from tests.compiler import small_kernels as small
 from tests.compiler.small_kernels import finish
 from tests.hardware.machines import machine
 from tests.hlo.builder import ModuleBuilder
+
+
+def test_the_quantile_function_agrees_with_scipy() -> None:
+    # Around the middle, in both tails, and where the approximations change: exp(-2) and exp(-32).
+    edges = [np.exp(-2), 1 - np.exp(-2), np.exp(-32)]
+    near = [edge * (1 + sign * 1e-9) for edge in edges for sign in (-1, 0, 1)]
+    tails = [10.0**-k for k in range(1, 300, 7)]
+    for probability in [*np.linspace(0.001, 0.999, 997), *near, *tails, 1 - 1e-12]:
+        assert normal_quantile(float(probability)) == pytest.approx(ndtri(probability), rel=1e-13, abs=1e-15)
+
+
+def test_the_median_is_zero_and_the_tails_of_the_quantile_function_mirror_each_other() -> None:
+    assert normal_quantile(0.5) == 0.0
+    for probability in (0.25, 0.125, 2.0**-30):
+        assert normal_quantile(1.0 - probability) == -normal_quantile(probability)
+
 
 VARIED = machine(codegen_compute_sd=0.2, codegen_transfer_sd=0.1)
 KEYS = mix(np.arange(100_000, dtype=np.uint64))
