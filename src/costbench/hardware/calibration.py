@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import least_squares
 
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.errors import ParamsError, TargetError
 from costbench.hardware.fidelity import (
@@ -38,9 +38,6 @@ from costbench.hardware.simulator import simulate_nest
 from costbench.params import parse
 from costbench.rng import stream
 from costbench.target import Target, Timing, load_target
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 PRIORS: dict[str, tuple[float, float]] = {
     # Parameter: (value expected before any fit, standard deviation of its logarithm).
@@ -103,7 +100,7 @@ class Recorded:
 
     kernel: RecordedKernel
     nest: LoopNest
-    extents: IntArray
+    extents: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +116,8 @@ class Fit:
 
     target: Target
     cost: float
-    log_sd: FloatArray
-    correlation: FloatArray
+    log_sd: F64
+    correlation: F64
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +129,8 @@ class Draw:
         deviations: shifts of the priors' centres, in standard deviations of each prior.
     """
 
-    weights: FloatArray
-    deviations: FloatArray
+    weights: F64
+    deviations: F64
 
 
 def lower_runs(kernels: Sequence[RecordedKernel]) -> list[Recorded]:
@@ -148,7 +145,7 @@ def lower_runs(kernels: Sequence[RecordedKernel]) -> list[Recorded]:
     ]
 
 
-def with_values(target: Target, log_values: FloatArray) -> Target:
+def with_values(target: Target, log_values: F64) -> Target:
     """Returns the chip with the fitted timing parameters, given by their logarithms."""
     return with_timing(target, dict(zip(PRIORS, map(float, np.exp(log_values)), strict=True)))
 
@@ -186,7 +183,7 @@ def fit(
     centre = start if draw is None else start + prior_sd * draw.deviations
     weights = np.ones(len(recorded)) if draw is None else draw.weights
 
-    def residuals(log_values: FloatArray) -> FloatArray:
+    def residuals(log_values: F64) -> F64:
         machine = with_timing(with_values(regular, log_values), fixed)
         parts = [(log_values - centre) / prior_sd]
         for item, weight in zip(recorded, weights, strict=True):
@@ -196,7 +193,7 @@ def fit(
         return np.concatenate(parts)
 
     solution = least_squares(residuals, start, loss="soft_l1", diff_step=[1e-3], max_nfev=60)
-    jacobian: FloatArray = np.asarray(solution.jac, dtype=np.float64)
+    jacobian: F64 = np.asarray(solution.jac, dtype=np.float64)
     covariance = np.linalg.inv(jacobian.T @ jacobian)
     log_sd = np.sqrt(np.diag(covariance))
     return Fit(

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, U64, AnyArray, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels, loop_nest
-from costbench.compiler.lowering.packed import Records, Words, bound_bytes, unpacked
+from costbench.compiler.lowering.packed import bound_bytes, unpacked
 from costbench.compiler.lowering.work import Ragged, add_up, contraction_rows, row_of
 from costbench.compiler.lowering.writing import Nests
 from costbench.compiler.tiling.footprint import new_tile, row_bytes, scratchpad_bytes
@@ -49,9 +49,6 @@ from costbench.rng import stream_key, stream_words
 from costbench.target import Target
 
 NUM_RUNS = 3
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-HashArray = npt.NDArray[np.uint64]
 _FASTEST, _TOTAL = NUM_PARTS, NUM_PARTS + 1
 _NOTHING = np.zeros(0)
 _BITS = np.uint64(64)
@@ -68,10 +65,10 @@ class Measurement:
         run_seconds: the part of `seconds` that each tile size took; 0 where the compile failed; float64 [n].
     """
 
-    runtime_ns: IntArray
-    failed: npt.NDArray[np.bool_]
+    runtime_ns: I64
+    failed: Bool
     seconds: float
-    run_seconds: FloatArray
+    run_seconds: F64
 
 
 @dataclass(frozen=True)
@@ -91,16 +88,16 @@ class Device:
         nest = loop_nest(kernel)
         return self.measure_nest(nest, nest.extents(tile_sizes))
 
-    def measure_nest(self, nest: LoopNest, extents: IntArray) -> Measurement:
+    def measure_nest(self, nest: LoopNest, extents: I64) -> Measurement:
         """Does the same for a lowered kernel and loop extents [n, num_loops]."""
         return _measurement(self._run(nest, extents, nest.kernel.fingerprint))
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Returns measured nanoseconds as a cost model's prediction, infinite where the compile failed."""
         measurement = self.measure(kernel, decisions)
         return np.where(measurement.failed, np.inf, measurement.runtime_ns.astype(np.float64))
 
-    def _run(self, nest: LoopNest, extents: IntArray, fingerprint: str) -> FloatArray:
+    def _run(self, nest: LoopNest, extents: I64, fingerprint: str) -> F64:
         """Returns [2, n]: nanoseconds of the fastest run and of all runs together; 0 for failed compiles."""
         extents = np.ascontiguousarray(extents)
         columns = np.empty((NUM_PARTS + 2, len(extents)))
@@ -118,7 +115,7 @@ class Device:
         return columns[_FASTEST:]
 
 
-def _measurement(times: FloatArray) -> Measurement:
+def _measurement(times: F64) -> Measurement:
     """Makes a measurement of times [2, n]: fastest run, and all runs together; 0 for failed compiles."""
     runtime_ns = times[0].astype(np.int64)
     run_seconds = times[1] * 1e-9
@@ -127,12 +124,12 @@ def _measurement(times: FloatArray) -> Measurement:
 
 @compiled
 def _run_priced(
-    columns: FloatArray,
-    words: Words,
-    extents: IntArray,
-    needed: FloatArray,
+    columns: F64,
+    words: F64,
+    extents: I64,
+    needed: F64,
     start: np.uint64,
-    machine: FloatArray,
+    machine: F64,
 ) -> int:
     """Adds noise and failures to priced tile sizes and fills in the times of the fastest and of all runs.
 
@@ -164,7 +161,7 @@ def _run_priced(
 
 
 @compiled_step
-def _key(loops: Records, extents: IntArray, start: np.uint64) -> np.uint64:
+def _key(loops: AnyArray, extents: I64, start: np.uint64) -> np.uint64:
     """Returns a mixed key of a tile size; keys within a space of fewer than 2^64 tiles are distinct."""
     number = np.uint64(0)
     for loop in range(len(extents)):
@@ -173,7 +170,7 @@ def _key(loops: Records, extents: IntArray, start: np.uint64) -> np.uint64:
 
 
 @compiled_step
-def _noisy(runtime: float, key: np.uint64, machine: FloatArray) -> tuple[float, float]:
+def _noisy(runtime: float, key: np.uint64, machine: F64) -> tuple[float, float]:
     """Returns the fastest run in whole nanoseconds, at least 1, and the sum of all runs."""
     fastest, total = np.inf, 0.0
     for number in range(1, NUM_RUNS + 1):
@@ -186,7 +183,7 @@ def _noisy(runtime: float, key: np.uint64, machine: FloatArray) -> tuple[float, 
 
 
 @compiled_step
-def _fails(extents: IntArray, needed: float, key: np.uint64, machine: FloatArray) -> bool:
+def _fails(extents: I64, needed: float, key: np.uint64, machine: F64) -> bool:
     """Returns whether a compile fails. The probability rises from 0 at `failure_floor` of the scratchpad to
     `failure_rate` at all of it.
 
@@ -213,17 +210,17 @@ class _Inputs(NamedTuple):
         deviations: standard deviations of the generated-code factors: compute, transfers.
     """
 
-    subjects: IntArray
-    amounts: FloatArray
+    subjects: I64
+    amounts: F64
     contractions: Ragged
-    structures: HashArray
-    starts: HashArray
-    machine: FloatArray
+    structures: U64
+    starts: U64
+    machine: F64
     deviations: tuple[float, float]
 
 
 def measure_batch(
-    device: Device, lowered: LoweredKernels, chosen: IntArray, extents: IntArray, fingerprints: Sequence[str]
+    device: Device, lowered: LoweredKernels, chosen: I64, extents: I64, fingerprints: Sequence[str]
 ) -> Measurement:
     """Measures one tile size of each of m of the lowered kernels of a computation.
 
@@ -258,7 +255,7 @@ def measure_batch(
     return _measurement(times)
 
 
-def structure_keys(lowered: LoweredKernels, chip: str) -> HashArray:
+def structure_keys(lowered: LoweredKernels, chip: str) -> U64:
     """Returns `structure_key` of every kernel, [k]."""
     kernels, body = lowered.kernels, lowered.module.computations[lowered.computation]
     opcodes = np.array(body.opcodes, dtype=np.int64)
@@ -268,12 +265,12 @@ def structure_keys(lowered: LoweredKernels, chip: str) -> HashArray:
     for kernel in first.tolist():
         start, stop = kernels.instructions_offsets[kernel : kernel + 2]
         keys.append(structure_key(tuple(opcodes[kernels.instructions[start:stop]].tolist()), chip))
-    result: HashArray = np.array(keys, dtype=np.uint64)[inverse.reshape(-1)]
+    result: U64 = np.array(keys, dtype=np.uint64)[inverse.reshape(-1)]
     return result
 
 
 @compiled
-def _operation_mixes(offsets: IntArray, opcodes: IntArray) -> HashArray:
+def _operation_mixes(offsets: I64, opcodes: I64) -> U64:
     """Returns hashes [k], equal for kernels of equal `structure_key`, else different except by chance."""
     counts = np.zeros(opcodes.max() + 1, dtype=np.int64)
     result = np.zeros(len(offsets) - 1, dtype=np.uint64)
@@ -291,7 +288,7 @@ def _operation_mixes(offsets: IntArray, opcodes: IntArray) -> HashArray:
 
 
 @compiled
-def _run_each(nests: Nests, chosen: IntArray, extents: IntArray, inputs: _Inputs, times: FloatArray) -> int:
+def _run_each(nests: Nests, chosen: I64, extents: I64, inputs: _Inputs, times: F64) -> int:
     """Fills in [2, m] times of the fastest run and of all runs; returns the first kernel whose price is no
     valid time, or -1.
     """

@@ -20,8 +20,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.compiler.lowering.access import array_shape
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.lowering.work import EVERY_ITERATION, EVERY_RESULT, WorkModel
@@ -45,7 +45,6 @@ from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
-FloatArray = npt.NDArray[np.float64]
 _SORT_OPS = 6.0
 _WINDOW_OPS = 1.5
 _SCATTER_OPS = 3.0
@@ -302,12 +301,12 @@ class VectorRates(NamedTuple):
         fixed_ns: [2], prologues, and latencies of the cross-lane unit, which overlap: each kind counts once.
     """
 
-    register_ns: FloatArray
-    fixed_ns: FloatArray
+    register_ns: F64
+    fixed_ns: F64
 
 
 @compiled
-def vector_rates(amounts: FloatArray, machine: FloatArray) -> VectorRates:
+def vector_rates(amounts: F64, machine: F64) -> VectorRates:
     """Prices the vector work of a kernel on a machine."""
     num_boxes = amounts.shape[1]
     rates = VectorRates(np.zeros((2, num_boxes)), np.zeros(2))
