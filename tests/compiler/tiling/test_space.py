@@ -12,8 +12,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.tiling.footprint import scratchpad_bytes
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import MAX_UNITS, TileSpace, balanced_splits, tile_space
-from costbench.datasets.tpugraphs.raw import read_tile_tuning
-from costbench.datasets.tpugraphs.tuning import TuningKernel
+from costbench.datasets.tpugraphs.raw import TuningKernel, read_tile_tuning
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.target import load_target
 from tests.compiler import small_kernels as small

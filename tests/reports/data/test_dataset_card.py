@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.artifacts import write_json
-from costbench.datasets.histograms import LogHistogram
+from costbench.datasets.card import LogHistogram
 from costbench.errors import DataError
 from costbench.reports.data.dataset_card import flat_counts, read_cards
 from tests.reports.evidence_files import CARD, write_evidence

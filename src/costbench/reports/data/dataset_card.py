@@ -45,7 +45,7 @@ class ApplicationCounts:
 
 @dataclass(frozen=True)
 class Distribution:
-    """One quantity: quantiles, and counts in logarithmic bins (see `costbench.datasets.histograms`).
+    """One quantity: quantiles, and counts in logarithmic bins (see `costbench.datasets.card`).
 
     Attributes:
         bins_per_decade: bins in a factor of ten.

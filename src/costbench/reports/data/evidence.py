@@ -28,7 +28,7 @@ PARTS = ("train", "validation", "test", "dropped")
 
 @dataclass(frozen=True)
 class Leak:
-    """Test kernels that also occur in training (see `costbench.datasets.validation`)."""
+    """Test kernels that also occur in training (see `costbench.datasets.leakage`)."""
 
     kernels: int
     leaked_kernels: int

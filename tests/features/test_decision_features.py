@@ -10,14 +10,14 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import DataError
-from costbench.features.config import (
+from costbench.features.decision_features import (
     decision_features,
-    gathered_tile_features,
     layout_features,
     loop_features,
     static_performance,
     tile_features,
 )
+from costbench.features.packed_kernels import gathered_tile_features
 from costbench.features.schema import TILE_FEATURES, column
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule

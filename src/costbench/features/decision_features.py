@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from costbench.arrays import F32, I32, I64
+from costbench.arrays import F32, I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import DataError
-from costbench.features.gathers import runs, write_bounds
 from costbench.features.schema import NUM_LAYOUT_FEATURES, TILE_FEATURES, absent_row, column
 from costbench.hlo.cost_analysis.counts import CostAnalysis
 
 _PLACES = 6
 _BLOCKS = ("kernel_bounds", "output_bounds", "input_bounds")
 _ABSENT = absent_row(TILE_FEATURES)
-_GATHERED = np.array([column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS[:2]])
 _START = {block: column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS}
 
 
@@ -79,19 +77,6 @@ def _write_block(table: F32, block: str, bounds: I64) -> None:
     table[:, start : start + kept] = whole[:, :kept]
     table[:, start + _PLACES] = whole.sum(axis=1)
     table[:, start + _PLACES + 1] = whole.prod(axis=1)
-
-
-def gathered_tile_features(bounds: I32, first: I64, ranks: I64) -> F32:
-    """Returns `tile_features` of tile sizes of different kernels: float32 [n, 24].
-
-    Args:
-        bounds: [b], for each tile size its kernel bounds, then its output bounds.
-        first: int64 [n], index of each tile size's first bound.
-        ranks: int64 [n, 2], the number of kernel bounds and of output bounds.
-    """
-    table = np.tile(_ABSENT, (len(first), 1))
-    write_bounds(table, bounds[runs(first, ranks.sum(axis=1))], ranks, _GATHERED, _PLACES)
-    return table
 
 
 def layout_features(minor_to_major: I64) -> F32:

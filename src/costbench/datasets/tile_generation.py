@@ -17,14 +17,15 @@ import numpy as np
 from costbench.arrays import I64, AnyArray
 from costbench.artifacts import digest_bytes
 from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.program import UniqueKernel
 from costbench.compiler.tiling.space import nest_tile_space
 from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key
-from costbench.datasets.kernel_columns import kernel_columns, offsets_of
+from costbench.datasets.measured_kernels import compiled_program_path, kernel_columns, shard_path
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
+from costbench.datasets.records import offsets_of
 from costbench.datasets.storage import write_shard
-from costbench.datasets.tile.kernels import compiled_program_path, shard_path
 from costbench.errors import SpaceTooLargeError
 from costbench.hardware.device import Device
 from costbench.rng import stream
@@ -202,8 +203,10 @@ def _most_important(samples: list[_KernelSample], limit: int) -> list[_KernelSam
 
 def _columns(samples: Sequence[_KernelSample]) -> Mapping[str, AnyArray]:
     kernels = [s.unique.kernel for s in samples]
+    positions = kernel_arrays((k.instructions, k.inputs, k.outputs) for k in kernels)
+    computations = np.array([k.computation for k in kernels], dtype=np.int64)
     return {
-        **kernel_columns(kernels, [s.unique.fingerprint for s in samples]),
+        **kernel_columns(positions, computations, [s.unique.fingerprint for s in samples]),
         "kernel_runs": np.array([s.unique.runs_per_program for s in samples], dtype=np.int64),
         "kernel_space_size": np.array([s.space_size for s in samples], dtype=np.int64),
         "kernel_default_ns": np.array([s.default_ns for s in samples], dtype=np.int64),

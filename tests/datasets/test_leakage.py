@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.datasets.record_types import FUSION
-from costbench.datasets.splits import Split
-from costbench.datasets.storage import Shard, write_shard
-from costbench.datasets.validation import (
+from costbench.datasets.leakage import (
     ProgramShards,
     common_fingerprints,
     fingerprints,
     leakage_audit,
     shards_by_program,
 )
+from costbench.datasets.record_types import FUSION
+from costbench.datasets.splits import Split
+from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 from tests.datasets.tile_columns import fusion_columns, metadata, tile_columns
 

@@ -11,7 +11,7 @@ from costbench.arrays import I16
 from costbench.compiler.layout.packed.compile import PackedCompiler
 from costbench.compiler.layout.packed.pool import KernelPool
 from costbench.compiler.lowering.loop_nest import LoweredKernels
-from costbench.datasets.layout.pricing import ProgramPricer
+from costbench.datasets.layout_pricing import ProgramPricer
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.device import Device
 from costbench.target import Target, load_target

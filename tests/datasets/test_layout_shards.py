@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from costbench.datasets.layout.collections import (
-    NLP_BUILDERS,
-    SEARCHES,
-    collection_folder,
-    family_of,
-)
-from costbench.datasets.layout.columns import DEFAULT, GENETIC, RANDOM
+from costbench.datasets.layout_shards import NLP_BUILDERS, SEARCHES, collection_folder, family_of
+from costbench.datasets.record_types import DEFAULT, GENETIC, RANDOM
 from costbench.programs.manifest import load_manifest
 
 

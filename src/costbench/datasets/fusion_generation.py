@@ -13,25 +13,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from costbench.arrays import I64
+from costbench.arrays import I64, AnyArray
 from costbench.artifacts import digest_bytes
 from costbench.compiler.fusion.space import CutKernels, FusionSpace
 from costbench.compiler.identity.hashes import MetHashes
 from costbench.compiler.kernel_arrays import taken
 from costbench.compiler.program import PreparedProgram
-from costbench.datasets.fusion.pricing import FoundKernels, FusionPricing, PricedKernels
-from costbench.datasets.fusion.shards import (
-    finished_parts,
-    fusion_part_path,
-    progress_of,
-    write_part,
-)
+from costbench.datasets.fusion_pricing import FoundKernels, FusionPricing, PricedKernels
 from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key, summaries_of
-from costbench.datasets.record_types import FUSION_GENERATOR_VERSION
-from costbench.datasets.tile.kernels import compiled_program_path
+from costbench.datasets.measured_kernels import compiled_program_path, fusion_part_path
+from costbench.datasets.record_types import FUSION, FUSION_GENERATOR_VERSION
+from costbench.datasets.storage import Shard, write_shard
+from costbench.errors import DataError
 from costbench.rng import stream
 from costbench.store import Entry, key_of
 from costbench.target import Target
@@ -251,3 +248,73 @@ def executions(cuts: Sequence[CutKernels]) -> dict[int, int]:
         for quick_hash in cut.hashes.tolist():
             runs[quick_hash] += cut.trip_count
     return dict(runs)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the parts on disk cover.
+
+    Attributes:
+        parts: finished parts.
+        num_configs: configs that they cover.
+        complete: whether they include the last part.
+        fingerprints: of all their kernels, 16 bytes each.
+    """
+
+    parts: int
+    num_configs: int
+    complete: bool
+    fingerprints: frozenset[bytes]
+
+
+def finished_parts(folder: Path, chip: str, program: str, key: str) -> list[Shard]:
+    """Returns the parts of a program on a chip that were made from the same inputs, in order."""
+    parts: list[Shard] = []
+    while True:
+        try:
+            shard = Shard.open(fusion_part_path(folder, chip, program, len(parts)))
+        except DataError:
+            return parts
+        if shard.metadata.get("key") != key:
+            return parts
+        parts.append(shard)
+        if shard.metadata["last"]:
+            return parts
+
+
+def progress_of(folder: Path, chips: Sequence[str], program: str, key: str) -> Progress:
+    """Returns what the parts that exist on all of the chips cover."""
+    by_chip = [finished_parts(folder, chip, program, key) for chip in chips]
+    parts = min(len(shards) for shards in by_chip)
+    last: dict[str, Any] = dict(by_chip[0][parts - 1].metadata) if parts else {}
+    known = {
+        bytes(row)
+        for shards in by_chip
+        for shard in shards[:parts]
+        for column in ("kernel_fingerprint", "dropped_fingerprint")
+        for row in np.asarray(shard[column])
+    }
+    return Progress(parts, int(last.get("num_configs", 0)), bool(last.get("last", False)), frozenset(known))
+
+
+def write_part(path: Path, batches: Sequence[dict[str, AnyArray]], metadata: dict[str, object]) -> None:
+    """Writes a part from the columns of its batches of kernels.
+
+    Raises:
+        DataError: if it cannot be written.
+    """
+    write_shard(path, joined(batches), metadata, FUSION)
+
+
+def joined(batches: Sequence[dict[str, AnyArray]]) -> dict[str, AnyArray]:
+    """Concatenates the columns of several batches of kernels."""
+    columns: dict[str, AnyArray] = {}
+    for column in FUSION.columns:
+        pieces = [np.asarray(batch[column.key]) for batch in batches]
+        if column.offsets_into is not None:
+            ends = np.cumsum([0, *(int(piece[-1]) for piece in pieces)])
+            shifted = [piece[1:] + end for piece, end in zip(pieces, ends[:-1], strict=True)]
+            pieces = [np.zeros(1, dtype=column.dtype), *shifted]
+        empty = np.zeros((0, *(int(size) for size in column.shape[1:])), dtype=column.dtype)
+        columns[column.key] = np.concatenate([empty, *pieces]).astype(column.dtype, copy=False)
+    return columns

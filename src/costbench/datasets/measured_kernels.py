@@ -7,16 +7,19 @@ used programs, so that memory does not grow with the data set.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from costbench.arrays import I64
+from costbench.arrays import I64, AnyArray
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.datasets.records import digests_of
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.hlo.module import HloModule
@@ -27,6 +30,11 @@ from costbench.target import Architecture
 def shard_path(folder: Path, chip: str, program: str) -> Path:
     """Returns the path of the tile shard of a program on a chip."""
     return folder / "tile" / chip / f"{program}.arrow"
+
+
+def fusion_part_path(folder: Path, chip: str, program: str, part: int) -> Path:
+    """Returns the path of a part of a program's fusion samples on a chip."""
+    return folder / "fusion" / chip / f"{program}.part{part:04d}.arrow"
 
 
 def compiled_program_path(folder: Path, program: str) -> Path:
@@ -147,6 +155,30 @@ class TileShard:
         )
 
 
+def kernel_columns(
+    kernels: KernelArrays, computations: I64, fingerprints: Sequence[str]
+) -> dict[str, AnyArray]:
+    """Returns the columns that say which kernels a shard is about (see `record_types`).
+
+    Args:
+        kernels: k kernels as arrays of positions.
+        computations: position of the computation that each belongs to, int64 [k].
+        fingerprints: fingerprints of the kernels, 32 hexadecimal digits each.
+    """
+    columns: dict[str, AnyArray] = {
+        "kernel_computation": computations.astype(np.int32),
+        "kernel_fingerprint": digests_of(fingerprints),
+    }
+    for part, offsets, positions in (
+        ("inputs", kernels.inputs_offsets, kernels.inputs),
+        ("instructions", kernels.instructions_offsets, kernels.instructions),
+        ("outputs", kernels.outputs_offsets, kernels.outputs),
+    ):
+        columns[f"kernel_{part}_offsets"] = offsets
+        columns[f"kernel_{part}"] = positions.astype(np.int32)
+    return columns
+
+
 def kernel_view(shard: Shard, index: int, module: HloModule) -> Kernel:
     """Returns the kernel that a tile or fusion shard refers to.
 
@@ -185,3 +217,66 @@ def checked_space(shard: Shard, index: int, nest: LoopNest, architecture: Archit
             expected=f"{measured}, as when it was measured; generate again",
         )
     return space
+
+
+def fusion_parts(folder: Path, chip: str, program: str) -> tuple[Shard, ...]:
+    """Opens all parts of a program's fusion samples on a chip; empty where there are no samples.
+
+    Raises:
+        DataError: for a damaged part, or if the last one is missing.
+    """
+    parts: list[Shard] = []
+    while not (parts and parts[-1].metadata["last"]):
+        path = fusion_part_path(folder, chip, program, len(parts))
+        if not parts and not path.exists():
+            break
+        parts.append(Shard.open(path))
+    return tuple(parts)
+
+
+class FusionKernels:
+    """The kernels that occur in a program's fusion configs, each at the tile size the compiler chose.
+
+    Args:
+        parts: of the program on a chip, as returned by `fusion_parts`, at least one.
+        programs: of the same data set.
+        architecture: of the chip.
+    """
+
+    def __init__(
+        self, parts: tuple[Shard, ...], programs: CompiledPrograms, architecture: Architecture
+    ) -> None:
+        self._parts = parts
+        self._starts = np.cumsum([0, *(shard.num_kernels for shard in parts)])
+        self._programs = programs
+        self._architecture = architecture
+        self.program = str(parts[0].metadata["program"])
+        self.application = str(parts[0].metadata["application"])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def kernel(self, index: int) -> MeasuredKernel:
+        """Reads one kernel; `runs` counts its executions under the default config, 0 if it is not in it.
+
+        Raises:
+            DataError: if the stored tile does not fit the kernel's tile space.
+        """
+        part = int(np.searchsorted(self._starts, index, side="right")) - 1
+        shard, place = self._parts[part], index - int(self._starts[part])
+        view = kernel_view(shard, place, self._programs.module(self.program))
+        space = checked_space(
+            shard, place, self._programs.lowering(self.program).loop_nest(view), self._architecture
+        )
+        ids = np.asarray(shard["kernel_tile"][place : place + 1])
+        runtime_ns = np.asarray(shard["kernel_runtime_ns"][place : place + 1])
+        return MeasuredKernel(
+            kernel=view,
+            fingerprint=bytes(shard["kernel_fingerprint"][place]).hex(),
+            runs=int(shard["kernel_default_runs"][place]),
+            space=space,
+            default_ns=int(runtime_ns[0]),
+            tile_ids=ids,
+            tile_sizes=space.decode(ids),
+            runtime_ns=runtime_ns,
+        )

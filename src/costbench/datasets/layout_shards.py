@@ -6,15 +6,17 @@ turns it into an `.npz` graph.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from costbench.arrays import I8
 from costbench.compiler.identity.fingerprints import module_fingerprint
-from costbench.datasets.layout.columns import DEFAULT, LAYOUT
+from costbench.datasets.record_types import DEFAULT, GENETIC, LAYOUT, RANDOM
 from costbench.datasets.storage import Shard
-from costbench.datasets.tpugraphs.tuning import MAX_RANK, NUM_TENSORS, TuningProgram
+from costbench.datasets.tpugraphs.raw import MAX_RANK, NUM_TENSORS, TuningProgram
 from costbench.errors import DataError
 from costbench.hlo.reader import module_from_bytes
 
@@ -66,3 +68,36 @@ def read_layout_program(path: Path) -> TuningProgram:
         num_failed=int(shard.metadata["num_failed"]),
         fingerprint=int(module_fingerprint(module)[:16], 16),
     )
+
+
+Family = Literal["xla", "nlp"]
+NLP_BUILDERS = frozenset(
+    {
+        "albert",
+        "bert_classifier",
+        "bert_pretraining",
+        "electra",
+        "talking_heads_bert",
+        "transformer",
+        "transformer_lm",
+        "translate",
+    }
+)
+"""Functions of the model zoo that build transformers over text."""
+SEARCHES: Mapping[str, tuple[int, int]] = {"random": (DEFAULT, RANDOM), "default": (DEFAULT, GENETIC)}
+"""Values of `config_source` that each search's collections hold."""
+
+
+def family_of(builder: str) -> Family:
+    """Returns the family of a program.
+
+    Args:
+        builder: call of the model zoo that builds it, such as `bert_classifier(layers=2)`; empty for a user's
+            program.
+    """
+    return "nlp" if builder.partition("(")[0] in NLP_BUILDERS else "xla"
+
+
+def collection_folder(collection: str) -> str:
+    """Returns the name of a collection's folder, in which the colons are hyphens."""
+    return collection.replace(":", "-")

@@ -14,7 +14,8 @@ from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, taken
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.tiling.kernel_batch import KernelBatch
 from costbench.compiler.tiling.space import nest_tile_space
-from costbench.datasets.kernel_columns import array_columns, digests_of
+from costbench.datasets.measured_kernels import kernel_columns
+from costbench.datasets.records import digests_of
 from costbench.errors import SpaceTooLargeError
 from costbench.hardware.device import Device, measure_batch
 from costbench.hlo.memo import Memo
@@ -138,7 +139,7 @@ class FusionPricing:
             priced.num_too_large += int(np.count_nonzero(~outcome.fits))
             priced.num_failed += int(np.count_nonzero(outcome.fits & ~ran))
             priced.device_seconds += float(outcome.run_seconds[outcome.fits].sum())
-            columns = array_columns(taken(kernels, kept), computations[kept], [names[p] for p in kept])
+            columns = kernel_columns(taken(kernels, kept), computations[kept], [names[p] for p in kept])
             priced.batches.append(
                 {
                     **columns,
@@ -168,9 +169,7 @@ class FusionPricing:
                 _run_alone(nests[number], device, model, outcome, places[number])
 
 
-def _run_alone(
-    nest: LoopNest, device: Device, model: AnalyticalModel, outcome: _Outcome, index: int
-) -> None:
+def _run_alone(nest: LoopNest, device: Device, model: AnalyticalModel, outcome: _Outcome, index: int) -> None:
     """Runs a kernel whose smallest tile does not fit; in rare cases, a larger one does.
 
     A kernel with more tile sizes than can be numbered is left out with a warning, as if no tile fitted.
