@@ -24,7 +24,7 @@ class Selectable(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, places: IntArray, /) -> Self:
+    def __getitem__(self, indices: IntArray, /) -> Self:
         """Returns the features of these samples, which may repeat."""
         ...
 
@@ -51,9 +51,11 @@ class Samples:
     def __len__(self) -> int:
         return len(self.runtime_ns)
 
-    def select(self, places: IntArray) -> Samples:
+    def select(self, indices: IntArray) -> Samples:
         """Returns some samples, which may repeat; speeds stay relative to the fastest of all."""
-        return Samples(self.runtime_ns[places], self.speed[places], self.groups[places], self.start[places])
+        return Samples(
+            self.runtime_ns[indices], self.speed[indices], self.groups[indices], self.start[indices]
+        )
 
 
 def samples_of(
@@ -73,10 +75,10 @@ def samples_of(
         raise ValueError("runtime_ns: expected numbers above 0, infinite for failures")
     speed = np.zeros(count)
     for group in np.unique(groups):
-        own = groups == group
-        best = runtime_ns[own].min()
-        if np.isfinite(best):
-            speed[own] = best / runtime_ns[own]
+        members = groups == group
+        best_ns = runtime_ns[members].min()
+        if np.isfinite(best_ns):
+            speed[members] = best_ns / runtime_ns[members]
     return Samples(runtime_ns.astype(np.float64), speed, groups, start)
 
 

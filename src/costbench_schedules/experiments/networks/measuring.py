@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
-from costbench_schedules.models.boosting.spec import BoostingSpec
 from costbench_schedules.models.ensemble import Bootstrap
 from costbench_schedules.models.learner import samples_of
-from costbench_schedules.models.trees import BoostedTrees
+from costbench_schedules.models.trees import BoostedTrees, BoostingSpec
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

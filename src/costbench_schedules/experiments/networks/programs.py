@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench_schedules.features.primitives import primitive_sequences
-from costbench_schedules.features.representations import REPRESENTATIONS
+from costbench_schedules.features.vectors import REPRESENTATIONS
 from costbench_schedules.operators.networks import networks
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.networks.estimated import PROGRAMS, EstimatedPrograms, read_estimated

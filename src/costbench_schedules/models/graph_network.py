@@ -1,7 +1,8 @@
-"""Trains the networks of the tile task (lpm2021, section 3) on schedules: a graph for every schedule.
+"""The networks of the tile task (lpm2021, section 3) on schedules: a graph network and an LSTM.
 
-A schedule is a kernel with one decision: what differs between schedules is in the graph. Where a node of a
-kernel has its opcode, a node of a schedule has its kind: loop, or which statement.
+Every schedule is a graph of loops and statements, and a kernel with one decision: what differs between
+schedules is in the graph. Where a node of a kernel has its opcode, a node of a schedule has its kind: loop,
+or which statement. docs/schedule_models.md says why the networks have these sizes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,31 @@ from costbench.models.execution_spec import DEFAULT_EXECUTION
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec
 from costbench_schedules.features.context import FEATURE_NAMES
-from costbench_schedules.features.graphs import loop_graphs
-from costbench_schedules.features.trees import LoopTrees
-from costbench_schedules.models.graph_network.presets import GNN, GNN_TRAINING
+from costbench_schedules.features.trees import LoopTrees, loop_graphs
 from costbench_schedules.models.learner import FloatArray, IntArray, Objective, Samples
-from costbench_schedules.models.training import Fitted, TrainingSpec, predicted, train
+from costbench_schedules.models.training import SampleLoss, TrainingSpec, predict_in_chunks, train
+
+GNN = NetSpec(
+    encoder="graphsage",
+    reduction="column-wise",
+    hidden=32,
+    opcode_embedding=8,
+    encoder_layers=2,
+    node_final_layers=1,
+    decision_features="off",
+)
+"""GraphSAGE, and mean and maximum over nodes."""
+GNN_TRAINING = TrainingSpec(epochs=60, batch=64, learning_rate=5e-3, max_steps=1200)
+LSTM = NetSpec(
+    encoder="none",
+    reduction="lstm",
+    hidden=32,
+    opcode_embedding=8,
+    node_final_layers=1,
+    decision_features="off",
+)
+"""The last state of an LSTM over the nodes in program order."""
+LSTM_TRAINING = TrainingSpec(epochs=60, batch=64, learning_rate=1e-2, max_steps=1200)
 
 
 @dataclass(frozen=True)
@@ -35,9 +56,9 @@ class GraphLearner:
     """A `Learner` of `LoopTrees`.
 
     Attributes:
-        objective: of the costs.
-        spec: of the network; features of decisions and static features do not exist.
-        training: how long it is trained.
+        objective: what the costs are fitted to.
+        spec: size of the network; features of decisions and static features do not exist.
+        training: length and pace of the training.
     """
 
     objective: Objective = "rank"
@@ -59,13 +80,13 @@ class GraphLearner:
         # Scaled once, and not in every epoch.
         scaled = replace(features, values=scaling.node(features.values))
 
-        def costs(places: IntArray) -> Tensor:
-            found: Tensor = net(collator.collate(packed(scaled[places], scaling)))
-            return found[:, 0]
+        def costs(indices: IntArray) -> Tensor:
+            batch_costs: Tensor = net(collator.collate(pack_schedules(scaled[indices], scaling)))
+            return batch_costs[:, 0]
 
-        fitted = Fitted(samples, self.objective, costs)
+        loss = SampleLoss(samples, self.objective, costs)
         with applied(DEFAULT_EXECUTION):
-            train(net, fitted, self.training, rng.stream(seed, "graph_network", "batches"))
+            train(net, loss, self.training, rng.stream(seed, "graph_network", "batches"))
         return TrainedGraphNetwork(net, scaling)
 
 
@@ -73,8 +94,8 @@ class TrainedGraphNetwork:
     """A `ScheduleModel` of `LoopTrees`.
 
     Args:
-        net: trained.
-        scaling: of its nodes.
+        net: trained network.
+        scaling: scaling of node features.
     """
 
     def __init__(self, net: LearnedCostNet, scaling: FeatureScaling) -> None:
@@ -83,7 +104,9 @@ class TrainedGraphNetwork:
 
     def predict(self, features: LoopTrees, /) -> FloatArray:
         """Returns costs, float64 [n]."""
-        return predicted(lambda places: self._model.predict_packed(packed(features[places])), len(features))
+        return predict_in_chunks(
+            lambda indices: self._model.predict_packed(pack_schedules(features[indices])), len(features)
+        )
 
 
 def scaling_of(trees: LoopTrees) -> FeatureScaling:
@@ -91,12 +114,12 @@ def scaling_of(trees: LoopTrees) -> FeatureScaling:
     return _node_scaling(MinMaxNormalizer.fit([trees.values[trees.depths > 0]], names=FEATURE_NAMES))
 
 
-def restored(spec: NetSpec, scaler: Mapping[str, Any]) -> TrainedGraphNetwork:
+def restore_network(spec: NetSpec, scaler: Mapping[str, Any]) -> TrainedGraphNetwork:
     """Returns a network with the weights of a new one.
 
     Args:
-        spec: of the network.
-        scaler: of its nodes, as `MinMaxNormalizer.to_dict` describes it.
+        spec: size of the network.
+        scaler: scaler of node features, as `MinMaxNormalizer.to_dict` describes it.
 
     Raises:
         DataError, ChoiceError or ParamsError: for a scaler or a network that cannot be.
@@ -111,12 +134,12 @@ def _node_scaling(node: MinMaxNormalizer) -> FeatureScaling:
     return FeatureScaling(node, none, none)
 
 
-def packed(trees: LoopTrees, scaled_by: FeatureScaling | None = None) -> PackedKernels:
+def pack_schedules(trees: LoopTrees, scaled_by: FeatureScaling | None = None) -> PackedKernels:
     """Returns schedules as kernels of one decision each, in order, with runtimes of 1.
 
     Args:
-        trees: the schedules.
-        scaled_by: what has scaled their features; None if nothing has.
+        trees: loop trees of the schedules.
+        scaled_by: scaling that was applied to their features; None for none.
     """
     graphs, count = loop_graphs(trees), len(trees)
     none = np.zeros((count, 1 if scaled_by is None else 0), np.float32)

@@ -13,11 +13,9 @@ from costbench.features.graph_tensors import KernelGraph
 from costbench.models.learned import LearnedCostModel
 from costbench.models.net_spec import NetSpec
 from costbench_schedules.features.context import FEATURE_NAMES
-from costbench_schedules.features.graphs import loop_graphs
-from costbench_schedules.features.representations import REPRESENTATIONS
-from costbench_schedules.features.trees import LoopTrees
-from costbench_schedules.models.graph_network.fit import GraphLearner
-from costbench_schedules.models.graph_network.presets import GNN, LSTM
+from costbench_schedules.features.trees import LoopTrees, loop_graphs
+from costbench_schedules.features.vectors import REPRESENTATIONS
+from costbench_schedules.models.graph_network import GNN, LSTM, GraphLearner
 from costbench_schedules.models.learner import Objective, samples_of
 from costbench_schedules.models.training import TrainingSpec
 from costbench_schedules.operators.operators import parse_operator
