@@ -13,18 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I16, I64, AnyArray
 from costbench.errors import DataError
 from costbench_schedules.features.context import FEATURE_NAMES, ContextBatch
 from costbench_schedules.spaces.nest import STATEMENTS
 from costbench_schedules.spaces.space import SPATIAL_LEVELS
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 _MAX_AXES = 12
 FIRST_STATEMENT = _MAX_AXES * (SPATIAL_LEVELS + 1)
@@ -44,15 +40,15 @@ class LoopTrees:
         identifiers: which variable or statement a node is, int64 [n, N], below `NUM_IDENTIFIERS`.
     """
 
-    values: FloatArray
-    parents: IntArray
-    depths: IntArray
-    identifiers: IntArray
+    values: F32
+    parents: I64
+    depths: I64
+    identifiers: I64
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, indices: IntArray, /) -> LoopTrees:
+    def __getitem__(self, indices: I64, /) -> LoopTrees:
         return LoopTrees(
             self.values[indices], self.parents[indices], self.depths[indices], self.identifiers[indices]
         )
@@ -62,7 +58,7 @@ def stack_trees(parts: Sequence[LoopTrees]) -> LoopTrees:
     """Returns the trees of several operators, in order, with places for the nodes of the largest."""
     num_nodes = max(trees.depths.shape[1] for trees in parts)
 
-    def pad(name: str, value: int) -> npt.NDArray[Any]:
+    def pad(name: str, value: int) -> AnyArray:
         arrays = [getattr(trees, name) for trees in parts]
         widths = [[(0, 0), (0, num_nodes - a.shape[1]), *[(0, 0)] * (a.ndim - 2)] for a in arrays]
         padded = [np.pad(a, w, constant_values=value) for a, w in zip(arrays, widths, strict=True)]
@@ -102,7 +98,7 @@ def loop_trees(contexts: ContextBatch) -> LoopTrees:
     return _move_to_front(trees, _program_order(contexts))
 
 
-def _program_order(contexts: ContextBatch) -> npt.NDArray[np.int16]:
+def _program_order(contexts: ContextBatch) -> I16:
     """Returns keys of all loops and statements, int16 [n, K + S], whose stable order is that of the program.
 
     All of a padding copy or an initialisation comes before those loops of the computation that are not around
@@ -128,7 +124,7 @@ def _program_order(contexts: ContextBatch) -> npt.NDArray[np.int16]:
     return np.concatenate([*loops, *leaves], axis=1).astype(np.int16)
 
 
-def _move_to_front(trees: LoopTrees, keys: npt.NDArray[np.int16]) -> LoopTrees:
+def _move_to_front(trees: LoopTrees, keys: I16) -> LoopTrees:
     """Returns the trees with their nodes moved to the first places, in the order of their keys."""
     absent = trees.depths == 0
     num_nodes = int((~absent).sum(axis=1).max(initial=0))
@@ -163,10 +159,10 @@ class LoopGraphs:
             source comes before its target.
     """
 
-    values: FloatArray
-    kinds: IntArray
-    counts: IntArray
-    edges: IntArray
+    values: F32
+    kinds: I64
+    counts: I64
+    edges: I64
 
 
 def loop_graphs(trees: LoopTrees) -> LoopGraphs:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from costbench import rng
+from costbench.arrays import F64, I64
 from costbench.features.normalizer import MinMaxNormalizer
 from costbench.features.packed_kernels import PackedKernels
 from costbench.models.batch.graph_batch import Collator, FeatureScaling
@@ -25,7 +26,7 @@ from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.net_spec import NetSpec
 from costbench_schedules.features.context import FEATURE_NAMES
 from costbench_schedules.features.trees import LoopTrees, loop_graphs
-from costbench_schedules.models.learner import FloatArray, IntArray, Objective, Samples
+from costbench_schedules.models.learner import Objective, Samples
 from costbench_schedules.models.training import SampleLoss, TrainingSpec, predict_in_chunks, train
 
 GNN = NetSpec(
@@ -80,7 +81,7 @@ class GraphLearner:
         # Scaled once, and not in every epoch.
         scaled = replace(features, values=scaling.node(features.values))
 
-        def costs(indices: IntArray) -> Tensor:
+        def costs(indices: I64) -> Tensor:
             batch_costs: Tensor = net(collator.collate(pack_schedules(scaled[indices], scaling)))
             return batch_costs[:, 0]
 
@@ -102,7 +103,7 @@ class TrainedGraphNetwork:
         self.net, self.scaling = net, scaling
         self._model = LearnedCostModel(net, scaling, "score")
 
-    def predict(self, features: LoopTrees, /) -> FloatArray:
+    def predict(self, features: LoopTrees, /) -> F64:
         """Returns costs, float64 [n]."""
         return predict_in_chunks(
             lambda indices: self._model.predict_packed(pack_schedules(features[indices])), len(features)

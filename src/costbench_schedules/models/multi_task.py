@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from costbench import rng
-from costbench_schedules.models.learner import FloatArray, IntArray, Samples
+from costbench.arrays import F32, F64, I64
+from costbench_schedules.models.learner import Samples
 from costbench_schedules.models.training import predict_in_chunks, rank_loss
 
 _CONSTANT = 1e-5
@@ -54,13 +54,13 @@ class MultiTaskFeatures:
         machines: int64 [n], number of the machine that each sample was or will be measured on.
     """
 
-    values: npt.NDArray[np.float32]
-    machines: npt.NDArray[np.int64]
+    values: F32
+    machines: I64
 
     def __len__(self) -> int:
         return len(self.machines)
 
-    def __getitem__(self, indices: IntArray, /) -> MultiTaskFeatures:
+    def __getitem__(self, indices: I64, /) -> MultiTaskFeatures:
         return MultiTaskFeatures(self.values[indices], self.machines[indices])
 
 
@@ -172,7 +172,7 @@ class MultiTaskLearner:
             schedule.step()
         return TrainedMultiTask(net.eval())
 
-    def _draw_batch(self, members: list[IntArray], draws: np.random.Generator) -> IntArray:
+    def _draw_batch(self, members: list[I64], draws: np.random.Generator) -> I64:
         """Returns the indices of samples of some groups, which are drawn by their size."""
         sizes = np.array([len(indices) for indices in members], dtype=np.float64)
         count = min(self.groups, len(members))
@@ -191,10 +191,10 @@ class TrainedMultiTask:
 
     net: MultiTaskNet
 
-    def predict(self, features: MultiTaskFeatures, /) -> FloatArray:
+    def predict(self, features: MultiTaskFeatures, /) -> F64:
         """Returns costs, float64 [n], on the machine of each sample."""
 
-        def predict_some(indices: IntArray) -> FloatArray:
+        def predict_some(indices: I64) -> F64:
             return self.net(features[indices]).numpy().astype(np.float64)
 
         with torch.inference_mode():

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costbench_schedules.models.learner import FloatArray, IntArray, Objective, Samples
+from costbench.arrays import F64, I64
+from costbench_schedules.models.learner import Objective, Samples
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class SampleLoss:
 
     samples: Samples
     objective: Objective
-    costs: Callable[[IntArray], Tensor]
+    costs: Callable[[I64], Tensor]
 
-    def __call__(self, indices: IntArray) -> Tensor:
+    def __call__(self, indices: I64) -> Tensor:
         """Returns the loss of the samples with these indices, a scalar."""
         batch, costs = self.samples.select(indices), self.costs(indices)
         costs = costs + torch.from_numpy(batch.start.astype(np.float32)).to(costs.device)
@@ -93,7 +94,7 @@ def rank_loss(costs: Tensor, samples: Samples) -> Tensor:
     return terms.sum() / max(len(first), 1)
 
 
-def predict_in_chunks(predict: Callable[[IntArray], FloatArray], count: int, chunk: int = 512) -> FloatArray:
+def predict_in_chunks(predict: Callable[[I64], F64], count: int, chunk: int = 512) -> F64:
     """Returns the costs of schedules, float64 [count].
 
     Args:
@@ -105,7 +106,7 @@ def predict_in_chunks(predict: Callable[[IntArray], FloatArray], count: int, chu
     return np.concatenate([np.zeros(0), *map(predict, chunks)])
 
 
-def _batches(count: int, spec: TrainingSpec, draws: np.random.Generator) -> Iterator[IntArray]:
+def _batches(count: int, spec: TrainingSpec, draws: np.random.Generator) -> Iterator[I64]:
     """Yields the indices of each step: every epoch in an order of its own, in parts of even size."""
     for _ in range(spec.epochs):
         yield from np.array_split(draws.permutation(count), -(-count // spec.batch))

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from costbench import rng
+from costbench.arrays import F64
 from costbench_schedules.features.context import FEATURE_NAMES, NUM_FEATURES
 from costbench_schedules.features.trees import NUM_IDENTIFIERS, LoopTrees
-from costbench_schedules.models.learner import FloatArray, Objective, Samples
+from costbench_schedules.models.learner import Objective, Samples
 from costbench_schedules.models.training import SampleLoss, TrainingSpec, predict_in_chunks, train
 
 _LOOP_FEATURES = ("extent", "parallel", "vectorize", "unroll")
@@ -193,11 +194,11 @@ class TrainedTreeGru:
     net: TreeGru
     device: str = "cpu"
 
-    def predict(self, features: LoopTrees, /) -> FloatArray:
+    def predict(self, features: LoopTrees, /) -> F64:
         """Returns costs, float64 [n]."""
         return predict_in_chunks(lambda indices: self._costs(features[indices]), len(features))
 
     @torch.inference_mode()
-    def _costs(self, trees: LoopTrees) -> FloatArray:
+    def _costs(self, trees: LoopTrees) -> F64:
         costs: Tensor = self.net(tree_batch(trees, self.device))
         return costs.cpu().numpy().astype(np.float64)

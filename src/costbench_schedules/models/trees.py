@@ -20,19 +20,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F32, F64, I64, AnyArray, Bool
 from costbench.errors import ChoiceError, DataError, choose
-from costbench_schedules.models.learner import FloatArray, IntArray, Objective, Samples
+from costbench_schedules.models.learner import Objective, Samples
 
 if TYPE_CHECKING:
     import lightgbm
 
-FeatureArray = npt.NDArray[np.float32]
-Derivatives = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+Derivatives = Callable[[F64], tuple[F64, F64]]
 """Costs [n] to the first and second derivatives of the objective by each, float64 [n] both."""
-Predictor = Callable[[FeatureArray], FloatArray]
+Predictor = Callable[[F32], F64]
 """Features [n, F] to costs [n]."""
 
 
@@ -81,12 +80,12 @@ class Pairs:
 
     def __init__(self, samples: Samples, seed: int) -> None:
         self._size = len(samples)
-        self._parts: list[tuple[IntArray, npt.NDArray[np.bool_]]] = []
+        self._parts: list[tuple[I64, Bool]] = []
         for indices in _divide_groups(samples.groups, seed):
             runtimes = samples.runtime_ns[indices]
             self._parts.append((indices, runtimes[:, None] > runtimes))
 
-    def loss(self, costs: FloatArray) -> float:
+    def loss(self, costs: F64) -> float:
         """Returns the loss of costs [n]."""
         total = 0.0
         for indices, slower in self._parts:
@@ -94,7 +93,7 @@ class Pairs:
             total += float(np.logaddexp(0.0, -margins).sum()) / (len(indices) - 1)
         return total
 
-    def derivatives(self, costs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def derivatives(self, costs: F64) -> tuple[F64, F64]:
         """Returns the first and second derivatives of the loss by each cost, float64 [n] both.
 
         A term of margin z = f_i - f_j has the derivatives -p by f_i, p by f_j and p (1 - p) by either, with
@@ -111,9 +110,9 @@ class Pairs:
         return first, second
 
 
-def _divide_groups(groups: IntArray, seed: int) -> Sequence[IntArray]:
+def _divide_groups(groups: I64, seed: int) -> Sequence[I64]:
     """Returns the indices of each group, large ones in parts of even size; groups of one have no pairs."""
-    parts: list[IntArray] = []
+    parts: list[I64] = []
     for group in np.unique(groups).tolist():
         indices = np.flatnonzero(groups == group)
         count = -(-len(indices) // _LARGEST_GROUP)
@@ -133,17 +132,17 @@ class Library:
         restore: returns the sum of the trees of such a text, unchanged since.
     """
 
-    boost: Callable[[FeatureArray, FloatArray, Derivatives, BoostingSpec, int], tuple[Predictor, str]]
+    boost: Callable[[F32, F64, Derivatives, BoostingSpec, int], tuple[Predictor, str]]
     restore: Callable[[str], Predictor]
 
 
 def _boost_lightgbm(
-    features: FeatureArray, start: FloatArray, derivatives: Derivatives, spec: BoostingSpec, seed: int
+    features: F32, start: F64, derivatives: Derivatives, spec: BoostingSpec, seed: int
 ) -> tuple[Predictor, str]:
     """LightGBM grows the trees: part of every installation."""
     import lightgbm
 
-    def objective(costs: npt.NDArray[Any], _: lightgbm.Dataset) -> tuple[FloatArray, FloatArray]:
+    def objective(costs: AnyArray, _: lightgbm.Dataset) -> tuple[F64, F64]:
         return derivatives(np.asarray(costs, dtype=np.float64))
 
     settings = {
@@ -177,7 +176,7 @@ def _restore_lightgbm(text: str) -> Predictor:
 
 
 def _predict_with_lightgbm(booster: lightgbm.Booster) -> Predictor:
-    def predict(features: FeatureArray) -> FloatArray:
+    def predict(features: F32) -> F64:
         costs = booster.predict(features, raw_score=True, num_threads=1)
         return np.asarray(costs, dtype=np.float64).reshape(len(features))
 
@@ -185,12 +184,12 @@ def _predict_with_lightgbm(booster: lightgbm.Booster) -> Predictor:
 
 
 def _boost_xgboost(
-    features: FeatureArray, start: FloatArray, derivatives: Derivatives, spec: BoostingSpec, seed: int
+    features: F32, start: F64, derivatives: Derivatives, spec: BoostingSpec, seed: int
 ) -> tuple[Predictor, str]:
     """XGBoost grows the trees, as in the paper: part of the extra `cpu`. Its text is JSON."""
     xgboost = _import_xgboost()
 
-    def objective(costs: npt.NDArray[Any], _: Any) -> tuple[FloatArray, FloatArray]:
+    def objective(costs: AnyArray, _: Any) -> tuple[F64, F64]:
         return derivatives(np.asarray(costs, dtype=np.float64).reshape(-1))
 
     settings = {
@@ -218,7 +217,7 @@ def _restore_xgboost(text: str) -> Predictor:
 
 
 def _predict_with_xgboost(booster: Any) -> Predictor:
-    def predict(features: FeatureArray) -> FloatArray:
+    def predict(features: F32) -> F64:
         margin = np.zeros(len(features))
         costs = booster.inplace_predict(features, predict_type="margin", base_margin=margin)
         return np.asarray(costs, dtype=np.float64).reshape(len(features))
@@ -258,7 +257,7 @@ class Trees:
     columns: int
     text: str
 
-    def predict(self, features: FeatureArray, /) -> FloatArray:
+    def predict(self, features: F32, /) -> F64:
         """Returns costs, float64 [n].
 
         Raises:
@@ -291,7 +290,7 @@ class BoostedTrees:
     def __post_init__(self) -> None:
         choose(LIBRARIES, self.library, "library")
 
-    def fit(self, features: FeatureArray, samples: Samples, seed: int, /) -> Trees:
+    def fit(self, features: F32, samples: Samples, seed: int, /) -> Trees:
         """Returns the trees that are boosted from `samples.start`.
 
         Raises:

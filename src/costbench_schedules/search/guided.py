@@ -12,18 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.search.sampling import Proposals
 from costbench.search.space import Rows, SearchSpace, Seen
 from costbench_schedules.models.ensemble import Corrected
 from costbench_schedules.models.learner import Learner, ScheduleModel, Selectable, samples_of
 from costbench_schedules.search.finders import Chains, ChainSpec, Energy, Finder
 
-FloatArray = npt.NDArray[np.float64]
 
-
-def select_diverse(costs: FloatArray, rows: Rows, count: int, alpha: float) -> npt.NDArray[np.int64]:
+def select_diverse(costs: F64, rows: Rows, count: int, alpha: float) -> I64:
     """Returns which `count` candidates greedily maximise L(S), int64 [min(count, n)], in order of choice.
 
         L(S) = - sum over s in S of cost(s) + alpha sum_j |union over s in S of {s_j}|
@@ -159,7 +157,7 @@ class ModelGuided(Generic[Features]):
         """Returns the model as a function of decisions."""
         return lambda rows: model.predict(self.features(rows))
 
-    def _fitted(self, rows: Rows, scores: FloatArray, rng: np.random.Generator) -> ScheduleModel[Features]:
+    def _fitted(self, rows: Rows, scores: F64, rng: np.random.Generator) -> ScheduleModel[Features]:
         """Returns the model of all measurements so far."""
         features = self.features(rows)
         start = None if self.earlier is None else self.earlier.predict(features)

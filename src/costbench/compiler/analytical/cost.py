@@ -14,11 +14,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.iteration_space import IterationSpace
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.lowering.packed import PackedNest, Words, unpacked
+from costbench.compiler.lowering.packed import PackedNest, unpacked
 from costbench.compiler.lowering.work import (
     EVERY_ITERATION,
     EVERY_RESULT,
@@ -36,8 +36,6 @@ from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.target import Architecture
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 ITERATION_NS = 100.0
 """Control and latency of one iteration."""
 HALF_EFFICIENCY_BYTES = 16 * 1024
@@ -93,10 +91,10 @@ class Estimate(NamedTuple):
         chip: bandwidth, cycle, size and number of matrix units.
     """
 
-    words: Words
-    weights: FloatArray
-    contraction: FloatArray
-    chip: FloatArray
+    words: F64
+    weights: F64
+    contraction: F64
+    chip: F64
 
 
 class CostWorkspace(NamedTuple):
@@ -111,16 +109,16 @@ class CostWorkspace(NamedTuple):
 
     nest: PackedNest
     tile: Tile
-    elements: FloatArray
-    padded: FloatArray
+    elements: F64
+    padded: F64
 
 
-def chip_numbers(chip: Architecture) -> FloatArray:
+def chip_numbers(chip: Architecture) -> F64:
     """Returns the figures of a chip that the cost depends on, as `Estimate.chip`."""
     return np.array((chip.hbm_gb_per_s, chip.cycle_ns, chip.mxu_size, chip.num_mxus), dtype=np.float64)
 
 
-def estimate_of(nest: LoopNest, chip: FloatArray) -> Estimate:
+def estimate_of(nest: LoopNest, chip: F64) -> Estimate:
     """Returns the inputs of the formula; `chip` comes from `chip_numbers`.
 
     The kernel's operation counts do not depend on the chip and are computed once.
@@ -149,7 +147,7 @@ OPERATIONS = WorkModel("analytical", 1, _describe)
 """Operations per element of instructions."""
 
 
-def describe_contraction(space: IterationSpace) -> FloatArray:
+def describe_contraction(space: IterationSpace) -> F64:
     """Returns `Estimate.contraction`; an empty array where the kernel is not tiled."""
     if not space.loops:
         return _NO_CONTRACTION
@@ -179,7 +177,7 @@ def new_cost_workspace(estimate: Estimate) -> CostWorkspace:
 
 
 @compiled
-def tile_costs(estimate: Estimate, extents: IntArray) -> FloatArray:
+def tile_costs(estimate: Estimate, extents: I64) -> F64:
     """Returns estimated nanoseconds [n] for loop extents [n, num_loops]."""
     result = np.empty(len(extents))
     workspace = new_cost_workspace(estimate)
@@ -221,7 +219,7 @@ def tile_cost(estimate: Estimate, workspace: CostWorkspace) -> float:
 
 
 @compiled_step
-def _padded(nest: PackedNest, box: int, elements: FloatArray) -> float:
+def _padded(nest: PackedNest, box: int, elements: F64) -> float:
     """Returns the elements of a tile, padded to native tiles; those of a vector are not."""
     first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     total = 1.0
@@ -232,7 +230,7 @@ def _padded(nest: PackedNest, box: int, elements: FloatArray) -> float:
 
 
 @compiled_step
-def _fetches(nest: PackedNest, mask: int, trips: FloatArray) -> float:
+def _fetches(nest: PackedNest, mask: int, trips: F64) -> float:
     """Returns how often a tile is copied: the product of the trips of all loops from the outermost one to the
     innermost one that moves the tile.
     """

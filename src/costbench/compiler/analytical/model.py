@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.analytical.cost import (
     OPERATIONS,
     CostWorkspace,
@@ -41,9 +41,6 @@ from costbench.errors import UnsupportedKernelError
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.target import Architecture
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class AnalyticalModel:
@@ -56,21 +53,21 @@ class AnalyticalModel:
     architecture: Architecture
 
     @cached_property
-    def _chip(self) -> FloatArray:
+    def _chip(self) -> F64:
         return chip_numbers(self.architecture)
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Returns estimated nanoseconds, float64 [n]:
 
         iterations * (max(transfer, compute) + 100 ns), with transfer and compute averaged per iteration.
         """
         return self.predict_nest(loop_nest(kernel), decisions)
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Does the same for a kernel that is already lowered."""
         return tile_costs(estimate_of(nest, self._chip), nest.extents(decisions))
 
-    def choose(self, space: TileSpace) -> IntArray:
+    def choose(self, space: TileSpace) -> I64:
         """Returns the compiler's tile size as loop extents, int64 [num_loops].
 
         Evaluates a coarse grid over the candidates of all loops, then descends steepest from its best point:
@@ -92,7 +89,7 @@ class AnalyticalModel:
             )
         return found
 
-    def choose_each(self, batch: KernelBatch, chosen: IntArray) -> IntArray:
+    def choose_each(self, batch: KernelBatch, chosen: I64) -> I64:
         """Does the same for m kernels of a batch whose smallest tiles fit: int64 [m, most_loops]."""
         lowered = batch.lowered
         table = lowered.tables.table(OPERATIONS)
@@ -132,14 +129,14 @@ class _Search(NamedTuple):
     candidates: Candidates
     limit_bytes: float
     workspace: CostWorkspace
-    picks: IntArray
-    best: IntArray
-    tried: IntArray
-    extents: IntArray
+    picks: I64
+    best: I64
+    tried: I64
+    extents: I64
 
 
 @compiled
-def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> IntArray:
+def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I64:
     """Returns the extents of the best tile found; zeros if no tile is legal."""
     num_loops = len(candidates.offsets) - 1
     places = np.zeros((4, num_loops), dtype=np.int64)
@@ -176,11 +173,11 @@ def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I
 def _search_each(
     nests: Nests,
     spaces: SpaceCandidates,
-    chosen: IntArray,
-    work: tuple[IntArray, FloatArray],
-    inputs: tuple[Ragged, FloatArray],
+    chosen: I64,
+    work: tuple[I64, F64],
+    inputs: tuple[Ragged, F64],
     limits: tuple[int, float],
-) -> IntArray:
+) -> I64:
     """Searches for m kernels of a batch, one after the other.
 
     Args:
@@ -208,7 +205,7 @@ def _search_each(
 
 
 @compiled_step
-def _assign(places: IntArray, others: IntArray) -> None:
+def _assign(places: I64, others: I64) -> None:
     for loop in range(len(places)):
         places[loop] = others[loop]
 

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.arrays import COUNT_BITS, MISSING, NONE, WRITES, LoweringArrays
 from costbench.compiler.lowering.propagation import Search, looked_up
 from costbench.compiler.lowering.values import ADDRESSES, NOT_PARTIAL, UPDATES
 from costbench.execution.compiled import compiled
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 NUM_BOXES, NUM_COPIES, NUM_AXES = range(3)
 """Entries of `Lists.counts`."""
 
@@ -38,23 +34,23 @@ class Lists(NamedTuple):
         figures: [*, 4], the last four fields of `packed.TRANSFER` for each copy.
     """
 
-    counts: IntArray
-    box_access: IntArray
-    box_shape: IntArray
-    copy_box: IntArray
-    copy_access: IntArray
-    is_output: IntArray
-    node_boxes: IntArray
-    order: IntArray
-    figures: FloatArray
+    counts: I64
+    box_access: I64
+    box_shape: I64
+    copy_box: I64
+    copy_access: I64
+    is_output: I64
+    node_boxes: I64
+    order: I64
+    figures: F64
 
 
 class LoweredKernel(NamedTuple):
     """A kernel, its anchor, its contraction or NONE, and the number of its iteration space."""
 
-    inputs: IntArray
-    instructions: IntArray
-    outputs: IntArray
+    inputs: I64
+    instructions: I64
+    outputs: I64
     anchor: int
     contraction: int
     space: int

@@ -8,9 +8,7 @@ under an access) whose size has to be computed for every tile size.
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import I64
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.lowering.arrays import (
     CONTRACTS,
@@ -37,7 +35,6 @@ from costbench.compiler.lowering.propagation import (
 from costbench.compiler.lowering.writing import Nests, write_nest
 from costbench.execution.compiled import compiled
 
-IntArray = npt.NDArray[np.int64]
 SEVERAL_CONTRACTIONS = -1
 """In place of the iteration space of a kernel that cannot be lowered."""
 
@@ -75,9 +72,7 @@ def lower_from(
 
 
 @compiled
-def _space_of(
-    tables: LoweringArrays, search: Search, inside: IntArray, outputs: IntArray
-) -> tuple[int, int, int]:
+def _space_of(tables: LoweringArrays, search: Search, inside: I64, outputs: I64) -> tuple[int, int, int]:
     """Returns anchor, contraction or NONE, and iteration space of the kernel that is being lowered."""
     traits, contraction = 0, NONE
     for position in inside:
@@ -97,7 +92,7 @@ def _space_of(
 
 
 @compiled
-def _anchor_of(tables: LoweringArrays, search: Search, inside: IntArray, outputs: IntArray) -> int:
+def _anchor_of(tables: LoweringArrays, search: Search, inside: I64, outputs: I64) -> int:
     """Returns the anchor of a kernel without contraction: its largest output, or the value that this one is
     reduced or scattered from.
     """
@@ -113,7 +108,7 @@ def _anchor_of(tables: LoweringArrays, search: Search, inside: IntArray, outputs
 
 
 @compiled
-def _fixed_axes(tables: LoweringArrays, inside: IntArray, anchor: int) -> int:
+def _fixed_axes(tables: LoweringArrays, inside: I64, anchor: int) -> int:
     """Returns the bit set of the anchor's axes that a sort in the kernel needs whole."""
     fixed = 0
     for position in inside:

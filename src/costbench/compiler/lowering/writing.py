@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.arrays import NONE, LoweringArrays
 from costbench.compiler.lowering.boxes import (
     NUM_AXES,
@@ -29,14 +27,11 @@ from costbench.compiler.lowering.packed import (
     NODE_WORDS,
     TRANSFER_WORDS,
     PackedNest,
-    Words,
     complete,
     unpacked,
 )
 from costbench.compiler.lowering.propagation import STAMP, Search
 from costbench.execution.compiled import compiled
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Nests(NamedTuple):
@@ -48,9 +43,9 @@ class Nests(NamedTuple):
         spaces: [k], number of each kernel's iteration space; -1 for one that cannot be lowered.
     """
 
-    words: Words
-    ends: IntArray
-    spaces: IntArray
+    words: F64
+    ends: I64
+    spaces: I64
 
 
 @compiled

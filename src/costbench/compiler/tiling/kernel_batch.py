@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench.compiler.lowering.loop_nest import LoweredKernels
-from costbench.compiler.lowering.packed import Words, unpacked
+from costbench.compiler.lowering.packed import unpacked
 from costbench.compiler.lowering.writing import Nests
 from costbench.compiler.tiling.footprint import new_tile, row_bytes
 from costbench.compiler.tiling.space import (
@@ -25,9 +25,6 @@ from costbench.compiler.tiling.space import (
 )
 from costbench.execution.compiled import compiled
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
 
 class SpaceCandidates(NamedTuple):
     """Extents that the loops of s iteration spaces may take.
@@ -40,10 +37,10 @@ class SpaceCandidates(NamedTuple):
             are no candidates where it is not.
     """
 
-    first_loop: IntArray
-    values: IntArray
-    offsets: IntArray
-    is_numbered: BoolArray
+    first_loop: I64
+    values: I64
+    offsets: I64
+    is_numbered: Bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +78,13 @@ class KernelBatch:
         """Returns the largest number of loops of an iteration space."""
         return max((len(space.loops) for space in self.lowered.spaces), default=0)
 
-    def smallest_fits(self, limit_bytes: float) -> BoolArray:
+    def smallest_fits(self, limit_bytes: float) -> Bool:
         """Returns whether the smallest tile size of each kernel fits a scratchpad, [k]; False for a kernel
         whose tile sizes are too many to be numbered.
         """
         return _smallest_fits(self.lowered.nests, self.candidates, limit_bytes)
 
-    def numbered(self, chosen: IntArray, extents: IntArray) -> tuple[IntArray, IntArray]:
+    def numbered(self, chosen: I64, extents: I64) -> tuple[I64, I64]:
         """Returns the numbers [m] of tile sizes in their spaces, and the spaces' sizes [m].
 
         Args:
@@ -99,7 +96,7 @@ class KernelBatch:
 
 
 @compiled
-def words_of(nests: Nests, kernel: int) -> Words:
+def words_of(nests: Nests, kernel: int) -> F64:
     """Returns the packed nest of one of the kernels."""
     return nests.words[nests.ends[kernel] : nests.ends[kernel + 1]]
 
@@ -112,7 +109,7 @@ def candidates_of(spaces: SpaceCandidates, space: int) -> Candidates:
 
 
 @compiled
-def _smallest_fits(nests: Nests, spaces: SpaceCandidates, available: float) -> BoolArray:
+def _smallest_fits(nests: Nests, spaces: SpaceCandidates, available: float) -> Bool:
     fits = np.zeros(len(nests.spaces), dtype=np.bool_)
     for k in range(len(fits)):
         if not spaces.is_numbered[nests.spaces[k]]:
@@ -129,9 +126,7 @@ def _smallest_fits(nests: Nests, spaces: SpaceCandidates, available: float) -> B
 
 
 @compiled
-def _numbered(
-    nests: Nests, spaces: SpaceCandidates, chosen: IntArray, extents: IntArray
-) -> tuple[IntArray, IntArray]:
+def _numbered(nests: Nests, spaces: SpaceCandidates, chosen: I64, extents: I64) -> tuple[I64, I64]:
     numbers, sizes = np.zeros(len(chosen), dtype=np.int64), np.ones(len(chosen), dtype=np.int64)
     for i in range(len(chosen)):
         candidates = candidates_of(spaces, nests.spaces[chosen[i]])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
+from costbench.arrays import I64, Bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,8 +19,8 @@ class TileSizes:
         output_bounds: int64 [n, rank of the iteration shape], or [n, 0] where the kernel has no tile.
     """
 
-    kernel_bounds: npt.NDArray[np.int64]
-    output_bounds: npt.NDArray[np.int64]
+    kernel_bounds: I64
+    output_bounds: I64
 
     def __repr__(self) -> str:
         """Returns the number of tile sizes, and the first one."""
@@ -33,5 +32,5 @@ class TileSizes:
     def __len__(self) -> int:
         return len(self.output_bounds)
 
-    def __getitem__(self, index: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> TileSizes:
+    def __getitem__(self, index: slice | I64 | Bool) -> TileSizes:
         return TileSizes(self.kernel_bounds[index], self.output_bounds[index])
