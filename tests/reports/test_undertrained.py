@@ -13,7 +13,7 @@ from costbench.reports.claims.rule import CANNOT_TELL, HOLDS, evaluate_claims
 from costbench.reports.data.budgets import Budget
 from costbench.reports.frame import frame_of
 from costbench.reports.results import Results, load_results
-from costbench.reports.tables.ablation import ablation_tables
+from costbench.reports.tables.variants import ablation_tables
 from costbench.reports.undertrained import equal_steps, undertrained
 from tests.reports.conftest import make_row
 

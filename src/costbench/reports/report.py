@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.artifacts import write_json
+from costbench.reports.baseline_comparison import Standings
 from costbench.reports.claims.data import load_claims
 from costbench.reports.claims.derived import derived_rows
 from costbench.reports.claims.restated import on_folds, restated
@@ -30,8 +31,7 @@ from costbench.reports.rendering import write_tables
 from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.search.curves import read_paths
 from costbench.reports.search.results import Searches, load_searches
-from costbench.reports.search.sections import search_sections
-from costbench.reports.search.summary import flat_searches
+from costbench.reports.search.section import flat_searches, search_sections
 from costbench.reports.sections.ablation import ablation_section, differences_section, missing_section
 from costbench.reports.sections.first_figures import overview_figures
 from costbench.reports.sections.learning import learning_section
@@ -39,12 +39,9 @@ from costbench.reports.sections.overview import Overview, overview_section, page
 from costbench.reports.sections.provenance import provenance_section, scatter_section
 from costbench.reports.sections.results import Evidence, all_standings, analytical_section, cell_section
 from costbench.reports.sections.training import training_section
-from costbench.reports.standings import Standings
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.table import Table
-from costbench.reports.tables.learning import is_curve
-from costbench.reports.tables.rates import is_rate
-from costbench.reports.tables.settings import Settings
+from costbench.reports.tables.training import Settings, is_curve, is_rate
 from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
 from costbench.reports.tpugraphs.section import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
 from costbench.reports.tpugraphs.variants import flat_collections

@@ -10,7 +10,7 @@ from costbench.reports.data.budgets import Budget
 from costbench.reports.data.selected import Selected
 from costbench.reports.results import load_results
 from costbench.reports.sections.learning import budget_sentence, learning_section, training_sentence
-from costbench.reports.tables.learning import Curves, Point
+from costbench.reports.tables.training import Curves, Point
 from tests.reports.conftest import make_row, rows_of, variant_rows
 
 COLUMNS = {"tile": "validation/tau"}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from costbench.metrics.rows import write_rows
+from costbench.reports.baseline_comparison import Estimate, Standing, Standings
 from costbench.reports.claims.data import load_claims
 from costbench.reports.claims.rule import HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.data.budgets import Budget
@@ -14,7 +15,6 @@ from costbench.reports.data.dataset_card import Card, read_cards
 from costbench.reports.results import Cell
 from costbench.reports.search.results import Searches, load_searches
 from costbench.reports.sections.overview import Overview, overview_section
-from costbench.reports.standings import Estimate, Standing, Standings
 from tests.reports.evidence_files import write_evidence
 from tests.reports.search_rows import fusion_search_rows, tile_rows
 

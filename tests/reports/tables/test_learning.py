@@ -10,7 +10,7 @@ from costbench.metrics.rows import write_rows
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.selected import Selected
 from costbench.reports.results import load_results
-from costbench.reports.tables.learning import (
+from costbench.reports.tables.training import (
     Curves,
     Point,
     curves_table,

@@ -6,7 +6,7 @@ import pytest
 
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.selected import Selected
-from costbench.reports.tables.rates import is_rate, rates_of, rates_table
+from costbench.reports.tables.training import is_rate, rates_of, rates_table
 
 COLUMNS = {"tile": "validation/tau", "fusion": "validation/mape"}
 

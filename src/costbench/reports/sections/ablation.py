@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from costbench.reports.data.budgets import Budget
-from costbench.reports.figures.ablation import write_heat_map
-from costbench.reports.figures.scaling import write_scaling_figure
+from costbench.reports.figures.variants import write_heat_map, write_scaling_figure
 from costbench.reports.page import FIRST, PageFigure, Section
 from costbench.reports.results import Results
-from costbench.reports.tables.ablation import ablation_tables, left_out, places
-from costbench.reports.tables.differences import differences_tables
+from costbench.reports.tables.variants import ablation_tables, differences_tables, left_out, places
 
 
 def ablation_section(results: Results, figures: Path, budgets: Sequence[Budget] = ()) -> Section | None:

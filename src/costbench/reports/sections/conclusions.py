@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from costbench.metrics.measures import Measure
+from costbench.reports.baseline_comparison import Standing, Standings
 from costbench.reports.page import Pointer
 from costbench.reports.results import FOLDS, PRIMARY_CHIP, SPLIT_NAMES, Cell, split_order, title_of
-from costbench.reports.standings import Standing, Standings
 from costbench.tasks import LEARNED
 
 _NAMED = {"learned": "The learned model", "hybrid": "The hybrid of network and analytical model"}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from costbench.reports.figures.hybrid import write_hybrid_figure
-from costbench.reports.figures.tune import write_tune_figure
+from costbench.reports.baseline_comparison import Standings
+from costbench.reports.figures.programs import write_hybrid_figure
 from costbench.reports.page import PageFigure
 from costbench.reports.results import PRIMARY_CHIP, SPLIT_NAMES, Cell
-from costbench.reports.search.bars import TOP_K
-from costbench.reports.search.results import Place, Searches
-from costbench.reports.standings import Standings
+from costbench.reports.search.figures import write_tune_figure
+from costbench.reports.search.results import TOP_K, Place, Searches
 from costbench.tasks import LEARNED
 
 _SPLIT = "random"

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.data import Side
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.selected import Selected, rises
-from costbench.reports.figures.learning import write_learning_figure
+from costbench.reports.figures.variants import write_learning_figure
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.results import CEILINGS, Results, title_of
-from costbench.reports.strongest import strongest_baseline
-from costbench.reports.tables.learning import Curves, curves_table, learning_curves, settled_after
-from costbench.reports.tables.rates import rates_of, rates_table
+from costbench.reports.tables.training import (
+    Curves,
+    curves_table,
+    learning_curves,
+    rates_of,
+    rates_table,
+    settled_after,
+)
 from costbench.tasks import labels_of
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from costbench.metrics.rows import MAIN
+from costbench.reports.baseline_comparison import Standings
 from costbench.reports.claims.rule import (
     DOES_NOT_HOLD,
     FALSE_DISCOVERIES,
@@ -17,16 +18,22 @@ from costbench.reports.claims.rule import (
 from costbench.reports.claims.section import papers_own
 from costbench.reports.data.budgets import Budget
 from costbench.reports.data.dataset_card import Card
-from costbench.reports.described import OWN
 from costbench.reports.page import FIRST, PageFigure, Pointer, Section
 from costbench.reports.prose import paragraphs
-from costbench.reports.results import SPLIT_NAMES, Cell, title_of
-from costbench.reports.search.bars import BEST_OF_ALL, EXHAUSTIVE, TOP_K
-from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
+from costbench.reports.results import OWN, SPLIT_NAMES, Cell, title_of
+from costbench.reports.search.results import (
+    BEST_OF_ALL,
+    EXHAUSTIVE,
+    SLOWDOWN,
+    SPEEDUP,
+    TOP_K,
+    Bar,
+    Place,
+    Searches,
+)
 from costbench.reports.sections.conclusions import conclusions
-from costbench.reports.standings import Standings
-from costbench.reports.tables.differences import BASE as PAPERS_MODEL
-from costbench.reports.tables.differences import known_differences
+from costbench.reports.tables.variants import BASE as PAPERS_MODEL
+from costbench.reports.tables.variants import known_differences
 from costbench.tasks import LEARNED, labels_of
 
 _TITLE = "How well do cost models choose tile sizes?"

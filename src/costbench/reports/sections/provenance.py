@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
+from costbench.reports.figures.programs import read_scatter, write_scatter_figures
 from costbench.reports.page import FIRST, PageFigure, Section
 from costbench.reports.results import Results
 from costbench.reports.search.results import Searches

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from costbench.reports.data.budgets import Budget, budget_table
 from costbench.reports.data.evidence import read_history
-from costbench.reports.figures.results import write_curve_figure
+from costbench.reports.figures.programs import write_curve_figure
 from costbench.reports.page import PageFigure, Section
-from costbench.reports.tables.settings import Settings, settings_tables
-from costbench.reports.tables.trials import trials_table
+from costbench.reports.tables.training import Settings, settings_tables, trials_table
 
 
 def training_section(

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from costbench.arrays import F64
 from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.measures import Measure
 from costbench.metrics.rows import MAIN
 from costbench.metrics.small_samples import CONFIDENCE, small_sample_interval
 from costbench.reports.claims.data import Side
-from costbench.reports.results import Cell, Results
+from costbench.reports.results import BASELINES, Cell, Results, described
 from costbench.reports.scores import (
     MIN_PROGRAMS,
     STATISTICS,
     Resample,
+    ScoreIndex,
     Scores,
     matched,
     num_runs,
@@ -29,7 +32,6 @@ from costbench.reports.scores import (
     scores_of,
     share_won,
 )
-from costbench.reports.strongest import strongest_baseline
 from costbench.rng import stream
 
 
@@ -170,3 +172,43 @@ def _estimate(effect: Callable[[Resample], F64], sides: tuple[Scores, ...], draw
     drawn = redrawn(lambda resample: effect(resample)[np.newaxis], draws, n, num_runs(sides))
     found, tail = small_sample_interval(drawn(0)), (1.0 - CONFIDENCE) / 2.0
     return Estimate(found.estimate, found.low(tail), found.high(tail))
+
+
+STRONGEST = "strongest"
+"""In place of a model: the strongest baseline."""
+
+
+def strongest_baseline(index: ScoreIndex, task: str, metric: str, side: Side) -> str | None:
+    """Returns the baseline of a split and chip with the best mean, or None where no baseline was evaluated.
+
+    Means are over the test programs that all baselines have values for (seeds averaged): geometric for an
+    error, of which the least is best, and arithmetic for a correlation, of which the greatest is. Of equals
+    the first of `BASELINES` is taken.
+
+    Args:
+        index: the results.
+        task: the compiler's decision.
+        metric: of the comparison.
+        side: where; its model and variant do not matter.
+    """
+    found = {
+        model: scores
+        for model in BASELINES
+        if (scores := scores_of(index, task, metric, Side(model, split=side.split, chip=side.chip))).programs
+    }
+    if not found:
+        return None
+    shared = reduce(set.intersection, (set(scores.programs) for scores in found.values()))
+    if not shared:
+        return None
+    programs = tuple(sorted(shared))
+    rises = measure_of(task, metric, side.split).better == "higher"
+    statistic = STATISTICS["mean" if rises else "geometric_mean"]
+    means = {model: float(statistic(scores.over(programs).means)[0]) for model, scores in found.items()}
+    best = np.argmax(list(means.values())) if rises else np.argmin(list(means.values()))
+    return list(means)[int(best)]
+
+
+def measure_of(task: str, metric: str, split: str = "") -> Measure:
+    """Returns the description of a metric of a learned task, on a split."""
+    return next(measure for measure in described(task, split).known_measures if measure.metric == metric)

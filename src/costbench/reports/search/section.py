@@ -12,7 +12,6 @@ from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import searches_of_paper
 from costbench.reports.prose import sentence
 from costbench.reports.scores import MIN_PROGRAMS
-from costbench.reports.search.bars import EXHAUSTIVE, FIGURE_4, STARTS, TOP_K, absent, best_known, figure_5
 from costbench.reports.search.curves import (
     SearchPath,
     mean_path,
@@ -20,13 +19,34 @@ from costbench.reports.search.curves import (
     seconds_to_reach,
     write_path_figure,
 )
-from costbench.reports.search.fusion.figures import FIGURES, write_fusion_figure
-from costbench.reports.search.fusion.tables import cost_table, start_table
-from costbench.reports.search.results import GAINS, PREDICTED, SLOWDOWN, SPEEDUP, Bar, Place, Searches
-from costbench.reports.search.tile.figures import write_tile_figure, write_top_k_figure
-from costbench.reports.search.tile.tables import budget_table, figure_4_table
+from costbench.reports.search.figures import (
+    FIGURES,
+    write_fusion_figure,
+    write_tile_figure,
+    write_top_k_figure,
+)
+from costbench.reports.search.results import (
+    CANDIDATES,
+    EXHAUSTIVE,
+    FIGURE_4,
+    GAINS,
+    MEASURED,
+    PREDICTED,
+    SECONDS,
+    SLOWDOWN,
+    SPEEDUP,
+    STARTS,
+    TOP_K,
+    Bar,
+    Place,
+    Searches,
+    absent,
+    best_known,
+    figure_5,
+)
+from costbench.reports.search.tables import budget_table, cost_table, figure_4_table, start_table
 from costbench.reports.table import Table, Value
-from costbench.tasks import labels_of
+from costbench.tasks import LEARNED, labels_of
 
 _NUMBERS = {"lpm2021": "5", "lpm2020": "4"}
 _NAMED = ("hardware", "model and hardware", "analytical and hardware")
@@ -238,3 +258,52 @@ def _said_table(task: str, findings: Sequence[Finding]) -> Table:
 
 def _split(place: Place) -> str:
     return "programs that gain most" if place.split == GAINS else f"{place.split} split"
+
+
+_ALL = "all"
+
+
+def flat_searches(searches: Searches) -> dict[str, float]:
+    """Headline numbers by key as in the module's description."""
+    flat: dict[str, float | None] = {}
+    for place in searches.places:
+        for bar in place.bars:
+            flat |= _tile(place, bar) if LEARNED[place.task].ranks_decisions else _fusion(place, bar)
+    return {key: value for key, value in flat.items() if value is not None}
+
+
+def _key(place: Place, program: str, bar: Bar) -> str:
+    way = f"{bar.model}/{bar.budget}"
+    if bar.start is not None:
+        way = f"{bar.start}/{bar.model}/{bar.minutes:g}m"
+    return f"autotune/{place.task}/{place.split}/{place.chip}/{program}/{way}".replace(" ", "_")
+
+
+def _tile(place: Place, bar: Bar) -> dict[str, float | None]:
+    key = _key(place, _ALL, bar)
+    found = {
+        f"{key}/speedup_mean": place.mean(bar, SPEEDUP),
+        f"{key}/slowdown_mean": place.mean(bar, SLOWDOWN),
+        f"{key}/num_measured_total": sum(place.over_programs(bar, MEASURED)),
+        f"{key}/hardware_seconds_total": sum(place.over_programs(bar, SECONDS)),
+        f"{key}/fewer_hardware_seconds": place.fewer_seconds(bar, EXHAUSTIVE),
+    }
+    if bar in (*FIGURE_4, CANDIDATES):
+        for _, program in place.programs:
+            for metric in (SPEEDUP, SLOWDOWN):
+                found[f"{_key(place, program, bar)}/{metric}"] = place.score(bar, metric, program)
+    return found
+
+
+def _fusion(place: Place, bar: Bar) -> dict[str, float | None]:
+    key = _key(place, _ALL, bar)
+    found: dict[str, float | None] = {f"{key}/speedup_mean": place.mean(bar, SPEEDUP)}
+    for metric in (SLOWDOWN, MEASURED, SECONDS, PREDICTED):
+        found[f"{key}/{metric}_mean"] = place.mean(bar, metric)
+    for _, program in place.programs:
+        repeats = place.repeats(bar, SPEEDUP, program)
+        if repeats:
+            own = _key(place, program, bar)
+            found[f"{own}/speedup_median"] = place.score(bar, SPEEDUP, program)
+            found |= {f"{own}/speedup_min": min(repeats), f"{own}/speedup_max": max(repeats)}
+    return found
