@@ -17,7 +17,7 @@ import zstandard
 from google.protobuf.message import Message
 
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import verify_shard, write_shard
 from costbench.datasets.tile.generation import TileParams

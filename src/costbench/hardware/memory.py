@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.compiler.lowering.packed import PackedNest
-from costbench.compiler.tiling.footprint import Tile, copied
+from costbench.compiler.tile_footprint import Tile, copied
 from costbench.execution.compiled import compiled_step
 from costbench.hardware.machine import (
     BANK_NS,

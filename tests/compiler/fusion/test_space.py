@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
-from costbench.compiler.identity.hashes import MetHashes
+from costbench.compiler.kernel_hashes import MetHashes
 from costbench.compiler.program import CompiledProgram, compile_program
 from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.module import HloModule

@@ -11,7 +11,7 @@ import pytest
 from costbench.autotuning.charging import Charging
 from costbench.autotuning.fusion import ProgramPricer
 from costbench.autotuning.kernel_costs import EstimatedKernels, FloatArray, MeasuredKernels, TiledKernels
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram

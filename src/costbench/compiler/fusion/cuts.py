@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from costbench.compiler.fusion.space import ComputationEdges, CutKernels, FusionSpace
 from costbench.compiler.fusion.views import cut_groups, groups_that_run
-from costbench.compiler.identity.hashes import HashArray, group_hashes, kernel_hashes
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_hashes import HashArray, group_hashes, kernel_hashes
 from costbench.compiler.spaces import ChoiceArray, IntArray
 from costbench.execution.compiled import compiled
 

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.edges import fusible_edges
 from costbench.compiler.fusion.groups import KernelGroups
 from costbench.compiler.fusion.views import BodyArrays, body_arrays, cut_groups, groups_that_run
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
-from costbench.compiler.identity.hashes import (
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.kernel_hashes import (
     HashArray,
     Labels,
     MetHashes,
@@ -31,8 +33,6 @@ from costbench.compiler.identity.hashes import (
     kernel_hashes,
     labels_of,
 )
-from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.program import CompiledProgram, PreparedProgram, assemble
 from costbench.compiler.spaces import ChoiceArray, IntArray
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT

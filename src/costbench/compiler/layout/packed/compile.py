@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from costbench.compiler.identity.hashes import HashArray
 from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.kernel_hashes import HashArray
 from costbench.compiler.layout.packed.emission import ArrayNumbers, Emission, Emitted
 from costbench.compiler.layout.packed.facts import FactTable
 from costbench.compiler.layout.packed.kernels import cut_kernels

@@ -1,6 +1,6 @@
 """A fast 64-bit hash of kernels: equal for equal fingerprints, otherwise different except by chance.
 
-It runs the two passes of `costbench.compiler.identity.fingerprints` with sums of 64-bit numbers in place of
+It runs the two passes of `costbench.compiler.fingerprints` with sums of 64-bit numbers in place of
 sorted digests of 128 bits, in a twentieth of the time. A search over fusion configs sees most kernels many
 times, in many places of its program; the hash recognises them before kernel objects are built. A kernel that
 occurs again in the same place is a group of the same instructions, which `group_hashes` recognises even
@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.group_graph import Groups
 from costbench.compiler.fusion.views import BodyArrays
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.execution.compiled import compiled
 from costbench.hashing.splitmix64 import FIRST_MULTIPLIER, GOLDEN_GAMMA, SECOND_MULTIPLIER, mix

@@ -6,8 +6,8 @@ import pytest
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.lowering.packed import bound_bytes
-from costbench.compiler.tiling.footprint import copied, covered, scratchpad_bytes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_footprint import copied, covered, scratchpad_bytes
+from costbench.compiler.tile_space import tile_space
 from costbench.target import load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.laid_out import laid_out, transfer_axes

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costbench.compiler.fusion.group_graph import merge, new_groups
-from costbench.compiler.identity.hashes import MetHashes, group_hashes
+from costbench.compiler.kernel_hashes import MetHashes, group_hashes
 
 # Small numbers and those that a table of 2^k slots puts into the same slot, 0 among them.
 HASHES = st.integers(0, 40) | st.integers(0, 5).map(lambda n: n << 40)

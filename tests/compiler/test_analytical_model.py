@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from costbench.compiler.analytical import cost as analytical_cost
-from costbench.compiler.analytical import model as analytical
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler import analytical_model as analytical
+from costbench.compiler import analytical_model as analytical_cost
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import tile_space
 from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import DotDimensions
@@ -27,7 +27,7 @@ from costbench.target import Architecture
 from tests.compiler import small_kernels as small
 from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import KERNELS
-from tests.compiler.tiling.test_kernel_batch import lowered
+from tests.compiler.test_tile_space import lowered
 
 # A clock of 1 GHz, a byte per nanosecond, one matrix unit.
 ARCHITECTURE = Architecture(

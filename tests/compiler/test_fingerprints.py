@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.compiler.identity.fingerprints import (
-    ModuleFingerprints,
-    module_fingerprint,
-    subgraph_fingerprint,
-)
+from costbench.compiler.fingerprints import ModuleFingerprints, module_fingerprint, subgraph_fingerprint
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.errors import HloError
@@ -22,8 +18,7 @@ from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
 from tests.compiler import small_kernels as small
-from tests.compiler.kernel_lists import as_arrays
-from tests.compiler.small_kernels import KERNELS
+from tests.compiler.small_kernels import KERNELS, as_arrays
 from tests.hlo.builder import ModuleBuilder
 from tests.hlo.random_modules import SQUARE, modules, renumbered
 
