@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench.errors import CostbenchError, DataError
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.ranking import kendall_tau
@@ -37,7 +37,6 @@ from costbench.metrics.selection import best_of_top_k
 from costbench.rng import stream
 from costbench_schedules.records.networks.estimated import PROGRAMS, EstimatedPrograms, read_estimated
 
-FloatArray = npt.NDArray[np.float64]
 FEWEST = 10
 """Programs of an operator that a choice among them needs."""
 THERE = "measured there"
@@ -57,9 +56,9 @@ class Shared:
         costs: float64 [n] by model.
     """
 
-    operators: npt.NDArray[np.int64]
-    runtime_ns: FloatArray
-    costs: dict[str, FloatArray]
+    operators: I64
+    runtime_ns: F64
+    costs: dict[str, F64]
 
 
 def shared(ours: EstimatedPrograms, theirs: EstimatedPrograms, name: str, seed: int = 0) -> Shared:
@@ -92,8 +91,8 @@ def shared(ours: EstimatedPrograms, theirs: EstimatedPrograms, name: str, seed: 
     return Shared(operators[here], ours.columns["native_ns"][here].astype(np.float64), costs)
 
 
-def _ran(found: EstimatedPrograms) -> npt.NDArray[np.bool_]:
-    ran: npt.NDArray[np.bool_] = found.columns["analysed"] & (found.columns["native_ns"] > 0)
+def _ran(found: EstimatedPrograms) -> Bool:
+    ran: Bool = found.columns["analysed"] & (found.columns["native_ns"] > 0)
     return ran
 
 
@@ -113,9 +112,9 @@ class Scores:
         error: MAPE over all programs; None for a model that predicts no times.
     """
 
-    top_1: FloatArray
-    top_5: FloatArray
-    tau: FloatArray
+    top_1: F64
+    top_5: F64
+    tau: F64
     error: float | None
 
 

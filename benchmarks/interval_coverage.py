@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from costbench.metrics.checks import Floats
+from costbench.arrays import F64
 from costbench.metrics.rows import read_rows
 from costbench.metrics.small_samples import (
     CONFIDENCE,
@@ -47,13 +47,13 @@ INTERACTION, OF_RUNS = 0.79, 0.09
 """Variances of e and of b over that of a: median and upper quartile of `--shares` on the evidence profile."""
 
 
-def _log_normal(generator: np.random.Generator, size: tuple[int, ...], sigma: float) -> Floats:
+def _log_normal(generator: np.random.Generator, size: tuple[int, ...], sigma: float) -> F64:
     drawn = np.exp(sigma * generator.standard_normal(size))
     variance = np.expm1(sigma**2) * np.exp(sigma**2)
     return (drawn - np.exp(0.5 * sigma**2)) / np.sqrt(variance)  # type: ignore[no-any-return]
 
 
-EFFECTS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], Floats]] = {
+EFFECTS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], F64]] = {
     "normal": lambda generator, size: generator.standard_normal(size),
     "skewed": lambda generator, size: _log_normal(generator, size, 0.5),
     "very skewed": lambda generator, size: _log_normal(generator, size, 1.0),
@@ -73,37 +73,37 @@ class Trials:
         shares: the same of runs, [resamples, num_runs].
     """
 
-    values: Floats
-    truth: Floats
-    weights: Floats
-    shares: Floats
+    values: F64
+    truth: F64
+    weights: F64
+    shares: F64
 
     @property
-    def means(self) -> Floats:
+    def means(self) -> F64:
         """Returns the effects, [trials]."""
         return self.values.mean(axis=(1, 2))  # type: ignore[no-any-return]
 
     @property
-    def programs(self) -> Floats:
+    def programs(self) -> F64:
         """Returns the effects with programs drawn, [trials, resamples]."""
-        drawn: Floats = self.values.mean(axis=2) @ self.weights.T
+        drawn: F64 = self.values.mean(axis=2) @ self.weights.T
         return drawn
 
     @property
-    def runs(self) -> Floats:
+    def runs(self) -> F64:
         """Returns the effects with runs drawn, [trials, resamples]."""
-        drawn: Floats = self.values.mean(axis=1) @ self.shares.T
+        drawn: F64 = self.values.mean(axis=1) @ self.shares.T
         return drawn
 
     @property
-    def both(self) -> Floats:
+    def both(self) -> F64:
         """Returns the effects with programs and runs drawn, [trials, resamples]."""
         drawn = (
             self.values[:, :, j] @ self.weights.T * self.shares[:, j] for j in range(len(self.shares[0]))
         )
         return sum(drawn, np.zeros(1))
 
-    def errors(self) -> tuple[Floats, Floats]:
+    def errors(self) -> tuple[F64, F64]:
         """Returns standard errors of the analysis of variance and their degrees of freedom, [trials]."""
         _, n, m = self.values.shape
         own = self.values.mean(axis=2).var(axis=1, ddof=1) / n
@@ -119,7 +119,7 @@ class Trials:
         return np.sqrt(total), np.maximum(1.0, total**2 / squares)
 
 
-Ends = tuple[Floats, Floats]
+Ends = tuple[F64, F64]
 
 
 def expanded_tail(tail: float, n: int) -> float:
@@ -130,7 +130,7 @@ def expanded_tail(tail: float, n: int) -> float:
     return float(ndtr(-np.sqrt(n / (n - 1)) * student(tail, n - 1)))
 
 
-def _percentiles(drawn: Floats, tail: float) -> Ends:
+def _percentiles(drawn: F64, tail: float) -> Ends:
     low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=1)
     return low, high
 

@@ -14,19 +14,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from costbench.arrays import I16, U64
 from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.heuristic import default_groups
 from costbench.compiler.fusion.rules import is_free
 from costbench.compiler.fusion.views import body_arrays, cut_out
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
-from costbench.compiler.kernel_hashes import HashArray, Labels, kernel_hashes
+from costbench.compiler.kernel_hashes import Labels, kernel_hashes
 from costbench.compiler.layout.choices import Choices, Node
 from costbench.compiler.layout.copies import PlacedComputation
 from costbench.compiler.layout.packed.facts import PASSING_ON, STAYING, TAKING_OVER
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.program import CompiledProgram, assemble, default_fusions
-from costbench.compiler.spaces import ChoiceArray
 from costbench.compiler.tiled_memory import MinorToMajor, padded_bytes
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -37,7 +37,7 @@ _KEPT = 4
 _Key = tuple[object, ...]
 
 
-def compile_with_layouts(space: LayoutSpace, config: ChoiceArray, name: str) -> CompiledProgram:
+def compile_with_layouts(space: LayoutSpace, config: I16, name: str) -> CompiledProgram:
     """Compiles a program under a layout config; the default config gives the result of `compile_program`.
 
     Args:
@@ -69,7 +69,7 @@ class LaidOutComputation:
     trip_count: int
     body: HloComputation
     arrays: KernelArrays
-    hashes: HashArray
+    hashes: U64
 
     def program(self, module: HloModule) -> HloModule:
         """Returns the program with this computation in place of the original one."""
@@ -115,11 +115,11 @@ class LayoutCompiler:
         for node in space.nodes:
             self._nodes[node.computation].append((node.computation, node.position))
 
-    def compile(self, config: ChoiceArray) -> tuple[LaidOutComputation, ...]:
+    def compile(self, config: I16) -> tuple[LaidOutComputation, ...]:
         """Returns every computation that runs, compiled under a config."""
         return self.compile_key(*self.assign(config))
 
-    def assign(self, config: ChoiceArray) -> tuple[dict[int, MinorToMajor], Choices]:
+    def assign(self, config: I16) -> tuple[dict[int, MinorToMajor], Choices]:
         """Returns the orders of all values under a config, and the decoded choices."""
         choices = self.space.choices(config)
         return self.space.assigner.orders(choices), choices

@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.layout_compiler import LaidOutComputation, LayoutCompiler, peak_bytes
+from costbench.arrays import I16
 from costbench.artifacts import write_json
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.layout.space import LayoutSpace, layout_space
 from costbench.compiler.lowering.loop_nest import Lowering
-from costbench.compiler.spaces import ChoiceArray
 from costbench.datasets.layout.kernel_prices import ATTEMPTS, measured_alone
 from costbench.datasets.layout.pricing import ProgramPricer
 from costbench.datasets.layout.search import GeneticParams, Trials, search_genetically, search_randomly
@@ -84,7 +84,7 @@ class FullPricer:
         self._programs: dict[int, tuple[float, int]] = {}
         self.price(space.default, attempts=None)
 
-    def price(self, config: ChoiceArray, attempts: int | None = ATTEMPTS) -> tuple[float, int]:
+    def price(self, config: I16, attempts: int | None = ATTEMPTS) -> tuple[float, int]:
         """Returns the sum of the kernels' runtimes in ns, and the bytes of main memory."""
         orders, choices = self._compiler.assign(config)
         key = hash(self._compiler.key(orders, choices))
@@ -125,7 +125,7 @@ def memory_bytes(parts: Sequence[LaidOutComputation], space: LayoutSpace) -> int
     return sum(peak_bytes(part) for part in parts if part.computation == entry) + max(callees, default=0)
 
 
-def configs_of(space: LayoutSpace, pricer: ProgramPricer, name: str, count: int) -> ChoiceArray:
+def configs_of(space: LayoutSpace, pricer: ProgramPricer, name: str, count: int) -> I16:
     """Returns the configs of both searches, half each, in the order in which they are measured."""
     trials = Trials(space, pricer.measure)
     search_randomly(space, trials, stream(0, "benchmark random", name), count // 2)

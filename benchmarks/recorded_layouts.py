@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.layout_compiler import LaidOutComputation, LayoutCompiler, peak_bytes
+from costbench.arrays import I16
 from costbench.artifacts import write_json
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
@@ -33,7 +33,6 @@ from costbench.hardware.simulator import simulate_nest
 from costbench.metrics.ranking import kendall_tau
 from costbench.target import Target, load_target
 
-FloatArray = npt.NDArray[np.float64]
 _GIB = 1 << 30
 
 
@@ -110,7 +109,7 @@ def memory_bytes(parts: Sequence[LaidOutComputation], entry: int) -> int:
     return sum(peak_bytes(part) for part in parts if part.computation == entry) + max(callees, default=0)
 
 
-def configs_of(program: TuningProgram, space: LayoutSpace) -> tuple[npt.NDArray[np.int16], int, int]:
+def configs_of(program: TuningProgram, space: LayoutSpace) -> tuple[I16, int, int]:
     """Returns the recorded runs as configs [c, m], the number of nodes that are configurable on both sides,
     and that of recorded layouts that are no option here.
     """

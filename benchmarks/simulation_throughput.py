@@ -18,9 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import I64
 from costbench.artifacts import write_json
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
@@ -99,7 +97,7 @@ def throughput(
     """Times every step over all kernels."""
     spaces = [tile_space(kernel, target.architecture) for kernel in kernels]
 
-    def draw() -> list[npt.NDArray[np.int64]]:
+    def draw() -> list[I64]:
         return [s.sample(stream(0, "tiles", i), tiles) for i, s in enumerate(spaces)]
 
     drawn = draw()
@@ -137,9 +135,7 @@ def throughput(
     )
 
 
-def tile_by_tile(
-    spaces: Sequence[TileSpace], drawn: Sequence[npt.NDArray[np.int64]], target: Target, limit_s: float
-) -> float:
+def tile_by_tile(spaces: Sequence[TileSpace], drawn: Sequence[I64], target: Target, limit_s: float) -> float:
     """Samples per second when every tile is priced by a call of its own, kernels taking turns."""
     rng = stream(0, "baseline")
     start, count = time.process_time(), 0

@@ -16,15 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench.search.space import Rows
 from costbench_schedules.features.traffic import traffic
 from costbench_schedules.search.problems import ScheduleEvaluator
 from costbench_schedules.spaces.nest import NONE, PARALLEL, VECTORIZE, StatementBatch, nest_batch
 from costbench_schedules.spaces.space import ScheduleSpace
 
-FloatArray = npt.NDArray[np.float64]
 CACHES = ((32 * 1024, 32.0), (1024 * 1024, 8.0))
 """Bytes of each cache, and bytes that reach it in a nanosecond."""
 OPERATIONS_PER_NS = 4.0
@@ -33,7 +32,7 @@ PARALLEL_NS = 5000.0
 MAX_LANES = 8
 
 
-def synthetic_ns(space: ScheduleSpace, rows: Rows) -> FloatArray:
+def synthetic_ns(space: ScheduleSpace, rows: Rows) -> F64:
     """Returns the made-up time of configurations [n, m], float64 [n]."""
     statements = nest_batch(space, rows).statements
     compute = statements["compute"]
@@ -49,7 +48,7 @@ def synthetic_ns(space: ScheduleSpace, rows: Rows) -> FloatArray:
     return np.asarray(total, dtype=np.float64)
 
 
-def iterations(statement: StatementBatch) -> FloatArray:
+def iterations(statement: StatementBatch) -> F64:
     """Returns how often loops go round that are neither unrolled nor vectorised, float64 [n]."""
     rounds = np.cumprod(statement.extents.astype(np.float64), axis=1)
     own = (statement.extents > 1) & statement.present[:, None]
@@ -67,15 +66,15 @@ class MadeUp:
         runtime_ns: int64 [n].
     """
 
-    runtime_ns: npt.NDArray[np.int64]
+    runtime_ns: I64
 
     @property
-    def failed(self) -> npt.NDArray[np.bool_]:
+    def failed(self) -> Bool:
         """Nothing fails."""
         return np.zeros(len(self.runtime_ns), dtype=bool)
 
     @property
-    def run_seconds(self) -> FloatArray:
+    def run_seconds(self) -> F64:
         """Nothing is charged."""
         return np.zeros(len(self.runtime_ns))
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
+from costbench.arrays import I64
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
 from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
@@ -82,7 +82,7 @@ class ColumnSource:
     def __getitem__(self, index: int) -> KernelSamples:
         return self._samples[index]
 
-    def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
+    def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
         return self._columns.pack(np.array(kernels, np.int64), configs)
 
     def scaled(self, scaling: FeatureScaling) -> ColumnSource:

@@ -8,8 +8,8 @@ As an entry of `evaluate.models` in params.yaml, the same name makes it a row of
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
 
@@ -21,7 +21,7 @@ class LargestTile:
     predicts nanoseconds says `tasks = ("tile", "fusion")` and is asked about fused kernels as well.
     """
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Return a cost for each tile size, lower is faster, float64 [n].
 
         Args:

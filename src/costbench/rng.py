@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
+
+from costbench.arrays import U64
 
 
 def stream_key(seed: int, *names: str | int) -> int:
@@ -18,7 +19,7 @@ def _path(seed: int, *names: str | int) -> str:
     return "\x1f".join([str(int(seed)), *(f"{type(name).__name__[0]}:{name}" for name in names)])
 
 
-def stream_words(seed: int, *names: str | int, ends: Sequence[str]) -> npt.NDArray[np.uint64]:
+def stream_words(seed: int, *names: str | int, ends: Sequence[str]) -> U64:
     """Return the lower 64 bits of `stream_key(seed, *names, end)` for each of the last names `ends`."""
     start = hashlib.sha256(_path(seed, *names, "").encode())
     words = []

@@ -9,9 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import F64
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
@@ -72,7 +70,7 @@ def tile_space(kernel: Kernel | UniqueKernel, chip: str | Target = CHIP) -> Tile
 
 def measure(
     kernel: Kernel | UniqueKernel, tile_sizes: TileSizes, chip: str | Target = CHIP, seed: int = 0
-) -> npt.NDArray[np.float64]:
+) -> F64:
     """Return nanoseconds on the simulated chip, float64 [n]; infinite for tile sizes that do not compile.
 
     Args:
@@ -115,7 +113,7 @@ def predict(
     tile_sizes: TileSizes,
     model: str | CostModel = ANALYTICAL,
     chip: str | Target = CHIP,
-) -> npt.NDArray[np.float64]:
+) -> F64:
     """Return what a cost model predicts of tile sizes, float64 [n]; lower is faster.
 
     Args:

@@ -6,15 +6,14 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I16, I64, Bool
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
-from costbench.compiler.spaces import ChoiceArray, VectorSpace
+from costbench.compiler.spaces import VectorSpace
 from costbench.search.space import Numbered, Rows, Vectors
 
-IntArray = npt.NDArray[np.int64]
 NONE: Rows = np.zeros((0, 1), dtype=np.int64)
 
 
@@ -29,18 +28,18 @@ class Line:
     size: int = 12
     forbidden: frozenset[int] = frozenset({0, 5, 10})
 
-    def legal(self, ids: IntArray) -> npt.NDArray[np.bool_]:
+    def legal(self, ids: I64) -> Bool:
         return ~np.isin(ids, sorted(self.forbidden))
 
-    def decode(self, ids: IntArray) -> IntArray:
+    def decode(self, ids: I64) -> I64:
         return ids
 
-    def sample(self, rng: np.random.Generator, count: int) -> IntArray:
+    def sample(self, rng: np.random.Generator, count: int) -> I64:
         ids = np.arange(self.size, dtype=np.int64)
         ids = ids[self.legal(ids)]
         return ids if len(ids) <= count else np.sort(rng.choice(ids, count, replace=False))
 
-    def neighbours(self, identifier: int) -> IntArray:
+    def neighbours(self, identifier: int) -> I64:
         near = np.array([n for n in (identifier - 1, identifier + 1) if 0 <= n < self.size], dtype=np.int64)
         return near[self.legal(near)]
 
@@ -57,12 +56,12 @@ class Table:
     batches: list[list[int]] = field(default_factory=list)
     recalled: list[int] = field(default_factory=list)
 
-    def evaluate(self, decisions: IntArray) -> Evaluation:
+    def evaluate(self, decisions: I64) -> Evaluation:
         self.batches.append(decisions.tolist())
         scores = [math.inf if i in self.broken else (i - self.target) ** 2 for i in decisions.tolist()]
         return Evaluation(np.array(scores, dtype=np.float64), np.full(len(decisions), self.cost_s))
 
-    def recall(self, decisions: IntArray) -> None:
+    def recall(self, decisions: I64) -> None:
         self.recalled.extend(decisions.tolist())
 
 
@@ -73,31 +72,31 @@ class Dials:
     places: int = 3
 
     @property
-    def num_choices(self) -> IntArray:
+    def num_choices(self) -> I64:
         return np.full(self.places, 3, dtype=np.int64)
 
     @property
-    def default(self) -> ChoiceArray:
+    def default(self) -> I16:
         return np.zeros(self.places, dtype=np.int16)
 
-    def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
+    def legal(self, configs: I16) -> Bool:
         inside = ((configs >= 0) & (configs < 3)).all(axis=1)
         return np.asarray(inside & (configs.sum(axis=1) % 2 == 0), dtype=np.bool_)
 
-    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def sample(self, rng: np.random.Generator, count: int) -> I16:
         return self._evened(rng.integers(3, size=(count, self.places)).astype(np.int16))
 
-    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def neighbours(self, config: I16, rng: np.random.Generator, count: int) -> I16:
         result = np.repeat(config[None], count, axis=0)
         for row in result:
             row[rng.integers(self.places)] = rng.integers(3)
         return self._evened(result)
 
-    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+    def crossover(self, first: I16, second: I16, rng: np.random.Generator) -> I16:
         mixed = np.where(rng.random(self.places) < 0.5, first, second).astype(np.int16)
         return self._evened(mixed[None])[0]
 
-    def _evened(self, rows: ChoiceArray) -> ChoiceArray:
+    def _evened(self, rows: I16) -> I16:
         # An odd sum has a 1 somewhere: the first of them goes to 0.
         odd = np.flatnonzero(rows.sum(axis=1) % 2)
         rows[odd, np.argmax(rows[odd] == 1, axis=1)] = 0
@@ -108,23 +107,23 @@ class Dials:
 class Distance:
     """A vector scores the number of places at which it differs from `target`; each takes `cost_s` seconds."""
 
-    target: ChoiceArray
+    target: I16
     cost_s: float = 0.25
     source: Source = "model"
     name: str = "distance"
 
-    def evaluate(self, decisions: ChoiceArray) -> Evaluation:
+    def evaluate(self, decisions: I16) -> Evaluation:
         scores = (decisions != self.target).sum(axis=1).astype(np.float64)
         return Evaluation(scores, np.full(len(decisions), self.cost_s))
 
-    def recall(self, decisions: ChoiceArray) -> None:
+    def recall(self, decisions: I16) -> None:
         pass
 
 
-def line_problem(space: Line) -> TuningProblem[IntArray]:
+def line_problem(space: Line) -> TuningProblem[I64]:
     return TuningProblem(Subject("line", "none", "by hand", "line", space.size), Numbered(space))
 
 
-def vector_problem(space: VectorSpace) -> TuningProblem[ChoiceArray]:
+def vector_problem(space: VectorSpace) -> TuningProblem[I16]:
     vectors = Vectors(space)
     return TuningProblem(Subject("vector", "none", "by hand", "vector", vectors.size), vectors)

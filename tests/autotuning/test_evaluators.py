@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from costbench.arrays import F64, I64, Bool
 from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
@@ -37,9 +37,9 @@ def tiles(kernel: Kernel) -> TileSizes:
 class Stopwatch:
     """A machine on which the first tile size takes 7 ns and 2 s, and the second does not compile."""
 
-    runtime_ns: npt.NDArray[np.int64]
-    failed: npt.NDArray[np.bool_]
-    run_seconds: npt.NDArray[np.float64]
+    runtime_ns: I64
+    failed: Bool
+    run_seconds: F64
 
     def measure(self, kernel: Kernel, decisions: TileSizes) -> Stopwatch:
         return self
@@ -49,9 +49,9 @@ class Stopwatch:
 class Constant:
     """A model with one answer, whatever it is asked."""
 
-    cost: npt.NDArray[np.float64]
+    cost: F64
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         return self.cost
 
 

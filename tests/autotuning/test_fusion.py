@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.arrays import F64, I16
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.charging import ProgramCharge
 from costbench.autotuning.evaluators import Evaluation
@@ -20,14 +21,13 @@ from costbench.autotuning.fusion import (
     default_number,
     fusion_problem,
 )
-from costbench.autotuning.kernel_costs import FloatArray, KernelCosts, MeasuredKernels, TiledKernels
+from costbench.autotuning.kernel_costs import KernelCosts, MeasuredKernels, TiledKernels
 from costbench.autotuning.search import Progress, SearchInterrupted
 from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune, tune_by_model
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram
-from costbench.compiler.spaces import ChoiceArray
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.search.strategies import STRATEGIES
@@ -53,7 +53,7 @@ class PerKernel:
     broken: int = 99
     asked: list[int] = field(default_factory=list)
 
-    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
         sizes = [sum(k.instruction(p).opcode.xla_name != "constant" for p in k.instructions) for k in kernels]
         self.asked += sizes
         return np.array([math.inf if size >= self.broken else (1 + size) * 1e9 for size in sizes])
@@ -64,7 +64,7 @@ def on_machine(program: PreparedProgram) -> MeasuredKernels:
     return MeasuredKernels(tiled, Device(TARGET), program.fingerprints)
 
 
-def fully(space: FusionSpace, config: ChoiceArray, kernels: KernelCosts) -> float:
+def fully(space: FusionSpace, config: I16, kernels: KernelCosts) -> float:
     """Every kernel of the compiled program, times its runs."""
     compiled = space.compile(config).kernels
     return float(sum(k.trip_count * kernels.costs([k])[0] for k in compiled))
@@ -128,7 +128,7 @@ def test_a_shortlist_is_scored_only_as_far_as_the_budget_goes() -> None:
     asked: list[int] = []
 
     class Counting(FusionModelEvaluator):
-        def evaluate(self, decisions: ChoiceArray) -> Evaluation:
+        def evaluate(self, decisions: I16) -> Evaluation:
             asked.append(len(decisions))
             return super().evaluate(decisions)
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from costbench.arrays import F64, I64
 from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels, TiledKernels, smaller_tile
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fingerprints import ModuleFingerprints
@@ -43,7 +43,7 @@ class Fussy:
     tried: list[list[int]] = field(default_factory=list)
 
     def measure_kernels(
-        self, nests: Sequence[LoopNest], extents: Sequence[npt.NDArray[np.int64]], names: Sequence[str]
+        self, nests: Sequence[LoopNest], extents: Sequence[I64], names: Sequence[str]
     ) -> Measurement:
         self.tried += [tile.tolist() for tile in extents]
         failed = np.array([tile.max(initial=1) > 1 for tile in extents], dtype=bool)
@@ -68,11 +68,11 @@ class Counting:
 
     asked: int = 0
 
-    def choose(self, space: TileSpace) -> npt.NDArray[np.int64]:
+    def choose(self, space: TileSpace) -> I64:
         self.asked += 1
         return ANALYTICAL.choose(space)
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> npt.NDArray[np.float64]:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         return ANALYTICAL.predict_nest(nest, decisions)
 
 
@@ -89,8 +89,8 @@ def test_kernels_lowered_last_are_kept(kernels: tuple[Kernel, ...]) -> None:
 
 
 def assert_same(
-    found: list[tuple[int, TileSpace, npt.NDArray[np.int64]]],
-    expected: list[tuple[int, TileSpace, npt.NDArray[np.int64]]],
+    found: list[tuple[int, TileSpace, I64]],
+    expected: list[tuple[int, TileSpace, I64]],
 ) -> None:
     assert [(place, space.size, tile.tolist()) for place, space, tile in found] == [
         (place, space.size, tile.tolist()) for place, space, tile in expected

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.layout_compiler import LayoutCompiler, compile_with_layouts
+from costbench.arrays import I16
 from costbench.compiler.layout.choices import NodeLayouts
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.program import CompiledProgram, compile_program
-from costbench.compiler.spaces import ChoiceArray
 from costbench.compiler.tiled_memory import is_bitcast, padded_bytes
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
@@ -20,7 +20,7 @@ from tests.compiler.small_layouts import SAME, dot_and_add, space_of, two_convol
 from tests.hlo.builder import ModuleBuilder
 
 
-def config_of(space: LayoutSpace, *wanted: NodeLayouts | None) -> ChoiceArray:
+def config_of(space: LayoutSpace, *wanted: NodeLayouts | None) -> I16:
     """The config with these orders; the default's where there is None."""
     return np.array(
         [node.options.index(w) if w else 0 for node, w in zip(space.nodes, wanted, strict=True)], np.int16

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I8, I16
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
-from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.instruction import WindowDimension
 from costbench.hlo.module import HloModule
 from tests.hlo.builder import ModuleBuilder
@@ -36,7 +35,7 @@ def space_of(module: HloModule) -> LayoutSpace:
     return layout_space(module)
 
 
-def layout_features(space: LayoutSpace, configs: ChoiceArray) -> npt.NDArray[np.int8]:
+def layout_features(space: LayoutSpace, configs: I16) -> I8:
     """TpuGraphs' 18 features of every configurable node, int8 [n, m, 18]; see `option_features`."""
     configs = np.asarray(configs)
     features = np.full((*configs.shape, 18), -1, dtype=np.int8)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from costbench.arrays import Bool
 from costbench.errors import ChoiceError, DataError
 from costbench.models.baselines.fitting import BASELINES, Baseline
 from costbench.models.baselines.layout.features import CONFIG_FEATURES
@@ -30,7 +30,7 @@ def fitted(task: str, name: str) -> Baseline:
     return BASELINES[task][name].fit(train, validation, SPEC, 7)
 
 
-def of_rows(table: KernelTable, kept: npt.NDArray[np.bool_]) -> KernelTable:
+def of_rows(table: KernelTable, kept: Bool) -> KernelTable:
     """The rows of a mask, bool [D]; kernels may be left without rows."""
     kernel = np.repeat(np.arange(len(table.counts)), table.counts)
     return KernelTable(

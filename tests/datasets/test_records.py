@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.arrays import AnyArray
 from costbench.datasets.record_types import TILE
-from costbench.datasets.records import AnyArray, check_columns
+from costbench.datasets.records import check_columns
 from costbench.errors import DataError
 from tests.datasets.tile_columns import tile_columns
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costbench.datasets.records import AnyArray
+from costbench.arrays import AnyArray
 
 
 def tile_columns(

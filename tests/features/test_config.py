@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from costbench.arrays import I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.spaces import TileSizes
@@ -26,7 +26,7 @@ from costbench.hlo.shape import ElementType, Shape
 from tests.compiler import small_kernels as small
 
 
-def _bounds(*rows: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def _bounds(*rows: tuple[int, ...]) -> I64:
     return np.array(rows, dtype=np.int64)
 
 

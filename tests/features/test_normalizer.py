@@ -6,16 +6,15 @@ import json
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from costbench.arrays import F32
 from costbench.errors import ChoiceError, DataError
 from costbench.features.normalizer import MinMaxNormalizer, Transform
 
-FloatArray = npt.NDArray[np.float32]
 TABLES = hnp.arrays(
     np.float32,
     hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8),
@@ -24,7 +23,7 @@ TABLES = hnp.arrays(
 TRANSFORMS = st.sampled_from(["none", "log1p"])
 
 
-def _rows(*rows: tuple[float, ...]) -> FloatArray:
+def _rows(*rows: tuple[float, ...]) -> F32:
     return np.array(rows, dtype=np.float32)
 
 
@@ -64,9 +63,7 @@ def test_extreme_values_do_not_overflow() -> None:
 
 
 @given(table=TABLES, transform=TRANSFORMS)
-def test_training_rows_lie_between_zero_and_one_and_reach_both(
-    table: FloatArray, transform: Transform
-) -> None:
+def test_training_rows_lie_between_zero_and_one_and_reach_both(table: F32, transform: Transform) -> None:
     scaler = MinMaxNormalizer.fit([table], transform)
     scaled = scaler(table)
     assert scaled.dtype == np.float32
@@ -76,14 +73,14 @@ def test_training_rows_lie_between_zero_and_one_and_reach_both(
 
 
 @given(table=TABLES, transform=TRANSFORMS, cut=st.integers(0, 8))
-def test_chunks_do_not_matter(table: FloatArray, transform: Transform, cut: int) -> None:
+def test_chunks_do_not_matter(table: F32, transform: Transform, cut: int) -> None:
     whole = MinMaxNormalizer.fit([table], transform)
     parts = MinMaxNormalizer.fit([table[cut:], table[:cut]], transform)
     assert whole.to_dict() == parts.to_dict()
 
 
 @given(table=TABLES, transform=TRANSFORMS)
-def test_json_keeps_every_bit(table: FloatArray, transform: Transform) -> None:
+def test_json_keeps_every_bit(table: F32, transform: Transform) -> None:
     scaler = MinMaxNormalizer.fit([table], transform)
     again = MinMaxNormalizer.from_dict(json.loads(json.dumps(scaler.to_dict())))
     assert again.to_dict() == scaler.to_dict()
@@ -141,7 +138,7 @@ def test_a_damaged_description_is_an_error(change: dict[str, Any], message: str)
 
 
 @given(TABLES, TRANSFORMS, st.data())
-def test_scalers_of_some_columns(table: FloatArray, transform: Transform, data: st.DataObject) -> None:
+def test_scalers_of_some_columns(table: F32, transform: Transform, data: st.DataObject) -> None:
     chosen = sorted(data.draw(st.sets(st.integers(0, table.shape[1] - 1), min_size=1)))
     whole = MinMaxNormalizer.fit([table], transform)
     part = whole.of_columns(chosen)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.interval_coverage import METHODS, Design, coverage, simulated
+from costbench.arrays import F64
 from costbench.errors import DataError
-from costbench.metrics.checks import Floats
 from costbench.metrics.small_samples import (
     LEAST_P,
     LargestInterval,
@@ -25,7 +25,7 @@ from costbench.rng import stream
 TAIL = 0.025
 
 
-def redrawn(values: Floats, resamples: int = 20_000) -> Redrawn:
+def redrawn(values: F64, resamples: int = 20_000) -> Redrawn:
     """Returns the mean of values, [num_programs, num_runs], drawn again."""
     n, m = values.shape
     generator = stream(0, "redrawn")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from benchmarks.synthetic_kernels import kernel_samples
+from costbench.arrays import I64
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
 from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples, packed_samples
 
@@ -18,7 +16,7 @@ class KernelList(list[KernelSamples]):
     def application(self, index: int) -> str:
         return self[index].group
 
-    def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
+    def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
         pairs = zip(kernels, configs, strict=True)
         return packed_samples([self[kernel].select(places) for kernel, places in pairs])
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from costbench.arrays import I64
 from costbench.errors import DataError, ParamsError
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
 from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
@@ -28,7 +28,7 @@ class Counts:
     def __getitem__(self, index: int) -> KernelSamples:
         raise AssertionError("the sampler reads no kernels")
 
-    def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
+    def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
         raise AssertionError("the sampler reads no kernels")
 
     def scaled(self, scaling: FeatureScaling) -> Counts:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
+from costbench.arrays import I64
 from costbench.errors import ChoiceError, DataError
 from costbench.features.packed_kernels import PackedKernels
 from costbench.metrics.ranking import kendall_tau
@@ -143,7 +143,7 @@ class Dying:
     def __getitem__(self, index: int) -> KernelSamples:
         return TRAIN[index]
 
-    def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
+    def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
         self._left -= 1
         if self._left < 0:
             self.die()

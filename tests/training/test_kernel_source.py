@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from costbench.arrays import I64
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
@@ -102,7 +102,7 @@ def arrays(kernels: PackedKernels | GraphBatch | Edges) -> dict[str, np.ndarray]
     return {name: np.asarray(value) for name, value in values.items() if name not in ("scaled_by", "edges")}
 
 
-def some_kernels(found: SampleSource) -> tuple[list[int], list[npt.NDArray[np.int64]]]:
+def some_kernels(found: SampleSource) -> tuple[list[int], list[I64]]:
     """Kernels of both programs, in any order, one of them twice, with some of their decisions."""
     kernels = [0, len(found) - 1, 1, 1, len(found) - 2]
     return kernels, [np.arange(found.num_configs(k))[:: -1 - place] for place, k in enumerate(kernels)]
@@ -213,7 +213,7 @@ def test_training_resumed_with_another_budget_ends_with_the_same_bytes(data: Pat
         def scaled(self, scaling: FeatureScaling) -> KernelSource:
             return self
 
-        def pack(self, kernels: Sequence[int], configs: Sequence[npt.NDArray[np.int64]]) -> PackedKernels:
+        def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
             self.batches = getattr(self, "batches", 0) + 1
             if self.batches > 8:  # within the second epoch
                 raise InterruptedError

@@ -11,9 +11,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from costbench.arrays import F64
 
 
 @dataclass(frozen=True)
@@ -52,13 +51,13 @@ class MeasurementBudget:
             return 0
         return int(min(wanted, self._evaluations_limit - self.spent_evaluations))
 
-    def affordable(self, seconds: FloatArray) -> int:
+    def affordable(self, seconds: F64) -> int:
         """Return how many of the first evaluations, which take `seconds` [n], fit into what is left."""
         within = self._running_seconds(seconds) <= self._seconds_limit
         fitting = len(within) if within.all() else int(np.argmin(within))
         return int(min(fitting, self._evaluations_limit - self.spent_evaluations))
 
-    def charge(self, seconds: FloatArray) -> MeasurementBudget:
+    def charge(self, seconds: F64) -> MeasurementBudget:
         """Return the budget after evaluations that took `seconds` [n].
 
         Raises:
@@ -77,7 +76,7 @@ class MeasurementBudget:
     def _evaluations_limit(self) -> float:
         return math.inf if self.evaluations is None else self.evaluations
 
-    def _running_seconds(self, seconds: FloatArray) -> FloatArray:
+    def _running_seconds(self, seconds: F64) -> F64:
         # cumsum adds sequentially; sum adds pairwise and may differ in the last digit.
-        result: FloatArray = np.cumsum(np.concatenate([[self.spent_seconds], seconds]))[1:]
+        result: F64 = np.cumsum(np.concatenate([[self.spent_seconds], seconds]))[1:]
         return result

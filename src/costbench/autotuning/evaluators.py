@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.models.cost_model import CostModel
 
-FloatArray = npt.NDArray[np.float64]
 Source = Literal["model", "device"]
 Decisions_contra = TypeVar("Decisions_contra", contravariant=True)
 
@@ -31,8 +30,8 @@ class Evaluation:
         seconds: float64 [n], charged for each.
     """
 
-    scores: FloatArray
-    seconds: FloatArray
+    scores: F64
+    seconds: F64
 
 
 class Evaluator(Protocol[Decisions_contra]):
@@ -64,13 +63,13 @@ class Measured(Protocol):
     """What a device returns for `n` decisions: runtimes, failures, and the accelerator time of each."""
 
     @property
-    def runtime_ns(self) -> npt.NDArray[np.int64]: ...
+    def runtime_ns(self) -> I64: ...
 
     @property
-    def failed(self) -> npt.NDArray[np.bool_]: ...
+    def failed(self) -> Bool: ...
 
     @property
-    def run_seconds(self) -> FloatArray: ...
+    def run_seconds(self) -> F64: ...
 
 
 class MeasuringDevice(Protocol):

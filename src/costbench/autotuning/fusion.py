@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I16
 from costbench.autotuning.charging import ProgramCharge
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.kernel_costs import KernelCosts
@@ -22,15 +22,13 @@ from costbench.compiler.fingerprints import module_fingerprint
 from costbench.compiler.fusion.cuts import NO_KERNEL, CutConfig, FusionCuts
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.spaces import ChoiceArray
 from costbench.search.space import Vectors
 
-FloatArray = npt.NDArray[np.float64]
 NUM_RUNS = 3
 """Runs of a program per measurement, the fastest of which counts (lpm2021, section 4)."""
 
 
-def fusion_problem(space: FusionSpace, chip: str) -> TuningProblem[ChoiceArray]:
+def fusion_problem(space: FusionSpace, chip: str) -> TuningProblem[I16]:
     """Return the search problem over the fusion configs of a program."""
     vectors = Vectors(space)
     fingerprint = module_fingerprint(space.module)
@@ -92,11 +90,11 @@ class ProgramPricer:
         """Kernels priced so far."""
         return int(np.count_nonzero(~np.isnan(self._costs))) - 1
 
-    def cut(self, configs: ChoiceArray) -> list[CutConfig]:
+    def cut(self, configs: I16) -> list[CutConfig]:
         """Cut the program under configs [n, m] into kernels, without pricing them."""
         return [self._cuts.cut(config) for config in configs]
 
-    def total_ns(self, cuts: list[CutConfig]) -> FloatArray:
+    def total_ns(self, cuts: list[CutConfig]) -> F64:
         """Return the cost of each program, float64 [n]; infinite where a kernel cannot run."""
         self._price(cuts)
         totals = [
@@ -146,12 +144,12 @@ class FusionModelEvaluator:
         """Predicted."""
         return "model"
 
-    def evaluate(self, decisions: ChoiceArray) -> Evaluation:
+    def evaluate(self, decisions: I16) -> Evaluation:
         """Return predicted nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
         scores = self.pricer.total_ns(self.pricer.cut(decisions))
         return Evaluation(scores, np.full(len(decisions), self.evaluation_s))
 
-    def recall(self, decisions: ChoiceArray) -> None:
+    def recall(self, decisions: I16) -> None:
         """Do nothing: every prediction is charged the same."""
 
 
@@ -178,7 +176,7 @@ class FusionDeviceEvaluator:
         """Measured."""
         return "device"
 
-    def evaluate(self, decisions: ChoiceArray) -> Evaluation:
+    def evaluate(self, decisions: I16) -> Evaluation:
         """Return nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
         cuts = self.pricer.cut(decisions)
         scores = self.pricer.total_ns(cuts)
@@ -186,7 +184,7 @@ class FusionDeviceEvaluator:
         new = np.array([self._is_new(cut) for cut in cuts], dtype=bool)
         return Evaluation(scores, np.where(new, self.charge.compile_s + run_s, self.charge.repeat_s))
 
-    def recall(self, decisions: ChoiceArray) -> None:
+    def recall(self, decisions: I16) -> None:
         """Mark the programs of these configs as compiled, so that they are charged as repeats."""
         for cut in self.pricer.cut(decisions):
             self._is_new(cut)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.autotuning.evaluators import Measured
 from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel import Kernel
@@ -24,14 +24,11 @@ from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.models.given_model import GivenModel
 from costbench.target import Architecture
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
 
 class KernelCosts(Protocol):
     """Prices kernels of one program."""
 
-    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Return nanoseconds of each kernel, float64 [k]; infinite for one that cannot run."""
         ...
 
@@ -39,11 +36,11 @@ class KernelCosts(Protocol):
 class TileChoice(Protocol):
     """The compiler's own tile model."""
 
-    def choose(self, space: TileSpace) -> IntArray:
+    def choose(self, space: TileSpace) -> I64:
         """Return the loop extents, [num_loops], of the tile size that the compiler chooses."""
         ...
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Return estimated nanoseconds of tile sizes, [n]."""
         ...
 
@@ -63,11 +60,11 @@ class TiledKernels:
     architecture: Architecture
     tiles: TileChoice
     capacity: int = 0
-    _kept: OrderedDict[Kernel, tuple[TileSpace, IntArray] | None] = field(
+    _kept: OrderedDict[Kernel, tuple[TileSpace, I64] | None] = field(
         default_factory=OrderedDict, init=False, repr=False
     )
 
-    def tiled(self, kernels: Sequence[Kernel]) -> list[tuple[int, TileSpace, IntArray]]:
+    def tiled(self, kernels: Sequence[Kernel]) -> list[tuple[int, TileSpace, I64]]:
         """Return index, tile space and chosen extents of every kernel of which a tile fits."""
         found = []
         for place, kernel in enumerate(kernels):
@@ -76,7 +73,7 @@ class TiledKernels:
                 found.append((place, *tiled))
         return found
 
-    def _tiled(self, kernel: Kernel) -> tuple[TileSpace, IntArray] | None:
+    def _tiled(self, kernel: Kernel) -> tuple[TileSpace, I64] | None:
         space = nest_tile_space(self.lowering.loop_nest(kernel), self.architecture)
         tiled = (space, self.tiles.choose(space)) if space.has_legal_tile else None
         if self.capacity:
@@ -99,7 +96,7 @@ class EstimatedKernels:
 
     tiled: TiledKernels
 
-    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Return estimated nanoseconds, float64 [k]."""
         found = np.full(len(kernels), np.inf)
         for place, space, extents in self.tiled.tiled(kernels):
@@ -120,7 +117,7 @@ class GivenKernels:
     tiled: TiledKernels
     model: GivenModel
 
-    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Return predicted nanoseconds, float64 [k]."""
         found = np.full(len(kernels), np.inf)
         for place, space, extents in self.tiled.tiled(kernels):
@@ -132,7 +129,7 @@ class KernelDevice(Protocol):
     """A machine that runs many kernels, one tile size of each."""
 
     def measure_kernels(
-        self, nests: Sequence[LoopNest], extents: Sequence[IntArray], fingerprints: Sequence[str], /
+        self, nests: Sequence[LoopNest], extents: Sequence[I64], fingerprints: Sequence[str], /
     ) -> Measured:
         """Compile and run the kernels."""
         ...
@@ -155,7 +152,7 @@ class MeasuredKernels:
     device: KernelDevice
     fingerprints: ModuleFingerprints
 
-    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Return measured nanoseconds, float64 [k]."""
         found = np.full(len(kernels), np.inf)
         waiting = self.tiled.tiled(kernels)
@@ -178,7 +175,7 @@ class MeasuredKernels:
         )
 
 
-def smaller_tile(space: TileSpace, extents: IntArray) -> IntArray:
+def smaller_tile(space: TileSpace, extents: I64) -> I64:
     """Return the next smaller tile, whose longest loop is cut one step more, [num_loops]."""
     result = extents.copy()
     loop = int(np.argmax(extents))

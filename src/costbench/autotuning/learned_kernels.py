@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costbench.autotuning.kernel_costs import FloatArray, TiledKernels
+from costbench.arrays import F64
+from costbench.autotuning.kernel_costs import TiledKernels
 from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError
 from costbench.features.config import decision_features
@@ -46,7 +47,7 @@ class LearnedKernels:
     def _is_hybrid(self) -> bool:
         return self.model.net.spec.residual != "none"
 
-    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Return predicted nanoseconds, float64 [k]; all kernels form one batch."""
         found = np.full(len(kernels), np.inf)
         places, samples = [], []

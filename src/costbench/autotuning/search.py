@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Evaluation, Evaluator
 from costbench.autotuning.trace import SearchTrace, Subject
@@ -131,7 +131,7 @@ def listed(rows: Rows) -> Proposals:
         yield rows[first : first + _LISTED_AT_A_TIME]
 
 
-def _answered(proposals: Proposals, scores: npt.NDArray[np.float64]) -> Rows | None:
+def _answered(proposals: Proposals, scores: F64) -> Rows | None:
     try:
         return proposals.send(scores)
     except StopIteration:

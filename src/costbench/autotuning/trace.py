@@ -12,15 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from os import PathLike
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.artifacts import read_json, write_json
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Source
 from costbench.errors import DataError, ParamsError
 from costbench.params import parse
 
-FloatArray = npt.NDArray[np.float64]
 FORMAT = 2
 
 
@@ -94,13 +93,13 @@ class SearchTrace:
         return self.budget.charge(np.array(self.seconds))
 
     @property
-    def best_so_far(self) -> FloatArray:
+    def best_so_far(self) -> F64:
         """Return the lowest score among the first i + 1 decisions, float64 [n]."""
-        result: FloatArray = np.minimum.accumulate(np.array(self.scores))
+        result: F64 = np.minimum.accumulate(np.array(self.scores))
         return result
 
     @property
-    def spent_seconds(self) -> FloatArray:
+    def spent_seconds(self) -> F64:
         """Return the seconds charged up to and including each decision, float64 [n]."""
         return np.cumsum(np.array(self.seconds))
 

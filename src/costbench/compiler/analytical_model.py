@@ -15,13 +15,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.iteration_space import IterationSpace
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.lowering.lower import Nests
-from costbench.compiler.lowering.packed import PackedNest, Words, unpacked
+from costbench.compiler.lowering.packed import PackedNest, unpacked
 from costbench.compiler.lowering.work import (
     EVERY_ITERATION,
     EVERY_RESULT,
@@ -57,8 +57,6 @@ from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.target import Architecture
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 ITERATION_NS = 100.0
 """Control and latency of one iteration."""
 HALF_EFFICIENCY_BYTES = 16 * 1024
@@ -114,10 +112,10 @@ class Estimate(NamedTuple):
         chip: bandwidth, cycle, size and number of matrix units.
     """
 
-    words: Words
-    weights: FloatArray
-    contraction: FloatArray
-    chip: FloatArray
+    words: F64
+    weights: F64
+    contraction: F64
+    chip: F64
 
 
 class CostWorkspace(NamedTuple):
@@ -132,16 +130,16 @@ class CostWorkspace(NamedTuple):
 
     nest: PackedNest
     tile: Tile
-    elements: FloatArray
-    padded: FloatArray
+    elements: F64
+    padded: F64
 
 
-def chip_numbers(chip: Architecture) -> FloatArray:
+def chip_numbers(chip: Architecture) -> F64:
     """Returns the figures of a chip that the cost depends on, as `Estimate.chip`."""
     return np.array((chip.hbm_gb_per_s, chip.cycle_ns, chip.mxu_size, chip.num_mxus), dtype=np.float64)
 
 
-def estimate_of(nest: LoopNest, chip: FloatArray) -> Estimate:
+def estimate_of(nest: LoopNest, chip: F64) -> Estimate:
     """Returns the inputs of the formula; `chip` comes from `chip_numbers`.
 
     The kernel's operation counts do not depend on the chip and are computed once.
@@ -170,7 +168,7 @@ OPERATIONS = WorkModel("analytical", 1, _describe)
 """Operations per element of instructions."""
 
 
-def describe_contraction(space: IterationSpace) -> FloatArray:
+def describe_contraction(space: IterationSpace) -> F64:
     """Returns `Estimate.contraction`; an empty array where the kernel is not tiled."""
     if not space.loops:
         return _NO_CONTRACTION
@@ -200,7 +198,7 @@ def new_cost_workspace(estimate: Estimate) -> CostWorkspace:
 
 
 @compiled
-def tile_costs(estimate: Estimate, extents: IntArray) -> FloatArray:
+def tile_costs(estimate: Estimate, extents: I64) -> F64:
     """Returns estimated nanoseconds [n] for loop extents [n, num_loops]."""
     result = np.empty(len(extents))
     workspace = new_cost_workspace(estimate)
@@ -242,7 +240,7 @@ def tile_cost(estimate: Estimate, workspace: CostWorkspace) -> float:
 
 
 @compiled_step
-def _padded(nest: PackedNest, box: int, elements: FloatArray) -> float:
+def _padded(nest: PackedNest, box: int, elements: F64) -> float:
     """Returns the elements of a tile, padded to native tiles; those of a vector are not."""
     first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     total = 1.0
@@ -253,7 +251,7 @@ def _padded(nest: PackedNest, box: int, elements: FloatArray) -> float:
 
 
 @compiled_step
-def _fetches(nest: PackedNest, mask: int, trips: FloatArray) -> float:
+def _fetches(nest: PackedNest, mask: int, trips: F64) -> float:
     """Returns how often a tile is copied: the product of the trips of all loops from the outermost one to the
     innermost one that moves the tile.
     """
@@ -304,21 +302,21 @@ class AnalyticalModel:
     architecture: Architecture
 
     @cached_property
-    def _chip(self) -> FloatArray:
+    def _chip(self) -> F64:
         return chip_numbers(self.architecture)
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Returns estimated nanoseconds, float64 [n]:
 
         iterations * (max(transfer, compute) + 100 ns), with transfer and compute averaged per iteration.
         """
         return self.predict_nest(loop_nest(kernel), decisions)
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Does the same for a kernel that is already lowered."""
         return tile_costs(estimate_of(nest, self._chip), nest.extents(decisions))
 
-    def choose(self, space: TileSpace) -> IntArray:
+    def choose(self, space: TileSpace) -> I64:
         """Returns the compiler's tile size as loop extents, int64 [num_loops].
 
         Evaluates a coarse grid over the candidates of all loops, then descends steepest from its best point:
@@ -340,7 +338,7 @@ class AnalyticalModel:
             )
         return found
 
-    def choose_each(self, batch: KernelBatch, chosen: IntArray) -> IntArray:
+    def choose_each(self, batch: KernelBatch, chosen: I64) -> I64:
         """Does the same for m kernels of a batch whose smallest tiles fit: int64 [m, most_loops]."""
         lowered = batch.lowered
         table = lowered.tables.table(OPERATIONS)
@@ -380,14 +378,14 @@ class _Search(NamedTuple):
     candidates: Candidates
     limit_bytes: float
     workspace: CostWorkspace
-    picks: IntArray
-    best: IntArray
-    tried: IntArray
-    extents: IntArray
+    picks: I64
+    best: I64
+    tried: I64
+    extents: I64
 
 
 @compiled
-def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> IntArray:
+def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I64:
     """Returns the extents of the best tile found; zeros if no tile is legal."""
     num_loops = len(candidates.offsets) - 1
     places = np.zeros((4, num_loops), dtype=np.int64)
@@ -424,11 +422,11 @@ def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I
 def _search_each(
     nests: Nests,
     spaces: SpaceCandidates,
-    chosen: IntArray,
-    work: tuple[IntArray, FloatArray],
-    inputs: tuple[Ragged, FloatArray],
+    chosen: I64,
+    work: tuple[I64, F64],
+    inputs: tuple[Ragged, F64],
     limits: tuple[int, float],
-) -> IntArray:
+) -> I64:
     """Searches for m kernels of a batch, one after the other.
 
     Args:
@@ -456,7 +454,7 @@ def _search_each(
 
 
 @compiled_step
-def _assign(places: IntArray, others: IntArray) -> None:
+def _assign(places: I64, others: I64) -> None:
     for loop in range(len(places)):
         places[loop] = others[loop]
 

@@ -31,8 +31,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, U64, Bool
 from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays, lists_to_arrays
 from costbench.errors import HloError
 from costbench.execution.compiled import compiled
@@ -223,8 +223,6 @@ def _blake2b(data: bytes) -> bytes:
 # ---- digests of many kernels of one computation, compiled --------------------------------------------------
 
 
-IntArray = npt.NDArray[np.int64]
-WordArray = npt.NDArray[np.uint64]
 _DIGEST_BYTES = DIGEST_WORDS * WORD_BYTES
 _PLACE_BYTES = 4
 _LEAVES, _STAYS = (np.uint64(int.from_bytes(word, "little")) for word in (b"out", b"in"))
@@ -244,12 +242,12 @@ class LabelledBody(NamedTuple):
         inputs: [n, 2], first digests of the instructions where a kernel reads but does not compute them.
     """
 
-    operands_offsets: IntArray
-    operands: IntArray
-    labels_offsets: IntArray
-    labels: WordArray
-    label_bytes: IntArray
-    inputs: WordArray
+    operands_offsets: I64
+    operands: I64
+    labels_offsets: I64
+    labels: U64
+    label_bytes: I64
+    inputs: U64
 
 
 class _Scratch(NamedTuple):
@@ -266,13 +264,13 @@ class _Scratch(NamedTuple):
         hash_state: for `digest_16`, which leaves its result in the first two words.
     """
 
-    first: WordArray
-    leaves: npt.NDArray[np.bool_]
-    reads_start: IntArray
-    reads_stop: IntArray
-    entries: WordArray
-    message: WordArray
-    hash_state: WordArray
+    first: U64
+    leaves: Bool
+    reads_start: I64
+    reads_stop: I64
+    entries: U64
+    message: U64
+    hash_state: U64
 
 
 def labelled_body(
@@ -292,7 +290,7 @@ def labelled_body(
 
 
 @compiled
-def subgraph_digests(kernels: KernelArrays, body: LabelledBody) -> WordArray:
+def subgraph_digests(kernels: KernelArrays, body: LabelledBody) -> U64:
     """Returns the fingerprints of k kernels of a computation as little-endian words, [k, 2].
 
     Each kernel's instructions are in ascending order of position, which puts operands before users; none of
@@ -329,7 +327,7 @@ def subgraph_digests(kernels: KernelArrays, body: LabelledBody) -> WordArray:
 
 
 @compiled
-def _first_pass(inputs: IntArray, inside: IntArray, body: LabelledBody, s: _Scratch) -> None:
+def _first_pass(inputs: I64, inside: I64, body: LabelledBody, s: _Scratch) -> None:
     """Computes the first digest of each value, and counts its reads on the way."""
     for position in inputs:
         s.first[position] = body.inputs[position]
@@ -352,7 +350,7 @@ def _first_pass(inputs: IntArray, inside: IntArray, body: LabelledBody, s: _Scra
 
 
 @compiled
-def _second_pass(inputs: IntArray, inside: IntArray, body: LabelledBody, s: _Scratch) -> WordArray:
+def _second_pass(inputs: I64, inside: I64, body: LabelledBody, s: _Scratch) -> U64:
     """Returns the sorted second digests, [inputs and instructions, 2], words with swapped bytes."""
     total = 0
     for positions in (inputs, inside):
@@ -404,7 +402,7 @@ def _add_read(position: int, high: np.uint64, low: np.uint64, place: np.uint64, 
 
 
 @compiled
-def _precedes(high: np.uint64, low: np.uint64, place: np.uint64, entry: WordArray) -> bool:
+def _precedes(high: np.uint64, low: np.uint64, place: np.uint64, entry: U64) -> bool:
     if high != entry[0]:
         return bool(high < entry[0])
     if low != entry[1]:
@@ -423,7 +421,7 @@ def _swapped(word: np.uint64) -> np.uint64:
 
 
 @compiled
-def _ascending(digests: WordArray) -> IntArray:
+def _ascending(digests: U64) -> I64:
     """Returns the permutation that sorts [n, 2] by the first word, then by the second."""
     order = np.argsort(digests[:, 0])
     for i in range(1, len(order)):

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from costbench.arrays import I64
 
 
 class KernelArrays(NamedTuple):
@@ -23,15 +22,15 @@ class KernelArrays(NamedTuple):
         outputs: positions of values written there.
     """
 
-    instructions_offsets: IntArray
-    instructions: IntArray
-    inputs_offsets: IntArray
-    inputs: IntArray
-    outputs_offsets: IntArray
-    outputs: IntArray
+    instructions_offsets: I64
+    instructions: I64
+    inputs_offsets: I64
+    inputs: I64
+    outputs_offsets: I64
+    outputs: I64
 
 
-def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[IntArray, IntArray]:
+def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[I64, I64]:
     """Returns offsets [n + 1] and the concatenated entries of n lists."""
     entries = [list(one) for one in lists]
     offsets = np.zeros(len(entries) + 1, dtype=np.int64)
@@ -58,9 +57,9 @@ def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], 
         yield instructions, inputs, outputs
 
 
-def taken(kernels: KernelArrays, numbers: IntArray) -> KernelArrays:
+def taken(kernels: KernelArrays, numbers: I64) -> KernelArrays:
     """Returns the kernels with these numbers, in this order."""
-    arrays: list[IntArray] = []
+    arrays: list[I64] = []
     for offsets, positions in zip(kernels[::2], kernels[1::2], strict=True):
         lengths = (offsets[1:] - offsets[:-1])[numbers]
         ends = np.zeros(len(numbers) + 1, dtype=np.int64)
@@ -72,7 +71,7 @@ def taken(kernels: KernelArrays, numbers: IntArray) -> KernelArrays:
 
 def end_to_end(parts: Sequence[KernelArrays]) -> KernelArrays:
     """Concatenates several packed lists of kernels."""
-    arrays: list[IntArray] = []
+    arrays: list[I64] = []
     for field in range(0, len(KernelArrays._fields), 2):
         lengths = [np.diff(part[field]) for part in parts]
         ends = np.concatenate([np.zeros(1, dtype=np.int64), *lengths])

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, U64
 from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.group_graph import Groups
 from costbench.compiler.fusion.views import BodyArrays
@@ -23,7 +23,6 @@ from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.execution.compiled import compiled
 from costbench.hashing.splitmix64 import FIRST_MULTIPLIER, GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
 
-HashArray = npt.NDArray[np.uint64]
 # Odd constants that separate kinds of hashed items: SplitMix64's, and the multiplier of degski's 64-bit hash.
 _NODE, _INSIDE, _INPUT = GOLDEN_GAMMA, FIRST_MULTIPLIER, SECOND_MULTIPLIER
 _LEAVES = np.uint64(0xD6E8FEB86659FD93)
@@ -38,8 +37,8 @@ class Labels(NamedTuple):
         shape: [n], shape with layout alone, used for a value that is read from memory.
     """
 
-    instruction: HashArray
-    shape: HashArray
+    instruction: U64
+    shape: U64
 
 
 def labels_of(fingerprints: ModuleFingerprints, computation: int) -> Labels:
@@ -48,12 +47,12 @@ def labels_of(fingerprints: ModuleFingerprints, computation: int) -> Labels:
     return Labels(_numbers(instructions), _numbers(shapes))
 
 
-def _numbers(digests: Sequence[bytes]) -> HashArray:
+def _numbers(digests: Sequence[bytes]) -> U64:
     return np.frombuffer(b"".join(digest[:8] for digest in digests), dtype="<u8").astype(np.uint64)
 
 
 @compiled
-def group_hashes(g: Groups, chosen: npt.NDArray[np.int64], computation: int) -> HashArray:
+def group_hashes(g: Groups, chosen: I64, computation: int) -> U64:
     """Returns hashes [k] of the chosen groups; equal for groups of the same instructions, which determine the
     kernel.
     """
@@ -79,7 +78,7 @@ class MetHashes:
         self._slots = np.zeros(_FEWEST_SLOTS, dtype=np.uint64)
         self._count = 0
 
-    def add(self, hashes: HashArray) -> npt.NDArray[np.int64]:
+    def add(self, hashes: U64) -> I64:
         """Adds hashes [k] and returns the indices of those that were new, ascending."""
         if 0 < self._most < self._count:
             self._slots, self._count = np.zeros(_FEWEST_SLOTS, dtype=np.uint64), 0
@@ -94,7 +93,7 @@ class MetHashes:
 
 
 @compiled
-def _enter(slots: HashArray, hashes: HashArray) -> npt.NDArray[np.int64]:
+def _enter(slots: U64, hashes: U64) -> I64:
     """Enters hashes into an open-addressing table (0 is an empty slot); returns the indices of new ones."""
     new = np.empty(len(hashes), dtype=np.int64)
     count, mask = 0, np.uint64(len(slots) - 1)
@@ -111,7 +110,7 @@ def _enter(slots: HashArray, hashes: HashArray) -> npt.NDArray[np.int64]:
 
 
 @compiled
-def made_of(body: BodyArrays, labels: Labels, made: HashArray, position: int, is_input: bool) -> np.uint64:
+def made_of(body: BodyArrays, labels: Labels, made: U64, position: int, is_input: bool) -> np.uint64:
     """Returns the first-pass hash of a value, given `made` of its operands; for an input, of its shape."""
     if is_input:
         return mix(labels.shape[position] ^ _INPUT)
@@ -122,7 +121,7 @@ def made_of(body: BodyArrays, labels: Labels, made: HashArray, position: int, is
 
 
 @compiled
-def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> HashArray:
+def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> U64:
     """Returns one hash per kernel, [k]."""
     count = len(kernels.instructions_offsets) - 1
     made = np.zeros(len(labels.shape), dtype=np.uint64)

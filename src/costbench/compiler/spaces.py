@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
+
+from costbench.arrays import I16, I64, Bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +27,8 @@ class TileSizes:
         output_bounds: int64 [n, rank of the iteration shape], or [n, 0] where the kernel has no tile.
     """
 
-    kernel_bounds: npt.NDArray[np.int64]
-    output_bounds: npt.NDArray[np.int64]
+    kernel_bounds: I64
+    output_bounds: I64
 
     def __repr__(self) -> str:
         """Returns the number of tile sizes, and the first one."""
@@ -39,13 +40,11 @@ class TileSizes:
     def __len__(self) -> int:
         return len(self.output_bounds)
 
-    def __getitem__(self, index: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> TileSizes:
+    def __getitem__(self, index: slice | I64 | Bool) -> TileSizes:
         return TileSizes(self.kernel_bounds[index], self.output_bounds[index])
 
 
 Decisions_co = TypeVar("Decisions_co", covariant=True)
-IntArray = npt.NDArray[np.int64]
-ChoiceArray = npt.NDArray[np.int16]
 
 
 class DecisionSpace(Protocol[Decisions_co]):
@@ -59,19 +58,19 @@ class DecisionSpace(Protocol[Decisions_co]):
         """Returns how many numbers there are; not every number need be legal."""
         ...
 
-    def legal(self, ids: IntArray) -> npt.NDArray[np.bool_]:
+    def legal(self, ids: I64) -> Bool:
         """Returns whether each numbered decision can be compiled, bool [n]."""
         ...
 
-    def decode(self, ids: IntArray) -> Decisions_co:
+    def decode(self, ids: I64) -> Decisions_co:
         """Returns the decisions with these numbers."""
         ...
 
-    def sample(self, rng: np.random.Generator, count: int) -> IntArray:
+    def sample(self, rng: np.random.Generator, count: int) -> I64:
         """Returns up to `count` distinct legal numbers, ascending; all of them if there are no more."""
         ...
 
-    def neighbours(self, identifier: int) -> IntArray:
+    def neighbours(self, identifier: int) -> I64:
         """Returns the legal numbers one step away, ascending."""
         ...
 
@@ -83,27 +82,27 @@ class VectorSpace(Protocol):
     """
 
     @property
-    def num_choices(self) -> IntArray:
+    def num_choices(self) -> I64:
         """Returns the number of choices at each place, int64 [m]."""
         ...
 
     @property
-    def default(self) -> ChoiceArray:
+    def default(self) -> I16:
         """Returns the choices of the compiler's default heuristic, int16 [m]."""
         ...
 
-    def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
+    def legal(self, configs: I16) -> Bool:
         """Returns whether each of [n, m] can be compiled, bool [n]."""
         ...
 
-    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def sample(self, rng: np.random.Generator, count: int) -> I16:
         """Returns legal decisions drawn at random, int16 [count, m]."""
         ...
 
-    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def neighbours(self, config: I16, rng: np.random.Generator, count: int) -> I16:
         """Returns legal decisions one random step away from [m], int16 [count, m]."""
         ...
 
-    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+    def crossover(self, first: I16, second: I16, rng: np.random.Generator) -> I16:
         """Returns a legal decision with each choice from one of two parents [m], int16 [m]."""
         ...

@@ -11,16 +11,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.access import NO_LOOP
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.lowering.packed import SUM_BYTES, PackedNest, Words, unpacked
+from costbench.compiler.lowering.packed import SUM_BYTES, PackedNest, unpacked
 from costbench.compiler.tiled_memory import REGISTER_ELEMENTS
 from costbench.execution.compiled import compiled, compiled_step
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Axis = Any
 """A record `packed.AXIS`."""
 
@@ -39,11 +37,11 @@ class Tile(NamedTuple):
         sizes: [num_boxes], native tiles that the scratchpad holds of each box; 0 for a scalar.
     """
 
-    extents: FloatArray
-    trips: FloatArray
-    full: FloatArray
-    mean: FloatArray
-    sizes: FloatArray
+    extents: F64
+    trips: F64
+    full: F64
+    mean: F64
+    sizes: F64
 
 
 @compiled
@@ -56,7 +54,7 @@ def new_tile(nest: PackedNest) -> Tile:
 
 
 @compiled_step
-def set_tile(nest: PackedNest, extents: IntArray, tile: Tile) -> int:
+def set_tile(nest: PackedNest, extents: I64, tile: Tile) -> int:
     """Fills in all fields but `sizes` for loop extents [num_loops]; returns the bit set of loops that take
     more than one iteration.
     """
@@ -132,7 +130,7 @@ def copied(axis: Axis, tile: Tile) -> float:
 
 
 @compiled_step
-def _extent(axis: Axis, elements: FloatArray, size: float) -> float:
+def _extent(axis: Axis, elements: F64, size: float) -> float:
     """Returns the elements of an axis of `size` in a tile, given those of each loop, [num_loops].
 
     With e elements of its loop, ((scale e - 1) stride + (window - 1) dilation + 1) / base_dilation of them.
@@ -147,7 +145,7 @@ def _extent(axis: Axis, elements: FloatArray, size: float) -> float:
 
 
 @compiled_step
-def mean_extent(axis: Axis, elements: FloatArray) -> float:
+def mean_extent(axis: Axis, elements: F64) -> float:
     """Returns elements of an axis in a tile, given those of each loop; all of them if no loop moves it."""
     if axis.loop == NO_LOOP and axis.window_loop == NO_LOOP:
         return float(axis.size)
@@ -208,7 +206,7 @@ def needed_bytes(nest: PackedNest, tile: Tile, moving: int) -> float:
 
 
 @compiled_step
-def row_bytes(nest: PackedNest, extents: IntArray, tile: Tile) -> float:
+def row_bytes(nest: PackedNest, extents: I64, tile: Tile) -> float:
     """Does the same for loop extents [num_loops]."""
     moving = set_tile(nest, extents, tile)
     set_sizes(nest, tile, nest.num_copied_boxes)
@@ -216,7 +214,7 @@ def row_bytes(nest: PackedNest, extents: IntArray, tile: Tile) -> float:
 
 
 @compiled
-def _all_bytes(words: Words, extents: IntArray) -> FloatArray:
+def _all_bytes(words: F64, extents: I64) -> F64:
     nest = unpacked(words)
     result = np.empty(len(extents))
     tile = new_tile(nest)
@@ -225,7 +223,7 @@ def _all_bytes(words: Words, extents: IntArray) -> FloatArray:
     return result
 
 
-def scratchpad_bytes(nest: LoopNest, extents: IntArray) -> FloatArray:
+def scratchpad_bytes(nest: LoopNest, extents: I64) -> F64:
     """Returns the scratchpad that each tile size needs, bytes [n].
 
     Each moving operand is double-buffered (2x), one whose tile never changes is not (1x); a contraction

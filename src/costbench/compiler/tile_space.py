@@ -14,21 +14,19 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, U64, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.iteration_space import Loop
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels, loop_nest
 from costbench.compiler.lowering.lower import Nests
-from costbench.compiler.lowering.packed import Words, bound_bytes, unpacked
+from costbench.compiler.lowering.packed import bound_bytes, unpacked
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_footprint import new_tile, row_bytes
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.target import Architecture
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 _CHUNK = 1 << 18
 MAX_SIZE = 1 << 62
 """Limit on the number of tile sizes of a kernel, since a number must fit in int64."""
@@ -43,7 +41,7 @@ _EMPTY = np.int64(-1)
 
 
 @lru_cache(maxsize=4096)
-def balanced_splits(units: int) -> IntArray:
+def balanced_splits(units: int) -> I64:
     """Returns the distinct values of ceil(units / n) for n = 1..units, ascending, at most 2 sqrt(units) + 1.
 
     The array is cached and read-only.
@@ -61,7 +59,7 @@ def balanced_splits(units: int) -> IntArray:
     return splits
 
 
-def loop_candidates(loop: Loop) -> IntArray:
+def loop_candidates(loop: Loop) -> I64:
     """Extents in native tiles that a loop may take, ascending: balanced splits, or all of a fixed loop."""
     return np.array([loop.units], dtype=np.int64) if loop.fixed else balanced_splits(loop.units)
 
@@ -74,8 +72,8 @@ class Candidates(NamedTuple):
         offsets: int64 [num_loops + 1], where each loop's begin.
     """
 
-    values: IntArray
-    offsets: IntArray
+    values: I64
+    offsets: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,7 @@ class TileSpace:
     """
 
     nest: LoopNest
-    candidates: tuple[IntArray, ...]
+    candidates: tuple[I64, ...]
     architecture: Architecture
 
     def __repr__(self) -> str:
@@ -121,15 +119,15 @@ class TileSpace:
         available = float(self.architecture.scratchpad_bytes)
         return float(needed_limit(self.nest.words, self.packed, available))
 
-    def extents(self, ids: IntArray) -> IntArray:
+    def extents(self, ids: I64) -> I64:
         """Returns loop extents of numbered tile sizes, int64 [n, num_loops]."""
         return _extents(self.packed, np.ascontiguousarray(ids))
 
-    def decode(self, ids: IntArray) -> TileSizes:
+    def decode(self, ids: I64) -> TileSizes:
         """Returns numbered tile sizes as the bounds a compiler records."""
         return self.nest.tile_sizes(self.extents(ids))
 
-    def encode(self, tile_sizes: TileSizes) -> IntArray:
+    def encode(self, tile_sizes: TileSizes) -> I64:
         """Returns the numbers of tile sizes: the inverse of `decode`.
 
         Raises:
@@ -152,14 +150,14 @@ class TileSpace:
             digits.append(digit)
         return np.ravel_multi_index(tuple(digits), self.radices).astype(np.int64)
 
-    def legal(self, ids: IntArray) -> BoolArray:
+    def legal(self, ids: I64) -> Bool:
         """Returns whether the tiles fit the scratchpad; the only tile of a kernel without loops does."""
         limit = self.limit_bytes
         if limit == math.inf:
             return np.ones(len(ids), dtype=bool)
         return _legal(self.nest.words, self.packed, np.ascontiguousarray(ids), limit)
 
-    def number(self, extents: IntArray) -> int:
+    def number(self, extents: I64) -> int:
         """Returns the number of the tile size with loop extents [num_loops], each a candidate of its loop."""
         return int(number_of(self.packed, extents))
 
@@ -170,7 +168,7 @@ class TileSpace:
         # The smallest tile nearly always needs least; if it does not fit, legal ones are searched for.
         return bool(self.legal(smallest)[0]) or len(self.sample(np.random.default_rng(0), 1)) > 0
 
-    def legal_ids(self) -> IntArray:
+    def legal_ids(self) -> I64:
         """Returns the numbers of all legal tile sizes, ascending; for spaces that are to be enumerated.
 
         Raises:
@@ -187,7 +185,7 @@ class TileSpace:
         ]
         return np.concatenate(found)
 
-    def sample(self, rng: np.random.Generator, count: int) -> IntArray:
+    def sample(self, rng: np.random.Generator, count: int) -> I64:
         """Returns up to `count` distinct legal numbers, ascending, drawn uniformly.
 
         Raises:
@@ -209,7 +207,7 @@ class TileSpace:
         ids = self.legal_ids()
         return ids if len(ids) <= count else np.sort(rng.choice(ids, count, replace=False))
 
-    def neighbours(self, identifier: int) -> IntArray:
+    def neighbours(self, identifier: int) -> I64:
         """Returns the legal tile sizes in which one loop takes the next smaller or larger candidate."""
         digits = np.array(np.unravel_index(identifier, self.radices)) if self.candidates else np.zeros(0, int)
         found = []
@@ -258,7 +256,7 @@ def _too_large(nest: LoopNest, problem: str, expected: str) -> SpaceTooLargeErro
 
 
 @compiled_step
-def set_extents(candidates: Candidates, number: int, extents: IntArray) -> None:
+def set_extents(candidates: Candidates, number: int, extents: I64) -> None:
     """Fills in the loop extents [num_loops] of a numbered tile size."""
     for loop in range(len(extents) - 1, -1, -1):
         radix = candidates.offsets[loop + 1] - candidates.offsets[loop]
@@ -268,7 +266,7 @@ def set_extents(candidates: Candidates, number: int, extents: IntArray) -> None:
 
 
 @compiled
-def number_of(candidates: Candidates, extents: IntArray) -> int:
+def number_of(candidates: Candidates, extents: I64) -> int:
     """Returns the number of the tile size with these loop extents, each a candidate of its loop."""
     number = 0
     for loop in range(len(candidates.offsets) - 1):
@@ -281,13 +279,13 @@ def number_of(candidates: Candidates, extents: IntArray) -> int:
 
 
 @compiled
-def needed_limit(words: Words, candidates: Candidates, available: float) -> float:
+def needed_limit(words: F64, candidates: Candidates, available: float) -> float:
     """Returns the scratchpad that a tile may take; infinite if all tiles fit, so no check is needed."""
     return np.inf if len(candidates.offsets) == 1 or bound_bytes(words) <= available else available
 
 
 @compiled
-def _extents(candidates: Candidates, ids: IntArray) -> IntArray:
+def _extents(candidates: Candidates, ids: I64) -> I64:
     result = np.empty((len(ids), len(candidates.offsets) - 1), dtype=np.int64)
     for i in range(len(ids)):
         set_extents(candidates, ids[i], result[i])
@@ -295,7 +293,7 @@ def _extents(candidates: Candidates, ids: IntArray) -> IntArray:
 
 
 @compiled
-def _legal(words: Words, candidates: Candidates, ids: IntArray, limit_bytes: float) -> BoolArray:
+def _legal(words: F64, candidates: Candidates, ids: I64, limit_bytes: float) -> Bool:
     nest = unpacked(words)
     result = np.empty(len(ids), dtype=np.bool_)
     extents, tile = np.empty(len(nest.loops), dtype=np.int64), new_tile(nest)
@@ -307,12 +305,12 @@ def _legal(words: Words, candidates: Candidates, ids: IntArray, limit_bytes: flo
 
 @compiled
 def _drawn(
-    words: Words,
+    words: F64,
     candidates: Candidates,
-    raw: npt.NDArray[np.uint64],
+    raw: U64,
     limit_bytes: float,
     count: int,
-) -> IntArray:
+) -> I64:
     """Returns up to `count` legal numbers from `len(raw)` draws without replacement.
 
     The draws are the first elements of a random permutation (Fisher-Yates shuffle); a hash table stores only
@@ -345,7 +343,7 @@ def _drawn(
 
 
 @compiled_step
-def _slot(places: IntArray, place: int) -> int:
+def _slot(places: I64, place: int) -> int:
     """Returns the slot of a place in an open-addressing table, or where it would be inserted."""
     mask = len(places) - 1
     slot = (place * 0x9E3779B1) & mask
@@ -368,10 +366,10 @@ class SpaceCandidates(NamedTuple):
             are no candidates where it is not.
     """
 
-    first_loop: IntArray
-    values: IntArray
-    offsets: IntArray
-    is_numbered: BoolArray
+    first_loop: I64
+    values: I64
+    offsets: I64
+    is_numbered: Bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,13 +407,13 @@ class KernelBatch:
         """Returns the largest number of loops of an iteration space."""
         return max((len(space.loops) for space in self.lowered.spaces), default=0)
 
-    def smallest_fits(self, limit_bytes: float) -> BoolArray:
+    def smallest_fits(self, limit_bytes: float) -> Bool:
         """Returns whether the smallest tile size of each kernel fits a scratchpad, [k]; False for a kernel
         whose tile sizes are too many to be numbered.
         """
         return _smallest_fits(self.lowered.nests, self.candidates, limit_bytes)
 
-    def numbered(self, chosen: IntArray, extents: IntArray) -> tuple[IntArray, IntArray]:
+    def numbered(self, chosen: I64, extents: I64) -> tuple[I64, I64]:
         """Returns the numbers [m] of tile sizes in their spaces, and the spaces' sizes [m].
 
         Args:
@@ -427,7 +425,7 @@ class KernelBatch:
 
 
 @compiled
-def words_of(nests: Nests, kernel: int) -> Words:
+def words_of(nests: Nests, kernel: int) -> F64:
     """Returns the packed nest of one of the kernels."""
     return nests.words[nests.ends[kernel] : nests.ends[kernel + 1]]
 
@@ -440,7 +438,7 @@ def candidates_of(spaces: SpaceCandidates, space: int) -> Candidates:
 
 
 @compiled
-def _smallest_fits(nests: Nests, spaces: SpaceCandidates, available: float) -> BoolArray:
+def _smallest_fits(nests: Nests, spaces: SpaceCandidates, available: float) -> Bool:
     fits = np.zeros(len(nests.spaces), dtype=np.bool_)
     for k in range(len(fits)):
         if not spaces.is_numbered[nests.spaces[k]]:
@@ -457,9 +455,7 @@ def _smallest_fits(nests: Nests, spaces: SpaceCandidates, available: float) -> B
 
 
 @compiled
-def _numbered(
-    nests: Nests, spaces: SpaceCandidates, chosen: IntArray, extents: IntArray
-) -> tuple[IntArray, IntArray]:
+def _numbered(nests: Nests, spaces: SpaceCandidates, chosen: I64, extents: I64) -> tuple[I64, I64]:
     numbers, sizes = np.zeros(len(chosen), dtype=np.int64), np.ones(len(chosen), dtype=np.int64)
     for i in range(len(chosen)):
         candidates = candidates_of(spaces, nests.spaces[chosen[i]])

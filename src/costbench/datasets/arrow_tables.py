@@ -25,7 +25,8 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from costbench.datasets.records import AnyArray, Column, RecordType
+from costbench.arrays import AnyArray
+from costbench.datasets.records import Column, RecordType
 from costbench.errors import DataError
 
 _ALL = ""

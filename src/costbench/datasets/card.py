@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import AnyArray
 from costbench.datasets.histograms import LogHistogram
 from costbench.datasets.splits import Split
 from costbench.datasets.storage import Shard
@@ -21,8 +21,7 @@ FAST_NS = 5_000
 """Half of the papers' fusion kernels are faster and left out of their main tables (lpm2021, section 4)."""
 _UNIQUE_AT_ONCE = 1 << 22
 _COUNTS, _TIMES = 5, 10
-Numbers = npt.NDArray[np.generic]
-Quantity = tuple[int, Callable[[Shard], Numbers]]
+Quantity = tuple[int, Callable[[Shard], AnyArray]]
 
 
 def dataset_card(shards: ProgramShards) -> dict[str, object]:
@@ -118,15 +117,15 @@ def _count_unique(paths: Sequence[Path], kernels: int) -> int:
     return found
 
 
-def _nodes(shard: Shard) -> Numbers:
+def _nodes(shard: Shard) -> AnyArray:
     return np.diff(shard["kernel_inputs_offsets"]) + np.diff(shard["kernel_instructions_offsets"])
 
 
-def _tiles_per_kernel(shard: Shard) -> Numbers:
+def _tiles_per_kernel(shard: Shard) -> AnyArray:
     return np.diff(shard["config_offsets"])
 
 
-def _spread_of_kernels(shard: Shard) -> Numbers:
+def _spread_of_kernels(shard: Shard) -> AnyArray:
     """Returns the runtime of the slowest tile size over that of the fastest, for each kernel with samples."""
     runtime, offsets = shard["config_runtime_ns"], shard["config_offsets"]
     starts = offsets[:-1][np.diff(offsets) > 0]
@@ -135,17 +134,17 @@ def _spread_of_kernels(shard: Shard) -> Numbers:
     return np.asarray(np.maximum.reduceat(runtime, starts) / np.minimum.reduceat(runtime, starts))
 
 
-def _default_runs(shard: Shard) -> Numbers:
+def _default_runs(shard: Shard) -> AnyArray:
     runs = shard["kernel_default_runs"]
     return np.asarray(runs[runs > 0])
 
 
-def _spread_of_program(shard: Shard) -> Numbers:
+def _spread_of_program(shard: Shard) -> AnyArray:
     runtime = shard["config_runtime_ns"]
     return np.array([runtime.max() / runtime.min()] if len(runtime) else [])
 
 
-def _column(key: str) -> Callable[[Shard], Numbers]:
+def _column(key: str) -> Callable[[Shard], AnyArray]:
     return lambda shard: shard[key]
 
 

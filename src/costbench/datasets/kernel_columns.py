@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, U8, AnyArray
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
-
-AnyArray = npt.NDArray[np.generic]
 
 
 def kernel_columns(kernels: Sequence[Kernel], fingerprints: Sequence[str]) -> dict[str, AnyArray]:
@@ -32,7 +30,7 @@ def kernel_columns(kernels: Sequence[Kernel], fingerprints: Sequence[str]) -> di
 
 
 def array_columns(
-    kernels: KernelArrays, computations: npt.NDArray[np.int64], fingerprints: Sequence[str]
+    kernels: KernelArrays, computations: I64, fingerprints: Sequence[str]
 ) -> dict[str, AnyArray]:
     """Returns the same columns for kernels given as arrays of positions.
 
@@ -55,11 +53,11 @@ def array_columns(
     return columns
 
 
-def digests_of(fingerprints: Sequence[str]) -> npt.NDArray[np.uint8]:
+def digests_of(fingerprints: Sequence[str]) -> U8:
     """Returns fingerprints of 32 hexadecimal digits as bytes, uint8 [k, 16]."""
     return np.frombuffer(bytes.fromhex("".join(fingerprints)), dtype=np.uint8).reshape(-1, 16)
 
 
-def offsets_of(lengths: Iterable[int]) -> npt.NDArray[np.int64]:
+def offsets_of(lengths: Iterable[int]) -> I64:
     """Returns where lists of these lengths begin, laid end to end, and where the last ends, int64 [k + 1]."""
     return np.concatenate([[0], np.cumsum(list(lengths), dtype=np.int64)]).astype(np.int64)

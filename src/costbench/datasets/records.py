@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import AnyArray
 from costbench.errors import DataError
-
-AnyArray = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +148,7 @@ def check_values(column: Column, array: AnyArray, where: Path | str) -> None:
         )
 
 
-def check_offsets(column: Column, array: npt.NDArray[Any], length: int, where: Path | str) -> None:
+def check_offsets(column: Column, array: AnyArray, length: int, where: Path | str) -> None:
     """Raises DataError unless offsets run from 0 to the length of their column and never decrease."""
     if array.size == 0 or int(array[0]) != 0 or int(array[-1]) != length or (array[1:] < array[:-1]).any():
         raise DataError(

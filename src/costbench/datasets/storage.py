@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from costbench.arrays import AnyArray
 from costbench.artifacts import atomic_path
 from costbench.datasets.arrow_tables import (
     ArrayViews,
@@ -40,7 +40,6 @@ from costbench.datasets.arrow_tables import (
 )
 from costbench.datasets.record_types import RECORD_TYPES, TILE
 from costbench.datasets.records import (
-    AnyArray,
     Column,
     RecordType,
     check_columns,
@@ -168,7 +167,7 @@ class Shard:
         path = Path(path)
         return Shard(path, _read_table(path))
 
-    def __getitem__(self, key: str) -> npt.NDArray[Any]:
+    def __getitem__(self, key: str) -> AnyArray:
         """A column.
 
         Raises:

@@ -8,8 +8,8 @@ loops that a tile size makes of its kernel, which a compiler knows. Nothing here
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I32, I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
@@ -25,9 +25,7 @@ _GATHERED = np.array([column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS[:
 _START = {block: column(TILE_FEATURES, f"{block}_0") for block in _BLOCKS}
 
 
-def tile_features(
-    tile_sizes: TileSizes, input_bounds: npt.NDArray[np.int64] | None = None
-) -> npt.NDArray[np.float32]:
+def tile_features(tile_sizes: TileSizes, input_bounds: I64 | None = None) -> F32:
     """Returns the features of `n` tile sizes of one kernel: float32 [n, 24].
 
     Per list (kernel, output, input bounds): the first six bounds, padded with 0, then sum and product of all
@@ -45,7 +43,7 @@ def tile_features(
     return table
 
 
-def loop_features(nest: LoopNest, tile_sizes: TileSizes) -> npt.NDArray[np.float32]:
+def loop_features(nest: LoopNest, tile_sizes: TileSizes) -> F32:
     """Returns features of the loop nests that tile sizes make of their kernel: float32 [n, 4].
 
     A loop over u native tiles in steps of e has ceil(u / e) iterations and an overhang e ceil(u / e) / u,
@@ -62,7 +60,7 @@ def loop_features(nest: LoopNest, tile_sizes: TileSizes) -> npt.NDArray[np.float
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def decision_features(nest: LoopNest, tile_sizes: TileSizes) -> npt.NDArray[np.float32]:
+def decision_features(nest: LoopNest, tile_sizes: TileSizes) -> F32:
     """Returns `tile_features` and `loop_features` of `n` tile sizes of one kernel: float32 [n, 28].
 
     Raises:
@@ -71,7 +69,7 @@ def decision_features(nest: LoopNest, tile_sizes: TileSizes) -> npt.NDArray[np.f
     return np.concatenate([tile_features(tile_sizes), loop_features(nest, tile_sizes)], axis=1)
 
 
-def _write_block(table: npt.NDArray[np.float32], block: str, bounds: npt.NDArray[np.int64]) -> None:
+def _write_block(table: F32, block: str, bounds: I64) -> None:
     if bounds.ndim != 2 or len(bounds) != len(table):
         raise DataError(f"bounds of shape {bounds.shape}", field=block, expected=f"[{len(table)}, rank]")
     if bounds.shape[1] == 0:
@@ -83,9 +81,7 @@ def _write_block(table: npt.NDArray[np.float32], block: str, bounds: npt.NDArray
     table[:, start + _PLACES + 1] = whole.prod(axis=1)
 
 
-def gathered_tile_features(
-    bounds: npt.NDArray[np.int32], first: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float32]:
+def gathered_tile_features(bounds: I32, first: I64, ranks: I64) -> F32:
     """Returns `tile_features` of tile sizes of different kernels: float32 [n, 24].
 
     Args:
@@ -98,7 +94,7 @@ def gathered_tile_features(
     return table
 
 
-def layout_features(minor_to_major: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+def layout_features(minor_to_major: I64) -> F32:
     """Returns the features of layout configurations: int64 [..., 3, 6] to float32 [..., 18].
 
     Three blocks (output, input, kernel) of six axis numbers, fastest-varying first, -1 where absent.
@@ -112,7 +108,7 @@ def layout_features(minor_to_major: npt.NDArray[np.int64]) -> npt.NDArray[np.flo
     return minor_to_major.reshape(*minor_to_major.shape[:-2], NUM_LAYOUT_FEATURES).astype(np.float32)
 
 
-def static_performance(kernel: Kernel, analysis: CostAnalysis | None = None) -> npt.NDArray[np.float32]:
+def static_performance(kernel: Kernel, analysis: CostAnalysis | None = None) -> F32:
     """Returns FLOPs, bytes read, bytes written and special functions of one run of a kernel: float32 [4].
 
     Args:

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, F64, I16, I64, U8, AnyArray
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import TileSpace
 from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.kernel_columns import digests_of, offsets_of
-from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tpugraphs.columns import TILE_GRAPHS
 from costbench.errors import DataError
@@ -35,8 +34,6 @@ from costbench.features.graph_tensors import (
 from costbench.features.packed_kernels import ImportedColumns, KernelColumns, with_unknown_loops
 from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.hlo.opcode import Opcode
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Measured(Protocol):
@@ -63,14 +60,14 @@ class Measured(Protocol):
         """The n tile sizes that were measured."""
 
     @property
-    def runtime_ns(self) -> IntArray:
+    def runtime_ns(self) -> I64:
         """The measured runtime of each, int64 [n]."""
 
 
 class CostModel(Protocol):
     """A model that predicts runtimes of lowered kernels."""
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> npt.NDArray[np.float64]:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Returns the runtime of each decision of a lowered kernel in ns, float64 [n]."""
 
 
@@ -176,14 +173,14 @@ def write_features(
     write_shard(path, columns, metadata, FEATURES)
 
 
-def _row_keys(kernel: Kernel) -> IntArray:
+def _row_keys(kernel: Kernel) -> I64:
     """Returns the key of each node's feature row: twice its index in the program, plus 1 for an input."""
     keys = 2 * (np.array(kernel.nodes, np.int64) + kernel.module.offsets[kernel.computation])
     keys[: len(kernel.inputs)] += 1
     return keys
 
 
-def _rows(keys: IntArray, program: ProgramFeatures) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
+def _rows(keys: I64, program: ProgramFeatures) -> tuple[I16, F32]:
     places, is_input = keys // 2, keys % 2 == 1
     opcodes, features = program.opcodes[places], program.node_features[places]
     opcodes[is_input] = int(Opcode.PARAMETER)
@@ -191,16 +188,14 @@ def _rows(keys: IntArray, program: ProgramFeatures) -> tuple[npt.NDArray[np.int1
     return opcodes.astype(np.int16), features
 
 
-def _first_of_equals(
-    opcodes: npt.NDArray[np.int16], features: npt.NDArray[np.float32]
-) -> tuple[IntArray, IntArray]:
+def _first_of_equals(opcodes: I16, features: F32) -> tuple[I64, I64]:
     """Returns the indices of distinct rows, and for each row which of these it equals."""
     rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
     found = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
     return found[1], found[2]
 
 
-def _by_first_use(node_row: IntArray, node_offsets: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _by_first_use(node_row: I64, node_offsets: I64) -> tuple[I64, I64, I64]:
     """Renumbers feature rows, each of which some node has, by the first node that has them.
 
     Args:
@@ -217,13 +212,13 @@ def _by_first_use(node_row: IntArray, node_offsets: IntArray) -> tuple[IntArray,
     return order, np.searchsorted(first_node[order], node_offsets).astype(np.int64), new_number[node_row]
 
 
-def _outputs(kernel: Kernel) -> npt.NDArray[np.uint8]:
+def _outputs(kernel: Kernel) -> U8:
     outputs = frozenset(kernel.outputs)
     inputs = np.zeros(len(kernel.inputs), np.uint8)
     return np.concatenate([inputs, np.array([p in outputs for p in kernel.instructions], np.uint8)])
 
 
-def _bounds(sizes: TileSizes) -> IntArray:
+def _bounds(sizes: TileSizes) -> I64:
     return np.concatenate([sizes.kernel_bounds, sizes.output_bounds], axis=1)
 
 
@@ -257,11 +252,11 @@ class FeatureShard:
         """The columns of the shard, from which many kernels are read at a time."""
         return ImportedColumns(self._shard) if self._imported else KernelColumns(self._shard)
 
-    def num_configs(self) -> IntArray:
+    def num_configs(self) -> I64:
         """Measured decisions of each kernel, int64 [k]."""
         return np.diff(self._shard["config_runtime_ns_offsets"])
 
-    def num_nodes(self) -> IntArray:
+    def num_nodes(self) -> I64:
         """Nodes of each kernel, int64 [k]."""
         return np.diff(self._shard["node_row_offsets"])
 
@@ -280,9 +275,9 @@ class FeatureShard:
             static_features=np.array(shard["kernel_static"][index]),
         )
 
-    def own_opcodes(self, index: int) -> IntArray:
+    def own_opcodes(self, index: int) -> I64:
         """Opcodes of the kernel's instructions, without its inputs."""
-        opcodes: IntArray = self._shard["row_opcode"][self._part("node_row", index)].astype(np.int64)
+        opcodes: I64 = self._shard["row_opcode"][self._part("node_row", index)].astype(np.int64)
         return opcodes[int(self._shard["kernel_num_inputs"][index]) :]
 
     def tile_sizes(self, index: int) -> TileSizes:
@@ -292,26 +287,26 @@ class FeatureShard:
         bounds = self._part("tile_bounds", index).reshape(count, rank).astype(np.int64)
         return TileSizes(bounds[:, :split], bounds[:, split:])
 
-    def config_features(self, index: int) -> npt.NDArray[np.float32]:
+    def config_features(self, index: int) -> F32:
         """All features of the tile sizes that were measured, float32 [n, 28]."""
         if self._imported:
             return with_unknown_loops(self._part("config_features", index, like="config_runtime_ns"))
         loops = self._part("config_loops", index, like="config_runtime_ns")
         return np.concatenate([tile_features(self.tile_sizes(index)), loops], axis=1)
 
-    def runtime_ns(self, index: int) -> IntArray:
+    def runtime_ns(self, index: int) -> I64:
         """Measured runtimes, int64 [n]."""
         return self._part("config_runtime_ns", index)
 
-    def analytical_ns(self, index: int) -> npt.NDArray[np.float64]:
+    def analytical_ns(self, index: int) -> F64:
         """The analytical model's estimates in ns, float64 [n]."""
         return self._part("config_analytical_ns", index, like="config_runtime_ns")
 
-    def runs(self) -> IntArray:
+    def runs(self) -> I64:
         """Executions of each kernel in a run of the program; of fusion samples, under the default config."""
         return np.asarray(self._shard["kernel_runs"])
 
-    def space_sizes(self) -> IntArray:
+    def space_sizes(self) -> I64:
         """Tile sizes of each kernel, legal or not."""
         return np.asarray(self._shard["kernel_space_size"])
 
@@ -323,7 +318,7 @@ class FeatureShard:
         """Fingerprint of each kernel, 32 hexadecimal digits."""
         return tuple(bytes(row).hex() for row in self._shard["kernel_fingerprint"])
 
-    def _part(self, key: str, index: int, like: str = "") -> npt.NDArray[Any]:
+    def _part(self, key: str, index: int, like: str = "") -> AnyArray:
         """A kernel's part of a column; `like` names the column whose parts are as long, if it has none."""
         first, last = self._shard[f"{like or key}_offsets"][index : index + 2]
         return np.asarray(self._shard[key][int(first) : int(last)])

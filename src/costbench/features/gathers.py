@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64, AnyArray
 from costbench.execution.compiled import compiled
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 
 @compiled
-def runs(starts: IntArray, counts: IntArray) -> IntArray:
+def runs(starts: I64, counts: I64) -> I64:
     """Returns all runs of integers starts[i] to starts[i] + counts[i] (exclusive), concatenated; int64."""
     found = np.empty(counts.sum(), np.int64)
     end = 0
@@ -26,7 +21,7 @@ def runs(starts: IntArray, counts: IntArray) -> IntArray:
 
 
 @compiled
-def shifted_pairs(pairs: npt.NDArray[Any], counts: IntArray, shifts: IntArray) -> IntArray:
+def shifted_pairs(pairs: AnyArray, counts: I64, shifts: I64) -> I64:
     """Returns pairs [m, 2] as int64 [2, m]; run i, of counts[i] pairs, is increased by shifts[i]."""
     found = np.empty((2, len(pairs)), np.int64)
     end = 0
@@ -39,9 +34,7 @@ def shifted_pairs(pairs: npt.NDArray[Any], counts: IntArray, shifts: IntArray) -
 
 
 @compiled
-def place_in_kernels(
-    own: FloatArray, is_output: npt.NDArray[Any], num_inputs: IntArray, counts: IntArray
-) -> None:
+def place_in_kernels(own: F32, is_output: AnyArray, num_inputs: I64, counts: I64) -> None:
     """Write what `graph_tensors.place_in_kernel` writes, for several kernels.
 
     Args:
@@ -62,9 +55,7 @@ def place_in_kernels(
 
 
 @compiled
-def write_bounds(
-    table: FloatArray, bounds: npt.NDArray[Any], ranks: IntArray, blocks: IntArray, kept: int
-) -> None:
+def write_bounds(table: F32, bounds: AnyArray, ranks: I64, blocks: I64, kept: int) -> None:
     """Write lists of bounds into a table, each into the columns of its block.
 
     A list takes `kept` columns for its first bounds, one for their sum and one for their product, which is 0

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64, U8
 from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError, ParamsError
 from costbench.features.config import static_performance
@@ -45,10 +45,10 @@ class KernelGraph:
         static_features: float32 [4], unscaled: FLOPs, bytes read, bytes written, special functions.
     """
 
-    opcodes: npt.NDArray[np.int64]
-    node_features: npt.NDArray[np.float32]
-    edges: npt.NDArray[np.int64]
-    static_features: npt.NDArray[np.float32]
+    opcodes: I64
+    node_features: F32
+    edges: I64
+    static_features: F32
 
     @property
     def num_nodes(self) -> int:
@@ -68,8 +68,8 @@ class ProgramFeatures:
     """
 
     module: HloModule
-    opcodes: npt.NDArray[np.int64]
-    node_features: npt.NDArray[np.float32]
+    opcodes: I64
+    node_features: F32
     cost_analysis: CostAnalysis
 
 
@@ -140,16 +140,14 @@ def kernel_graph(kernel: Kernel, cache: ProgramFeatureCache) -> KernelGraph:
     )
 
 
-def input_rows(producers: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def input_rows(producers: F32) -> F32:
     """Returns the feature rows of kernel inputs, given those of their producers: only shape and layout."""
     rows = np.tile(absent_row(NODE_FEATURES), (len(producers), 1))
     rows[:, _SHAPE_COLUMNS] = producers[:, _SHAPE_COLUMNS]
     return rows
 
 
-def place_in_kernel(
-    features: npt.NDArray[np.float32], num_inputs: int, is_output: Sequence[bool] | npt.NDArray[np.uint8]
-) -> None:
+def place_in_kernel(features: F32, num_inputs: int, is_output: Sequence[bool] | U8) -> None:
     """Write the features that depend on the kernel: the numbers of its inputs, and which nodes are outputs.
 
     Args:
@@ -161,7 +159,7 @@ def place_in_kernel(
     features[num_inputs:, IS_ROOT_COLUMN] = is_output
 
 
-def kernel_edges(kernel: Kernel) -> npt.NDArray[np.int64]:
+def kernel_edges(kernel: Kernel) -> I64:
     """Returns the edges of a kernel, int64 [2, m], as in `KernelGraph`.
 
     Raises:

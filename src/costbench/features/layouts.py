@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I32, I64
 from costbench.datasets.layout.collections import SEARCHES
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.datasets.layout.programs import open_layout_shard
@@ -76,11 +76,11 @@ def layout_graph(path: Path, search: str) -> LayoutGraph:
 class ProgramNodes:
     """The nodes of a program: index of each computation's first one, features, opcodes, edges, parts."""
 
-    offsets: npt.NDArray[np.int64]
-    features: npt.NDArray[np.float32]
-    opcodes: npt.NDArray[np.int32]
-    edges: npt.NDArray[np.int32]
-    splits: npt.NDArray[np.int64]
+    offsets: I64
+    features: F32
+    opcodes: I32
+    edges: I32
+    splits: I64
 
 
 def extract_nodes(path: Path) -> ProgramNodes:

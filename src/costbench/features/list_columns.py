@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
+
+from costbench.arrays import F32
 
 
 class ListColumns:
@@ -35,7 +36,7 @@ class ListColumns:
             self._rows.append(row)
             self._lists.append(values)
 
-    def write(self, table: npt.NDArray[np.float32]) -> None:
+    def write(self, table: F32) -> None:
         """Write the added lists to `table` [n, columns]."""
         if not self._rows:
             return

@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.features.list_columns import ListColumns
 from costbench.features.schema import NODE_FEATURES, absent_row, column
 from costbench.hlo.instruction import (
@@ -182,7 +182,7 @@ class NodeTable:
         self._spatial["input"].add(row, axes.input_spatial)
         self._spatial["kernel"].add(row, axes.kernel_spatial)
 
-    def finish(self) -> npt.NDArray[np.float32]:
+    def finish(self) -> F32:
         """Returns the features of all instructions added, float32 [n, 140]."""
         for place, (rows, values) in self._scalars.items():
             self._table[rows, place] = np.array(values, dtype=np.int64)
@@ -201,7 +201,7 @@ class NodeTable:
         return self._table
 
 
-def module_node_features(module: HloModule) -> npt.NDArray[np.float32]:
+def module_node_features(module: HloModule) -> F32:
     """Returns the features of a program's instructions: float32 [n, 140], columns of `schema.NODE_FEATURES`.
 
     Row `module.offsets[c] + position` belongs to that position of computation `c`. Sums and products are
@@ -214,20 +214,20 @@ def module_node_features(module: HloModule) -> npt.NDArray[np.float32]:
     return table.finish()
 
 
-def module_opcodes(module: HloModule) -> npt.NDArray[np.int64]:
+def module_opcodes(module: HloModule) -> I64:
     """Returns the opcode codes of all instructions: int64 [n]."""
     every = chain.from_iterable(computation.instructions for computation in module.computations)
     return np.fromiter((int(inst.opcode) for inst in every), dtype=np.int64, count=module.num_instructions)
 
 
-def tpugraphs_opcodes(module: HloModule) -> npt.NDArray[np.int64]:
+def tpugraphs_opcodes(module: HloModule) -> I64:
     """Returns the opcode codes of TpuGraphs, 0 for an opcode that it lacks: int64 [n]."""
     every = chain.from_iterable(computation.instructions for computation in module.computations)
     codes = {opcode: opcode.tpugraphs_code for opcode in Opcode}
     return np.fromiter((codes[inst.opcode] for inst in every), dtype=np.int64, count=module.num_instructions)
 
 
-def module_edges(module: HloModule) -> npt.NDArray[np.int64]:
+def module_edges(module: HloModule) -> I64:
     """Returns edges by TpuGraphs' rule: int64 [m, 2], rows (consumer, producer), sorted, each once.
 
     There is one per distinct operand, and one from every caller to the root of each computation it calls.

@@ -13,29 +13,27 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, F64, I64, AnyArray, AnyFloat, Bool
 from costbench.errors import DataError, choose
 from costbench.features import schema
 
 Transform = Literal["none", "log1p"]
 """Function applied to values before scaling; `log1p` is sign(x) * log(1 + |x|), for wide ranges."""
 
-FloatArray = npt.NDArray[np.float64]
 
-
-def _identity(values: FloatArray) -> FloatArray:
+def _identity(values: F64) -> F64:
     return values
 
 
-def _signed_log1p(values: FloatArray) -> FloatArray:
+def _signed_log1p(values: F64) -> F64:
     sizes = np.abs(values)
     return np.copysign(np.log1p(sizes, out=sizes), values, out=sizes)
 
 
 # Scaled at a time, so that what lies between input and output stays in the processor's cache.
 _CHUNK_VALUES = 1 << 15
-_TRANSFORMS: dict[str, Callable[[FloatArray], FloatArray]] = {"none": _identity, "log1p": _signed_log1p}
+_TRANSFORMS: dict[str, Callable[[F64], F64]] = {"none": _identity, "log1p": _signed_log1p}
 _NAMES_BY_WIDTH = {
     len(table): schema.names(table)
     for table in (
@@ -53,7 +51,7 @@ def _column_name(names: Sequence[str], index: int, width: int) -> str:
     return known[index] if known else f"column {index}"
 
 
-def _require_finite(values: npt.NDArray[Any], names: Sequence[str]) -> None:
+def _require_finite(values: AnyArray, names: Sequence[str]) -> None:
     if np.isfinite(values).all():
         return
     place = np.argwhere(~np.isfinite(values))[0]
@@ -76,8 +74,8 @@ class MinMaxNormalizer:
         names: names of the columns, for errors; empty for the tables of `schema`, known by their width.
     """
 
-    minimum: FloatArray
-    maximum: FloatArray
+    minimum: F64
+    maximum: F64
     transform: Transform = "none"
     names: tuple[str, ...] = ()
 
@@ -103,7 +101,7 @@ class MinMaxNormalizer:
 
     @staticmethod
     def fit(
-        chunks: Iterable[npt.NDArray[np.floating[Any]]],
+        chunks: Iterable[AnyFloat],
         transform: Transform = "none",
         names: Sequence[str] = (),
     ) -> MinMaxNormalizer:
@@ -124,7 +122,7 @@ class MinMaxNormalizer:
         return len(self.minimum)
 
     @cached_property
-    def kept(self) -> npt.NDArray[np.bool_]:
+    def kept(self) -> Bool:
         """Which columns vary over the training data: bool [k]."""
         low, high = self._bounds
         return high > low
@@ -135,17 +133,17 @@ class MinMaxNormalizer:
         return len(self._scale[0])
 
     @cached_property
-    def _bounds(self) -> tuple[FloatArray, FloatArray]:
+    def _bounds(self) -> tuple[F64, F64]:
         apply = _TRANSFORMS[self.transform]
         return apply(self.minimum), apply(self.maximum)
 
     @cached_property
-    def _scale(self) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
+    def _scale(self) -> tuple[I64, F64, F64]:
         """Returns the kept columns, t(minimum), and t(maximum) - t(minimum) of each; t is the transform."""
         low, high = (bound[self.kept] for bound in self._bounds)
         return np.flatnonzero(self.kept), low, high - low
 
-    def __call__(self, values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+    def __call__(self, values: AnyFloat) -> F32:
         """Scales [..., k] to float32 [..., num_outputs]; training rows come to lie in [0, 1].
 
         Raises:
@@ -161,7 +159,7 @@ class MinMaxNormalizer:
             scaled[start : start + step] = self._scaled(rows[start : start + step])
         return scaled.reshape(*values.shape[:-1], self.num_outputs)
 
-    def _scaled(self, rows: npt.NDArray[np.floating[Any]]) -> FloatArray:
+    def _scaled(self, rows: AnyFloat) -> F64:
         _require_finite(rows, self.names)
         places, low, spread = self._scale
         scaled = _TRANSFORMS[self.transform](np.take(rows, places, axis=1).astype(np.float64))
@@ -222,10 +220,10 @@ class MinMaxFit:
         choose(_TRANSFORMS, transform, "transform")
         self._transform: Transform = transform
         self._names = tuple(names)
-        self._minimum: FloatArray | None = None
-        self._maximum: FloatArray | None = None
+        self._minimum: F64 | None = None
+        self._maximum: F64 | None = None
 
-    def update(self, chunk: npt.NDArray[np.floating[Any]]) -> None:
+    def update(self, chunk: AnyFloat) -> None:
         """Update the extremes by a chunk [., k]; an empty one changes nothing.
 
         Raises:

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, F64, I64, AnyArray
 from costbench.errors import DataError
 from costbench.features.config import gathered_tile_features
 from costbench.features.gathers import place_in_kernels, runs, shifted_pairs
@@ -22,10 +22,6 @@ from costbench.features.graph_tensors import KernelGraph
 from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
 from costbench.features.normalizer import MinMaxNormalizer
 from costbench.features.schema import NUM_DECISION_FEATURES, NUM_LOOP_FEATURES
-
-FloatArray = npt.NDArray[np.float32]
-DoubleArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "node_row": ("node_row", "node_is_output"),
@@ -43,7 +39,7 @@ _CHUNK = 1 << 18
 class Columns(Protocol):
     """Arrays by key, such as a `costbench.datasets.storage.Shard`."""
 
-    def __getitem__(self, key: str, /) -> npt.NDArray[Any]:
+    def __getitem__(self, key: str, /) -> AnyArray:
         """A column."""
 
 
@@ -80,15 +76,15 @@ class PackedKernels:
         scaled_by: the scalers of the features; None if they are unscaled.
     """
 
-    opcodes: IntArray
-    node_features: FloatArray
-    node_counts: IntArray
-    edges: IntArray
-    static_features: FloatArray
-    config_features: FloatArray
-    config_counts: IntArray
-    runtime_ns: DoubleArray
-    analytical_ns: DoubleArray | None = None
+    opcodes: I64
+    node_features: F32
+    node_counts: I64
+    edges: I64
+    static_features: F32
+    config_features: F32
+    config_counts: I64
+    runtime_ns: F64
+    analytical_ns: F64 | None = None
     scaled_by: Scalers | None = None
 
     @property
@@ -124,9 +120,9 @@ class PackedKernels:
 
 def packed(
     graphs: Sequence[KernelGraph],
-    config_features: Sequence[FloatArray],
-    runtime_ns: Sequence[DoubleArray],
-    analytical_ns: Sequence[DoubleArray] | None = None,
+    config_features: Sequence[F32],
+    runtime_ns: Sequence[F64],
+    analytical_ns: Sequence[F64] | None = None,
 ) -> PackedKernels:
     """Concatenate kernels: for each its graph and the features [c, F] and runtimes [c] of its decisions."""
     counts = np.array([graph.num_nodes for graph in graphs])
@@ -154,9 +150,9 @@ class FeatureExtremes:
         static: float32 [2 or 0, 4].
     """
 
-    node: FloatArray
-    decision: FloatArray
-    static: FloatArray
+    node: F32
+    decision: F32
+    static: F32
 
 
 class KernelColumns:
@@ -186,7 +182,7 @@ class KernelColumns:
         """Kernels."""
         return len(self.columns["kernel_num_inputs"])
 
-    def pack(self, kernels: IntArray, configs: Sequence[IntArray]) -> PackedKernels:
+    def pack(self, kernels: I64, configs: Sequence[I64]) -> PackedKernels:
         """Read some kernels, in this order.
 
         Args:
@@ -231,35 +227,33 @@ class KernelColumns:
             _bounds(static),
         )
 
-    def _places(self, key: str, kernels: IntArray) -> tuple[IntArray, IntArray]:
+    def _places(self, key: str, kernels: I64) -> tuple[I64, I64]:
         """Returns the indices in a column of all entries of some kernels, and the number of each kernel's."""
         first, last = self._offsets[key][kernels], self._offsets[key][kernels + 1]
         return runs(first, last - first), last - first
 
-    def _node_features(
-        self, rows: IntArray, nodes: IntArray, counts: IntArray, num_inputs: npt.NDArray[Any]
-    ) -> FloatArray:
-        features: FloatArray = np.take(self.columns["row_features"], rows, axis=0)
+    def _node_features(self, rows: I64, nodes: I64, counts: I64, num_inputs: AnyArray) -> F32:
+        features: F32 = np.take(self.columns["row_features"], rows, axis=0)
         own = features[:, _OWN] if self._scaled_by is None else self.columns["row_own"][rows]
         place_in_kernels(own, self.columns["node_is_output"][nodes], num_inputs.astype(np.int64), counts)
         features[:, self._own] = own if self._scaled_by is None else self._own_scaler(own)
         return features
 
-    def _config_features(self, kernel: IntArray, config: IntArray, decisions: IntArray) -> FloatArray:
+    def _config_features(self, kernel: I64, config: I64, decisions: I64) -> F32:
         """Features of decisions: int64 [n] whose, which and where in the columns, to float32 [n, 28]."""
         ranks = self.columns["kernel_ranks"][kernel].astype(np.int64)
         first = self._offsets["tile_bounds"][kernel] + config * ranks.sum(axis=1)
         tiles = gathered_tile_features(np.asarray(self.columns["tile_bounds"], np.int32), first, ranks)
         return np.concatenate([tiles, self.columns["config_loops"][decisions]], axis=1)
 
-    def _all_config_features(self) -> Iterable[FloatArray]:
+    def _all_config_features(self) -> Iterable[F32]:
         offsets = self._offsets["config_runtime_ns"]
         for start in range(0, int(offsets[-1]), _CHUNK):
             decisions = np.arange(start, min(start + _CHUNK, int(offsets[-1])))
             kernel = np.searchsorted(offsets, decisions, side="right") - 1
             yield self._config_features(kernel, decisions - offsets[kernel], decisions)
 
-    def _node_extremes(self) -> FloatArray:
+    def _node_extremes(self) -> F32:
         """Returns the extremes over all rows (each has a node) and of the two features that a kernel sets."""
         features = np.asarray(self.columns["row_features"])
         found = _bounds(features)
@@ -284,11 +278,11 @@ class ImportedColumns(KernelColumns):
     }
     per_kernel: ClassVar[tuple[str, ...]] = ("kernel_num_inputs", "kernel_static")
 
-    def _config_features(self, _kernel: IntArray, _config: IntArray, decisions: IntArray) -> FloatArray:
+    def _config_features(self, _kernel: I64, _config: I64, decisions: I64) -> F32:
         return with_unknown_loops(self.columns["config_features"][decisions])
 
 
-def with_unknown_loops(tiles: FloatArray) -> FloatArray:
+def with_unknown_loops(tiles: F32) -> F32:
     """Returns tile features [n, 24] with the loop features of a single iteration: float32 [n, 28]."""
     return np.concatenate([tiles, np.ones((len(tiles), NUM_LOOP_FEATURES), np.float32)], axis=1)
 
@@ -316,6 +310,6 @@ def merged(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns
     return kind(found, scaled_by)
 
 
-def _bounds(values: FloatArray) -> FloatArray:
+def _bounds(values: F32) -> F32:
     """[n, k] to [2, k], or [0, k] without rows."""
     return np.stack([values.min(axis=0), values.max(axis=0)]) if len(values) else values[:0]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.datasets.tpugraphs.tuning import splits_after
 from costbench.errors import HloError
 from costbench.features.node import NodeTable
@@ -29,7 +29,6 @@ from costbench.hlo.shape import ElementType, Shape
 
 _CODES = {opcode.xla_name: opcode.tpugraphs_code for opcode in Opcode}
 _TYPES = {int(kind): kind for kind in ElementType}
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +42,10 @@ class ProtoGraph:
         node_splits: int64 [s], where the major computations start, and n.
     """
 
-    node_features: npt.NDArray[np.float32]
-    opcodes: IntArray
-    edges: IntArray
-    node_splits: IntArray
+    node_features: F32
+    opcodes: I64
+    edges: I64
+    node_splits: I64
 
 
 @dataclass(slots=True)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch_geometric.data import Data, Dataset
 from torch_geometric.transforms import BaseTransform
 
+from costbench.arrays import I64
 from costbench.datasets.splits import read_split
 from costbench.errors import DataError, ParamsError, choose
 from costbench.features.feature_shards import FeatureShard, feature_path
@@ -137,7 +137,7 @@ class KernelDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
             kernel=place,
         )
 
-    def num_decisions(self) -> npt.NDArray[np.int64]:
+    def num_decisions(self) -> I64:
         """Measured decisions of each kernel of the set, int64 [len]; `dataset[dataset.num_decisions() > 1]`
         is the data set of those that rank anything.
         """

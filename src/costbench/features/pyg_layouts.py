@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch_geometric.data import Data, Dataset
 
+from costbench.arrays import I64
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
 from costbench.errors import DataError
 
@@ -49,7 +49,7 @@ class LayoutDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
         paths: Sequence[Path | str],
         *,
         count: int = 16,
-        rows: Sequence[npt.NDArray[np.int64]] | None = None,
+        rows: Sequence[I64] | None = None,
         transform: Any = None,
     ) -> None:
         if not paths or (rows is not None and len(rows) != len(paths)):
@@ -71,7 +71,7 @@ class LayoutDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
         return layout_data(self._graphs[idx], np.sort(rows[kept]))
 
 
-def layout_data(graph: LayoutGraph, rows: npt.NDArray[np.int64]) -> Data:
+def layout_data(graph: LayoutGraph, rows: I64) -> Data:
     """Returns a graph with the configs `rows`, with the attributes of `LayoutDataset`."""
     runtime_ns = graph.runtime_ns[rows] if graph.is_labelled else graph.runtime_ns
     return Data(

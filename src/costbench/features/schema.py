@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from importlib import resources
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32
 from costbench.errors import ChoiceError, DataError
 
 
@@ -86,6 +86,6 @@ def column(features: Sequence[Feature], name: str) -> int:
     raise ChoiceError(f"unknown feature {name!r}", expected=f"one of the {len(features)} names of the table")
 
 
-def absent_row(features: Sequence[Feature]) -> npt.NDArray[np.float32]:
+def absent_row(features: Sequence[Feature]) -> F32:
     """What an array row holds when nothing is present: float32 [len(features)]."""
     return np.array([feature.absent_value for feature in features], dtype=np.float32)

@@ -11,12 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import U64
 from costbench.datasets.storage import Shard
 from costbench.features.schema import NODE_FEATURES, column
-
-Hashes = npt.NDArray[np.uint64]
 
 _ROUNDS = 8
 _TYPES = [feature.index for feature in NODE_FEATURES if feature.name.startswith("shape_element_type_is_")]
@@ -24,7 +22,7 @@ _EXTENTS = [column(NODE_FEATURES, f"shape_dimensions_{dimension}") for dimension
 _INPUTS, _USERS, _KERNEL = np.uint64(1), np.uint64(2), np.uint64(3)
 
 
-def kernel_structures(path: Path) -> Hashes:
+def kernel_structures(path: Path) -> U64:
     """Returns a hash of the structure of each kernel of a feature shard, uint64 [k].
 
     Labels of nodes are refined by those of the nodes that they read and of those that read them, eight times
@@ -68,17 +66,17 @@ def known_structures(tested: list[Path], trained: list[Path]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _row_labels(shard: Shard) -> Hashes:
+def _row_labels(shard: Shard) -> U64:
     """Returns a number for the opcode, element type and rank of each feature row, uint64 [r]."""
     features = np.asarray(shard["row_features"])
     types = features[:, _TYPES].argmax(axis=1)
     ranks = (features[:, _EXTENTS] > 0).sum(axis=1)
     opcodes = np.asarray(shard["row_opcode"]).astype(np.int64)
-    labels: Hashes = ((opcodes * len(_TYPES) + types) * (len(_EXTENTS) + 1) + ranks).astype(np.uint64)
+    labels: U64 = ((opcodes * len(_TYPES) + types) * (len(_EXTENTS) + 1) + ranks).astype(np.uint64)
     return labels
 
 
-def _mixed(values: Hashes) -> Hashes:
+def _mixed(values: U64) -> U64:
     """Returns well-mixed 64-bit numbers, equal for equal ones (the finalizer of SplitMix64, Steele 2014)."""
     mixed = values + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

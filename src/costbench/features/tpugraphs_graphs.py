@@ -7,8 +7,8 @@ the graphs that costbench's models read (`graph_tensors`). Source: tpugraphs2023
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.compiler.spaces import TileSizes
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.datasets.tpugraphs.npz import TileGraph
@@ -22,9 +22,9 @@ from costbench.hlo.module import HloModule
 def tile_graph(
     module: HloModule,
     tile_sizes: TileSizes,
-    runtime_ns: npt.NDArray[np.int64],
+    runtime_ns: I64,
     normalizer_ns: int,
-    input_bounds: npt.NDArray[np.int64] | None = None,
+    input_bounds: I64 | None = None,
 ) -> TileGraph:
     """Returns a stand-alone kernel with its measured tile sizes, in the form of TpuGraphs' tile files.
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, U64
 from costbench.compiler.lowering.loop_nest import LoweredKernels
 from costbench.compiler.lowering.lower import Nests
 from costbench.compiler.lowering.packed import bound_bytes, unpacked
@@ -29,9 +29,6 @@ from costbench.hardware.vector_work import VECTOR_WORK
 from costbench.hashing.splitmix64 import mix
 from costbench.rng import stream_words
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-HashArray = npt.NDArray[np.uint64]
 _BITS = np.uint64(64)
 
 
@@ -48,17 +45,17 @@ class _Inputs(NamedTuple):
         deviations: standard deviations of the generated-code factors: compute, transfers.
     """
 
-    subjects: IntArray
-    amounts: FloatArray
+    subjects: I64
+    amounts: F64
     contractions: Ragged
-    structures: HashArray
-    starts: HashArray
-    machine: FloatArray
+    structures: U64
+    starts: U64
+    machine: F64
     deviations: tuple[float, float]
 
 
 def measure_batch(
-    device: Device, lowered: LoweredKernels, chosen: IntArray, extents: IntArray, fingerprints: Sequence[str]
+    device: Device, lowered: LoweredKernels, chosen: I64, extents: I64, fingerprints: Sequence[str]
 ) -> Measurement:
     """Measures one tile size of each of m of the lowered kernels of a computation.
 
@@ -93,7 +90,7 @@ def measure_batch(
     return measurement_of(timed)
 
 
-def structure_keys(lowered: LoweredKernels, chip: str) -> HashArray:
+def structure_keys(lowered: LoweredKernels, chip: str) -> U64:
     """Returns `structure_key` of every kernel, [k]."""
     kernels, body = lowered.kernels, lowered.module.computations[lowered.computation]
     opcodes = np.array(body.opcodes, dtype=np.int64)
@@ -103,12 +100,12 @@ def structure_keys(lowered: LoweredKernels, chip: str) -> HashArray:
     for place in places.tolist():
         start, stop = kernels.instructions_offsets[place : place + 2]
         keys.append(structure_key(tuple(opcodes[kernels.instructions[start:stop]].tolist()), chip))
-    result: HashArray = np.array(keys, dtype=np.uint64)[inverse.reshape(-1)]
+    result: U64 = np.array(keys, dtype=np.uint64)[inverse.reshape(-1)]
     return result
 
 
 @compiled
-def _operation_mixes(offsets: IntArray, opcodes: IntArray) -> HashArray:
+def _operation_mixes(offsets: I64, opcodes: I64) -> U64:
     """Returns hashes [k], equal for kernels of equal `structure_key`, else different except by chance."""
     counts = np.zeros(opcodes.max() + 1, dtype=np.int64)
     result = np.zeros(len(offsets) - 1, dtype=np.uint64)
@@ -126,7 +123,7 @@ def _operation_mixes(offsets: IntArray, opcodes: IntArray) -> HashArray:
 
 
 @compiled
-def _run_each(nests: Nests, chosen: IntArray, extents: IntArray, inputs: _Inputs, timed: FloatArray) -> int:
+def _run_each(nests: Nests, chosen: I64, extents: I64, inputs: _Inputs, timed: F64) -> int:
     """Fills in [2, m] times of the fastest run and of all runs; returns the first kernel whose price is no
     valid time, or -1.
     """

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import least_squares
 
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.hardware.fidelity import (
     FidelityReport,
@@ -31,9 +31,6 @@ from costbench.hardware.fidelity import (
 from costbench.hardware.simulator import simulate_nest
 from costbench.rng import stream
 from costbench.target import Target
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 PRIORS: dict[str, tuple[float, float]] = {
     # Parameter: (value expected before any fit, standard deviation of its logarithm).
@@ -88,7 +85,7 @@ class Recorded:
 
     kernel: RecordedKernel
     nest: LoopNest
-    extents: IntArray
+    extents: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +101,8 @@ class Fit:
 
     target: Target
     cost: float
-    log_sd: FloatArray
-    correlation: FloatArray
+    log_sd: F64
+    correlation: F64
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +114,8 @@ class Draw:
         deviations: of each prior's centre, in its standard deviations.
     """
 
-    weights: FloatArray
-    deviations: FloatArray
+    weights: F64
+    deviations: F64
 
 
 def lowered_runs(kernels: Sequence[RecordedKernel]) -> list[Recorded]:
@@ -134,7 +131,7 @@ def lowered_runs(kernels: Sequence[RecordedKernel]) -> list[Recorded]:
     return found
 
 
-def with_values(target: Target, log_values: FloatArray) -> Target:
+def with_values(target: Target, log_values: F64) -> Target:
     """Returns the chip with other timing parameters."""
     values = dict(zip(PRIORS, map(float, np.exp(log_values)), strict=True))
     return replace(target, timing=replace(target.timing, **values))
@@ -173,7 +170,7 @@ def fit(
     centre = start if draw is None else start + prior_sd * draw.deviations
     weights = np.ones(len(recorded)) if draw is None else draw.weights
 
-    def residuals(log_values: FloatArray) -> FloatArray:
+    def residuals(log_values: F64) -> F64:
         machine = with_pinned(with_values(regular, log_values), fixed)
         parts = [(log_values - centre) / prior_sd]
         for item, weight in zip(recorded, weights, strict=True):
@@ -183,7 +180,7 @@ def fit(
         return np.concatenate(parts)
 
     found = least_squares(residuals, start, loss="soft_l1", diff_step=[1e-3], max_nfev=60)
-    jacobian: FloatArray = np.asarray(found.jac, dtype=np.float64)
+    jacobian: F64 = np.asarray(found.jac, dtype=np.float64)
     covariance = np.linalg.inv(jacobian.T @ jacobian)
     log_sd = np.sqrt(np.diag(covariance))
     return Fit(

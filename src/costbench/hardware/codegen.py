@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.execution.compiled import compiled, compiled_step
@@ -21,7 +21,6 @@ from costbench.hardware.normal import normal_quantile
 from costbench.hashing.splitmix64 import GOLDEN_GAMMA, mix
 from costbench.target import Target
 
-FloatArray = npt.NDArray[np.float64]
 _11, _32 = np.uint64(11), np.uint64(32)
 _LOW = np.uint64(2**32 - 1)
 _UNROLL_LIMIT = 8
@@ -39,7 +38,7 @@ def structure_key(opcodes: tuple[int, ...], chip: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
+def codegen_factors(nest: LoopNest, target: Target) -> F64:
     """Returns factors of compute and of transfers for every structure of inner loops, [2, num_structures].
 
     exp(sd * z) with z standard normal per (operation mix, two innermost output extents up to 8).
@@ -54,12 +53,12 @@ def codegen_factors(nest: LoopNest, target: Target) -> FloatArray:
 
 
 @lru_cache(maxsize=4096)
-def _factors(opcodes: tuple[int, ...], chip: str, deviations: tuple[float, float]) -> FloatArray:
+def _factors(opcodes: tuple[int, ...], chip: str, deviations: tuple[float, float]) -> F64:
     return _factor_table(np.uint64(structure_key(opcodes, chip)), *deviations)
 
 
 @compiled
-def _factor_table(key: np.uint64, compute_sd: float, transfer_sd: float) -> FloatArray:
+def _factor_table(key: np.uint64, compute_sd: float, transfer_sd: float) -> F64:
     table = np.empty((2, NUM_STRUCTURES))
     for structure in range(NUM_STRUCTURES):
         set_factors(table, structure, key, (compute_sd, transfer_sd))
@@ -67,7 +66,7 @@ def _factor_table(key: np.uint64, compute_sd: float, transfer_sd: float) -> Floa
 
 
 @compiled
-def set_factors(table: FloatArray, structure: int, key: np.uint64, deviations: tuple[float, float]) -> None:
+def set_factors(table: F64, structure: int, key: np.uint64, deviations: tuple[float, float]) -> None:
     """Fills in one column of a table of factors, for a `structure_key`."""
     compute, transfer = halves(mix((np.uint64(structure) * GOLDEN_GAMMA) ^ key))
     table[COMPUTE, structure] = np.exp(deviations[0] * normal_quantile(compute))
@@ -75,7 +74,7 @@ def set_factors(table: FloatArray, structure: int, key: np.uint64, deviations: t
 
 
 @compiled_step
-def structure_of(nest: PackedNest, extents: npt.NDArray[np.int64]) -> int:
+def structure_of(nest: PackedNest, extents: I64) -> int:
     """Returns the number of the structure that a tile size [num_loops] gives the inner loops."""
     last = nest.num_output_loops - 1
     if last < 0:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, AnyArray, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.lowering.packed import Records, Words, bound_bytes, unpacked
+from costbench.compiler.lowering.packed import bound_bytes, unpacked
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_footprint import scratchpad_bytes
 from costbench.execution.compiled import compiled, compiled_step
@@ -33,8 +33,6 @@ from costbench.rng import stream_key
 from costbench.target import Target
 
 NUM_RUNS = 3
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +46,10 @@ class Measurement:
         run_seconds: float64 [n], the part of `seconds` that each tile size took; 0 where the compile failed.
     """
 
-    runtime_ns: IntArray
-    failed: npt.NDArray[np.bool_]
+    runtime_ns: I64
+    failed: Bool
     seconds: float
-    run_seconds: FloatArray
+    run_seconds: F64
 
 
 @dataclass(frozen=True)
@@ -71,12 +69,12 @@ class Device:
         nest = loop_nest(kernel)
         return self.measure_nest(nest, nest.extents(tile_sizes))
 
-    def measure_nest(self, nest: LoopNest, extents: IntArray) -> Measurement:
+    def measure_nest(self, nest: LoopNest, extents: I64) -> Measurement:
         """Does the same for a lowered kernel and loop extents [n, num_loops]."""
         return measurement_of(self._timed(nest, extents, nest.kernel.fingerprint))
 
     def measure_kernels(
-        self, nests: Sequence[LoopNest], extents: Sequence[IntArray], fingerprints: Sequence[str]
+        self, nests: Sequence[LoopNest], extents: Sequence[I64], fingerprints: Sequence[str]
     ) -> Measurement:
         """Measures one tile size, given as loop extents [num_loops], of each of n kernels."""
         timed = np.empty((2, len(nests)))
@@ -84,12 +82,12 @@ class Device:
             timed[:, place] = self._timed(nest, one.reshape(1, -1), fingerprint)[:, 0]
         return measurement_of(timed)
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Returns measured nanoseconds as a cost model's prediction, infinite where the compile failed."""
         measurement = self.measure(kernel, decisions)
         return np.where(measurement.failed, np.inf, measurement.runtime_ns.astype(np.float64))
 
-    def _timed(self, nest: LoopNest, extents: IntArray, fingerprint: str) -> FloatArray:
+    def _timed(self, nest: LoopNest, extents: I64, fingerprint: str) -> F64:
         """Returns [2, n]: nanoseconds of the fastest run and of all runs together; 0 for failed compiles."""
         extents = np.ascontiguousarray(extents)
         columns = np.empty((NUM_PARTS + 2, len(extents)))
@@ -111,7 +109,7 @@ FASTEST, _TOTAL = NUM_PARTS, NUM_PARTS + 1
 _NOTHING = np.zeros(0)
 
 
-def measurement_of(timed: FloatArray) -> Measurement:
+def measurement_of(timed: F64) -> Measurement:
     """Makes a measurement of times [2, n]: fastest run, and all runs together; 0 for failed compiles."""
     runtime_ns = timed[0].astype(np.int64)
     run_seconds = timed[1] * 1e-9
@@ -120,12 +118,12 @@ def measurement_of(timed: FloatArray) -> Measurement:
 
 @compiled
 def run_priced(
-    columns: FloatArray,
-    words: Words,
-    extents: IntArray,
-    needed: FloatArray,
+    columns: F64,
+    words: F64,
+    extents: I64,
+    needed: F64,
     start: np.uint64,
-    machine: FloatArray,
+    machine: F64,
 ) -> int:
     """Adds noise and failures to priced tile sizes and fills in the times of the fastest and of all runs.
 
@@ -157,7 +155,7 @@ def run_priced(
 
 
 @compiled_step
-def _key(loops: Records, extents: IntArray, start: np.uint64) -> np.uint64:
+def _key(loops: AnyArray, extents: I64, start: np.uint64) -> np.uint64:
     """Returns a mixed key of a tile size; keys within a space of fewer than 2^64 tiles are distinct."""
     number = np.uint64(0)
     for loop in range(len(extents)):
@@ -166,7 +164,7 @@ def _key(loops: Records, extents: IntArray, start: np.uint64) -> np.uint64:
 
 
 @compiled_step
-def _noisy(runtime: float, key: np.uint64, machine: FloatArray) -> tuple[float, float]:
+def _noisy(runtime: float, key: np.uint64, machine: F64) -> tuple[float, float]:
     """Returns the fastest run in whole nanoseconds, at least 1, and the sum of all runs."""
     fastest, total = np.inf, 0.0
     for number in range(1, NUM_RUNS + 1):
@@ -179,7 +177,7 @@ def _noisy(runtime: float, key: np.uint64, machine: FloatArray) -> tuple[float, 
 
 
 @compiled_step
-def _fails(extents: IntArray, needed: float, key: np.uint64, machine: FloatArray) -> bool:
+def _fails(extents: I64, needed: float, key: np.uint64, machine: F64) -> bool:
     """Returns whether a compile fails. The probability rises from 0 at `failure_floor` of the scratchpad to
     `failure_rate` at all of it.
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError, UnsupportedKernelError
@@ -16,7 +16,6 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.metrics.regression import mape
 from costbench.target import Target
 
-FloatArray = npt.NDArray[np.float64]
 MIN_RUNS_FOR_RANKING = 5
 """Kernels with fewer runs say little about a ranking; they count for the errors only."""
 FASTEST_SHARE = 0.25
@@ -36,7 +35,7 @@ class RecordedKernel:
     name: str
     kernel: Kernel
     tile_sizes: TileSizes
-    runtime_ns: npt.NDArray[np.int64]
+    runtime_ns: I64
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def _kernel_fidelity(item: RecordedKernel, target: Target) -> KernelFidelity:
     )
 
 
-def _tau(predicted: FloatArray, measured: FloatArray) -> float | None:
+def _tau(predicted: F64, measured: F64) -> float | None:
     if len(measured) < 2:
         return None
     tau = kendall_tau(predicted, measured)

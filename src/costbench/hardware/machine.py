@@ -6,11 +6,9 @@ from dataclasses import astuple, fields
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.target import Target, Timing
-
-FloatArray = npt.NDArray[np.float64]
 
 _NAMES = [field.name for field in fields(Timing)]
 LAUNCH_NS = _NAMES.index("launch_ns")
@@ -43,7 +41,7 @@ CYCLE_NS, NUM_MXUS, MXU_SIZE, SCRATCHPAD_BYTES = range(len(_NAMES), len(_NAMES) 
 
 
 @lru_cache(maxsize=64)
-def machine_numbers(target: Target) -> FloatArray:
+def machine_numbers(target: Target) -> F64:
     """Returns the fields of `Timing` in order, then the figures of the architecture that pricing needs.
 
     The array is cached and must not be changed.

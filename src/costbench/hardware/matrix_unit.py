@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.compiler.lowering.iteration_space import IterationSpace
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.tile_footprint import Tile, registers
@@ -32,7 +32,6 @@ from costbench.hardware.machine import (
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 
-FloatArray = npt.NDArray[np.float64]
 # Bits of a loop's roles, and entries of a packed contraction.
 _ROWS, _COLUMNS, _DEPTH, _TAPS, _BATCH = range(5)
 (
@@ -147,7 +146,7 @@ MATRIX_UNIT = "matrix unit"
 """Under this name an iteration space keeps its packed contraction."""
 
 
-def pack_contraction(space: IterationSpace) -> FloatArray:
+def pack_contraction(space: IterationSpace) -> F64:
     """Returns a contraction as an array: the entries named above, then the bit set of each loop's roles."""
     roles = contraction_roles(space)
     played = [0] * len(space.loops)
@@ -169,9 +168,7 @@ def pack_contraction(space: IterationSpace) -> FloatArray:
 
 
 @compiled_step
-def matrix_time(
-    nest: PackedNest, contraction: FloatArray, tile: Tile, moving: int, machine: FloatArray
-) -> MatrixTime:
+def matrix_time(nest: PackedNest, contraction: F64, tile: Tile, moving: int, machine: F64) -> MatrixTime:
     """Prices one tile of the nest's contraction: on the matrix units or, with groups, on the faster unit.
 
     passes = groups * taps * ceil(K/128) * ceil(N/128), each the larger of streaming M rows and loading 128
@@ -207,7 +204,7 @@ class ProductSize(NamedTuple):
 
 
 @compiled_step
-def _product_size(contraction: FloatArray, tile: Tile) -> ProductSize:
+def _product_size(contraction: F64, tile: Tile) -> ProductSize:
     rows, columns, depth, taps, batch = 1.0, 1.0, 1.0, 1.0, 1.0
     for loop in range(len(tile.full)):
         roles, elements = int(contraction[_FIRST_ROLES + loop]), tile.full[loop]
@@ -222,7 +219,7 @@ def _product_size(contraction: FloatArray, tile: Tile) -> ProductSize:
 
 
 @compiled_step
-def _matrix_cycles(contraction: FloatArray, product: ProductSize, machine: FloatArray) -> tuple[float, float]:
+def _matrix_cycles(contraction: F64, product: ProductSize, machine: F64) -> tuple[float, float]:
     """Returns cycles of the matrix units, and of shifting rows under a window."""
     size = machine[MXU_SIZE]
     rows = np.ceil(product.rows / SUBLANES) * SUBLANES

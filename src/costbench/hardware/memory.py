@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import F64
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.tile_footprint import Tile, copied
 from costbench.execution.compiled import compiled_step
@@ -25,7 +23,6 @@ from costbench.hardware.machine import (
     WRITE_GB_PER_S,
 )
 
-FloatArray = npt.NDArray[np.float64]
 _BANK_PITCH_BYTES = 64 * 1024
 _BANK_BYTES = 4096.0
 _MIN_ROW_BYTES = 512.0
@@ -124,7 +121,7 @@ def _moved_elements(nest: PackedNest, tile: Tile, transfer: int) -> float:
 
 
 @compiled_step
-def copy_ns(copy: CopyShape, machine: FloatArray, is_output: bool) -> float:
+def copy_ns(copy: CopyShape, machine: F64, is_output: bool) -> float:
     """Returns nanoseconds of a copy: bytes / bandwidth + chunks, descriptors, conflicts, rows at their price.
 
     Issuing the copy is work of the core and not included.
@@ -139,9 +136,7 @@ def copy_ns(copy: CopyShape, machine: FloatArray, is_output: bool) -> float:
 
 
 @compiled_step
-def set_copy_times(
-    nest: PackedNest, tile: Tile, machine: FloatArray, factor: float, times: FloatArray
-) -> None:
+def set_copy_times(nest: PackedNest, tile: Tile, machine: F64, factor: float, times: F64) -> None:
     """Writes nanoseconds of each transfer's copy into `times` [num_transfers]; each box is computed once."""
     known = -1
     shape = BoxShape(0.0, 1.0, 1.0, False)

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.lowering.packed import PackedNest, Words, unpacked
+from costbench.compiler.lowering.packed import PackedNest, unpacked
 from costbench.compiler.lowering.work import contraction_numbers
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_footprint import Tile, new_tile, set_sizes, set_tile
@@ -40,8 +40,6 @@ from costbench.hardware.vector_unit import VectorRates, vector_ns, vector_rates
 from costbench.hardware.vector_work import VECTOR_WORK
 from costbench.target import Target
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 NUM_PARTS = 7
 _LAUNCH, _FILL, _MATRIX, _VECTOR, _EXPOSED, _ITERATION, _DRAIN = range(NUM_PARTS)
 
@@ -60,16 +58,16 @@ class Breakdown:
         drain_ns: last copy-out.
     """
 
-    launch_ns: FloatArray
-    fill_ns: FloatArray
-    matrix_ns: FloatArray
-    vector_ns: FloatArray
-    exposed_transfer_ns: FloatArray
-    iteration_ns: FloatArray
-    drain_ns: FloatArray
+    launch_ns: F64
+    fill_ns: F64
+    matrix_ns: F64
+    vector_ns: F64
+    exposed_transfer_ns: F64
+    iteration_ns: F64
+    drain_ns: F64
 
     @property
-    def runtime_ns(self) -> FloatArray:
+    def runtime_ns(self) -> F64:
         """Returns the sum of all parts."""
         return (
             self.launch_ns
@@ -93,11 +91,11 @@ class PreparedKernel(NamedTuple):
         machine: the chip, see `machine_numbers`.
     """
 
-    words: Words
-    contraction: FloatArray
-    vector: FloatArray
-    factors: FloatArray
-    machine: FloatArray
+    words: F64
+    contraction: F64
+    vector: F64
+    factors: F64
+    machine: F64
 
 
 class Workspace(NamedTuple):
@@ -114,9 +112,9 @@ class Workspace(NamedTuple):
 
     nest: PackedNest
     tile: Tile
-    times: FloatArray
-    masks: IntArray
-    starts_over: npt.NDArray[np.bool_]
+    times: F64
+    masks: I64
+    starts_over: Bool
     rates: VectorRates
 
 
@@ -144,7 +142,7 @@ def simulate(kernel: Kernel, tile_sizes: TileSizes, target: Target) -> Breakdown
     return simulate_nest(nest, nest.extents(tile_sizes), target)
 
 
-def simulate_nest(nest: LoopNest, extents: IntArray, target: Target) -> Breakdown:
+def simulate_nest(nest: LoopNest, extents: I64, target: Target) -> Breakdown:
     """Prices loop extents [n, num_loops] of a lowered kernel.
 
     Raises:
@@ -194,7 +192,7 @@ def _new_workspace(kernel: PreparedKernel) -> Workspace:
 
 
 @compiled
-def price(kernel: PreparedKernel, extents: IntArray, parts: FloatArray) -> None:
+def price(kernel: PreparedKernel, extents: I64, parts: F64) -> None:
     """Fills in the first rows of [7 or more, n], in the order of `Breakdown`, for extents [n, num_loops]."""
     # One tile size after the other, not one step after the other over all of them: what a tile size needs
     # (a few hundred numbers) stays in the first-level cache, and no arrays are made.
@@ -204,7 +202,7 @@ def price(kernel: PreparedKernel, extents: IntArray, parts: FloatArray) -> None:
 
 
 @compiled_step
-def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: IntArray, parts: FloatArray) -> None:
+def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: I64, parts: F64) -> None:
     """Computes the parts [7] of one tile size."""
     nest, machine, tile = workspace.nest, kernel.machine, workspace.tile
     moving = set_tile(nest, extents, tile)
@@ -229,7 +227,7 @@ def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: IntArray,
 
 @compiled_step
 def _between_iterations(
-    workspace: Workspace, compute: ComputeTime, machine: FloatArray
+    workspace: Workspace, compute: ComputeTime, machine: F64
 ) -> tuple[float, float, float, float]:
     """Returns nanoseconds of transfer that compute does not hide and of issuing copies; then the numbers of
     iterations and of result tiles.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.lowering.work import EVERY_ITERATION, EVERY_RESULT
 from costbench.compiler.tile_footprint import Tile, registers
@@ -27,7 +27,6 @@ from costbench.hardware.machine import (
     VECTOR_CYCLES,
 )
 
-FloatArray = npt.NDArray[np.float64]
 _SIMPLE, _TRANSCENDENTAL, _RANDOM, _ROWS, _PACKED_ROWS, _PROLOGUE, _LANES, _SUBLANES = range(8)
 
 
@@ -39,12 +38,12 @@ class VectorRates(NamedTuple):
         fixed_ns: [2], prologues, and latencies of the cross-lane unit, which overlap: each kind counts once.
     """
 
-    register_ns: FloatArray
-    fixed_ns: FloatArray
+    register_ns: F64
+    fixed_ns: F64
 
 
 @compiled
-def vector_rates(amounts: FloatArray, machine: FloatArray) -> VectorRates:
+def vector_rates(amounts: F64, machine: F64) -> VectorRates:
     """Prices the vector work of a kernel on a machine."""
     num_boxes = amounts.shape[1]
     rates = VectorRates(np.zeros((2, num_boxes)), np.zeros(2))

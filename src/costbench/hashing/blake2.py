@@ -7,11 +7,10 @@ call hashlib, and fingerprints of kernels take a digest or two per instruction.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import U64
 from costbench.execution.compiled import compiled, compiled_step
 
-WordArray = npt.NDArray[np.uint64]
 BLOCK_BYTES = 128
 WORD_BYTES = 8
 DIGEST_WORDS = 2
@@ -73,7 +72,7 @@ def _mixed(v: _Four, x: np.uint64, y: np.uint64) -> _Four:
 
 
 @compiled
-def _compress(h: WordArray, m: WordArray, num_bytes: int, is_last: bool) -> None:
+def _compress(h: U64, m: U64, num_bytes: int, is_last: bool) -> None:
     """Updates the state `h` [8] by a block `m` of 16 words; `num_bytes` counts the message up to its end."""
     v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
     v8, v9, v10, v11 = _START[0], _START[1], _START[2], _START[3]
@@ -101,7 +100,7 @@ def _compress(h: WordArray, m: WordArray, num_bytes: int, is_last: bool) -> None
 
 
 @compiled
-def digest_16(message: WordArray, num_bytes: int, scratch: WordArray) -> None:
+def digest_16(message: U64, num_bytes: int, scratch: U64) -> None:
     """Writes the digest of a message into `scratch[:2]`, as little-endian words.
 
     Args:
@@ -126,7 +125,7 @@ def digest_16(message: WordArray, num_bytes: int, scratch: WordArray) -> None:
 
 
 @compiled_step
-def put_word(message: WordArray, num_bytes: int, word: np.uint64) -> None:
+def put_word(message: U64, num_bytes: int, word: np.uint64) -> None:
     """Appends a word to a message of `num_bytes`; to append fewer than 8 bytes, set the others to 0."""
     place, shift = num_bytes >> 3, np.uint64(8 * (num_bytes & 7))
     if shift == 0:
@@ -136,6 +135,6 @@ def put_word(message: WordArray, num_bytes: int, word: np.uint64) -> None:
         message[place + 1] = word >> (_WORD_BITS - shift)
 
 
-def words_of(message: bytes) -> WordArray:
+def words_of(message: bytes) -> U64:
     """Returns a message as little-endian words, the last one padded with zeros."""
     return np.frombuffer(message + bytes(-len(message) % WORD_BYTES), dtype="<u8").astype(np.uint64)

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import U64
 from costbench.execution.compiled import compiled
 
-Key = TypeVar("Key", np.uint64, npt.NDArray[np.uint64])
+Key = TypeVar("Key", np.uint64, U64)
 
 GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 """The odd number closest to 2^64 / golden ratio: what the generator adds to its state per draw."""

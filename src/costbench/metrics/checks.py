@@ -8,12 +8,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.errors import DataError
 
-Floats = npt.NDArray[np.float64]
 
-
-def vector(values: npt.ArrayLike, name: str) -> Floats:
+def vector(values: npt.ArrayLike, name: str) -> F64:
     """`values` as float64 [n].
 
     Raises:
@@ -28,7 +27,7 @@ def vector(values: npt.ArrayLike, name: str) -> Floats:
     return array
 
 
-def paired(left: npt.ArrayLike, right: npt.ArrayLike, names: tuple[str, str]) -> tuple[Floats, Floats]:
+def paired(left: npt.ArrayLike, right: npt.ArrayLike, names: tuple[str, str]) -> tuple[F64, F64]:
     """Both as float64 [n]. Raises: DataError, as `vector`, or if their lengths differ."""
     first, second = vector(left, names[0]), vector(right, names[1])
     if len(first) != len(second):
@@ -36,7 +35,7 @@ def paired(left: npt.ArrayLike, right: npt.ArrayLike, names: tuple[str, str]) ->
     return first, second
 
 
-def positive(values: npt.ArrayLike, name: str) -> Floats:
+def positive(values: npt.ArrayLike, name: str) -> F64:
     """`values` as float64 [n], all above zero. Raises: DataError, as `vector`, or if one is not."""
     array = vector(values, name)
     if (array <= 0.0).any():
@@ -45,7 +44,7 @@ def positive(values: npt.ArrayLike, name: str) -> Floats:
     return array
 
 
-def not_empty(array: Floats, name: str) -> Floats:
+def not_empty(array: F64, name: str) -> F64:
     """`array` itself. Raises: DataError naming `name`, if there is nothing in it."""
     if not len(array):
         raise DataError("no values", field=name, expected="at least one")

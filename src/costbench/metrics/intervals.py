@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.errors import DataError
-from costbench.metrics.checks import Floats, not_empty, paired
+from costbench.metrics.checks import not_empty, paired
 from costbench.metrics.small_samples import Redrawn, small_sample_interval
 
 Drawn = Literal["both", "programs", "seeds"]
@@ -74,11 +75,11 @@ def paired_bootstrap(
     return BootstrapInterval(found.estimate, found.low(tail), found.high(tail), share)
 
 
-def _resampled_means(values: Floats, generator: np.random.Generator, resamples: int) -> Floats:
+def _resampled_means(values: F64, generator: np.random.Generator, resamples: int) -> F64:
     n = len(values)
     # A mean depends only on how often each program is drawn, so a resample is n counts instead of n draws.
     counts = generator.multinomial(n, np.full(n, 1.0 / n), size=resamples)
-    means: Floats = counts @ values / n
+    means: F64 = counts @ values / n
     return means
 
 
@@ -103,9 +104,9 @@ class CrossedDraws:
         self._generator = generator
         self._resamples = resamples
         self._programs: dict[tuple[str, ...], npt.NDArray[np.intp]] = {}
-        self._shares: dict[tuple[int, ...], Floats] = {}
+        self._shares: dict[tuple[int, ...], F64] = {}
 
-    def deviation_scales(self, num_seeds: int) -> Floats:
+    def deviation_scales(self, num_seeds: int) -> F64:
         """Returns true standard deviations of runs over that of `num_seeds`, [resamples].
 
         sqrt((m - 1) / chi-square(m - 1)) of m normal values; new draws at each call.
@@ -116,12 +117,12 @@ class CrossedDraws:
         if num_seeds < 2:
             raise DataError(f"{num_seeds}", field="seeds", expected="at least 2")
         freedom = num_seeds - 1
-        scales: Floats = np.sqrt(freedom / self._generator.chisquare(freedom, self._resamples))
+        scales: F64 = np.sqrt(freedom / self._generator.chisquare(freedom, self._resamples))
         return scales
 
     def resampled(
-        self, values: Floats, programs: tuple[str, ...], seeds: tuple[int, ...], drawn: Drawn = "both"
-    ) -> Floats:
+        self, values: F64, programs: tuple[str, ...], seeds: tuple[int, ...], drawn: Drawn = "both"
+    ) -> F64:
         """Values of the drawn programs, each the mean over the drawn seeds, [resamples, num_programs].
 
         Args:
@@ -144,7 +145,7 @@ class CrossedDraws:
             counts = self._generator.multinomial(len(seeds), uniform, size=self._resamples)
             self._shares[seeds] = counts / len(seeds)
         if drawn == "programs":
-            drawn_values: Floats = values.mean(axis=1)[self._programs[programs]]
+            drawn_values: F64 = values.mean(axis=1)[self._programs[programs]]
             return drawn_values
-        means: Floats = self._shares[seeds] @ values.T
+        means: F64 = self._shares[seeds] @ values.T
         return means if drawn == "seeds" else np.take_along_axis(means, self._programs[programs], axis=1)

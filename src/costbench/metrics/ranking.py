@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.metrics.checks import paired
 
 # Number of values up to which all pairs are compared directly.
@@ -59,7 +60,7 @@ def count_pairs(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> PairCounts
     return PairCounts(concordant, discordant, tied_x, tied_y, total)
 
 
-def _count_each_pair(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> PairCounts:
+def _count_each_pair(x: F64, y: F64) -> PairCounts:
     """Returns the same counts in O(n^2) time, which is faster where n is small."""
     total = len(x) * (len(x) - 1) // 2
     less_x, less_y = x[:, None] < x, y[:, None] < y
@@ -110,16 +111,16 @@ def ordered_pair_accuracy_of(pairs: PairCounts) -> float:
     return pairs.concordant / ordered if ordered else math.nan
 
 
-def _dense_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _dense_ranks(values: F64) -> I64:
     return np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
 
 
-def _tied_pairs(keys: npt.NDArray[np.int64]) -> int:
+def _tied_pairs(keys: I64) -> int:
     counts = np.unique(keys, return_counts=True)[1]
     return int((counts * (counts - 1) // 2).sum())
 
 
-def _inversions(ranks: npt.NDArray[np.int64]) -> int:
+def _inversions(ranks: I64) -> int:
     """Pairs i < j with ranks[i] > ranks[j].
 
     Two different ranks share their upper bits down to some bit, where the larger has a 1: so at each bit,

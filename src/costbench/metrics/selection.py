@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.errors import DataError
-from costbench.metrics.checks import Floats, not_empty, paired, positive, vector
+from costbench.metrics.checks import not_empty, paired, positive, vector
 
 
 def best_of_top_k(predicted: npt.ArrayLike, runtime_ns: npt.ArrayLike, k: int) -> float:
@@ -82,7 +83,7 @@ def slowdown_at_k(predicted: npt.ArrayLike, runtime_ns: npt.ArrayLike, k: int) -
 
 def _weighted(
     chosen_ns: npt.ArrayLike, best_ns: npt.ArrayLike, executions: npt.ArrayLike | None
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[F64, F64, F64]:
     chosen, best = paired(chosen_ns, best_ns, ("chosen_ns", "best_ns"))
     positive(not_empty(chosen, "chosen_ns"), "chosen_ns")
     positive(best, "best_ns")

@@ -22,8 +22,8 @@ from typing import Protocol
 
 import numpy as np
 
+from costbench.arrays import F64
 from costbench.errors import DataError
-from costbench.metrics.checks import Floats
 
 CONFIDENCE = 0.95
 
@@ -63,9 +63,9 @@ class Redrawn:
     """
 
     estimate: float
-    programs: Floats
-    runs: Floats
-    both: Floats
+    programs: F64
+    runs: F64
+    both: F64
     num_programs: int
     num_runs: int
 
@@ -236,7 +236,7 @@ class LargestInterval:
         shown: makes of a logarithm what is reported; it must not fall.
     """
 
-    logs: Floats
+    logs: F64
     error: float
     freedom: float
     shown: Callable[[float], float]

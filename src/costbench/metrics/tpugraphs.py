@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.errors import DataError
 from costbench.metrics.averages import mean_without_nan
-from costbench.metrics.checks import Floats, paired, positive
+from costbench.metrics.checks import paired, positive
 from costbench.metrics.ranking import count_pairs
 
 TILE_TOP_K = (1, 5, 10)
@@ -48,7 +49,7 @@ class OrderedPairs:
         return OrderedPairs(self.correct + other.correct, self.total + other.total)
 
 
-def labels_of(runtime: npt.ArrayLike, normalizers: npt.ArrayLike | None = None) -> Floats:
+def labels_of(runtime: npt.ArrayLike, normalizers: npt.ArrayLike | None = None) -> F64:
     """Returns what configurations are compared by: runtimes, divided by their normalizers in float64.
 
     Args:
@@ -218,14 +219,14 @@ def competition_score(collections: Mapping[str, Sequence[float]]) -> float:
 
 def _valid(
     runtime: npt.ArrayLike, scores: npt.ArrayLike, normalizers: npt.ArrayLike | None
-) -> tuple[Floats, Floats]:
+) -> tuple[F64, F64]:
     labels = labels_of(runtime, normalizers)
     costs = paired(labels, scores, ("runtime", "scores"))[1]
     counted = labels >= 0.0
     return labels[counted], costs[counted]
 
 
-def _places(indices: Sequence[int], count: int) -> npt.NDArray[np.int64]:
+def _places(indices: Sequence[int], count: int) -> I64:
     places = np.array(indices, np.int64)
     outside = places[(places < 0) | (places >= count)]
     if len(outside):

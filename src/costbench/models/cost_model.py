@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import F64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
 
@@ -19,7 +17,7 @@ from costbench.compiler.spaces import TileSizes
 class CostModel(Protocol):
     """Predicts the costs of decisions of one kernel at a time."""
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Returns the cost of each decision, float64 [len(decisions)]; lower is faster.
 
         Costs of one kernel can be compared with each other; whether they are times, and whether they can be

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
@@ -16,7 +16,6 @@ from costbench.errors import DataError, UnsupportedKernelError
 from costbench.execution.dotted import errors_of, load_dotted
 from costbench.target import Architecture
 
-FloatArray = npt.NDArray[np.float64]
 TILE, FUSION = "tile", "fusion"
 _SHOWN = 3
 
@@ -36,7 +35,7 @@ class GivenModel:
     model: Any
     tasks: tuple[str, ...]
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Return the cost of each decision, float64 [len(decisions)].
 
         Raises:
@@ -54,7 +53,7 @@ class GivenModel:
         if answer is None:
             raise self._refused("returned nothing", kernel, decisions)
         try:
-            costs: FloatArray = np.asarray(answer, dtype=np.float64)
+            costs: F64 = np.asarray(answer, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise self._refused(f"returned a {type(answer).__name__}", kernel, decisions) from error
         if costs.shape != (len(decisions),):
@@ -82,7 +81,7 @@ class GivenModel:
             )
         return runtime_ns
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Does the same for a kernel that is already lowered."""
         return self.predict(nest.kernel, decisions)
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from costbench.arrays import F32, F64, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.spaces import TileSizes
@@ -26,7 +26,6 @@ from costbench.features.packed_kernels import PackedKernels
 from costbench.models.batch.graph_batch import (
     Collator,
     FeatureScaling,
-    FloatArray,
     GraphBatch,
     KernelSamples,
     packed_samples,
@@ -101,7 +100,7 @@ class LearnedCostModel:
         self._collator = Collator(scaling, net.spec.max_neighbors, net.spec.neighbors)
         self._features = ProgramFeatureCache()
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64]:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Returns the cost of each tile size, float64 [n]; lower is faster.
 
         Raises:
@@ -114,7 +113,7 @@ class LearnedCostModel:
         )
         return self.predict_graph(graph, features, self.estimates(kernel, decisions))
 
-    def estimates(self, kernel: Kernel, decisions: TileSizes) -> npt.NDArray[np.float64] | None:
+    def estimates(self, kernel: Kernel, decisions: TileSizes) -> F64 | None:
         """Returns the estimates that a hybrid corrects, in ns, float64 [n]; None if there are none."""
         if self.net.spec.residual == "none" or self._analytical is None:
             return None
@@ -123,9 +122,9 @@ class LearnedCostModel:
     def predict_graph(
         self,
         graph: KernelGraph,
-        config_features: FloatArray,
-        analytical_ns: npt.NDArray[np.float64] | None = None,
-    ) -> npt.NDArray[np.float64]:
+        config_features: F32,
+        analytical_ns: F64 | None = None,
+    ) -> F64:
         """Returns the costs of extracted features: float32 [n, F], and estimates float64 [n], to float64 [n].
 
         Raises:
@@ -141,7 +140,7 @@ class LearnedCostModel:
             chunks = [self._costs([whole.select(places[start : start + step])])[0] for start in starts]
         return self._runtimes(np.concatenate([np.empty(0), *chunks]))
 
-    def predict_kernels(self, samples: Sequence[KernelSamples]) -> list[npt.NDArray[np.float64]]:
+    def predict_kernels(self, samples: Sequence[KernelSamples]) -> list[F64]:
         """Returns the costs of each kernel's decisions, float64 [c]; small kernels share a network pass."""
         if not samples:
             return []
@@ -157,24 +156,24 @@ class LearnedCostModel:
         with applied(self._execution), torch.inference_mode():
             return [self._runtimes(costs) for group in groups for costs in self._costs(group)]
 
-    def predict_packed(self, kernels: PackedKernels) -> npt.NDArray[np.float64]:
+    def predict_packed(self, kernels: PackedKernels) -> F64:
         """Returns the costs of all D decisions of packed kernels, float64 [D], in one network pass."""
         with applied(self._execution), torch.inference_mode():
             costs, mask = self._network_costs(kernels)
         return self._runtimes(costs[mask])
 
-    def _costs(self, samples: Sequence[KernelSamples]) -> list[npt.NDArray[np.float64]]:
+    def _costs(self, samples: Sequence[KernelSamples]) -> list[F64]:
         costs, _ = self._network_costs(packed_samples(samples))
         return [row[: len(sample)] for row, sample in zip(costs[: len(samples)], samples, strict=True)]
 
-    def _network_costs(self, kernels: PackedKernels) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    def _network_costs(self, kernels: PackedKernels) -> tuple[F64, Bool]:
         """Returns costs and mask [K, C] of one batch, padded to a few sizes on a CPU (see `even_size`)."""
         on_cpu = self._device.type == "cpu"
         batch = self._collator.collate(kernels, even=on_cpu)
         costs: Tensor = self.net(batch if on_cpu else batch.to(self._device))
         return costs.cpu().numpy().astype(np.float64), batch.mask.numpy()
 
-    def _runtimes(self, costs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _runtimes(self, costs: F64) -> F64:
         if not np.isfinite(costs).all():
             raise DataError("the network's costs are not finite", field="costs", expected="finite numbers")
         if self.predicts == "log_runtime_ns":

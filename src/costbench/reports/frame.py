@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from costbench.arrays import F64
 from costbench.artifacts import atomic_path
-from costbench.metrics.checks import Floats
 from costbench.metrics.rows import MetricRow
 
 COLUMNS = (
@@ -76,7 +76,7 @@ def means(frame: pd.DataFrame, by: Sequence[str]) -> pd.Series[float]:
     groups = ordered.groupby(list(by), sort=True)["value"].size()
     values, counts = ordered["value"].to_numpy(dtype=np.float64), groups.to_numpy()
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
-    found: Floats = np.empty(len(counts), dtype=np.float64)
+    found: F64 = np.empty(len(counts), dtype=np.float64)
     for count in np.unique(counts):
         same = counts == count
         found[same] = values[starts[same][:, np.newaxis] + np.arange(count)].mean(axis=1)

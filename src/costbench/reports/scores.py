@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from costbench.arrays import F64
 from costbench.metrics.averages import APE_FLOOR_PERCENT
-from costbench.metrics.checks import Floats
 from costbench.metrics.intervals import CrossedDraws, Drawn
 from costbench.metrics.small_samples import Redrawn
 from costbench.reports.claims.data import ANY, Side
@@ -47,7 +47,7 @@ class Scores:
 
     programs: tuple[str, ...]
     seeds: tuple[int, ...]
-    values: Floats
+    values: F64
 
     def over(self, programs: tuple[str, ...]) -> Scores:
         """Returns the scores of these programs, in their order."""
@@ -55,12 +55,12 @@ class Scores:
         return Scores(programs, self.seeds, self.values[places])
 
     @property
-    def means(self) -> Floats:
+    def means(self) -> F64:
         """Means over seeds as the only resample, [1, num_programs]."""
-        means: Floats = self.values.mean(axis=1)[np.newaxis]
+        means: F64 = self.values.mean(axis=1)[np.newaxis]
         return means
 
-    def resampled(self, draws: CrossedDraws, drawn: Drawn = "both") -> Floats:
+    def resampled(self, draws: CrossedDraws, drawn: Drawn = "both") -> F64:
         """Returns means over drawn seeds of drawn programs, [resamples, num_programs].
 
         Args:
@@ -70,7 +70,7 @@ class Scores:
         return draws.resampled(self.values, self.programs, self.seeds, drawn)
 
 
-Resample = Callable[[Scores], Floats]
+Resample = Callable[[Scores], F64]
 """Values of a side in each resample, [resamples, num_programs]."""
 
 
@@ -122,7 +122,7 @@ def matched(found: Mapping[Side, Scores]) -> dict[Side, Scores]:
     return {side: scores[side] for side in found}
 
 
-def share_won(left: Floats, right: Floats, sign: float) -> Floats:
+def share_won(left: F64, right: F64, sign: float) -> F64:
     """Returns the share of programs on which the left side is ahead, ties counting half, [resamples].
 
     Args:
@@ -131,12 +131,12 @@ def share_won(left: Floats, right: Floats, sign: float) -> Floats:
         sign: +1 where more is better, -1 where less is.
     """
     lead = sign * (left - right)
-    share: Floats = np.mean((lead > 0.0) + 0.5 * (lead == 0.0), axis=1)
+    share: F64 = np.mean((lead > 0.0) + 0.5 * (lead == 0.0), axis=1)
     return share
 
 
 def redrawn(
-    effects: Callable[[Resample], Floats], draws: CrossedDraws, num_programs: int, runs: int
+    effects: Callable[[Resample], F64], draws: CrossedDraws, num_programs: int, runs: int
 ) -> Callable[[int], Redrawn]:
     """Returns what gives one of several effects with programs, with runs, and with both drawn again.
 
@@ -172,11 +172,11 @@ def num_runs(scores: Iterable[Scores]) -> int:
     return min(several, default=1)
 
 
-def _geometric_mean(values: Floats) -> Floats:
+def _geometric_mean(values: F64) -> F64:
     return np.exp(np.log(np.maximum(values, APE_FLOOR_PERCENT)).mean(axis=1))  # type: ignore[no-any-return]
 
 
-STATISTICS: Mapping[str, Callable[[Floats], Floats]] = {
+STATISTICS: Mapping[str, Callable[[F64], F64]] = {
     "geometric_mean": _geometric_mean,
     "mean": lambda values: values.mean(axis=1),
     "median": lambda values: np.median(values, axis=1),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costbench.metrics.checks import Floats
+from costbench.arrays import F64
 from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.rows import MAIN
 from costbench.metrics.small_samples import CONFIDENCE, small_sample_interval
@@ -165,9 +165,7 @@ def difference(left: Scores, right: Scores, draws: CrossedDraws, statistic: str)
     return _estimate(lambda resample: of(resample(left)) - of(resample(right)), (left, right), draws)
 
 
-def _estimate(
-    effect: Callable[[Resample], Floats], sides: tuple[Scores, ...], draws: CrossedDraws
-) -> Estimate:
+def _estimate(effect: Callable[[Resample], F64], sides: tuple[Scores, ...], draws: CrossedDraws) -> Estimate:
     n = min(len(own.programs) for own in sides)
     drawn = redrawn(lambda resample: effect(resample)[np.newaxis], draws, n, num_runs(sides))
     found, tail = small_sample_interval(drawn(0)), (1.0 - CONFIDENCE) / 2.0

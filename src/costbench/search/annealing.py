@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, Bool
 from costbench.search.sampling import Proposals
 from costbench.search.space import Rows, SearchSpace, Seen, keys
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -88,17 +86,17 @@ class Known:
         self.seen = Seen()
         self._scores: dict[bytes, float] = {}
 
-    def learn(self, rows: Rows, scores: FloatArray) -> None:
+    def learn(self, rows: Rows, scores: F64) -> None:
         """Adds the scores of some decisions."""
         self.seen.add(rows)
         self._scores.update(zip(keys(rows), scores.tolist(), strict=True))
 
-    def scores(self, rows: Rows) -> FloatArray:
+    def scores(self, rows: Rows) -> F64:
         """Returns the scores of decisions that have one, float64 [n]."""
         return np.array([self._scores[key] for key in keys(rows)], dtype=np.float64)
 
 
-def accepts(old: FloatArray, new: FloatArray, temperature: float, draws: FloatArray) -> npt.NDArray[np.bool_]:
+def accepts(old: F64, new: F64, temperature: float, draws: F64) -> Bool:
     """Applies the Metropolis rule: new <= old, or draw < exp(-(new - old) / temperature); bool [chains].
 
     Args:
@@ -114,18 +112,18 @@ def accepts(old: FloatArray, new: FloatArray, temperature: float, draws: FloatAr
         return ~uphill
     # After many steps the temperature is so low that the quotient overflows; the probability is then 0.
     with np.errstate(over="ignore"):
-        chance: npt.NDArray[np.bool_] = draws < np.exp(-worse / temperature)
+        chance: Bool = draws < np.exp(-worse / temperature)
     return ~uphill | chance
 
 
-def distances_of(old: FloatArray, new: FloatArray) -> FloatArray:
+def distances_of(old: F64, new: F64) -> F64:
     """Returns |new - old| where both are finite and differ: equal scores say nothing about the scale."""
     both = np.isfinite(old) & np.isfinite(new)
     distances = np.abs(new[both] - old[both])
-    result: FloatArray = distances[distances > 0.0]
+    result: F64 = distances[distances > 0.0]
     return result
 
 
-def scale(distances: FloatArray) -> float:
+def scale(distances: F64) -> float:
     """Returns the median of the distances, which is robust to outliers; 0 if there are none."""
     return float(np.median(distances)) if len(distances) else 0.0

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.search.sampling import Proposals
 from costbench.search.space import Rows, SearchSpace, Seen
 
-FloatArray = npt.NDArray[np.float64]
 _TOURNAMENT = 2
 
 
@@ -119,11 +118,11 @@ class Population:
     """
 
     rows: Rows
-    scores: FloatArray
+    scores: F64
 
     def tournament(self, rng: np.random.Generator, count: int) -> Rows:
         """Returns `count` parents, each the better of two drawn ones, [count, m]."""
         drawn = rng.integers(len(self.scores), size=(count, _TOURNAMENT))
-        better: npt.NDArray[np.int64] = drawn[np.arange(count), np.argmin(self.scores[drawn], axis=1)]
+        better: I64 = drawn[np.arange(count), np.argmin(self.scores[drawn], axis=1)]
         parents: Rows = self.rows[better]
         return parents

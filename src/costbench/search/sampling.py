@@ -6,11 +6,11 @@ from collections.abc import Generator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.search.space import Rows, SearchSpace, Seen
 
-Proposals = Generator[Rows, npt.NDArray[np.float64], None]
+Proposals = Generator[Rows, F64, None]
 """Batches of decisions to score; each is answered by its scores."""
 
 _CHUNK_BITS = 1 << 20

@@ -11,16 +11,15 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from costbench.compiler.spaces import ChoiceArray, DecisionSpace, VectorSpace
+from costbench.arrays import I16, I64, AnyInt, Bool
+from costbench.compiler.spaces import DecisionSpace, VectorSpace
 
-Rows = npt.NDArray[np.signedinteger[Any]]
+Rows = AnyInt
 """Decisions, integers [n, m]."""
-BoolArray = npt.NDArray[np.bool_]
 Decisions_co = TypeVar("Decisions_co", covariant=True)
 Decisions = TypeVar("Decisions")
 
@@ -46,7 +45,7 @@ class Seen:
         """Adds rows to the set."""
         self._keys.update(keys(rows))
 
-    def fresh(self, rows: Rows) -> BoolArray:
+    def fresh(self, rows: Rows) -> Bool:
         """Returns which of [n, m] are not in the set and are the first of equal ones in `rows`, bool [n]."""
         met: set[bytes] = set()
         result = np.zeros(len(rows), dtype=bool)
@@ -78,7 +77,7 @@ class SearchSpace(Protocol[Decisions_co]):
         """Returns how many numbers there are (a Python int of any size); not every number need be legal."""
         ...
 
-    def legal(self, rows: Rows) -> BoolArray:
+    def legal(self, rows: Rows) -> Bool:
         """Returns whether each decision can be compiled, bool [n]."""
         ...
 
@@ -125,7 +124,7 @@ class Numbered(Generic[Decisions]):
         """Numbers there are."""
         return self.space.size
 
-    def legal(self, rows: Rows) -> BoolArray:
+    def legal(self, rows: Rows) -> Bool:
         """Returns whether each number is in the space and can be compiled."""
         ids = _ids(rows)
         result = (ids >= 0) & (ids < self.size)
@@ -187,26 +186,26 @@ class Vectors:
         return 1 << len(self._places)
 
     @cached_property
-    def _widths(self) -> npt.NDArray[np.int64]:
+    def _widths(self) -> I64:
         """Returns the number of bits of each place."""
         return np.array([max(1, int(n - 1).bit_length()) for n in self.space.num_choices], dtype=np.int64)
 
     @cached_property
-    def _places(self) -> npt.NDArray[np.int64]:
+    def _places(self) -> I64:
         """Returns the place that each bit belongs to, most significant first."""
         return np.repeat(np.arange(len(self._widths)), self._widths)
 
     @cached_property
-    def _shifts(self) -> npt.NDArray[np.int64]:
+    def _shifts(self) -> I64:
         """Returns the exponent of each bit within its place."""
         ends = np.repeat(np.cumsum(self._widths), self._widths)
         return np.asarray(ends - 1 - np.arange(len(self._places)), dtype=np.int64)
 
-    def legal(self, rows: Rows) -> BoolArray:
+    def legal(self, rows: Rows) -> Bool:
         """As the space says."""
         return self.space.legal(rows.astype(np.int16))
 
-    def decode(self, rows: Rows) -> ChoiceArray:
+    def decode(self, rows: Rows) -> I16:
         """The vectors themselves."""
         return rows.astype(np.int16)
 
@@ -260,5 +259,5 @@ class Vectors:
         return np.array(children, dtype=np.int16).reshape(first.shape)
 
 
-def _ids(rows: Rows) -> npt.NDArray[np.int64]:
+def _ids(rows: Rows) -> I64:
     return np.ascontiguousarray(rows[:, 0], dtype=np.int64)

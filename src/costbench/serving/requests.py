@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.lowering.loop_nest import LoopNest
@@ -22,7 +21,6 @@ from costbench.errors import DataError
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.text.reader import looks_like_text, module_from_text
 
-IntArray = npt.NDArray[np.int64]
 _KERNEL = "base64 of a serialised HloModuleProto or HloProto, or HLO text that begins with 'HloModule'"
 _BOUNDS = ("output_bounds", "kernel_bounds")
 

@@ -15,16 +15,15 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from torch.utils.data import Sampler
 
 from costbench import rng
+from costbench.arrays import I64
 from costbench.errors import DataError
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
 from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
 from costbench.training.spec import BatchSpec
 
-IntArray = npt.NDArray[np.int64]
 _Card = TypeVar("_Card")
 
 
@@ -39,7 +38,7 @@ class SampleSource(Protocol):
         """A kernel with all its decisions."""
         ...
 
-    def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
+    def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
         """Read some kernels, each with some of its decisions, by index."""
         ...
 
@@ -65,7 +64,7 @@ class BatchPlan:
     """Indices of a batch's kernels in the source, and for each the indices of its decisions, ascending."""
 
     kernels: tuple[int, ...]
-    configs: tuple[IntArray, ...]
+    configs: tuple[I64, ...]
 
 
 class BatchSampler(Sampler[BatchPlan]):
@@ -135,7 +134,7 @@ def _deck(draw: np.random.Generator, cards: Sequence[_Card]) -> Iterator[_Card]:
             yield cards[place]
 
 
-def choose_configs(draw: np.random.Generator, available: int, wanted: int) -> IntArray:
+def choose_configs(draw: np.random.Generator, available: int, wanted: int) -> I64:
     """Draw `wanted` different indices below `available`, ascending; all of them if there are no more."""
     if available <= wanted:
         return np.arange(available)

@@ -12,15 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.features.feature_shards import FeatureShard
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
 from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
 from costbench.training.batch_sampler import SampleSource
 
 DEFAULT_CACHE_BYTES = 512 * 1024 * 1024
-IntArray = npt.NDArray[np.int64]
 
 
 class KernelSource:
@@ -64,7 +63,7 @@ class KernelSource:
             analytical_ns=shard.analytical_ns(place),
         )
 
-    def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
+    def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
         """Read some kernels with some of their decisions; this is fastest if kernels ascend.
 
         Args:
@@ -113,6 +112,6 @@ class MergedSource:
     def __getitem__(self, index: int) -> KernelSamples:
         return self._source[index]
 
-    def pack(self, kernels: Sequence[int], configs: Sequence[IntArray]) -> PackedKernels:
+    def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
         """Read some kernels with some of their decisions; see `KernelSource.pack`."""
         return self._columns.pack(np.array(kernels, np.int64), configs)

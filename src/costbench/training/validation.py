@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.metrics.averages import mean_without_nan
 from costbench.metrics.ranking import PairCounts, count_pairs, tau_of
 from costbench.metrics.selection import tile_size_ape
@@ -19,8 +19,6 @@ VALIDATION_OPA = "validation/opa"
 VALIDATION_MAPE = "validation/mape"
 # Twenty orders of magnitude too much is as wrong as any more, and its exponential is finite.
 _LARGEST_LOG_RATIO = 46.0
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class ValidationScores:
@@ -35,9 +33,9 @@ class ValidationScores:
         self._pairs: list[PairCounts] = []
         self._chosen_ns: list[float] = []
         self._best_ns: list[float] = []
-        self._log_ratios: list[FloatArray] = []
+        self._log_ratios: list[F64] = []
 
-    def add(self, costs: FloatArray, runtime_ns: FloatArray) -> None:
+    def add(self, costs: F64, runtime_ns: F64) -> None:
         """Add one kernel: costs and measured runtimes of its decisions, float64 [n] each."""
         if len(costs) > 1:
             self._pairs.append(count_pairs(costs, runtime_ns))

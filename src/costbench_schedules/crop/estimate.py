@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench.errors import DataError
 from costbench_schedules.crop.hierarchy import level_shares
 from costbench_schedules.crop.machine_code import RESOURCE_NAMES, InstructionCosts
@@ -23,9 +23,6 @@ from costbench_schedules.crop.registers import spills
 from costbench_schedules.devices.processor import Processor
 from costbench_schedules.llvm.features import BIN_DISTANCES, NONE, ProgramFeatures, StaticFeatures
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 LINE_BYTES = 64
 _RARE = 1e-3
 """Share of all operations below which a block is not simulated but counted at the pipeline's width."""
@@ -120,7 +117,7 @@ class Estimator:
         even = self._even_share(features, plan.cycles(1, predicted=True), plan)
         return Breakdown(even / ghz, memory, totals[0] - smooth, smooth - even / ghz)
 
-    def _even_share(self, features: ProgramFeatures, cycles: FloatArray, plan: _Plan) -> float:
+    def _even_share(self, features: ProgramFeatures, cycles: F64, plan: _Plan) -> float:
         """Returns the cycles if parallel work was divided evenly."""
         most, every = features.effective_counts(self.threads), features.total_counts(self.threads)
         parallel = _in_tasks(features.static, most < every)
@@ -151,9 +148,7 @@ class Estimator:
 class _Plan:
     """What does not depend on how far memory reaches."""
 
-    def __init__(
-        self, features: ProgramFeatures, costs: InstructionCosts, counts: IntArray, sources: FloatArray
-    ) -> None:
+    def __init__(self, features: ProgramFeatures, costs: InstructionCosts, counts: I64, sources: F64) -> None:
         processor = costs.processor
         self.static, self.processor, self.counts = features.static, processor, counts
         static = self.static
@@ -174,7 +169,7 @@ class _Plan:
         self.unpredicted = _unpredicted(static.edges, counts, processor.core.history)
         self.counts = counts
 
-    def cycles(self, levels: int, predicted: bool = False) -> FloatArray:
+    def cycles(self, levels: int, predicted: bool = False) -> F64:
         """Returns the cycles that each edge's target adds [e].
 
         Args:
@@ -197,7 +192,7 @@ class _Plan:
             found[self.unpredicted] += core.mispredict
         return found
 
-    def _spread(self, spilled: IntArray, operations: FloatArray, block_of: IntArray) -> None:
+    def _spread(self, spilled: I64, operations: F64, block_of: I64) -> None:
         """Adds loads and stores of spilled vectors to the resources of their block, evenly over its
         operations.
         """
@@ -234,12 +229,12 @@ class _Plan:
             busy,
         )
 
-    def total(self, cycles: FloatArray, counts: FloatArray | IntArray | None = None) -> float:
+    def total(self, cycles: F64, counts: F64 | I64 | None = None) -> float:
         """Returns the cycles of the program, equation 1."""
         return float(cycles @ (self.counts if counts is None else counts))
 
 
-def _most_frequent_edges(edges: IntArray, counts: IntArray, num_blocks: int) -> IntArray:
+def _most_frequent_edges(edges: I64, counts: I64, num_blocks: int) -> I64:
     """Returns the edge by which each block is entered most often; -1 for those that do not run."""
     order = np.argsort(counts, kind="stable")
     order = order[counts[order] > 0]
@@ -249,7 +244,7 @@ def _most_frequent_edges(edges: IntArray, counts: IntArray, num_blocks: int) -> 
     return found
 
 
-def _in_tasks(static: StaticFeatures, several: BoolArray) -> BoolArray:
+def _in_tasks(static: StaticFeatures, several: Bool) -> Bool:
     """Returns which edges lie in functions that tasks run.
 
     Every task enters its function, even if another does all the work there; serial code runs once.
@@ -262,7 +257,7 @@ def _in_tasks(static: StaticFeatures, several: BoolArray) -> BoolArray:
     return np.isin(function, function[several])
 
 
-def _unpredicted(edges: IntArray, counts: IntArray, history: int) -> BoolArray:
+def _unpredicted(edges: I64, counts: I64, history: int) -> Bool:
     """Returns which edges leave a block against the prediction.
 
     That is an exit that is taken less often than once in `history` times that the block runs: patterns that
@@ -276,7 +271,7 @@ def _unpredicted(edges: IntArray, counts: IntArray, history: int) -> BoolArray:
     return np.asarray((edges[:, 0] >= 0) & (counts > 0) & (counts * history < total))
 
 
-def _line_sources(features: ProgramFeatures, sources: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _line_sources(features: ProgramFeatures, sources: F64) -> tuple[F64, F64]:
     """Returns where each instruction finds its lines [n, levels + 1], and lines of one execution [n].
 
     A site without samples takes the profile of its block, a block without samples that of the program; a

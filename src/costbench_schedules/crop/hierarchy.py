@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import bdtr
 
+from costbench.arrays import F64
 from costbench_schedules.devices.processor import CacheLevel, Memory
 
-FloatArray = npt.NDArray[np.float64]
 
-
-def hit_probability(distances: FloatArray, level: CacheLevel, sharers: int = 1) -> FloatArray:
+def hit_probability(distances: F64, level: CacheLevel, sharers: int = 1) -> F64:
     """Returns the probability that a line is still in a cache, equation 4.
 
     P(h | D) = sum over a < A of (D over a) (A/B)^a ((B-A)/B)^(D-a): of D other lines, each of which falls
@@ -36,7 +34,7 @@ def hit_probability(distances: FloatArray, level: CacheLevel, sharers: int = 1) 
     return np.where(distances < 0, 0.0, probability)
 
 
-def level_shares(distances: FloatArray, memory: Memory, sharers: int = 1) -> FloatArray:
+def level_shares(distances: F64, memory: Memory, sharers: int = 1) -> F64:
     """Returns where an access at each reuse distance finds its line.
 
     Equation 6 weighs a level by its own hit rate and the miss rates of those before it.
@@ -57,7 +55,7 @@ def level_shares(distances: FloatArray, memory: Memory, sharers: int = 1) -> Flo
     return np.column_stack([*shares, left])
 
 
-def average_latency(shares: Sequence[float] | FloatArray, memory: Memory) -> float:
+def average_latency(shares: Sequence[float] | F64, memory: Memory) -> float:
     """Returns the mean cycles of a load that finds its lines by `shares`, equation 6."""
     latencies = [*(level.latency for level in memory.caches), memory.ram_latency]
     return float(np.dot(shares, latencies))

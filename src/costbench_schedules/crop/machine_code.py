@@ -11,14 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench_schedules.devices.processor import OPTIONAL, RESOURCES, Processor
 from costbench_schedules.llvm.features import StaticFeatures
 from costbench_schedules.llvm.operations import KINDS
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 RESOURCE_NAMES = ("integer", "float", "shuffle", "load", "store")
 _LANE_BITS = 20
 _READS = np.array([kind in ("load", "masked_load", "gather", "copy_bytes") for kind in KINDS])
@@ -36,10 +34,10 @@ class MachineCode:
         reads: bool [n], whether the result comes from memory.
     """
 
-    slots: IntArray
-    latency: FloatArray
-    busy: FloatArray
-    reads: npt.NDArray[np.bool_]
+    slots: I64
+    latency: F64
+    busy: F64
+    reads: Bool
 
 
 class InstructionCosts:
@@ -53,7 +51,7 @@ class InstructionCosts:
         self.processor = processor
         self._rows: dict[int, tuple[int, float, list[float]]] = {}
 
-    def machine_code(self, static: StaticFeatures, lengths: FloatArray) -> MachineCode:
+    def machine_code(self, static: StaticFeatures, lengths: F64) -> MachineCode:
         """Returns the costs of a program's instructions.
 
         Args:

@@ -15,12 +15,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench.execution.compiled import compiled
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 _FILLED = 2
 """Windows of operations before the block whose cycles are counted."""
 _MOST_BLOCKS = 512
@@ -32,15 +30,15 @@ _HORIZON = 1 << 13
 class Code(NamedTuple):
     """What is simulated; see `StaticFeatures` and `MachineCode`. `busy` and `latency` hold memory, too."""
 
-    blocks: IntArray
-    starts: IntArray
-    operands: IntArray
-    sources: IntArray
-    results: IntArray
-    keys: IntArray
-    slots: IntArray
-    latency: FloatArray
-    busy: FloatArray
+    blocks: I64
+    starts: I64
+    operands: I64
+    sources: I64
+    results: I64
+    keys: I64
+    slots: I64
+    latency: F64
+    busy: F64
 
 
 class _State(NamedTuple):
@@ -58,19 +56,19 @@ class _State(NamedTuple):
         clock: cycle of the last entry, of the last exit, and operations entered.
     """
 
-    available: FloatArray
-    defined: IntArray
-    stored: FloatArray
-    version: IntArray
-    used: FloatArray
-    tag: IntArray
-    low: IntArray
-    ring: FloatArray
-    clock: FloatArray
+    available: F64
+    defined: I64
+    stored: F64
+    version: I64
+    used: F64
+    tag: I64
+    low: I64
+    ring: F64
+    clock: F64
 
 
 @compiled
-def edge_cycles(code: Code, edges: IntArray, wanted: IntArray, via: IntArray, sizes: IntArray) -> FloatArray:
+def edge_cycles(code: Code, edges: I64, wanted: I64, via: I64, sizes: I64) -> F64:
     """Returns the cycles that the target of each edge adds after its source [e].
 
     Args:
@@ -120,9 +118,7 @@ def edge_cycles(code: Code, edges: IntArray, wanted: IntArray, via: IntArray, si
 
 
 @compiled
-def _path_to(
-    edges: IntArray, via: IntArray, operations: IntArray, ends: tuple[int, int, int], path: IntArray
-) -> int:
+def _path_to(edges: I64, via: I64, operations: I64, ends: tuple[int, int, int], path: I64) -> int:
     """Fills in the blocks that lead to one, those entered from most often; returns where the path begins.
 
     Args:
@@ -157,11 +153,11 @@ def _begin(state: _State) -> None:
 @compiled
 def _loop(
     code: Code,
-    loop: IntArray,
-    via: IntArray,
-    sizes: IntArray,
+    loop: I64,
+    via: I64,
+    sizes: I64,
     state: _State,
-    result: tuple[FloatArray, npt.NDArray[np.bool_], IntArray],
+    result: tuple[F64, Bool, I64],
 ) -> None:
     """Adds the cycles of the blocks of a loop to their edges, means over iterations that follow each other.
 
@@ -187,7 +183,7 @@ def _loop(
 
 
 @compiled
-def _cycles_after(code: Code, path: IntArray, target: int, sizes: IntArray, state: _State) -> float:
+def _cycles_after(code: Code, path: I64, target: int, sizes: I64, state: _State) -> float:
     """Returns the cycles that a block adds after a path."""
     _begin(state)
     before = -1
@@ -200,7 +196,7 @@ def _cycles_after(code: Code, path: IntArray, target: int, sizes: IntArray, stat
 
 
 @compiled
-def _block(code: Code, block: int, before: int, sizes: IntArray, state: _State) -> None:
+def _block(code: Code, block: int, before: int, sizes: I64, state: _State) -> None:
     step, window = 1.0 / sizes[2], sizes[3]
     available, defined, stored, version, _, _, _, ring, clock = state
     resources = code.busy.shape[1]

@@ -6,20 +6,19 @@ They read the same features and descriptions, so that a comparison says what the
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench_schedules.crop.hierarchy import level_shares
 from costbench_schedules.crop.machine_code import InstructionCosts
 from costbench_schedules.devices.processor import Processor
 from costbench_schedules.llvm.features import BIN_DISTANCES, ProgramFeatures
 from costbench_schedules.llvm.operations import KINDS
 
-FloatArray = npt.NDArray[np.float64]
 _FLOPS = np.array([{"multiply_add": 2, "add": 1, "multiply": 1, "divide": 1}.get(kind, 0) for kind in KINDS])
 _FLOAT_BITS = 32
 
 
-def executed_lanes(features: ProgramFeatures, threads: int = 1) -> FloatArray:
+def executed_lanes(features: ProgramFeatures, threads: int = 1) -> F64:
     """Returns how many lanes of each kind of operation are executed, float64 [len(KINDS)]."""
     static = features.static
     executions = _executions(features, threads)
@@ -68,7 +67,7 @@ def throughput_ns(features: ProgramFeatures, processor: Processor) -> float:
     return float(cycles @ features.block_counts(1)) / processor.core.ghz
 
 
-def _executions(features: ProgramFeatures, threads: int) -> FloatArray:
+def _executions(features: ProgramFeatures, threads: int) -> F64:
     """Returns the effective executions of each instruction."""
     counts = features.block_counts(threads).astype(np.float64)
     return np.repeat(counts, np.diff(features.static.blocks))

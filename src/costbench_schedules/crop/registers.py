@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench.execution.compiled import compiled
 from costbench_schedules.devices.processor import Processor
 from costbench_schedules.llvm.features import NONE, StaticFeatures
 from costbench_schedules.llvm.operations import KINDS
 
-IntArray = npt.NDArray[np.int64]
 _MOST_REGISTERS = 4096
 _ELSEWHERE, _KEPT, _CHANGED, _TO_COME = 0, 1, 2, 3
 """States of a value: in memory; in registers; in registers and newer than in memory; not computed yet."""
@@ -30,19 +29,19 @@ class _Values(NamedTuple):
         kept: values in registers.
     """
 
-    blocks: IntArray
-    starts: IntArray
-    operands: IntArray
-    sources: IntArray
-    results: IntArray
-    weights: IntArray
-    leaves: npt.NDArray[np.bool_]
-    next_use: IntArray
-    state: IntArray
-    kept: IntArray
+    blocks: I64
+    starts: I64
+    operands: I64
+    sources: I64
+    results: I64
+    weights: I64
+    leaves: Bool
+    next_use: I64
+    state: I64
+    kept: I64
 
 
-def spills(static: StaticFeatures, processor: Processor) -> IntArray:
+def spills(static: StaticFeatures, processor: Processor) -> I64:
     """Returns for each block [b, 2] the loads and stores of vectors that do not fit into registers.
 
     Registers are given away as Belady does, the value whose next use is farthest first; values that enter a
@@ -78,7 +77,7 @@ def spills(static: StaticFeatures, processor: Processor) -> IntArray:
     return found
 
 
-def vector_registers(static: StaticFeatures, vector_bits: int) -> IntArray:
+def vector_registers(static: StaticFeatures, vector_bits: int) -> I64:
     """Returns the vector registers of each value: 0 for integers and operands in memory."""
     lengths = np.diff(static.starts)
     uses = np.bincount(static.operands, minlength=static.num_values)
@@ -95,7 +94,7 @@ def vector_registers(static: StaticFeatures, vector_bits: int) -> IntArray:
 
 
 @compiled
-def _all_blocks(values: _Values, room: int, found: IntArray) -> None:
+def _all_blocks(values: _Values, room: int, found: I64) -> None:
     for block in range(len(values.blocks) - 1):
         begin, end = values.blocks[block], values.blocks[block + 1]
         after = np.empty(values.starts[end] - values.starts[begin], dtype=np.int64)
@@ -111,7 +110,7 @@ def _all_blocks(values: _Values, room: int, found: IntArray) -> None:
 
 
 @compiled
-def _link_uses(values: _Values, begin: int, end: int, after: IntArray) -> int:
+def _link_uses(values: _Values, begin: int, end: int, after: I64) -> int:
     """Fills in `after`, the next use after each operand, and `next_use`; returns registers of all read."""
     total = 0
     for place in range(end - 1, begin - 1, -1):
@@ -128,7 +127,7 @@ def _link_uses(values: _Values, begin: int, end: int, after: IntArray) -> int:
 
 
 @compiled
-def _spill_block(values: _Values, room: int, span: tuple[int, int], after: IntArray, found: IntArray) -> None:
+def _spill_block(values: _Values, room: int, span: tuple[int, int], after: I64, found: I64) -> None:
     """Adds the loads and stores of a block to `found`."""
     begin, end = span
     first = values.starts[begin]
@@ -180,7 +179,7 @@ def _entering(values: _Values, span: tuple[int, int], room: int) -> tuple[int, i
 
 @compiled
 def _keep(
-    values: _Values, value: int, count: tuple[int, int], limits: tuple[int, int], found: IntArray
+    values: _Values, value: int, count: tuple[int, int], limits: tuple[int, int], found: I64
 ) -> tuple[int, int]:
     """Puts a value into registers; those used last leave, and are stored if memory does not have them."""
     room, end = limits

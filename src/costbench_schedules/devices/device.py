@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, AnyInt, Bool
 from costbench.errors import ChoiceError, DataError
 from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess
 from costbench_schedules.devices.timing import Clock, TimingSpec
 from costbench_schedules.operators.operators import Operator
 from costbench_schedules.spaces.space import ScheduleSpace
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.signedinteger[Any]]
+Rows = AnyInt
 _NS = 1e9
 NOISY_SPREAD = 0.2
 """Spread of a measurement from which on it is noise, if all its blocks were interrupted. Runs of many
@@ -48,13 +46,13 @@ class ScheduleMeasurement:
         build_seconds: float64 [n], processor time of the build; 0 where it failed.
     """
 
-    runtime_ns: IntArray
-    failed: npt.NDArray[np.bool_]
-    run_seconds: FloatArray
+    runtime_ns: I64
+    failed: Bool
+    run_seconds: F64
     reasons: tuple[str, ...]
-    spread: FloatArray
-    clean: IntArray
-    build_seconds: FloatArray
+    spread: F64
+    clean: I64
+    build_seconds: F64
 
     @property
     def seconds(self) -> float:

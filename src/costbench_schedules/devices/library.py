@@ -19,18 +19,13 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from costbench.arrays import F32
 from costbench.artifacts import write_json
 from costbench.errors import DataError, choose
 from costbench_schedules.devices.host import this_processor
 from costbench_schedules.devices.timing import TimingSpec, time_call
 from costbench_schedules.operators.operators import Operator, parse_operator
-from costbench_schedules.operators.reference import (
-    TOLERANCE,
-    FloatArray,
-    expected_output,
-    inputs_of,
-    largest_error,
-)
+from costbench_schedules.operators.reference import TOLERANCE, expected_output, inputs_of, largest_error
 
 FORMAT = "costbench library times 1"
 Call = Callable[[], torch.Tensor]
@@ -146,7 +141,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def library_calls(operator: Operator, inputs: Sequence[FloatArray]) -> dict[str, Call]:
+def library_calls(operator: Operator, inputs: Sequence[F32]) -> dict[str, Call]:
     """Returns the ways to call the library for an operator; they return the output in our layout.
 
     Call them in inference mode and on one thread, as `library_times` does.

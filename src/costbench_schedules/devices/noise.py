@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.errors import DataError
 from costbench.metrics.ranking import kendall_tau
 from costbench_schedules.devices.device import Rows, ScheduleDevice
@@ -86,7 +86,7 @@ def noise_report(device: ScheduleDevice, space: ScheduleSpace, rows: Rows, round
     )
 
 
-def _taus(times: npt.NDArray[np.float64]) -> list[float]:
+def _taus(times: F64) -> list[float]:
     """Returns Kendall's tau of all pairs of rounds [r, n] where it is defined."""
     pairs = (kendall_tau(first, second) for first, second in combinations(times, 2))
     return [tau for tau in pairs if not math.isnan(tau)]

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tvm
 import tvm_ffi
 from tvm import s_tir, sym, te, tirx
 
+from costbench.arrays import F32
 from costbench.errors import ChoiceError, DataError
 from costbench_schedules.devices.host import this_processor
 from costbench_schedules.operators.operators import PADDED, Axis, Operator
@@ -34,7 +34,6 @@ from costbench_schedules.spaces.space import (
     tile_name,
 )
 
-FloatArray = npt.NDArray[np.float32]
 BROKEN_FFI = ("0.1.15",)
 """Versions of apache-tvm-ffi that crash in `tvm.ir.save_json`; pip would choose them unpinned."""
 TARGETS = ("native", "generic")
@@ -126,12 +125,12 @@ class Program:
         return str(self._library.inspect_source("ll"))
 
 
-def device_arrays(arrays: Sequence[FloatArray]) -> list[Any]:
+def device_arrays(arrays: Sequence[F32]) -> list[Any]:
     """Returns copies of arrays as a `Program` takes them."""
     return [tvm.runtime.tensor(array, device=tvm.cpu()) for array in arrays]
 
 
-def to_numpy(array: Any) -> FloatArray:
+def to_numpy(array: Any) -> F32:
     """Returns a copy of an array of `device_arrays`."""
     return np.asarray(array.numpy())
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64, Bool
 from costbench_schedules.spaces.nest import (
     ANNOTATIONS,
     NONE,
@@ -19,10 +19,6 @@ from costbench_schedules.spaces.nest import (
     NestBatch,
     StatementBatch,
 )
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 BUFFERS = ("written", "first", "second")
 """Buffers of a statement in the order of their columns: the one it writes, then those it reads."""
@@ -67,15 +63,15 @@ class ContextBatch:
             the computation itself, all.
     """
 
-    values: FloatArray
-    real: BoolArray
-    parents: IntArray
-    leaves: IntArray
-    present: BoolArray
-    names: IntArray
+    values: F32
+    real: Bool
+    parents: I64
+    leaves: I64
+    present: Bool
+    names: I64
     statements: tuple[int, ...]
     starts: tuple[int, ...]
-    shared: IntArray
+    shared: I64
 
     def __len__(self) -> int:
         return len(self.values)
@@ -122,9 +118,7 @@ def context_features(nests: NestBatch) -> ContextBatch:
     )
 
 
-def _of_statement(
-    batch: StatementBatch, whole: bool, reduces: npt.NDArray[np.bool_]
-) -> tuple[FloatArray, BoolArray]:
+def _of_statement(batch: StatementBatch, whole: bool, reduces: Bool) -> tuple[F32, Bool]:
     """Returns the features of a statement's loops and which of them are its own, [n, L, F] and [n, L].
 
     Args:
@@ -139,7 +133,7 @@ def _of_statement(
     extents = batch.extents.astype(np.float64)
     top_down = np.cumprod(extents, axis=1)
     bottom_up = np.cumprod(extents[:, ::-1], axis=1)[:, ::-1]
-    depth: npt.NDArray[np.int64] = np.cumsum(loops, axis=1) - loops
+    depth: I64 = np.cumsum(loops, axis=1) - loops
     height = loops.sum(axis=1)[:, None] - 1 - depth
     values = np.zeros((*batch.extents.shape, NUM_FEATURES), dtype=np.float32)
     places = [place for wanted in (True, False) for place in np.flatnonzero(batch.writes == wanted)]
@@ -166,7 +160,7 @@ def _of_statement(
     return values, own
 
 
-def _parents(own: BoolArray, start: int) -> tuple[IntArray, IntArray]:
+def _parents(own: Bool, start: int) -> tuple[I64, I64]:
     """Returns the place of the own loop before each one, and of the last one; -1 if there is none."""
     places = np.where(own, np.arange(own.shape[1]) + start, -1)
     latest = np.maximum.accumulate(places, axis=1)
@@ -174,7 +168,7 @@ def _parents(own: BoolArray, start: int) -> tuple[IntArray, IntArray]:
     return np.where(own, before, -1), latest[:, -1]
 
 
-def _last_before(loops: BoolArray, stop: IntArray, start: int) -> IntArray:
+def _last_before(loops: Bool, stop: I64, start: int) -> I64:
     """Returns the place of the last loop among the first `stop` ones, int64 [n]; -1 if there is none."""
     inside = loops & (np.arange(loops.shape[1]) < stop[:, None])
     places = np.where(inside, np.arange(loops.shape[1]) + start, -1)

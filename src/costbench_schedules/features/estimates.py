@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from costbench.arrays import F32, F64
+
 PARTS = ("compute", "L2", "L3", "RAM", "branches")
 _SIMPLER = ("throughput", "roofline", "instructions")
 
 
-def estimate_features(estimates: Mapping[str, FloatArray], lanes: FloatArray) -> npt.NDArray[np.float32]:
+def estimate_features(estimates: Mapping[str, F64], lanes: F64) -> F32:
     """Returns features without a unit, float32 [n, F].
 
     These are the shares of the parts in the total, the logarithms of the ratios of simpler models' and of

@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench_schedules.features.trees import FIRST_STATEMENT, LoopTrees
 from costbench_schedules.spaces.nest import STATEMENTS
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 DATA_FLOW = (("padding", "compute"), ("init", "compute"), ("compute", "write"))
 """Statements that write a buffer, and those that read it: the padded input, the zeros, the sums."""
@@ -35,10 +32,10 @@ class LoopGraphs:
             source comes before its target.
     """
 
-    values: FloatArray
-    kinds: IntArray
-    counts: IntArray
-    edges: IntArray
+    values: F32
+    kinds: I64
+    counts: I64
+    edges: I64
 
 
 def loop_graphs(trees: LoopTrees) -> LoopGraphs:

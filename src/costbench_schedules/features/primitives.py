@@ -7,12 +7,11 @@ parameters as numbers. A sequence has one line for each axis that is split, then
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32
 from costbench.search.space import Rows
 from costbench_schedules.spaces.space import SPATIAL_LEVELS, ScheduleSpace, tile_name
 
-FloatArray = npt.NDArray[np.float32]
 SPLITS = ("spatial", "reduce")
 OTHERS = ("order", "cache", "vectorize", "unroll", "parallel", "padding")
 _AXES = 10
@@ -22,7 +21,7 @@ LENGTH = _AXES + len(OTHERS)
 WIDTH = len(SPLITS) + len(OTHERS) + 1 + _PARAMETERS
 
 
-def primitive_sequences(space: ScheduleSpace, rows: Rows) -> FloatArray:
+def primitive_sequences(space: ScheduleSpace, rows: Rows) -> F32:
     """Returns the primitives of configurations [n, m] of a space, float32 [n, LENGTH, WIDTH].
 
     A line is a one-hot kind, the place of an axis counted from the last one over the number of lines, and up

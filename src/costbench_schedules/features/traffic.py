@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.search.space import Rows
 from costbench_schedules.features.context import ELEMENT_BYTES
 from costbench_schedules.spaces.nest import StatementBatch, nest_batch
 from costbench_schedules.spaces.space import ScheduleSpace
 
-FloatArray = npt.NDArray[np.float64]
 CACHE_BYTES = 32 * 1024
 """Of a first-level cache for data, as most x86 processors have."""
 
 
-def traffic(compute: StatementBatch, capacity: int) -> FloatArray:
+def traffic(compute: StatementBatch, capacity: int) -> F64:
     """Returns the bytes that enter a cache of that size during the computation, float64 [n].
 
     It is the traffic of the outermost loop whose working set fits: the bytes that one run of it touches,
@@ -34,6 +33,6 @@ def traffic(compute: StatementBatch, capacity: int) -> FloatArray:
     return np.asarray(runs[lines, first] * touched[lines, first], dtype=np.float64)
 
 
-def traffic_cost(space: ScheduleSpace, rows: Rows, capacity: int = CACHE_BYTES) -> FloatArray:
+def traffic_cost(space: ScheduleSpace, rows: Rows, capacity: int = CACHE_BYTES) -> F64:
     """Returns the traffic of configurations [n, m] as a cost, float64 [n]: lower is taken to be faster."""
     return traffic(nest_batch(space, rows).statements["compute"], capacity)

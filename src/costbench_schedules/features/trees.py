@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I16, I64, AnyArray
 from costbench.errors import DataError
 from costbench_schedules.features.context import FEATURE_NAMES, ContextBatch
 from costbench_schedules.spaces.nest import STATEMENTS
 from costbench_schedules.spaces.space import SPATIAL_LEVELS
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 _MAX_AXES = 12
 FIRST_STATEMENT = _MAX_AXES * (SPATIAL_LEVELS + 1)
@@ -40,15 +36,15 @@ class LoopTrees:
         identifiers: which variable or statement a node is, int64 [n, N], below `NUM_IDENTIFIERS`.
     """
 
-    values: FloatArray
-    parents: IntArray
-    depths: IntArray
-    identifiers: IntArray
+    values: F32
+    parents: I64
+    depths: I64
+    identifiers: I64
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, places: IntArray, /) -> LoopTrees:
+    def __getitem__(self, places: I64, /) -> LoopTrees:
         return LoopTrees(
             self.values[places], self.parents[places], self.depths[places], self.identifiers[places]
         )
@@ -58,7 +54,7 @@ def stacked(parts: Sequence[LoopTrees]) -> LoopTrees:
     """Returns the trees of several operators, in order, with places for the nodes of the largest."""
     most = max(trees.depths.shape[1] for trees in parts)
 
-    def filled(name: str, value: int) -> npt.NDArray[Any]:
+    def filled(name: str, value: int) -> AnyArray:
         arrays = [getattr(trees, name) for trees in parts]
         widths = [[(0, 0), (0, most - a.shape[1]), *[(0, 0)] * (a.ndim - 2)] for a in arrays]
         padded = [np.pad(a, w, constant_values=value) for a, w in zip(arrays, widths, strict=True)]
@@ -100,7 +96,7 @@ def loop_trees(contexts: ContextBatch) -> LoopTrees:
     return _compacted(trees, _program_order(contexts))
 
 
-def _program_order(contexts: ContextBatch) -> npt.NDArray[np.int16]:
+def _program_order(contexts: ContextBatch) -> I16:
     """Returns keys of all loops and statements, int16 [n, K + S], whose stable order is that of the program.
 
     All of a padding copy or an initialisation comes before those loops of the computation that are not around
@@ -126,7 +122,7 @@ def _program_order(contexts: ContextBatch) -> npt.NDArray[np.int16]:
     return np.concatenate([*loops, *leaves], axis=1).astype(np.int16)
 
 
-def _compacted(trees: LoopTrees, keys: npt.NDArray[np.int16]) -> LoopTrees:
+def _compacted(trees: LoopTrees, keys: I16) -> LoopTrees:
     """Returns the trees with their nodes moved to the first places, in the order of their keys."""
     absent = trees.depths == 0
     most = int((~absent).sum(axis=1).max(initial=0))

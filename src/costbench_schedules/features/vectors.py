@@ -9,19 +9,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, AnyFloat, Bool
 from costbench.errors import DataError
 from costbench.search.space import Rows
 from costbench_schedules.features.context import FEATURE_NAMES, NUM_FEATURES, ContextBatch
 from costbench_schedules.spaces.nest import STATEMENTS
 from costbench_schedules.spaces.space import ScheduleSpace
-
-FloatArray = npt.NDArray[np.float32]
-BoolArray = npt.NDArray[np.bool_]
 
 THRESHOLDS = tuple(2.0 ** (3 * t) for t in range(1, 11))
 """beta_1 to beta_10 of the relation features: 8 to 2^30, in iterations or bytes."""
@@ -37,13 +32,13 @@ BOUNDED_BY = (
 _CHUNK = 64
 
 
-def config_features(space: ScheduleSpace, rows: Rows) -> FloatArray:
+def config_features(space: ScheduleSpace, rows: Rows) -> F32:
     """Returns the choices of configurations [n, m] as numbers, float32 [n, sum of their widths].
 
     A tile is log2 of its factors, outermost first; a number is log2(1 + it); a choice among names is one
     column per name that the unrestricted space has.
     """
-    columns: list[npt.NDArray[np.floating[Any]]] = []
+    columns: list[AnyFloat] = []
     full = ScheduleSpace(space.operator)
     for place, knob in enumerate(full.knobs):
         chosen = space.chosen[place][np.asarray(rows[:, place], dtype=np.int64)]
@@ -56,7 +51,7 @@ def config_features(space: ScheduleSpace, rows: Rows) -> FloatArray:
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-def flattened_features(contexts: ContextBatch) -> FloatArray:
+def flattened_features(contexts: ContextBatch) -> F32:
     """Returns which statements there are, then the computation's context features, outermost loop first.
 
     A loop of one iteration keeps its place and is all zeros. Shape: float32 [n, S + L F].
@@ -67,7 +62,7 @@ def flattened_features(contexts: ContextBatch) -> FloatArray:
     return np.concatenate([present, values.reshape(len(values), -1)], axis=1)
 
 
-def filled(features: FloatArray, columns: int) -> FloatArray:
+def filled(features: F32, columns: int) -> F32:
     """Returns features [n, F] filled up with zeros to [n, columns]: what a model of wider rows can read.
 
     Raises:
@@ -78,7 +73,7 @@ def filled(features: FloatArray, columns: int) -> FloatArray:
     return np.pad(features, ((0, 0), (0, columns - features.shape[1])))
 
 
-def relation_features(contexts: ContextBatch) -> FloatArray:
+def relation_features(contexts: ContextBatch) -> F32:
     """Returns context relation features, float32 [n, (J T + 1) F]:
 
         R_t^(ij) = max over loops k with Z_kj < beta_t of Z_ki, and the same over all loops,
@@ -97,9 +92,7 @@ def relation_features(contexts: ContextBatch) -> FloatArray:
     return result.reshape(len(values), -1)
 
 
-def _relations(
-    values: FloatArray, real: BoolArray, selecting: list[int], bounds: FloatArray, result: FloatArray
-) -> None:
+def _relations(values: F32, real: Bool, selecting: list[int], bounds: F32, result: F32) -> None:
     """Fills in [n, J T + 1, F] from values [n, K, F]."""
     count = len(bounds)
     for number, column in enumerate(selecting):
@@ -115,7 +108,7 @@ def _relations(
     result[:, -1] = values.max(axis=1, initial=0.0)
 
 
-def _compacted(contexts: ContextBatch) -> tuple[FloatArray, BoolArray]:
+def _compacted(contexts: ContextBatch) -> tuple[F32, Bool]:
     """Returns the loops that are there, in order, moved to the first places."""
     most = int(contexts.real.sum(axis=1).max(initial=0))
     order = np.argsort(~contexts.real, axis=1, kind="stable")[:, :most]

@@ -16,8 +16,8 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.artifacts import atomic_path
 from costbench.errors import DataError
 from costbench_schedules.llvm.graphlets import Access, FunctionGraph
@@ -25,7 +25,6 @@ from costbench_schedules.llvm.instrumentation import memory_sites
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.llvm.program import ENTRY_EDGE, Instruction, Program
 
-IntArray = npt.NDArray[np.int64]
 NONE = -1
 _OCTAVE = 4
 _NEAR = 6
@@ -59,17 +58,17 @@ class StaticFeatures:
         num_values: values in all.
     """
 
-    kinds: IntArray
-    shapes: IntArray
-    results: IntArray
-    starts: IntArray
-    operands: IntArray
-    sources: IntArray
-    keys: IntArray
-    sites: IntArray
-    blocks: IntArray
-    functions: IntArray
-    edges: IntArray
+    kinds: I64
+    shapes: I64
+    results: I64
+    starts: I64
+    operands: I64
+    sources: I64
+    keys: I64
+    sites: I64
+    blocks: I64
+    functions: I64
+    edges: I64
     num_values: int
 
 
@@ -89,14 +88,14 @@ class ProgramFeatures:
     """
 
     static: StaticFeatures
-    threads: IntArray
-    counts: IntArray
-    profile: IntArray
+    threads: I64
+    counts: I64
+    profile: I64
     touched: int
     footprint: int
     names: tuple[str, ...]
 
-    def effective_counts(self, threads: int) -> IntArray:
+    def effective_counts(self, threads: int) -> I64:
         """Returns the effective executions of each edge (equation 3 by the task that does most).
 
         Raises:
@@ -104,7 +103,7 @@ class ProgramFeatures:
         """
         return np.asarray(self.counts[self._place(threads), 0], dtype=np.int64)
 
-    def total_counts(self, threads: int) -> IntArray:
+    def total_counts(self, threads: int) -> I64:
         """Returns the executions of each edge by all threads together."""
         return np.asarray(self.counts[self._place(threads), 1], dtype=np.int64)
 
@@ -117,7 +116,7 @@ class ProgramFeatures:
             )
         return int(found[0])
 
-    def block_counts(self, threads: int) -> IntArray:
+    def block_counts(self, threads: int) -> I64:
         """Returns the effective executions of each block."""
         blocks = len(self.static.blocks) - 1
         return np.bincount(
@@ -282,20 +281,20 @@ class _Builder:
         )
 
 
-def bins_of(distances: IntArray) -> IntArray:
+def bins_of(distances: I64) -> I64:
     """Returns the positions in `BIN_DISTANCES` of reuse distances in lines."""
     quarters = np.round(np.log2(np.maximum(distances, 1)) * _OCTAVE).astype(np.int64)
     return np.where(distances < _NEAR - 1, distances + 1, quarters - _FIRST + _NEAR)
 
 
-def profile_of(samples: IntArray) -> IntArray:
+def profile_of(samples: I64) -> I64:
     """Returns samples [n, 2] of site and reuse distance as rows of site, bin and number, sorted."""
     pairs = np.column_stack([samples[:, 0], bins_of(samples[:, 1])])
     unique, numbers = np.unique(pairs, axis=0, return_counts=True)
     return np.column_stack([unique, numbers])
 
 
-def effective(counts: Iterable[IntArray]) -> tuple[IntArray, IntArray]:
+def effective(counts: Iterable[I64]) -> tuple[I64, I64]:
     """Returns the counts of a run's edges, by the thread that does most and by all together.
 
     Args:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.metrics.ranking import kendall_tau
 
-FloatArray = npt.NDArray[np.float64]
 
-
-def tau_within_groups(costs: FloatArray, runtimes: FloatArray, groups: npt.NDArray[np.int64]) -> float:
+def tau_within_groups(costs: F64, runtimes: F64, groups: I64) -> float:
     """Returns the mean over groups of Kendall's tau-b between predicted costs and runtimes.
 
     A group in which one of both is constant counts as 0: a constant prediction ranks nothing.

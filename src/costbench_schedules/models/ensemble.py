@@ -14,22 +14,23 @@ import numpy as np
 from scipy.special import ndtr
 
 from costbench import rng
+from costbench.arrays import F64
 from costbench.errors import choose
-from costbench_schedules.models.learner import FloatArray, Learner, Samples, ScheduleModel, Selectable
+from costbench_schedules.models.learner import Learner, Samples, ScheduleModel, Selectable
 
 Features = TypeVar("Features", bound=Selectable)
-Acquisition = Callable[[FloatArray, FloatArray], FloatArray]
+Acquisition = Callable[[F64, F64], F64]
 _BEST = -1.0
 """Cost of the fastest schedule measured so far: minus its speed, see `Samples.speed`."""
 _KAPPA = 1.0
 
 
-def mean(means: FloatArray, deviations: FloatArray) -> FloatArray:
+def mean(means: F64, deviations: F64) -> F64:
     """Returns the mean costs, float64 [n]."""
     return means
 
 
-def expected_improvement(means: FloatArray, deviations: FloatArray) -> FloatArray:
+def expected_improvement(means: F64, deviations: F64) -> F64:
     """Returns minus the expected improvement on the best measured cost b, float64 [n]:
 
     - E max(b - c, 0) = - s (z Phi(z) + phi(z)), z = (b - m) / s, for a normal c of mean m and deviation s;
@@ -40,11 +41,11 @@ def expected_improvement(means: FloatArray, deviations: FloatArray) -> FloatArra
     z = (_BEST - means) / spread
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
     uncertain = spread * (z * ndtr(z) + density)
-    result: FloatArray = -np.where(sure, np.maximum(_BEST - means, 0.0), uncertain)
+    result: F64 = -np.where(sure, np.maximum(_BEST - means, 0.0), uncertain)
     return result
 
 
-def upper_confidence_bound(means: FloatArray, deviations: FloatArray) -> FloatArray:
+def upper_confidence_bound(means: F64, deviations: F64) -> F64:
     """Returns m - s, float64 [n]: minus the upper confidence bound of the speed, with kappa = 1."""
     return means - _KAPPA * deviations
 
@@ -68,7 +69,7 @@ class Ensemble(Generic[Features]):
     models: Sequence[ScheduleModel[Features]]
     acquisition: str = "mean"
 
-    def predict(self, features: Features, /) -> FloatArray:
+    def predict(self, features: Features, /) -> F64:
         """Returns the acquisition function of mean and standard deviation over the models, float64 [n]."""
         costs = np.stack([model.predict(features) for model in self.models])
         return ACQUISITIONS[self.acquisition](costs.mean(axis=0), costs.std(axis=0))

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from costbench.arrays import F64, I64
+
 Features_contra = TypeVar("Features_contra", contravariant=True)
 Objective = Literal["rank", "regression"]
 """What a model is fitted to: equation 2 of autotvm2018, or the squared error of `Samples.speed`."""
@@ -24,7 +23,7 @@ class Selectable(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, places: IntArray, /) -> Self:
+    def __getitem__(self, places: I64, /) -> Self:
         """Returns the features of these samples, which may repeat."""
         ...
 
@@ -43,22 +42,20 @@ class Samples:
         start: float64 [n], costs by an earlier model, to which the fitted one is added; 0 without one.
     """
 
-    runtime_ns: FloatArray
-    speed: FloatArray
-    groups: IntArray
-    start: FloatArray
+    runtime_ns: F64
+    speed: F64
+    groups: I64
+    start: F64
 
     def __len__(self) -> int:
         return len(self.runtime_ns)
 
-    def select(self, places: IntArray) -> Samples:
+    def select(self, places: I64) -> Samples:
         """Returns some samples, which may repeat; speeds stay relative to the fastest of all."""
         return Samples(self.runtime_ns[places], self.speed[places], self.groups[places], self.start[places])
 
 
-def samples_of(
-    runtime_ns: FloatArray, groups: IntArray | None = None, start: FloatArray | None = None
-) -> Samples:
+def samples_of(runtime_ns: F64, groups: I64 | None = None, start: F64 | None = None) -> Samples:
     """Returns samples; by default all of one group, without an earlier model.
 
     Raises:
@@ -83,7 +80,7 @@ def samples_of(
 class ScheduleModel(Protocol[Features_contra]):
     """Predicts costs of schedules."""
 
-    def predict(self, features: Features_contra, /) -> FloatArray:
+    def predict(self, features: Features_contra, /) -> F64:
         """Returns the cost of each schedule, finite float64 [n]; lower is faster.
 
         By the regression objective a cost is minus the predicted `Samples.speed`; by the rank objective only

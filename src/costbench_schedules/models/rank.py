@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
-from costbench_schedules.models.learner import FloatArray, IntArray, Samples
+from costbench.arrays import F64, I64, Bool
+from costbench_schedules.models.learner import Samples
 
 _LARGEST = 512
 """Schedules that are compared with each other: a larger group is divided at random, since pairs are as many
@@ -33,12 +33,12 @@ class Pairs:
 
     def __init__(self, samples: Samples, seed: int) -> None:
         self._size = len(samples)
-        self._parts: list[tuple[IntArray, npt.NDArray[np.bool_]]] = []
+        self._parts: list[tuple[I64, Bool]] = []
         for places in _divided(samples.groups, seed):
             runtimes = samples.runtime_ns[places]
             self._parts.append((places, runtimes[:, None] > runtimes))
 
-    def loss(self, costs: FloatArray) -> float:
+    def loss(self, costs: F64) -> float:
         """Returns the loss of costs [n]."""
         total = 0.0
         for places, slower in self._parts:
@@ -46,7 +46,7 @@ class Pairs:
             total += float(np.logaddexp(0.0, -margins).sum()) / (len(places) - 1)
         return total
 
-    def derivatives(self, costs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def derivatives(self, costs: F64) -> tuple[F64, F64]:
         """Returns the first and second derivatives of the loss by each cost, float64 [n] both.
 
         A term of margin z = f_i - f_j has the derivatives -p by f_i, p by f_j and p (1 - p) by either, with
@@ -63,9 +63,9 @@ class Pairs:
         return first, second
 
 
-def _divided(groups: IntArray, seed: int) -> Sequence[IntArray]:
+def _divided(groups: I64, seed: int) -> Sequence[I64]:
     """Returns the places of each group, large ones in parts of even size; groups of one have no pairs."""
-    found: list[IntArray] = []
+    found: list[I64] = []
     for group in np.unique(groups).tolist():
         places = np.flatnonzero(groups == group)
         parts = -(-len(places) // _LARGEST)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costbench_schedules.models.learner import FloatArray, IntArray, Objective, Samples
+from costbench.arrays import F64, I64
+from costbench_schedules.models.learner import Objective, Samples
 
 CHUNK = 512
 """Schedules that are predicted at a time."""
@@ -55,9 +56,9 @@ class Fitted:
 
     samples: Samples
     objective: Objective
-    costs: Callable[[IntArray], Tensor]
+    costs: Callable[[I64], Tensor]
 
-    def loss(self, places: IntArray) -> Tensor:
+    def loss(self, places: I64) -> Tensor:
         """Returns the loss of some samples, a scalar."""
         own, costs = self.samples.select(places), self.costs(places)
         costs = costs + torch.from_numpy(own.start.astype(np.float32)).to(costs.device)
@@ -96,17 +97,17 @@ def rank_loss(costs: Tensor, samples: Samples) -> Tensor:
     return terms.sum() / max(len(first), 1)
 
 
-def predicted(costs: Callable[[IntArray], FloatArray], count: int) -> FloatArray:
+def predicted(costs: Callable[[I64], F64], count: int) -> F64:
     """Returns the costs of `count` schedules, float64 [count], asked for a part at a time."""
     return np.concatenate([np.zeros(0), *(costs(places) for places in _chunks(count))])
 
 
-def _chunks(count: int) -> Iterator[IntArray]:
+def _chunks(count: int) -> Iterator[I64]:
     for start in range(0, count, CHUNK):
         yield np.arange(start, min(start + CHUNK, count))
 
 
-def _steps(count: int, spec: TrainingSpec, draws: np.random.Generator) -> Iterator[IntArray]:
+def _steps(count: int, spec: TrainingSpec, draws: np.random.Generator) -> Iterator[I64]:
     """Yields the places of each step: every epoch in an order of its own, in parts of even size."""
     for _ in range(spec.epochs):
         yield from np.array_split(draws.permutation(count), -(-count // spec.batch))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import F64
 from costbench_schedules.models.learner import ScheduleModel
 
 Features = TypeVar("Features")
@@ -25,6 +23,6 @@ class Corrected(Generic[Features]):
     earlier: ScheduleModel[Features]
     local: ScheduleModel[Features]
 
-    def predict(self, features: Features, /) -> npt.NDArray[np.float64]:
+    def predict(self, features: Features, /) -> F64:
         """Returns the sum of both predictions, float64 [n]."""
         return self.earlier.predict(features) + self.local.predict(features)

@@ -10,17 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F32, F64
 from costbench.errors import DataError, choose
 from costbench_schedules.models.boosting import lightgbm_trees, xgboost_trees
 from costbench_schedules.models.boosting.spec import BoostingSpec, Derivatives
-from costbench_schedules.models.learner import FloatArray, Objective, Samples
+from costbench_schedules.models.learner import Objective, Samples
 from costbench_schedules.models.rank import Pairs
 
-FeatureArray = npt.NDArray[np.float32]
-Predictor = Callable[[FeatureArray], FloatArray]
+Predictor = Callable[[F32], F64]
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Library:
         restored: this text to the sum of the trees.
     """
 
-    boosted: Callable[[FeatureArray, FloatArray, Derivatives, BoostingSpec, int], tuple[Predictor, str]]
+    boosted: Callable[[F32, F64, Derivatives, BoostingSpec, int], tuple[Predictor, str]]
     restored: Callable[[str], Predictor]
 
 
@@ -59,7 +58,7 @@ class Trees:
     columns: int
     text: str
 
-    def predict(self, features: FeatureArray, /) -> FloatArray:
+    def predict(self, features: F32, /) -> F64:
         """Returns costs, float64 [n].
 
         Raises:
@@ -92,7 +91,7 @@ class BoostedTrees:
     def __post_init__(self) -> None:
         choose(LIBRARIES, self.library, "library")
 
-    def fit(self, features: FeatureArray, samples: Samples, seed: int, /) -> Trees:
+    def fit(self, features: F32, samples: Samples, seed: int, /) -> Trees:
         """Returns the trees that are boosted from `samples.start`.
 
         Raises:

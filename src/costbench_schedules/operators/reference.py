@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from costbench.arrays import F32, F64, AnyFloat
 from costbench.rng import stream
 from costbench_schedules.operators.operators import Access, Operator
 
-FloatArray = npt.NDArray[np.float32]
 TOLERANCE = 1e-4
 """Largest difference of a correct output over its largest magnitude: sums in float32, in another order."""
 
 
-def inputs_of(operator: Operator, seed: int = 0) -> list[FloatArray]:
+def inputs_of(operator: Operator, seed: int = 0) -> list[F32]:
     """Returns standard normal inputs in the operator's order; equal seeds give equal bytes."""
     return [
         stream(seed, "schedule", operator.text, name).standard_normal(
@@ -26,7 +25,7 @@ def inputs_of(operator: Operator, seed: int = 0) -> list[FloatArray]:
     ]
 
 
-def expected_output(operator: Operator, inputs: list[FloatArray]) -> npt.NDArray[np.float64]:
+def expected_output(operator: Operator, inputs: list[F32]) -> F64:
     """Returns the output in float64: the sum over reduction axes of the products of what is accessed."""
     arrays = {name: array.astype(np.float64) for name, array in zip(operator.inputs, inputs, strict=True)}
     for name, (source, before) in operator.padding.items():
@@ -46,7 +45,7 @@ def _axes_of(operator: Operator, access: Access) -> list[int]:
     return [place for place, axis in enumerate(operator.axes) if axis.name in used]
 
 
-def _view(operator: Operator, access: Access, array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _view(operator: Operator, access: Access, array: F64) -> F64:
     """Returns the array with a dimension for each axis in the index instead of its own."""
     places = _axes_of(operator, access)
     strides = dict.fromkeys(places, 0)
@@ -59,7 +58,7 @@ def _view(operator: Operator, access: Access, array: npt.NDArray[np.float64]) ->
     return as_strided(start, shape, [strides[place] for place in places], writeable=False)
 
 
-def largest_error(output: npt.NDArray[np.floating[Any]], expected: npt.NDArray[np.float64]) -> float:
+def largest_error(output: AnyFloat, expected: F64) -> float:
     """Returns the largest difference over the largest magnitude; infinite where the output is not finite."""
     if not np.all(np.isfinite(output)):
         return float("inf")

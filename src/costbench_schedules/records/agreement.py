@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.metrics.ranking import kendall_tau
 from costbench_schedules.records.table import AFTERWARDS, RecordedTable
 
@@ -41,7 +41,7 @@ def agreement(table: RecordedTable, round_number: int) -> Agreement:
     return compare(table.columns["runtime_ns"][chosen[:, 0]], chosen[:, 1])
 
 
-def fastest_numbers(table: RecordedTable) -> npt.NDArray[np.int64]:
+def fastest_numbers(table: RecordedTable) -> I64:
     """Returns the `FASTEST` fastest schedules of a table, or all that ran, the fastest first."""
     ran = np.flatnonzero(table.columns["measured"] & ~table.failed)
     return ran[np.argsort(table.columns["runtime_ns"][ran], kind="stable")[:FASTEST]]
@@ -74,7 +74,7 @@ def confirmed_gflops(table: RecordedTable) -> float | None:
     return float(table.space.operator.flops / np.median(again)) if len(again) else None
 
 
-def compare(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> Agreement:
+def compare(first: I64, second: I64) -> Agreement:
     """Returns the same of two measurements [n] of n configurations."""
     if not len(first):
         return Agreement(0, None, 1.0, 1.0)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I16, I64, AnyInt, Bool
 from costbench.artifacts import read_json
-from costbench.compiler.spaces import ChoiceArray, IntArray
 from costbench.errors import DataError
 from costbench.search.space import keys
 from costbench_schedules.devices.device import Rows, ScheduleMeasurement
@@ -42,48 +41,48 @@ class KernelTunerSpace:
         recorded: the same.
     """
 
-    def __init__(self, parameters: Mapping[str, tuple[object, ...]], recorded: ChoiceArray) -> None:
+    def __init__(self, parameters: Mapping[str, tuple[object, ...]], recorded: I16) -> None:
         self.parameters = parameters
         self.recorded = recorded
         self._places = {key: place for place, key in enumerate(keys(recorded))}
 
     @property
-    def num_choices(self) -> IntArray:
+    def num_choices(self) -> I64:
         """Returns the number of values of each parameter, int64 [m]."""
         return np.array([len(values) for values in self.parameters.values()], dtype=np.int64)
 
     @property
-    def default(self) -> ChoiceArray:
+    def default(self) -> I16:
         """Returns the first configuration of the file, int16 [m]."""
-        first: ChoiceArray = self.recorded[0]
+        first: I16 = self.recorded[0]
         return first
 
-    def places(self, configs: Rows) -> IntArray:
+    def places(self, configs: Rows) -> I64:
         """Returns the place in the file of each configuration [n, m], -1 for those that it does not have."""
         found = [self._places.get(key, -1) for key in keys(np.ascontiguousarray(configs, dtype=np.int16))]
         return np.array(found, dtype=np.int64)
 
-    def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
+    def legal(self, configs: I16) -> Bool:
         """Returns whether the file has each configuration, bool [n]."""
         return self.places(configs) >= 0
 
-    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def sample(self, rng: np.random.Generator, count: int) -> I16:
         """Returns configurations of the file drawn with replacement, int16 [count, m]."""
         return self.recorded[rng.integers(len(self.recorded), size=count)]
 
-    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def neighbours(self, config: I16, rng: np.random.Generator, count: int) -> I16:
         """Returns configurations of the file that differ in one parameter, int16 [count or 0, m]."""
         apart = np.count_nonzero(self.recorded != config, axis=1)
-        around: ChoiceArray = self.recorded[apart == 1]
+        around: I16 = self.recorded[apart == 1]
         return around[rng.integers(len(around), size=count)] if len(around) else around
 
-    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+    def crossover(self, first: I16, second: I16, rng: np.random.Generator) -> I16:
         """Returns a configuration of the file mixed from two; the first if no try is in the file."""
         mixed = np.where(rng.random((_TRIES, len(first))) < 0.5, first, second).astype(np.int16)
         known = np.flatnonzero(self.legal(mixed))
         return mixed[known[0]] if len(known) else first.astype(np.int16)
 
-    def choices(self, row: npt.NDArray[np.signedinteger[Any]]) -> dict[str, object]:
+    def choices(self, row: AnyInt) -> dict[str, object]:
         """Returns the value of each parameter by name."""
         pairs = zip(self.parameters.items(), row.tolist(), strict=True)
         return {name: values[index] for (name, values), index in pairs}

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.errors import DataError
 from costbench.rng import stream
 from costbench_schedules.devices.device import CpuDevice, ScheduleMeasurement
@@ -36,7 +36,6 @@ from costbench_schedules.spaces.space import ScheduleSpace
 _ANCHORS = 2
 _AGAIN = 3
 _CONFIRMED = 60
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,11 @@ def _as_json(host: object) -> dict[str, object]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in host.items()}
 
 
-def _measured(device: CpuDevice, space: ScheduleSpace, numbers: IntArray) -> ScheduleMeasurement:
+def _measured(device: CpuDevice, space: ScheduleSpace, numbers: I64) -> ScheduleMeasurement:
     return device.measure(space, space.rows(numbers.tolist()))
 
 
-def _with(table: RecordedTable, numbers: IntArray, found: ScheduleMeasurement) -> RecordedTable:
+def _with(table: RecordedTable, numbers: I64, found: ScheduleMeasurement) -> RecordedTable:
     columns = {name: column.copy() for name, column in table.columns.items()}
     columns["measured"][numbers] = True
     columns["runtime_ns"][numbers] = found.runtime_ns
@@ -148,7 +147,7 @@ def _with(table: RecordedTable, numbers: IntArray, found: ScheduleMeasurement) -
     return replace(table, columns=columns).with_reasons(failures)
 
 
-def _again(spec: RecordingSpec, device: CpuDevice, table: RecordedTable, order: IntArray) -> RecordedTable:
+def _again(spec: RecordingSpec, device: CpuDevice, table: RecordedTable, order: I64) -> RecordedTable:
     """Measures the anchors and some random configurations a second time."""
     ran = table.columns["measured"] & ~table.failed
     known = order[ran[order]]

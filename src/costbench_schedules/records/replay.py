@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from costbench.arrays import I64
 from costbench.errors import DataError
-from costbench_schedules.devices.device import IntArray, Rows, ScheduleMeasurement
+from costbench_schedules.devices.device import Rows, ScheduleMeasurement
 from costbench_schedules.records.table import SUFFIX, RecordedTable, read_table
 from costbench_schedules.spaces.space import ScheduleSpace
 
@@ -71,7 +72,7 @@ class ReplayDevice:
         )
 
     @staticmethod
-    def _numbers(table: RecordedTable, space: ScheduleSpace, rows: Rows) -> IntArray:
+    def _numbers(table: RecordedTable, space: ScheduleSpace, rows: Rows) -> I64:
         full = space.full_rows(rows)
         places = np.full(full.shape, -1, dtype=np.int64)
         for knob, ids in enumerate(table.space.chosen):

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from costbench.arrays import F64, I64, AnyArray, Bool
 from costbench.artifacts import atomic_path
 from costbench.errors import CostbenchError, DataError
 from costbench_schedules.operators.operators import parse_operator
@@ -74,8 +74,8 @@ class RecordedTable:
     host: Mapping[str, Any]
     timing: Mapping[str, int]
     reasons: tuple[str, ...]
-    repeats: npt.NDArray[np.int64]
-    columns: Mapping[str, npt.NDArray[Any]]
+    repeats: I64
+    columns: Mapping[str, AnyArray]
 
     def __len__(self) -> int:
         return self.space.size
@@ -91,12 +91,12 @@ class RecordedTable:
         return self.num_measured == len(self)
 
     @property
-    def failed(self) -> npt.NDArray[np.bool_]:
+    def failed(self) -> Bool:
         """Returns which configurations failed, bool [n]."""
         return np.asarray(self.columns["reason"] > 0)
 
     @property
-    def gflops(self) -> npt.NDArray[np.float64]:
+    def gflops(self) -> F64:
         """Returns floating-point operations per nanosecond, float64 [n]; 0 without a runtime."""
         runtime = self.columns["runtime_ns"]
         rate = self.space.operator.flops / np.maximum(1, runtime)

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.search.annealing import accepts, distances_of, scale
 from costbench.search.space import Rows, SearchSpace, Seen, keys
 
-FloatArray = npt.NDArray[np.float64]
-Energy = Callable[[Rows], FloatArray]
+Energy = Callable[[Rows], F64]
 """Predicted cost of decisions [n, m], finite float64 [n], lower is faster."""
 _REMEMBERED = 1024
 """Moves that the scale of the temperature is taken from."""
@@ -58,7 +57,7 @@ class Candidates:
     """
 
     rows: Rows
-    costs: FloatArray
+    costs: F64
 
 
 class Chains:
@@ -120,10 +119,10 @@ class _Met:
         self._seen = Seen()
         self._cost_of: dict[bytes, float] = {}
         self._rows: list[Rows] = []
-        self._costs: list[FloatArray] = []
+        self._costs: list[F64] = []
         self._best = np.zeros(0)
 
-    def costs(self, rows: Rows) -> FloatArray:
+    def costs(self, rows: Rows) -> F64:
         """Returns the cost of each decision, float64 [n]."""
         self.learn(rows)
         return np.array([self._cost_of[key] for key in keys(rows)], dtype=np.float64)

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import AnyArray, Bool
 from costbench.search.sampling import Proposals
-from costbench.search.space import BoolArray, Rows, SearchSpace, Seen
+from costbench.search.space import Rows, SearchSpace, Seen
 from costbench_schedules.search.chains import Candidates, ChainSpec, Energy
 from costbench_schedules.search.finders import Finder
 from costbench_schedules.search.guided import ModelGuided
 
-FeaturesOf = Callable[[Rows], npt.NDArray[Any]]
+FeaturesOf = Callable[[Rows], AnyArray]
 """Features of configurations [n, m], one row [F] for each."""
 
 
@@ -34,9 +34,9 @@ class LastFeatures:
     def __init__(self, features: FeaturesOf) -> None:
         self._features = features
         self._rows: Rows | None = None
-        self._found: npt.NDArray[Any] = np.zeros((0, 0))
+        self._found: AnyArray = np.zeros((0, 0))
 
-    def __call__(self, rows: Rows) -> npt.NDArray[Any]:
+    def __call__(self, rows: Rows) -> AnyArray:
         """Returns the features, [n, F]."""
         if self._rows is None or not np.array_equal(rows, self._rows):
             self._rows, self._found = rows.copy(), np.ascontiguousarray(self._features(rows))
@@ -70,7 +70,7 @@ class _Programs(Seen):
         self._rows, self._measured, self._features = rows, measured, features
         self._met = Seen()
 
-    def fresh(self, rows: Rows) -> BoolArray:
+    def fresh(self, rows: Rows) -> Bool:
         """Returns which rows [n, m] are the first of a program that was not measured, bool [n]."""
         new = self._rows.fresh(rows)
         if len(rows):

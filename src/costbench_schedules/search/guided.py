@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.search.sampling import Proposals
 from costbench.search.space import Rows, SearchSpace, Seen
 from costbench_schedules.models.learner import Learner, ScheduleModel, samples_of
@@ -22,7 +22,6 @@ from costbench_schedules.search.finders import Finder
 from costbench_schedules.search.selection import diverse
 
 Features = TypeVar("Features")
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class ModelGuided(Generic[Features]):
         """Returns the model as a function of decisions."""
         return lambda rows: model.predict(self.features(rows))
 
-    def _fitted(self, rows: Rows, scores: FloatArray, rng: np.random.Generator) -> ScheduleModel[Features]:
+    def _fitted(self, rows: Rows, scores: F64, rng: np.random.Generator) -> ScheduleModel[Features]:
         """Returns the model of all measurements so far."""
         features = self.features(rows)
         start = None if self.earlier is None else self.earlier.predict(features)

@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from costbench.search.space import BoolArray, Rows, Seen, keys
-from costbench_schedules.search.problems import IntArray, Schedules
+from costbench.arrays import I64, Bool
+from costbench.search.space import Rows, Seen, keys
+from costbench_schedules.search.problems import Schedules
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,21 +20,21 @@ class Listed(Schedules):
         listed: the configurations that are legal, [k, m], distinct.
     """
 
-    listed: IntArray
+    listed: I64
 
     @cached_property
     def _keys(self) -> frozenset[bytes]:
         return frozenset(keys(self.listed))
 
-    def legal(self, rows: Rows) -> BoolArray:
+    def legal(self, rows: Rows) -> Bool:
         """Returns which configurations are on the list, bool [n]."""
         return np.array([key in self._keys for key in keys(rows.astype(np.int64))], dtype=np.bool_)
 
-    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> IntArray:
+    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> I64:
         """Returns up to `count` configurations of the list that are not in `seen`, in random order."""
         return rng.permutation(self.listed[seen.fresh(self.listed)])[:count]
 
-    def step(self, rows: Rows, rng: np.random.Generator) -> IntArray:
+    def step(self, rows: Rows, rng: np.random.Generator) -> I64:
         """Returns for each configuration a listed one that differs in one knob; itself if there is none."""
         moves = rows.astype(np.int64)
         for place, row in enumerate(moves.copy()):
@@ -42,7 +43,7 @@ class Listed(Schedules):
                 moves[place] = self.listed[rng.choice(near)]
         return moves
 
-    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> IntArray:
+    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> I64:
         """Returns children with each choice from one parent; the first parent where a child is not listed."""
         children = np.where(rng.random(first.shape) < 0.5, first, second).astype(np.int64)
         return np.where(self.legal(children)[:, None], children, first.astype(np.int64))

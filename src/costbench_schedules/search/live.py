@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.search import Search
@@ -29,7 +29,6 @@ from costbench_schedules.records.tune_log import LogEntry
 from costbench_schedules.search.problems import schedule_problem
 from costbench_schedules.spaces.space import ScheduleSpace
 
-IntArray = npt.NDArray[np.int64]
 STRATEGY = "guided"
 HOPELESS = 64
 """Failures, with nothing that ran before them, after which a search ends: a whole first batch."""
@@ -137,7 +136,7 @@ class LiveEvaluator:
         """Measured."""
         return "device"
 
-    def evaluate(self, decisions: IntArray) -> Evaluation:
+    def evaluate(self, decisions: I64) -> Evaluation:
         """Returns runtimes in ns, infinite for failures, and the seconds charged.
 
         Raises:
@@ -149,10 +148,10 @@ class LiveEvaluator:
             np.array([one.seconds for one in entries]),
         )
 
-    def recall(self, decisions: IntArray) -> None:
+    def recall(self, decisions: I64) -> None:
         """Does nothing: every measurement is charged what it took."""
 
-    def _measured(self, row: IntArray) -> LogEntry:
+    def _measured(self, row: I64) -> LogEntry:
         with self.guard():
             entry = logged(self.space, row, self.device)
             self.log.append(entry)

@@ -11,16 +11,15 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench.artifacts import digest_bytes
 from costbench.autotuning.evaluators import Evaluation, Measured, Source
 from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
-from costbench.search.space import BoolArray, Rows, Seen
+from costbench.search.space import Rows, Seen
 from costbench_schedules.spaces.space import ScheduleSpace
 
-IntArray = npt.NDArray[np.int64]
 _LISTED = 1 << 13
 """Spaces up to this size are drawn from a list of what is left; larger ones by rejection."""
 _ROUNDS = 8
@@ -45,19 +44,19 @@ class Schedules:
         return self.space.size
 
     @cached_property
-    def _free(self) -> IntArray:
+    def _free(self) -> I64:
         """Returns the knobs with a choice."""
         return np.flatnonzero(self.space.sizes > 1)
 
-    def legal(self, rows: Rows) -> BoolArray:
+    def legal(self, rows: Rows) -> Bool:
         """Returns whether every index is one of its knob's, bool [n]."""
         return self.space.legal(rows)
 
-    def decode(self, rows: Rows) -> IntArray:
+    def decode(self, rows: Rows) -> I64:
         """Returns the configurations themselves."""
         return rows.astype(np.int64)
 
-    def rows(self, numbers: Sequence[int]) -> IntArray:
+    def rows(self, numbers: Sequence[int]) -> I64:
         """Returns the configurations with these numbers."""
         return self.space.rows(numbers)
 
@@ -65,7 +64,7 @@ class Schedules:
         """Inverse of `rows`."""
         return self.space.numbers(rows)
 
-    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> IntArray:
+    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> I64:
         """Returns up to `count` distinct configurations not in `seen`, in random order.
 
         A space of more than 8,192 counts as exhausted after several draws without new ones.
@@ -82,7 +81,7 @@ class Schedules:
             parts.append(new)
         return np.concatenate(parts)
 
-    def step(self, rows: Rows, rng: np.random.Generator) -> IntArray:
+    def step(self, rows: Rows, rng: np.random.Generator) -> I64:
         """Returns each configuration with another choice for one random knob; itself if there is none."""
         moves = rows.astype(np.int64)
         if not len(self._free):
@@ -93,12 +92,12 @@ class Schedules:
         moves[lines, places] = (moves[lines, places] + rng.integers(1, sizes)) % sizes
         return moves
 
-    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> IntArray:
+    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> I64:
         """Returns children with the choice of each knob from one of the parents."""
         return np.where(rng.random(first.shape) < 0.5, first, second).astype(np.int64)
 
 
-def schedule_problem(space: ScheduleSpace, machine: str) -> TuningProblem[IntArray]:
+def schedule_problem(space: ScheduleSpace, machine: str) -> TuningProblem[I64]:
     """Returns the search for the fastest schedule of a space.
 
     Args:
@@ -138,11 +137,11 @@ class ScheduleEvaluator:
         """Measured."""
         return "device"
 
-    def evaluate(self, decisions: IntArray) -> Evaluation:
+    def evaluate(self, decisions: I64) -> Evaluation:
         """Returns runtimes, infinite for failures, and the processor time of builds and runs."""
         measured = self.device.measure(self.space, decisions)
         scores = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
         return Evaluation(scores, measured.run_seconds)
 
-    def recall(self, decisions: IntArray) -> None:
+    def recall(self, decisions: I64) -> None:
         """Does nothing: every measurement is charged what it took."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.search.space import Rows
 
-FloatArray = npt.NDArray[np.float64]
 
-
-def diverse(costs: FloatArray, rows: Rows, count: int, alpha: float) -> npt.NDArray[np.int64]:
+def diverse(costs: F64, rows: Rows, count: int, alpha: float) -> I64:
     """Returns which `count` candidates greedily maximise L(S), int64 [min(count, n)], in order of choice.
 
         L(S) = - sum over s in S of cost(s) + alpha sum_j |union over s in S of {s_j}|

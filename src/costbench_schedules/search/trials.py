@@ -7,12 +7,11 @@ to show what a model is worth against twice as much hardware.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from costbench.arrays import F64
 
 
-def best_by_trial(scores: FloatArray, measurements: int = 1) -> FloatArray:
+def best_by_trial(scores: F64, measurements: int = 1) -> F64:
     """Returns the lowest score after every complete trial, float64 [n // measurements].
 
     Args:
@@ -24,5 +23,5 @@ def best_by_trial(scores: FloatArray, measurements: int = 1) -> FloatArray:
     """
     if measurements < 1:
         raise ValueError(f"measurements is {measurements}, expected at least 1")
-    best: FloatArray = np.minimum.accumulate(np.asarray(scores, dtype=np.float64))
+    best: F64 = np.minimum.accumulate(np.asarray(scores, dtype=np.float64))
     return best[measurements - 1 :: measurements]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench_schedules.operators.operators import Access, Operator
 from costbench_schedules.spaces.levels import Levels
 from costbench_schedules.spaces.space import PADDINGS
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 SUMS = "sums"
 """Name of the buffer that sums are kept in, the output itself where a schedule has none."""
 
@@ -31,25 +29,25 @@ class Buffer:
     """
 
     name: str
-    shape: IntArray
-    outer: IntArray
-    coefficients: IntArray
+    shape: I64
+    outer: I64
+    coefficients: I64
     padded: bool
-    inline: BoolArray
+    inline: Bool
 
     @property
-    def dim_strides(self) -> IntArray:
+    def dim_strides(self) -> I64:
         """Returns the elements between neighbours in each dimension, row-major, int64 [n, D]."""
         products = np.cumprod(self.shape[:, ::-1], axis=1)[:, ::-1]
         return np.asarray(products // self.shape, dtype=np.int64)
 
     @property
-    def size(self) -> IntArray:
+    def size(self) -> I64:
         """Returns the number of elements, int64 [n]."""
         return np.asarray(np.prod(self.shape, axis=1), dtype=np.int64)
 
 
-def _coefficients(operator: Operator, access: Access) -> IntArray:
+def _coefficients(operator: Operator, access: Access) -> I64:
     names = [axis.name for axis in operator.axes]
     table = np.zeros((len(access.strides), len(names)), dtype=np.int64)
     for dim, index in enumerate(access.strides):
@@ -89,7 +87,7 @@ def _buffer(levels: Levels, access: Access) -> Buffer:
     return Buffer(access.tensor, shape, outer, coefficients, True, inline)
 
 
-def _part(levels: Levels, coefficients: IntArray, outer: IntArray) -> IntArray:
+def _part(levels: Levels, coefficients: I64, outer: I64) -> I64:
     """Returns the shape of the part of a tensor that is accessed inside some spatial levels, int64 [n, D]."""
     spatial = np.arange(len(levels.axis_of)) < levels.num_spatial
     extents = np.where(spatial & (levels.level_of < outer[:, None]), 1, levels.extents)

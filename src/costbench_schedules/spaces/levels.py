@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import I64, AnyInt, Bool
 from costbench_schedules.operators.operators import Operator
 from costbench_schedules.spaces.space import (
     CACHES,
@@ -26,9 +27,6 @@ from costbench_schedules.spaces.space import (
 
 if TYPE_CHECKING:
     from costbench_schedules.spaces.buffers import Buffer
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +49,16 @@ class Levels:
     """
 
     operator: Operator
-    extents: IntArray
-    steps: IntArray
-    axis_of: IntArray
-    level_of: IntArray
-    permutation: IntArray
-    first_reduce: IntArray
-    num_parallel: IntArray
-    cache_outer: IntArray
-    vectorized: BoolArray
-    unroll: IntArray
+    extents: I64
+    steps: I64
+    axis_of: I64
+    level_of: I64
+    permutation: I64
+    first_reduce: I64
+    num_parallel: I64
+    cache_outer: I64
+    vectorized: Bool
+    unroll: I64
     padding: npt.NDArray[np.str_]
 
     @property
@@ -73,17 +71,17 @@ class Levels:
         """Returns the flat number of the loop that may be vectorised: the last spatial axis, innermost."""
         return self.num_spatial - 1
 
-    def outside(self, buffer: Buffer) -> BoolArray:
+    def outside(self, buffer: Buffer) -> Bool:
         """Returns which loops lie outside a buffer that holds a part of a tensor, bool [n, L]."""
         spatial = np.arange(len(self.axis_of)) < self.num_spatial
         return spatial & (self.level_of < buffer.outer[:, None])
 
-    def strides(self, buffer: Buffer) -> IntArray:
+    def strides(self, buffer: Buffer) -> I64:
         """Returns by how many elements an iteration of each loop moves in a buffer, int64 [n, L], flat."""
         weights = buffer.dim_strides @ buffer.coefficients
         return np.where(self.outside(buffer), 0, weights[:, self.axis_of] * self.steps)
 
-    def touched(self, buffer: Buffer, inside: IntArray) -> IntArray:
+    def touched(self, buffer: Buffer, inside: I64) -> I64:
         """Returns the distinct elements of a buffer within boxes of the iteration space, int64 [n, k].
 
         In a dimension indexed by a x + b y with b = 1 there are min(X Y, a (X - 1) + Y) distinct values.
@@ -117,10 +115,10 @@ class _Structure:
         reduce_levels: for each order, spatial levels around the first reduction level, int64 [orders].
     """
 
-    axis_of: IntArray
-    level_of: IntArray
-    permutations: IntArray
-    reduce_levels: IntArray
+    axis_of: I64
+    level_of: I64
+    permutations: I64
+    reduce_levels: I64
 
 
 @lru_cache(maxsize=64)
@@ -144,7 +142,7 @@ def _structure(num_spatial: int, num_reduce: int) -> _Structure:
     )
 
 
-def levels_of(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger[Any]]) -> Levels:
+def levels_of(space: ScheduleSpace, rows: AnyInt) -> Levels:
     """Returns the loops of configurations [n, m] of a space."""
     operator = space.operator
     spatial, reduce = len(operator.spatial), len(operator.reduce)
@@ -186,13 +184,13 @@ def levels_of(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger[Any]]) ->
     )
 
 
-def _suffix_products(factors: IntArray) -> IntArray:
+def _suffix_products(factors: I64) -> I64:
     """Returns the product of the factors after each one, int64 [n, levels]."""
     products = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
     return np.asarray(products // factors, dtype=np.int64)
 
 
-def _flat(parts: list[IntArray], spatial: int) -> IntArray:
+def _flat(parts: list[I64], spatial: int) -> I64:
     """Returns values per axis and level by flat number, int64 [n, L]."""
     blocks = [np.stack(group, axis=2) for group in (parts[:spatial], parts[spatial:]) if group]
     return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)

@@ -15,20 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I8, I64, AnyInt, Bool
 from costbench_schedules.operators.operators import Operator
 from costbench_schedules.spaces.buffers import Buffer, buffers_of, copy_buffers
 from costbench_schedules.spaces.levels import Levels, levels_of
 from costbench_schedules.spaces.space import ScheduleSpace
 from costbench_schedules.spaces.unrolling import mark_unrolled
 
-IntArray = npt.NDArray[np.int64]
-CodeArray = npt.NDArray[np.int8]
-BoolArray = npt.NDArray[np.bool_]
 NONE, PARALLEL, VECTORIZE, UNROLL = range(4)
 """Annotations of loops."""
 ANNOTATIONS = ("none", "parallel", "vectorize", "unroll")
@@ -60,16 +56,16 @@ class StatementBatch:
 
     name: str
     buffers: tuple[str, ...]
-    writes: BoolArray
-    present: BoolArray
-    shared: IntArray
-    extents: IntArray
-    annotations: CodeArray
-    axes: CodeArray
-    levels: CodeArray
-    strides: IntArray
-    touched: IntArray
-    sizes: IntArray
+    writes: Bool
+    present: Bool
+    shared: I64
+    extents: I64
+    annotations: I8
+    axes: I8
+    levels: I8
+    strides: I64
+    touched: I64
+    sizes: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +80,7 @@ class NestBatch:
 
     operator: Operator
     statements: Mapping[str, StatementBatch]
-    unroll: IntArray
+    unroll: I64
 
     def __len__(self) -> int:
         return len(self.unroll)
@@ -139,7 +135,7 @@ class ScheduledNest:
     statements: tuple[LoopStatement, ...]
 
 
-def nest_batch(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger[Any]]) -> NestBatch:
+def nest_batch(space: ScheduleSpace, rows: AnyInt) -> NestBatch:
     """Returns the loops of configurations [n, m] of a space."""
     levels = levels_of(space, rows)
     buffers = buffers_of(levels)
@@ -153,7 +149,7 @@ def nest_batch(space: ScheduleSpace, rows: npt.NDArray[np.signedinteger[Any]]) -
     return NestBatch(space.operator, statements, levels.unroll)
 
 
-def nest_of(space: ScheduleSpace, row: npt.NDArray[np.signedinteger[Any]]) -> ScheduledNest:
+def nest_of(space: ScheduleSpace, row: AnyInt) -> ScheduledNest:
     """Returns the loops of one configuration [m]."""
     return one_of(nest_batch(space, row[None]), 0)
 
@@ -214,7 +210,7 @@ def _compute(levels: Levels, buffers: tuple[Buffer, ...]) -> StatementBatch:
     )
 
 
-def _inside(extents: IntArray, axes: IntArray, num_axes: int) -> IntArray:
+def _inside(extents: I64, axes: I64, num_axes: int) -> I64:
     """Returns how many values of each axis one run of each loop goes through, int64 [n, L, A]."""
     own = np.where(axes[:, :, None] == np.arange(num_axes), extents[:, :, None], 1)
     return np.asarray(np.cumprod(own[:, ::-1], axis=1)[:, ::-1], dtype=np.int64)
@@ -264,9 +260,9 @@ def _copy(
     name: str,
     levels: Levels,
     pair: tuple[Buffer, Buffer],
-    shared: IntArray,
+    shared: I64,
     num_outer: int,
-    present: BoolArray,
+    present: Bool,
 ) -> StatementBatch:
     """Returns the copy of a buffer into another, whose own loops run over the smaller one's dimensions."""
     small = pair[0] if name == "write" else pair[1]
@@ -310,7 +306,7 @@ def _copy(
     )
 
 
-def _inside_trunk(levels: Levels, num_outer: int) -> IntArray:
+def _inside_trunk(levels: Levels, num_outer: int) -> I64:
     """Returns the values of each axis inside the trunk's loops, int64 [n, num_outer, A]."""
     num = levels.num_spatial
     axes = np.broadcast_to(levels.axis_of[:num], (len(levels.extents), num))
@@ -321,7 +317,7 @@ def _inside_trunk(levels: Levels, num_outer: int) -> IntArray:
     return inside
 
 
-def _split_last(shape: IntArray, vectorized: BoolArray) -> tuple[IntArray, BoolArray]:
+def _split_last(shape: I64, vectorized: Bool) -> tuple[I64, Bool]:
     """Returns the loops over a buffer, the last one split, int64 [n, D + 1], and where it is vectorised."""
     lanes = np.ones(len(shape), dtype=np.int64)
     for width in range(2, LANES + 1):

@@ -13,12 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from costbench.compiler.spaces import ChoiceArray, IntArray
+from costbench.arrays import I16, I64, AnyInt, Bool
 from costbench.errors import DataError
 from costbench_schedules.operators.operators import Axis, Operator
 
@@ -148,26 +146,26 @@ class ScheduleSpace:
         return prod(self.sizes.tolist())
 
     @cached_property
-    def sizes(self) -> IntArray:
+    def sizes(self) -> I64:
         """Returns the number of choices of each knob, int64 [m]."""
         return np.array([len(knob.values) for knob in self.knobs], dtype=np.int64)
 
     @property
-    def num_choices(self) -> IntArray:
+    def num_choices(self) -> I64:
         """Returns `sizes`."""
         return self.sizes
 
     @property
-    def default(self) -> ChoiceArray:
+    def default(self) -> I16:
         """Returns the first choice of each knob, int16 [m]: whole axes in the innermost level."""
         return np.zeros(len(self.knobs), dtype=np.int16)
 
-    def full_rows(self, rows: npt.NDArray[np.signedinteger[Any]]) -> IntArray:
+    def full_rows(self, rows: AnyInt) -> I64:
         """Returns the same configurations as rows of the unrestricted space, int64 [n, m]."""
         columns = [ids[rows[:, place]] for place, ids in enumerate(self.chosen)]
         return np.stack(columns, axis=1) if len(rows) else np.empty((0, len(self.knobs)), dtype=np.int64)
 
-    def rows(self, numbers: Sequence[int]) -> IntArray:
+    def rows(self, numbers: Sequence[int]) -> I64:
         """Returns the configurations with these numbers, int64 [n, m].
 
         Numbers are in mixed radix, the first knob most significant.
@@ -180,7 +178,7 @@ class ScheduleSpace:
             rest = [number // radix for number in rest]
         return result
 
-    def numbers(self, rows: npt.NDArray[np.signedinteger[Any]]) -> list[int]:
+    def numbers(self, rows: AnyInt) -> list[int]:
         """Inverse of `rows`."""
         result = [0] * len(rows)
         for place, radix in enumerate(self.sizes.tolist()):
@@ -188,16 +186,16 @@ class ScheduleSpace:
             result = [number * radix + digit for number, digit in zip(result, digits, strict=True)]
         return result
 
-    def legal(self, configs: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.bool_]:
+    def legal(self, configs: AnyInt) -> Bool:
         """Returns whether every index is one of its knob's, bool [n]."""
-        inside: npt.NDArray[np.bool_] = np.all((configs >= 0) & (configs < self.sizes), axis=1)
+        inside: Bool = np.all((configs >= 0) & (configs < self.sizes), axis=1)
         return inside
 
-    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def sample(self, rng: np.random.Generator, count: int) -> I16:
         """Returns configurations drawn uniformly with replacement, int16 [count, m]."""
         return rng.integers(self.sizes, size=(count, len(self.knobs))).astype(np.int16)
 
-    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def neighbours(self, config: I16, rng: np.random.Generator, count: int) -> I16:
         """Returns configurations in which one random knob has another random choice, int16 [count, m].
 
         A space of one configuration has none: int16 [0, m].
@@ -211,15 +209,15 @@ class ScheduleSpace:
         result[lines, places] = moved.astype(np.int16)
         return result
 
-    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+    def crossover(self, first: I16, second: I16, rng: np.random.Generator) -> I16:
         """Returns a configuration with each choice from one of two parents, int16 [m]."""
         return np.where(rng.random(len(first)) < 0.5, first, second).astype(np.int16)
 
-    def choices(self, row: npt.NDArray[np.signedinteger[Any]]) -> dict[str, Value]:
+    def choices(self, row: AnyInt) -> dict[str, Value]:
         """Returns the choice of each knob by name."""
         return {knob.name: knob.values[int(i)] for knob, i in zip(self.knobs, row, strict=True)}
 
-    def row_of(self, choices: Mapping[str, Value]) -> IntArray:
+    def row_of(self, choices: Mapping[str, Value]) -> I64:
         """Inverse of `choices`, int64 [m].
 
         Raises:

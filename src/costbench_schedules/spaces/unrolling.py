@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from costbench.arrays import I8, I64, Bool
+
 _SERIAL, _PARALLEL, _VECTORIZED, _UNROLLED = range(4)
 _MAX_DEPTH = 8
 
@@ -24,16 +23,16 @@ class Annotated(Protocol):
     """A statement, see `costbench_schedules.spaces.nest.StatementBatch`."""
 
     @property
-    def present(self) -> BoolArray: ...
+    def present(self) -> Bool: ...
 
     @property
-    def shared(self) -> IntArray: ...
+    def shared(self) -> I64: ...
 
     @property
-    def extents(self) -> IntArray: ...
+    def extents(self) -> I64: ...
 
     @property
-    def annotations(self) -> npt.NDArray[np.int8]: ...
+    def annotations(self) -> I8: ...
 
 
 class _Body:
@@ -44,18 +43,16 @@ class _Body:
         self.rolled = np.zeros(count, dtype=bool)
         self.depth = np.zeros(count, dtype=np.int64)
 
-    def add(self, other: _Body, where: BoolArray) -> None:
+    def add(self, other: _Body, where: Bool) -> None:
         """Puts another body beside this one where it is."""
         self.statements += np.where(where, other.statements, 0)
         self.rolled |= where & other.rolled
         self.depth = np.where(where, np.maximum(self.depth, other.depth), self.depth)
 
-    def enclose(
-        self, extents: IntArray, annotations: npt.NDArray[np.int8], limit: IntArray, where: BoolArray
-    ) -> BoolArray:
+    def enclose(self, extents: I64, annotations: I8, limit: I64, where: Bool) -> Bool:
         """Puts a loop around this body where it has one; returns where that loop is unrolled."""
         loop = where & (extents > 1) & (annotations != _VECTORIZED)
-        unrolled: BoolArray = loop & (annotations == _SERIAL) & ~self.rolled & (self.depth <= _MAX_DEPTH)
+        unrolled: Bool = loop & (annotations == _SERIAL) & ~self.rolled & (self.depth <= _MAX_DEPTH)
         unrolled &= extents * self.statements <= limit
         self.statements = np.where(unrolled, extents * self.statements, self.statements)
         self.depth = self.depth + unrolled
@@ -63,7 +60,7 @@ class _Body:
         return unrolled
 
 
-def mark_unrolled(statements: Mapping[str, Annotated], first_reduce: IntArray, limit: IntArray) -> None:
+def mark_unrolled(statements: Mapping[str, Annotated], first_reduce: I64, limit: I64) -> None:
     """Sets the annotations of unrolled loops.
 
     Args:
@@ -90,7 +87,7 @@ def mark_unrolled(statements: Mapping[str, Annotated], first_reduce: IntArray, l
                 one.annotations[unrolled & (place < one.shared), place] = _UNROLLED
 
 
-def _own(one: Annotated, limit: IntArray) -> _Body:
+def _own(one: Annotated, limit: I64) -> _Body:
     """Marks a statement's own loops and returns them as a body."""
     body = _Body(len(one.extents), 1)
     inside = one.shared > 0

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.arrays import I16
 from costbench.compiler.fusion.cuts import NO_KERNEL, UNKNOWN, CutConfig, FusionCuts, HashNumbers
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.reader import read_module
 from tests.hlo.builder import ModuleBuilder
 
@@ -39,7 +39,7 @@ def views(cuts: FusionCuts, kernels: dict[int, Kernel], cut: CutConfig) -> Count
     return found
 
 
-def expected(space: FusionSpace, config: ChoiceArray) -> Counter[tuple[str, int]]:
+def expected(space: FusionSpace, config: I16) -> Counter[tuple[str, int]]:
     return Counter((k.fingerprint, k.trip_count) for k in space.compile(config).kernels)
 
 

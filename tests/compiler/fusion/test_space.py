@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.arrays import I16
 from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel_hashes import MetHashes
 from costbench.compiler.program import CompiledProgram, compile_program
-from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
@@ -191,7 +191,7 @@ def test_a_child_has_every_edge_from_one_of_its_parents() -> None:
     [np.full((2, 3), 0, np.int16), np.zeros(4, np.int16)],
     ids=["too few edges", "one vector"],
 )
-def test_what_is_no_config_of_the_program_is_illegal(configs: ChoiceArray) -> None:
+def test_what_is_no_config_of_the_program_is_illegal(configs: I16) -> None:
     assert not some_space().legal(configs).any()
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from costbench.arrays import I16
 from costbench.compiler.layout.choices import NodeLayouts
 from costbench.compiler.layout.packed.compile import PackedCompiler
 from costbench.compiler.layout.space import LayoutSpace
-from costbench.compiler.spaces import ChoiceArray
 from tests.compiler.small_layouts import dot_and_add, space_of
 from tests.hlo.builder import ModuleBuilder
 
@@ -13,7 +13,7 @@ MATRIX = 64 * 512 * 4
 ARGUMENTS = 64 * 256 * 4 + 256 * 512 * 4 + MATRIX
 
 
-def peak(space: LayoutSpace, config: ChoiceArray) -> int:
+def peak(space: LayoutSpace, config: I16) -> int:
     (part,) = PackedCompiler(space).compile(config)
     return part.peak_bytes
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.arrays import AnyArray
 from costbench.datasets.fusion.shards import (
     finished_parts,
     fusion_part_path,
@@ -13,7 +14,7 @@ from costbench.datasets.fusion.shards import (
     write_part,
 )
 from costbench.datasets.record_types import FUSION
-from costbench.datasets.records import AnyArray, check_columns
+from costbench.datasets.records import check_columns
 from costbench.datasets.storage import verify_shard
 
 CHIPS = ("tpu_v2", "tpu_v3")

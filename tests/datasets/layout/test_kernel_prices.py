@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costbench.arrays import I16
 from costbench.compiler.layout.packed.compile import PackedCompiler
 from costbench.compiler.layout.packed.pool import KernelPool
 from costbench.compiler.lowering.loop_nest import LoweredKernels
-from costbench.compiler.spaces import ChoiceArray
 from costbench.datasets.layout.pricing import ProgramPricer
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.device import Device
@@ -26,7 +26,7 @@ def pricer(target: Target = TARGET) -> ProgramPricer:
     return ProgramPricer(SPACE, [Device(target)], memory_gib=16.0)
 
 
-def default_kernels_alone(configs: ChoiceArray) -> list[bool]:
+def default_kernels_alone(configs: I16) -> list[bool]:
     """Whether each config has no other kernels than the default."""
     compiler = PackedCompiler(SPACE)
     kernels = [

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from costbench.compiler.spaces import ChoiceArray, IntArray
+from costbench.arrays import F64, I16, I64
 from costbench.datasets.layout.columns import DEFAULT, GENETIC, RANDOM
 from costbench.datasets.layout.search import (
     GeneticParams,
@@ -18,7 +17,7 @@ SPACE = space_of(two_convolutions())
 NUM_CONFIGS = int(SPACE.num_choices.prod())
 
 
-def distance(configs: ChoiceArray, runs: IntArray | None = None) -> npt.NDArray[np.float64]:
+def distance(configs: I16, runs: I64 | None = None) -> F64:
     """Runtime that is least at the last option of every node; every further run takes 1,000 ns longer; the
     first node's option 3 fails.
     """

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from costbench.arrays import AnyArray
 from costbench.datasets.tpugraphs.checks import (
     Key,
     conform,
@@ -27,7 +27,7 @@ KEYS = (
 )
 
 
-def arrays(**changes: Any) -> dict[str, npt.NDArray[Any]]:
+def arrays(**changes: Any) -> dict[str, AnyArray]:
     content = {"first": np.zeros((3, 2)), "second": np.zeros(3, np.uint8), "loose": np.array([[1, 2]])}
     return {key: value for key, value in (content | changes).items() if value is not None}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costbench.arrays import I64
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.spaces import TileSizes
 from costbench.datasets.tpugraphs.proto import tuning_pb2
@@ -301,7 +301,7 @@ def test_noise_is_never_anything_but_an_error_of_ours(
         READERS[layout](path)
 
 
-def _columns(count: int, rank: int) -> st.SearchStrategy[npt.NDArray[np.int64]]:
+def _columns(count: int, rank: int) -> st.SearchStrategy[I64]:
     row = st.lists(st.integers(1, 2**40), min_size=rank, max_size=rank)
     return st.lists(row, min_size=count, max_size=count).map(
         lambda rows: np.array(rows, dtype=np.int64).reshape(count, rank)

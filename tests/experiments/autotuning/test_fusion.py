@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.arrays import F64
 from costbench.autotuning.charging import Charging
 from costbench.autotuning.fusion import ProgramPricer
-from costbench.autotuning.kernel_costs import EstimatedKernels, FloatArray, MeasuredKernels, TiledKernels
+from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels, TiledKernels
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
@@ -38,7 +39,7 @@ PARAMS = AutotuneFusionParams(
 class PerKernel:
     """A kernel costs 1 s, and as many more as it holds instructions besides constants."""
 
-    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
         sizes = [sum(k.instruction(p).opcode.xla_name != "constant" for p in k.instructions) for k in kernels]
         return (1.0 + np.array(sizes)) * 1e9
 
@@ -47,7 +48,7 @@ class PerKernel:
 class Quadratic:
     """A kernel costs a second for each pair of its instructions besides constants, so large ones are slow."""
 
-    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
         return ((PerKernel().costs(kernels) - 1e9) / 1e9) ** 2 * 1e9
 
 

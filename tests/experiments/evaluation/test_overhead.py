@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from costbench.arrays import F64, I64
 from costbench.autotuning.charging import Charging
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.experiments.evaluation import overhead
@@ -20,7 +20,7 @@ def test_medians_of_three_and_the_charge_of_every_instruction(monkeypatch: pytes
     monkeypatch.setattr(overhead.time, "perf_counter", lambda: clock[0])
     asked: list[int] = []
 
-    def score(graph: LayoutGraph, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def score(graph: LayoutGraph, rows: I64) -> F64:
         asked.append(len(rows))
         clock[0] += 0.01 * len(rows) if len(rows) > 1 else 0.5
         return np.zeros(len(rows))

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from costbench.arrays import F64
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
@@ -26,15 +26,15 @@ def _measured(runtime: Sequence[int], runs: int = 1, groups: tuple[str, ...] = (
     return EvaluatedKernel(NEST, tiles, np.array(runtime), runs, groups)
 
 
-def _truth(nest: LoopNest, tiles: TileSizes) -> npt.NDArray[np.float64]:
+def _truth(nest: LoopNest, tiles: TileSizes) -> F64:
     return tiles.output_bounds[:, 0].astype(float)
 
 
-def _backwards(nest: LoopNest, tiles: TileSizes) -> npt.NDArray[np.float64]:
+def _backwards(nest: LoopNest, tiles: TileSizes) -> F64:
     return -_truth(nest, tiles)
 
 
-def _constant(nest: LoopNest, tiles: TileSizes) -> npt.NDArray[np.float64]:
+def _constant(nest: LoopNest, tiles: TileSizes) -> F64:
     return np.ones(len(tiles))
 
 
@@ -102,7 +102,7 @@ def test_kernels_with_equal_runtimes_do_not_count_for_tau() -> None:
 
 def test_opa_is_pooled_over_the_pairs_of_all_kernels_and_top_k_weighs_kernels_alike() -> None:
     # Three pairs of the first kernel are right, one of two of the second (its last two runtimes are equal).
-    def partly(nest: LoopNest, tiles: TileSizes) -> npt.NDArray[np.float64]:
+    def partly(nest: LoopNest, tiles: TileSizes) -> F64:
         return np.array([1.0, 3.0, 2.0]) if tiles.output_bounds[0, 0] == 10 else np.array([2.0, 1.0, 3.0])
 
     kernels = [_measured([10, 30, 20], runs=9), _measured([4, 8, 8])]
@@ -114,7 +114,7 @@ def test_opa_is_pooled_over_the_pairs_of_all_kernels_and_top_k_weighs_kernels_al
 
 
 @pytest.mark.parametrize("wrong", [np.array([1.0]), np.array([1.0, math.nan]), np.array([1.0, math.inf])])
-def test_broken_predictions_are_errors(wrong: npt.NDArray[np.float64]) -> None:
+def test_broken_predictions_are_errors(wrong: F64) -> None:
     with pytest.raises(DataError, match="program, kernel 0, model broken"):
         evaluate_program([_measured([1, 2])], {"broken": lambda nest, tiles: wrong}, (1,), "program")
 

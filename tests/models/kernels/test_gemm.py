@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costbench.arrays import F32
 from costbench.models.kernels.gemm import (
     BLOCK_ROWS,
     MANY_DECISIONS,
     PIECE_ROWS,
-    FloatArray,
     add_gradient,
     add_picked_gradient,
     all_units,
@@ -31,11 +31,11 @@ from costbench.models.kernels.gemm import (
 WIDTHS = st.sampled_from([16, 32, 64, 80, 144])
 SHAPES = st.tuples(st.integers(1, 11), st.integers(1, 20), WIDTHS, st.integers(0, 3))
 PICKED_SHAPES = st.tuples(st.integers(1, 40), WIDTHS, WIDTHS, st.integers(0, 3))
-PRODUCTS: dict[str, tuple[Callable[..., Any], Callable[[FloatArray, FloatArray], FloatArray]]] = {
+PRODUCTS: dict[str, tuple[Callable[..., Any], Callable[[F32, F32], F32]]] = {
     "product": (product, lambda old, new: new),
     "product_add": (product_add, lambda old, new: old + new),
 }
-PICKED: dict[str, tuple[Callable[..., Any], Callable[[FloatArray, FloatArray], FloatArray]]] = {
+PICKED: dict[str, tuple[Callable[..., Any], Callable[[F32, F32], F32]]] = {
     "product": (picked_product, lambda old, new: new),
     "product_add": (picked_product_add, lambda old, new: old + new),
     "product_relu": (picked_product_relu, lambda old, new: np.maximum(new, 0.0)),
@@ -43,7 +43,7 @@ PICKED: dict[str, tuple[Callable[..., Any], Callable[[FloatArray, FloatArray], F
 }
 
 
-def whole_numbers(seed: int, *shape: int) -> FloatArray:
+def whole_numbers(seed: int, *shape: int) -> F32:
     """Small ones, so that sums are exact in any order."""
     return np.random.default_rng(seed).integers(-5, 6, shape).astype(np.float32)
 
@@ -66,7 +66,7 @@ def test_products_of_rows(name: str, shape: tuple[int, int, int, int]) -> None:
     np.testing.assert_array_equal(y[2 + rows :], before[2 + rows :])
 
 
-def with_zeros(rows: int, width: int) -> FloatArray:
+def with_zeros(rows: int, width: int) -> F32:
     """Whole numbers, in a third of the columns zeros only."""
     return whole_numbers(5, rows, width) * (np.random.default_rng(6).random(width) < 2 / 3).astype(np.float32)
 

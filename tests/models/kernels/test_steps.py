@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from costbench.models.kernels.steps import FloatArray, FusedKernel, array_of, run_fused, run_steps
+from costbench.arrays import F32
+from costbench.models.kernels.steps import FusedKernel, array_of, run_fused, run_steps
 
 
 class Scale(FusedKernel):
@@ -13,12 +14,12 @@ class Scale(FusedKernel):
     def __init__(self, weight: torch.Tensor) -> None:
         self.weights = [weight, None]
 
-    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+    def forward(self, states: F32, keep: bool) -> F32:
         self.kept = keep
         self._states, self._factor = states, array_of(self.weights[0])
         return states * self._factor
 
-    def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+    def backward(self, gradient: F32) -> tuple[F32, list[F32]]:
         return gradient * self._factor, [np.sum(gradient * self._states, keepdims=True)[0, 0], self._factor]
 
 

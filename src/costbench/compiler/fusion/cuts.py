@@ -12,13 +12,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I16, I64, U64, Bool
 from costbench.compiler.fusion.space import ComputationEdges, CutKernels, FusionSpace
 from costbench.compiler.fusion.views import cut_groups, groups_that_run
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_hashes import HashArray, group_hashes, kernel_hashes
-from costbench.compiler.spaces import ChoiceArray, IntArray
+from costbench.compiler.kernel_hashes import group_hashes, kernel_hashes
 from costbench.execution.compiled import compiled
 
 NO_KERNEL = 0
@@ -38,7 +37,7 @@ class CutConfig:
         trip_counts: how often each computation runs.
     """
 
-    kernels: tuple[IntArray, ...]
+    kernels: tuple[I64, ...]
     trip_counts: tuple[int, ...]
 
     @property
@@ -60,14 +59,14 @@ class FusionCuts:
         self._number_of_hash: dict[int, int] = {}
         self._hashes: list[int] = [0]
         self._waiting: dict[int, Kernel] = {}
-        self._parts: OrderedDict[tuple[int, bytes], IntArray] = OrderedDict()
+        self._parts: OrderedDict[tuple[int, bytes], I64] = OrderedDict()
 
     def __len__(self) -> int:
         """Returns the number of distinct kernels so far, plus one for `NO_KERNEL`."""
         return len(self._hashes)
 
     @property
-    def hashes(self) -> npt.NDArray[np.uint64]:
+    def hashes(self) -> U64:
         """Returns the hashes of the kernels by number, [len(self)]; the same in every run."""
         return np.array(self._hashes, dtype=np.uint64)
 
@@ -79,7 +78,7 @@ class FusionCuts:
         """
         return self._waiting.pop(number)
 
-    def cut(self, config: ChoiceArray) -> CutConfig:
+    def cut(self, config: I16) -> CutConfig:
         """Cuts the program under a config [m] and returns the numbers of its kernels."""
         kernels, trip_counts = [], []
         for part, fused in self.space.by_computation(config):
@@ -87,7 +86,7 @@ class FusionCuts:
             trip_counts.append(part.trip_count)
         return CutConfig(tuple(kernels), tuple(trip_counts))
 
-    def _part(self, part: ComputationEdges, fused: npt.NDArray[np.bool_]) -> IntArray:
+    def _part(self, part: ComputationEdges, fused: Bool) -> I64:
         key = part.computation, fused.tobytes()
         if key not in self._parts:
             self._parts[key] = self._cut(part, fused)
@@ -96,7 +95,7 @@ class FusionCuts:
         self._parts.move_to_end(key)
         return self._parts[key]
 
-    def _cut(self, part: ComputationEdges, fused: npt.NDArray[np.bool_]) -> IntArray:
+    def _cut(self, part: ComputationEdges, fused: Bool) -> I64:
         groups = part.cut(fused)
         chosen = groups_that_run(groups.groups, part.body)
         names = group_hashes(groups.groups, chosen, part.computation)
@@ -131,11 +130,11 @@ class HashNumbers:
         self._numbers = np.full(_FEWEST_SLOTS, UNKNOWN, dtype=np.int64)
         self._count = 0
 
-    def find(self, hashes: HashArray) -> IntArray:
+    def find(self, hashes: U64) -> I64:
         """Returns the number of each hash [k], or `UNKNOWN`."""
         return self._numbers[_slots_of(self._slots, hashes)]
 
-    def add(self, hashes: HashArray, numbers: IntArray) -> None:
+    def add(self, hashes: U64, numbers: I64) -> None:
         """Stores numbers [k] under hashes [k]."""
         self._count += len(hashes)
         if 2 * self._count > len(self._slots):
@@ -149,7 +148,7 @@ class HashNumbers:
 
 
 @compiled
-def _slot_of(slots: HashArray, wanted: np.uint64) -> np.uint64:
+def _slot_of(slots: U64, wanted: np.uint64) -> np.uint64:
     """Returns the slot of a hash in an open-addressing table, or the empty slot (0) where it would go."""
     mask = np.uint64(len(slots) - 1)
     slot = wanted & mask
@@ -159,7 +158,7 @@ def _slot_of(slots: HashArray, wanted: np.uint64) -> np.uint64:
 
 
 @compiled
-def _slots_of(slots: HashArray, hashes: HashArray) -> IntArray:
+def _slots_of(slots: U64, hashes: U64) -> I64:
     found = np.empty(len(hashes), dtype=np.int64)
     for i in range(len(hashes)):
         found[i] = _slot_of(slots, max(hashes[i], np.uint64(1)))
@@ -167,7 +166,7 @@ def _slots_of(slots: HashArray, hashes: HashArray) -> IntArray:
 
 
 @compiled
-def _enter(slots: HashArray, numbers: IntArray, hashes: HashArray, given: IntArray) -> None:
+def _enter(slots: U64, numbers: I64, hashes: U64, given: I64) -> None:
     for i in range(len(hashes)):
         value = max(hashes[i], np.uint64(1))
         slot = _slot_of(slots, value)

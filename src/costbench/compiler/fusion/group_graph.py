@@ -14,12 +14,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.compiler.kernel_arrays import lists_to_arrays
 from costbench.execution.compiled import compiled, compiled_step
 
-IntArray = npt.NDArray[np.int64]
 _VACANT = np.iinfo(np.int64).min
 
 
@@ -42,19 +41,19 @@ class Groups(NamedTuple):
         places: buffer for the ranks that are reassigned, [2, n]; its first row is 0 between merges.
     """
 
-    group: IntArray
-    rank: IntArray
-    following: IntArray
-    size: IntArray
-    before_offsets: IntArray
-    before: IntArray
-    after_offsets: IntArray
-    after: IntArray
-    mark: IntArray
-    searches: IntArray
-    met: IntArray
-    inside: IntArray
-    places: IntArray
+    group: I64
+    rank: I64
+    following: I64
+    size: I64
+    before_offsets: I64
+    before: I64
+    after_offsets: I64
+    after: I64
+    mark: I64
+    searches: I64
+    met: I64
+    inside: I64
+    places: I64
 
 
 def new_groups(sources: Sequence[Iterable[int]]) -> Groups:
@@ -239,7 +238,7 @@ def list_members(g: Groups, group: int) -> int:
 
 
 @compiled
-def members_of(g: Groups, group: int) -> IntArray:
+def members_of(g: Groups, group: int) -> I64:
     """Returns the positions in a group, ascending."""
     found = np.empty(g.size[group], dtype=np.int64)
     member = group

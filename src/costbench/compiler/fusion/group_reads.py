@@ -7,13 +7,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench.compiler.fusion.reads import Extent, Read, ReadGraph, extent_of
 from costbench.compiler.fusion.rules import ANCHORS, Kind, may_fuse
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 NOWHERE = -1
 PLACES = 1 << 32
@@ -34,15 +31,15 @@ class GroupReads(NamedTuple):
         anchor: [n], the position itself for contractions, gathers and the like, else -1.
     """
 
-    offsets: IntArray
-    user: IntArray
-    repeated: BoolArray
-    takes: BoolArray
-    takes_repeated: BoolArray
-    side: IntArray
-    is_result: BoolArray
-    extent: IntArray
-    anchor: IntArray
+    offsets: I64
+    user: I64
+    repeated: Bool
+    takes: Bool
+    takes_repeated: Bool
+    side: I64
+    is_result: Bool
+    extent: I64
+    anchor: I64
 
 
 def group_reads(graph: ReadGraph) -> tuple[GroupReads, tuple[Extent, ...]]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench.compiler.fusion.group_graph import (
     Groups,
     copy_groups,
@@ -29,8 +29,6 @@ MAX_INSTRUCTIONS = 500
 """Of a kernel, without what it duplicates; with that, the papers' reach about a thousand (lpm2021)."""
 MAX_OUTPUTS = 16
 
-IntArray = npt.NDArray[np.int64]
-
 
 class Shaping(NamedTuple):
     """Properties of groups and positions that merging updates, every array [n].
@@ -42,10 +40,10 @@ class Shaping(NamedTuple):
         repeated: of each position, whether a broadcast in the same kernel repeats its value.
     """
 
-    anchor: IntArray
-    extent: IntArray
-    side: IntArray
-    repeated: npt.NDArray[np.bool_]
+    anchor: I64
+    extent: I64
+    side: I64
+    repeated: Bool
 
 
 class KernelGroups:
@@ -126,7 +124,7 @@ class KernelGroups:
         """Merges two groups of equal extent that do not read each other; returns whether it did."""
         return join(self.groups, self.reads, self.shaping, first, second)
 
-    def merge_along(self, sources: IntArray, users: IntArray) -> None:
+    def merge_along(self, sources: I64, users: I64) -> None:
         """Merges the two ends of every edge where that is legal.
 
         Edges are tried in turn, repeatedly until a round merges nothing; the remaining edges are not fused.
@@ -152,7 +150,7 @@ def _is_needed_outside(g: Groups, reads: GroupReads, member: int, also: int) -> 
 
 
 @compiled
-def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> IntArray:
+def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> I64:
     """Returns the members of `group` whose values are needed outside of it and of `also`, ascending."""
     found = np.empty(g.size[group], dtype=np.int64)
     count = 0
@@ -295,7 +293,7 @@ def join(g: Groups, reads: GroupReads, shaping: Shaping, first: int, second: int
 
 
 @compiled
-def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: IntArray, users: IntArray) -> None:
+def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: I64, users: I64) -> None:
     """Merges the two ends of every edge where that is legal, in rounds until a round merges nothing."""
     waiting = np.arange(len(sources))
     # A refused pair is tried again only if one of its two groups has grown since: no other change can make

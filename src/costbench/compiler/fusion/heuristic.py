@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import Bool
 from costbench.compiler.fusion.group_graph import Groups
 from costbench.compiler.fusion.group_reads import NOWHERE, GroupReads
 from costbench.compiler.fusion.groups import KernelGroups, Shaping, fuse, join, leaving
@@ -31,7 +31,6 @@ from costbench.compiler.fusion.rules import Kind, is_cheap, takes_clones
 from costbench.execution.compiled import compiled
 from costbench.hlo.module import HloComputation
 
-BoolArray = npt.NDArray[np.bool_]
 Edge = tuple[int, int]
 _LOOP = (Kind.ELEMENTWISE, Kind.PICKING)
 LOOK_AHEAD = 8
@@ -183,7 +182,7 @@ def _waits(graph: ReadGraph, user: int, value: int) -> bool:
 
 
 @compiled
-def fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+def fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: Bool) -> None:
     """Fuses every value that all its readers read in one other kernel into that kernel, from the last on."""
     for position in range(len(loops) - 1, -1, -1):
         group = g.group[position]
@@ -209,7 +208,7 @@ def _leaves_alone(g: Groups, reads: GroupReads, group: int, position: int) -> bo
 
 
 @compiled
-def fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: BoolArray) -> None:
+def fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: Bool) -> None:
     """Fuses a stored value with those of its readers whose loops run over the same extent (multi-output)."""
     for position in range(len(loops)):
         if not loops[position]:
@@ -223,7 +222,7 @@ def fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, lo
 
 
 @compiled
-def join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolArray) -> None:
+def join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: Bool) -> None:
     """Merges kernels that end in reductions of one value."""
     count = len(reduces)
     met = np.full(count, NOWHERE, dtype=np.int64)
@@ -252,7 +251,7 @@ def join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: BoolA
 
 
 @compiled
-def _reduces_only(g: Groups, reads: GroupReads, group: int, reduces: BoolArray) -> bool:
+def _reduces_only(g: Groups, reads: GroupReads, group: int, reduces: Bool) -> bool:
     only = True
     for output in leaving(g, reads, group, group):
         only &= reduces[output]

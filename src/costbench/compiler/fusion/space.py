@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I16, I64, U64, Bool
 from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.edges import fusible_edges
 from costbench.compiler.fusion.groups import KernelGroups
@@ -26,7 +26,6 @@ from costbench.compiler.fusion.views import BodyArrays, body_arrays, cut_groups,
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.kernel_hashes import (
-    HashArray,
     Labels,
     MetHashes,
     group_hashes,
@@ -34,7 +33,6 @@ from costbench.compiler.kernel_hashes import (
     labels_of,
 )
 from costbench.compiler.program import CompiledProgram, PreparedProgram, assemble
-from costbench.compiler.spaces import ChoiceArray, IntArray
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
 from costbench.hlo.module import HloModule
 
@@ -61,10 +59,10 @@ class ComputationEdges:
     start: KernelGroups
     body: BodyArrays
     labels: Labels
-    sources: IntArray
-    users: IntArray
+    sources: I64
+    users: I64
 
-    def cut(self, fused: npt.NDArray[np.bool_]) -> KernelGroups:
+    def cut(self, fused: Bool) -> KernelGroups:
         """Returns the groups after fusing the edges that `fused` [e] selects."""
         groups = KernelGroups(self.start.graph, self.start)
         groups.merge_along(self.sources[fused], self.users[fused])
@@ -85,7 +83,7 @@ class CutKernels:
     computation: int
     trip_count: int
     arrays: KernelArrays
-    hashes: HashArray
+    hashes: U64
 
 
 class FusionSpace:
@@ -116,43 +114,43 @@ class FusionSpace:
         )
 
     @property
-    def num_choices(self) -> IntArray:
+    def num_choices(self) -> I64:
         """Returns the number of choices, two for every edge, int64 [m]."""
         return np.full(self._starts[-1], 2, dtype=np.int64)
 
     @property
-    def default(self) -> ChoiceArray:
+    def default(self) -> I16:
         """Returns the config of the default heuristic, int16 [m]."""
         return self._default.copy()
 
-    def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
+    def legal(self, configs: I16) -> Bool:
         """Returns whether each of [n, m] is a config of this program, bool [n]; all can be compiled."""
         configs = np.asarray(configs)
         if configs.ndim != 2 or configs.shape[1] != len(self._default):
             return np.zeros(len(configs), dtype=bool)
-        result: npt.NDArray[np.bool_] = ((configs == 0) | (configs == 1)).all(axis=1)
+        result: Bool = ((configs == 0) | (configs == 1)).all(axis=1)
         return result
 
-    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def sample(self, rng: np.random.Generator, count: int) -> I16:
         """Returns configs drawn at random, int16 [count, m]."""
         drawn = [self._draw(rng) for _ in range(count)]
         return np.array(drawn, dtype=np.int16).reshape(count, len(self._default))
 
-    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def neighbours(self, config: I16, rng: np.random.Generator, count: int) -> I16:
         """Returns up to `count` distinct configs that differ from [m] in one edge, int16 [count, m]."""
         edges = rng.permutation(len(config))[:count]
         result = np.repeat(config[None].astype(np.int16), len(edges), axis=0)
         result[np.arange(len(edges)), edges] ^= 1
         return result
 
-    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+    def crossover(self, first: I16, second: I16, rng: np.random.Generator) -> I16:
         """Returns a child, int16 [m]: a contiguous run of edges from one parent, the rest from the other."""
         start, end = np.sort(rng.integers(0, len(first) + 1, size=2))
         child = first.astype(np.int16)
         child[start:end] = second[start:end]
         return child
 
-    def cut(self, config: ChoiceArray, met: MetHashes | None = None) -> list[CutKernels]:
+    def cut(self, config: I16, met: MetHashes | None = None) -> list[CutKernels]:
         """Returns the kernels that a config gives, by computation.
 
         Args:
@@ -170,7 +168,7 @@ class FusionSpace:
             cuts.append(CutKernels(part.computation, part.trip_count, arrays, hashes))
         return cuts
 
-    def by_computation(self, config: ChoiceArray) -> Iterator[tuple[ComputationEdges, npt.NDArray[np.bool_]]]:
+    def by_computation(self, config: I16) -> Iterator[tuple[ComputationEdges, Bool]]:
         """Yields the edges of every computation that runs, with which of them a config [m] fuses."""
         if np.shape(config) != self._default.shape:
             raise ValueError(f"config of shape {np.shape(config)}, {self.name} has {self._default.shape}")
@@ -185,7 +183,7 @@ class FusionSpace:
         )
         return Kernel(self.module, cut.computation, instructions, inputs, outputs, cut.trip_count)
 
-    def compile(self, config: ChoiceArray) -> CompiledProgram:
+    def compile(self, config: I16) -> CompiledProgram:
         """Returns the program compiled under a config.
 
         Raises:
@@ -194,7 +192,7 @@ class FusionSpace:
         fusions = {part.computation: part.cut(fused) for part, fused in self.by_computation(config)}
         return assemble(self.module, self.name, fusions, self._counts)
 
-    def _draw(self, rng: np.random.Generator) -> ChoiceArray:
+    def _draw(self, rng: np.random.Generator) -> I16:
         number = len(self._default)
         if rng.random() < 0.5:
             return (rng.random(number) < rng.random()).astype(np.int16)
@@ -230,8 +228,8 @@ def _computation_edges(
     )
 
 
-def _fused_in(groups: KernelGroups, part: ComputationEdges) -> ChoiceArray:
+def _fused_in(groups: KernelGroups, part: ComputationEdges) -> I16:
     """Returns which edges lie inside a group, int16 [e]."""
     group = groups.groups.group
-    fused: ChoiceArray = (group[part.sources] == group[part.users]).astype(np.int16)
+    fused: I16 = (group[part.sources] == group[part.users]).astype(np.int16)
     return fused

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench.compiler.fusion.group_graph import Groups
 from costbench.compiler.fusion.group_reads import GroupReads
 from costbench.compiler.fusion.groups import leaving
@@ -18,9 +18,6 @@ from costbench.compiler.fusion.reads import ReadGraph
 from costbench.compiler.fusion.rules import Kind
 from costbench.compiler.kernel_arrays import KernelArrays, lists_to_arrays
 from costbench.execution.compiled import compiled
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class BodyArrays(NamedTuple):
@@ -38,15 +35,15 @@ class BodyArrays(NamedTuple):
         capacity: [2], upper bounds on the instructions and on the inputs of all kernels of one cut together.
     """
 
-    is_node: BoolArray
-    runs: BoolArray
-    free: BoolArray
-    is_array: BoolArray
-    clones_offsets: IntArray
-    clones: IntArray
-    operands_offsets: IntArray
-    operands: IntArray
-    capacity: IntArray
+    is_node: Bool
+    runs: Bool
+    free: Bool
+    is_array: Bool
+    clones_offsets: I64
+    clones: I64
+    operands_offsets: I64
+    operands: I64
+    capacity: I64
 
 
 def body_arrays(graph: ReadGraph) -> BodyArrays:
@@ -81,7 +78,7 @@ def cut_out(g: Groups, reads: GroupReads, body: BodyArrays) -> KernelArrays:
 
 
 @compiled
-def cut_groups(g: Groups, reads: GroupReads, body: BodyArrays, chosen: IntArray) -> KernelArrays:
+def cut_groups(g: Groups, reads: GroupReads, body: BodyArrays, chosen: I64) -> KernelArrays:
     """Returns the kernels of the chosen groups, ordered by rank."""
     ranks = np.empty(len(chosen), dtype=np.int64)
     for i in range(len(chosen)):
@@ -123,7 +120,7 @@ def cut_groups(g: Groups, reads: GroupReads, body: BodyArrays, chosen: IntArray)
 
 
 @compiled
-def groups_that_run(g: Groups, body: BodyArrays) -> IntArray:
+def groups_that_run(g: Groups, body: BodyArrays) -> I64:
     """Returns the groups that hold something to run, in order of the first instruction that does."""
     count = len(body.is_node)
     known = np.zeros(count, dtype=np.bool_)
@@ -139,7 +136,7 @@ def groups_that_run(g: Groups, body: BodyArrays) -> IntArray:
 
 
 @compiled
-def _collect(g: Groups, body: BodyArrays, group: int, inside: IntArray, mark: IntArray, stamp: int) -> int:
+def _collect(g: Groups, body: BodyArrays, group: int, inside: I64, mark: I64, stamp: int) -> int:
     """Writes a group's nodes and their duplicates into `inside`, ascending; marks and counts them."""
     number = 0
     member = group
@@ -161,9 +158,7 @@ def _collect(g: Groups, body: BodyArrays, group: int, inside: IntArray, mark: In
 
 
 @compiled
-def _without_leading_reshapes(
-    body: BodyArrays, inside: IntArray, mark: IntArray, stamp: int, uses: IntArray
-) -> int:
+def _without_leading_reshapes(body: BodyArrays, inside: I64, mark: I64, stamp: int, uses: I64) -> int:
     """Moves free reshapes of inputs out of the kernel, unless it also reads the input in another form."""
     number = len(inside)
     any_free = False
@@ -190,7 +185,7 @@ def _without_leading_reshapes(
 
 
 @compiled
-def _count_uses(body: BodyArrays, inside: IntArray, uses: IntArray, step: int) -> None:
+def _count_uses(body: BodyArrays, inside: I64, uses: I64, step: int) -> None:
     for position in inside:
         for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
             uses[body.operands[i]] += step
@@ -198,7 +193,7 @@ def _count_uses(body: BodyArrays, inside: IntArray, uses: IntArray, step: int) -
 
 @compiled
 def _inputs_of(
-    body: BodyArrays, inside: IntArray, inputs: IntArray, marks: tuple[IntArray, IntArray], stamp: int
+    body: BodyArrays, inside: I64, inputs: I64, marks: tuple[I64, I64], stamp: int
 ) -> tuple[int, bool]:
     """Writes what is read from outside into `inputs`, ascending; returns how many, and if any is an array."""
     mark, seen = marks

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I8, I16, I64, Bool
 from costbench.compiler.convolution_folding import fold_reversals
 from costbench.compiler.layout.assign import LayoutAssigner
 from costbench.compiler.layout.choices import Choices, Node, NodeLayouts
 from costbench.compiler.layout.options import CONFIGURABLE, node_options
-from costbench.compiler.spaces import ChoiceArray, IntArray
 from costbench.compiler.tiled_memory import MinorToMajor
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
 from costbench.hlo.instruction import Instruction
@@ -34,7 +33,6 @@ NUM_FEATURES = 3 * MAX_RANK
 NO_AXIS = -1
 _CONVOLUTION_PLACES = 2
 _ALONE = 3
-Int8Array = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +89,16 @@ class LayoutSpace:
         return found
 
     @cached_property
-    def num_choices(self) -> IntArray:
+    def num_choices(self) -> I64:
         """Returns the number of options of each node, int64 [m]."""
         return np.array([len(node.options) for node in self.nodes], dtype=np.int64)
 
     @property
-    def default(self) -> ChoiceArray:
+    def default(self) -> I16:
         """Returns the config of the compiler's default layouts, int16 [m]: zeros."""
         return np.zeros(len(self.nodes), dtype=np.int16)
 
-    def legal(self, configs: ChoiceArray) -> npt.NDArray[np.bool_]:
+    def legal(self, configs: I16) -> Bool:
         """Returns whether each of [n, m] is a config of this program, bool [n]; all can be compiled."""
         configs = np.asarray(configs)
         if configs.ndim != 2 or configs.shape[1] != len(self.nodes):
@@ -108,12 +106,12 @@ class LayoutSpace:
         inside = (configs >= 0) & (configs < self.num_choices)
         return np.asarray(inside.all(axis=1), dtype=np.bool_)
 
-    def sample(self, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def sample(self, rng: np.random.Generator, count: int) -> I16:
         """Returns configs drawn at random, int16 [count, m]."""
         drawn = [self._draw(rng) for _ in range(count)]
         return np.array(drawn, dtype=np.int16).reshape(count, len(self.nodes))
 
-    def neighbours(self, config: ChoiceArray, rng: np.random.Generator, count: int) -> ChoiceArray:
+    def neighbours(self, config: I16, rng: np.random.Generator, count: int) -> I16:
         """Returns configs in which one node or one group has another option, int16 [count, m]."""
         config = np.asarray(config, dtype=np.int16)
         result = np.repeat(config[None], count if len(config) else 0, axis=0)
@@ -127,12 +125,12 @@ class LayoutSpace:
                 row[node] = option
         return result
 
-    def crossover(self, first: ChoiceArray, second: ChoiceArray, rng: np.random.Generator) -> ChoiceArray:
+    def crossover(self, first: I16, second: I16, rng: np.random.Generator) -> I16:
         """Returns a child that has every node's option from one of two parents [m], int16 [m]."""
         mine = rng.random(len(self.nodes)) < 0.5
         return np.where(mine, first, second).astype(np.int16)
 
-    def decode(self, config: ChoiceArray) -> tuple[NodeLayouts, ...]:
+    def decode(self, config: I16) -> tuple[NodeLayouts, ...]:
         """Returns the orders that a config chooses for every node.
 
         Raises:
@@ -141,7 +139,7 @@ class LayoutSpace:
         config = self.checked(config)
         return tuple(node.options[option] for node, option in zip(self.nodes, config.tolist(), strict=True))
 
-    def checked(self, config: ChoiceArray) -> ChoiceArray:
+    def checked(self, config: I16) -> I16:
         """Returns the config as an array.
 
         Raises:
@@ -152,7 +150,7 @@ class LayoutSpace:
             raise ValueError(f"{config} is no layout config, expected [{len(self.nodes)}] numbers of options")
         return config
 
-    def choices(self, config: ChoiceArray) -> Choices:
+    def choices(self, config: I16) -> Choices:
         """Returns the config in the form that layout assignment takes.
 
         Where several nodes compute one class of values (loop state), the first one that is changed decides.
@@ -183,7 +181,7 @@ class LayoutSpace:
     def _argument_classes(self) -> frozenset[int]:
         return frozenset(self.assigner.classes.find(leaf) for leaf in self.assigner.arguments)
 
-    def _draw(self, rng: np.random.Generator) -> ChoiceArray:
+    def _draw(self, rng: np.random.Generator) -> I16:
         groups = int(self.ties.max(initial=-1)) + 1
         chosen = (rng.random(groups) < rng.random())[self.ties]
         wish = np.floor(rng.random(groups)[self.ties] * self.num_choices)
@@ -199,7 +197,7 @@ def layout_space(module: HloModule, *, unknown_trip_count: int = DEFAULT_UNKNOWN
     return LayoutSpace(fold_reversals(module), unknown_trip_count)
 
 
-def _ties(module: HloModule, nodes: Sequence[ConfigurableNode]) -> IntArray:
+def _ties(module: HloModule, nodes: Sequence[ConfigurableNode]) -> I64:
     numbers: dict[object, int] = {}
     found = []
     for node in nodes:
@@ -214,7 +212,7 @@ def _roles(inst: Instruction, options: Sequence[NodeLayouts]) -> tuple[object, .
     return (str(inst.convolution), options) if inst.convolution is not None else (options,)
 
 
-def option_features(node: ConfigurableNode) -> Int8Array:
+def option_features(node: ConfigurableNode) -> I8:
     """Returns TpuGraphs' 18 features of every option of a node, int8 [o, 18].
 
     Output, input and kernel (a dot's right-hand side), six places each, fastest axis first, -1 where absent.

@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, AnyArray, Bool
 from costbench.compiler.lowering.packed import ACCESS_MAP
 from costbench.execution.compiled import compiled
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-Records = npt.NDArray[Any]
 
 # Bits of `VALUE.traits`.
 READY = 1
@@ -123,21 +119,21 @@ class LoweringArrays(NamedTuple):
         loop_order: of the loops of each space, outermost first.
     """
 
-    values: Records
-    operands_offsets: IntArray
-    operands: IntArray
-    same: BoolArray
-    keys: IntArray
-    results: IntArray
-    access_rows: IntArray
-    accesses: Records
-    maps: Records
-    shapes: Records
-    axes: Records
-    written: Records
-    spaces: Records
-    loops: Records
-    loop_order: IntArray
+    values: AnyArray
+    operands_offsets: I64
+    operands: I64
+    same: Bool
+    keys: I64
+    results: I64
+    access_rows: I64
+    accesses: AnyArray
+    maps: AnyArray
+    shapes: AnyArray
+    axes: AnyArray
+    written: AnyArray
+    spaces: AnyArray
+    loops: AnyArray
+    loop_order: I64
 
 
 @compiled
@@ -147,7 +143,7 @@ def key_of(kind: int, first: int, second: int) -> int:
 
 
 @compiled
-def slot_of(keys: IntArray, key: int) -> int:
+def slot_of(keys: I64, key: int) -> int:
     """Returns the index of a key in a table of 2^b entries, or where it would be inserted."""
     mask = len(keys) - 1
     # Multiplying by 2^60 over the golden ratio spreads keys that follow one another over all high bits.

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.access import (
     NO_LOOP,
     Access,
@@ -33,7 +33,6 @@ from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
-IntArray = npt.NDArray[np.int64]
 CONTRACTIONS = frozenset({Opcode.CONVOLUTION, Opcode.DOT})
 MAX_LOOPS = 62
 """Loops that a kernel may have: sets of them are bits of a 64-bit integer."""
@@ -92,12 +91,12 @@ class IterationSpace:
     contracts: bool
     access: Access
     loops: tuple[Loop, ...] = ()
-    units: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    units: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     num_output_loops: int = 0
     kernel_axes: tuple[KernelAxis, ...] = ()
     operand_accesses: tuple[Access, Access] = ((), ())
     contraction_order: tuple[int, ...] = ()
-    described: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    described: dict[str, F64] = field(default_factory=dict, repr=False)
 
 
 def iteration_space(
@@ -146,7 +145,7 @@ def iteration_space(
     )
 
 
-def _units(loops: Sequence[Loop]) -> IntArray:
+def _units(loops: Sequence[Loop]) -> I64:
     return np.array([loop.units for loop in loops], dtype=np.int64)
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays
 from costbench.compiler.lowering.access import NO_LOOP
 from costbench.compiler.lowering.iteration_space import MAX_LOOPS, IterationSpace, KernelAxis, Loop
 from costbench.compiler.lowering.lower import SEVERAL_CONTRACTIONS, Lists, Nests, lower_from
-from costbench.compiler.lowering.packed import Words
 from costbench.compiler.lowering.propagation import Search
 from costbench.compiler.lowering.tables import LoweringTables
 from costbench.compiler.lowering.work import WorkTables
@@ -25,7 +24,6 @@ from costbench.compiler.spaces import TileSizes
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.module import HloModule
 
-IntArray = npt.NDArray[np.int64]
 _WORDS_PER_KERNEL, _WORDS_PER_NODE = 64, 32
 
 
@@ -43,9 +41,9 @@ class LoopNest:
 
     kernel: Kernel
     space: IterationSpace
-    words: Words
+    words: F64
     tables: WorkTables
-    described: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    described: dict[str, F64] = field(default_factory=dict, repr=False)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -68,7 +66,7 @@ class LoopNest:
         return self.space.anchor if self.space.contracts else None
 
     @property
-    def units(self) -> IntArray:
+    def units(self) -> I64:
         """Returns native tiles along each loop, int64 [num_loops]."""
         return self.space.units
 
@@ -77,7 +75,7 @@ class LoopNest:
         """Returns whether the kernel has tile sizes to choose; without loops one tile covers everything."""
         return bool(self.space.loops)
 
-    def extents(self, tile_sizes: TileSizes) -> IntArray:
+    def extents(self, tile_sizes: TileSizes) -> I64:
         """Returns native tiles that each loop advances per iteration, int64 [n, num_loops].
 
         Raises:
@@ -112,7 +110,7 @@ class LoopNest:
             )
         return extents
 
-    def tile_sizes(self, extents: IntArray) -> TileSizes:
+    def tile_sizes(self, extents: I64) -> TileSizes:
         """Returns the bounds a compiler records for loop extents [n, num_loops]: the inverse of `extents`."""
         kernel_bounds = np.empty((len(extents), len(self.kernel_axes)), dtype=np.int64)
         for axis, kernel_axis in enumerate(self.kernel_axes):
@@ -123,13 +121,13 @@ class LoopNest:
             kernel_bounds[:, axis] = np.minimum(-(-elements // kernel_axis.unit), kernel_axis.units)
         return TileSizes(kernel_bounds, extents[:, : self.num_output_loops].copy())
 
-    def trips(self, extents: IntArray) -> IntArray:
+    def trips(self, extents: I64) -> I64:
         """Returns the iterations of each loop, ceil(units / extent), int64 [n, num_loops]."""
         return -(-self.units // extents)
 
-    def iterations(self, tile_sizes: TileSizes) -> IntArray:
+    def iterations(self, tile_sizes: TileSizes) -> I64:
         """Returns the iterations of the whole nest, int64 [n]."""
-        result: IntArray = self.trips(self.extents(tile_sizes)).prod(axis=1)
+        result: I64 = self.trips(self.extents(tile_sizes)).prod(axis=1)
         return result
 
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import F64, I64
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.lowering.arrays import (
     CONTRACTS,
@@ -43,7 +41,6 @@ from costbench.compiler.lowering.packed import (
     NODE_WORDS,
     TRANSFER_WORDS,
     PackedNest,
-    Words,
     complete,
     unpacked,
 )
@@ -58,8 +55,6 @@ from costbench.compiler.lowering.propagation import (
 from costbench.compiler.lowering.values import ADDRESSES, NOT_PARTIAL, UPDATES
 from costbench.execution.compiled import compiled
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 NUM_BOXES, NUM_COPIES, NUM_AXES = range(3)
 """Entries of `Lists.counts`."""
 
@@ -79,23 +74,23 @@ class Lists(NamedTuple):
         figures: [*, 4], the last four fields of `packed.TRANSFER` for each copy.
     """
 
-    counts: IntArray
-    box_access: IntArray
-    box_shape: IntArray
-    copy_box: IntArray
-    copy_access: IntArray
-    is_output: IntArray
-    node_boxes: IntArray
-    order: IntArray
-    figures: FloatArray
+    counts: I64
+    box_access: I64
+    box_shape: I64
+    copy_box: I64
+    copy_access: I64
+    is_output: I64
+    node_boxes: I64
+    order: I64
+    figures: F64
 
 
 class LoweredKernel(NamedTuple):
     """A kernel, its anchor, its contraction or NONE, and the number of its iteration space."""
 
-    inputs: IntArray
-    instructions: IntArray
-    outputs: IntArray
+    inputs: I64
+    instructions: I64
+    outputs: I64
     anchor: int
     contraction: int
     space: int
@@ -275,9 +270,9 @@ class Nests(NamedTuple):
         spaces: [k], number of each kernel's iteration space; -1 for one that cannot be lowered.
     """
 
-    words: Words
-    ends: IntArray
-    spaces: IntArray
+    words: F64
+    ends: I64
+    spaces: I64
 
 
 @compiled
@@ -437,9 +432,7 @@ def lower_from(
 
 
 @compiled
-def _space_of(
-    tables: LoweringArrays, search: Search, inside: IntArray, outputs: IntArray
-) -> tuple[int, int, int]:
+def _space_of(tables: LoweringArrays, search: Search, inside: I64, outputs: I64) -> tuple[int, int, int]:
     """Returns anchor, contraction or NONE, and iteration space of the kernel that is being lowered."""
     traits, contraction = 0, NONE
     for position in inside:
@@ -459,7 +452,7 @@ def _space_of(
 
 
 @compiled
-def _anchor_of(tables: LoweringArrays, search: Search, inside: IntArray, outputs: IntArray) -> int:
+def _anchor_of(tables: LoweringArrays, search: Search, inside: I64, outputs: I64) -> int:
     """Returns the anchor of a kernel without contraction: its largest output, or the value that this one is
     reduced or scattered from.
     """
@@ -475,7 +468,7 @@ def _anchor_of(tables: LoweringArrays, search: Search, inside: IntArray, outputs
 
 
 @compiled
-def _fixed_axes(tables: LoweringArrays, inside: IntArray, anchor: int) -> int:
+def _fixed_axes(tables: LoweringArrays, inside: I64, anchor: int) -> int:
     """Returns the bit set of the anchor's axes that a sort in the kernel needs whole."""
     fixed = 0
     for position in inside:

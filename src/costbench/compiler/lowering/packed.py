@@ -7,18 +7,15 @@ array of 8-byte words; `unpacked` returns them as arrays of records with named f
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, AnyArray
 from costbench.compiler.lowering.access import NO_LOOP
 from costbench.execution.compiled import compiled, compiled_step
 
-Words = npt.NDArray[np.float64]
 """The words of a packed nest: 8 bytes each, float64 or (by their record) int64."""
-Records = npt.NDArray[Any]
-IntArray = npt.NDArray[np.int64]
 
 HEAD = np.dtype(
     [
@@ -107,16 +104,16 @@ class PackedNest(NamedTuple):
     num_output_loops: int
     result_box: int
     num_copied_boxes: int
-    loops: Records
-    order: IntArray
-    boxes: Records
-    nodes: Records
-    transfers: Records
-    axes: Records
+    loops: AnyArray
+    order: I64
+    boxes: AnyArray
+    nodes: AnyArray
+    transfers: AnyArray
+    axes: AnyArray
 
 
 @compiled
-def unpacked(words: Words) -> PackedNest:
+def unpacked(words: F64) -> PackedNest:
     """Returns the parts of a packed nest as views of its words."""
     head = words[:HEAD_WORDS].view(HEAD)[0]
     order = HEAD_WORDS + LOOP_WORDS * head.num_loops
@@ -139,13 +136,13 @@ def unpacked(words: Words) -> PackedNest:
 
 
 @compiled
-def bound_bytes(words: Words) -> float:
+def bound_bytes(words: F64) -> float:
     """Returns an upper bound on the scratchpad that any tile size needs, in bytes."""
     return float(words[:HEAD_WORDS].view(HEAD)[0].bound_bytes)
 
 
 @compiled
-def complete(words: Words) -> None:
+def complete(words: F64) -> None:
     """Fills in the fields of axes and boxes that are derived from others, and the bound."""
     nest = unpacked(words)
     for axis in range(len(nest.axes)):

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import I64
 from costbench.compiler.lowering.arrays import (
     BROADCASTS,
     INDICES,
@@ -34,7 +32,6 @@ from costbench.compiler.lowering.arrays import (
 )
 from costbench.execution.compiled import compiled
 
-IntArray = npt.NDArray[np.int64]
 # Entries of `Search.state`.
 STAMP, MISSING_KEY, NUM_UNREACHED, NUM_UNSPREAD = range(4)
 _OUTSIDE = -3
@@ -59,16 +56,16 @@ class Search(NamedTuple):
         unspread: [n], instructions whose operands may still lack one, last first.
     """
 
-    state: IntArray
-    inside: IntArray
-    made: IntArray
-    known: IntArray
-    wanted: IntArray
-    needed: IntArray
-    found: IntArray
-    reached: IntArray
-    unreached: IntArray
-    unspread: IntArray
+    state: I64
+    inside: I64
+    made: I64
+    known: I64
+    wanted: I64
+    needed: I64
+    found: I64
+    reached: I64
+    unreached: I64
+    unspread: I64
 
 
 @compiled
@@ -83,7 +80,7 @@ def looked_up(tables: LoweringArrays, search: Search, kind: int, first: int, sec
 
 
 @compiled
-def start_kernel(search: Search, inputs: IntArray, instructions: IntArray) -> None:
+def start_kernel(search: Search, inputs: I64, instructions: I64) -> None:
     """Prepares the buffers for a kernel: a new stamp, and nothing known about its values."""
     search.state[STAMP] += 1
     stamp, count = search.state[STAMP], len(instructions)
@@ -98,7 +95,7 @@ def start_kernel(search: Search, inputs: IntArray, instructions: IntArray) -> No
 
 @compiled
 def propagate(
-    tables: LoweringArrays, search: Search, inputs: IntArray, instructions: IntArray, anchor: int, access: int
+    tables: LoweringArrays, search: Search, inputs: I64, instructions: I64, anchor: int, access: int
 ) -> bool:
     """Finds the access of every instruction and input of the kernel that is being lowered.
 
@@ -228,7 +225,7 @@ def _adopt_alike(tables: LoweringArrays, search: Search, anchor: int, access: in
 
 
 @compiled
-def _serve_all_uses(tables: LoweringArrays, search: Search, inputs: IntArray, instructions: IntArray) -> None:
+def _serve_all_uses(tables: LoweringArrays, search: Search, inputs: I64, instructions: I64) -> None:
     """Sets final accesses: instructions keep theirs, inputs get one that covers the needs of all users."""
     stamp = search.state[STAMP]
     for position in inputs:

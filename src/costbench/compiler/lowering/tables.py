@@ -10,11 +10,11 @@ and stores the result; compiled code starts the kernel again.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import I64, AnyArray
 from costbench.compiler.lowering.access import (
     Access,
     access_loops,
@@ -58,8 +58,6 @@ from costbench.execution.compiled import compiled
 from costbench.hlo.module import HloComputation
 from costbench.hlo.shape import Shape
 
-IntArray = npt.NDArray[np.int64]
-
 _FEWEST_SLOTS = 1024
 _ENTRIES_PER_INSTRUCTION = 64
 
@@ -68,7 +66,7 @@ class _Rows:
     """A growable array of rows."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
-        self.data: npt.NDArray[Any] = np.zeros(64, dtype=dtype)
+        self.data: AnyArray = np.zeros(64, dtype=dtype)
         self.count = 0
 
     def add(self, *rows: object) -> int:
@@ -127,7 +125,7 @@ class LoweringTables:
             self._written.data, self._spaces.data, self._loops.data, self._loop_order.data,
         )  # fmt: skip
 
-    def make_ready(self, positions: IntArray) -> None:
+    def make_ready(self, positions: I64) -> None:
         """Fills in the rows of instructions that no earlier kernel held.
 
         Raises:
@@ -258,14 +256,14 @@ class LoweringTables:
 
 
 @compiled
-def _enter(keys: IntArray, results: IntArray, key: int, result: int) -> None:
+def _enter(keys: I64, results: I64, key: int, result: int) -> None:
     """Stores the result of a key in a table that has a free slot."""
     slot = slot_of(keys, key)
     keys[slot], results[slot] = key, result
 
 
 @compiled
-def _copy_keys(keys: IntArray, results: IntArray, new_keys: IntArray, new_results: IntArray) -> None:
+def _copy_keys(keys: I64, results: I64, new_keys: I64, new_results: I64) -> None:
     """Inserts all keys of a table into another one."""
     for i in range(len(keys)):
         if keys[i] != 0:

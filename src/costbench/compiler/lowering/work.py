@@ -11,21 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.iteration_space import IterationSpace
-from costbench.compiler.lowering.packed import (
-    AFTER_CONTRACTION,
-    INPUT,
-    PackedNest,
-    Words,
-    unpacked,
-)
+from costbench.compiler.lowering.packed import AFTER_CONTRACTION, INPUT, PackedNest, unpacked
 from costbench.execution.compiled import compiled
 from costbench.hlo.module import HloComputation, HloModule
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Amounts = tuple[float, ...]
 Describe = Callable[[HloModule, HloComputation, int], Sequence[tuple[int, Amounts]]]
 """Returns for an instruction (program, computation, position) at most two values whose tiles are worked on,
@@ -72,7 +64,7 @@ class WorkTable:
         self._of = (module, body)
         self._describe = model.describe
 
-    def complete(self, positions: IntArray) -> None:
+    def complete(self, positions: I64) -> None:
         """Describes those of the given instructions that have not been described yet."""
         for position in np.unique(positions[self.subjects[positions, 0] == _UNKNOWN]).tolist():
             found = self._describe(*self._of, position)
@@ -81,7 +73,7 @@ class WorkTable:
                 self.amounts[position, place] = amounts
             self.subjects[position, len(found) :] = _NONE
 
-    def per_box(self, words: Words, instructions: Sequence[int]) -> FloatArray:
+    def per_box(self, words: F64, instructions: Sequence[int]) -> F64:
         """Returns amounts of work summed over a kernel's instructions, [2, num_boxes, num_amounts].
 
         Row 0 is work of every iteration, row 1 work that needs the finished sums of a contraction.
@@ -115,7 +107,7 @@ class WorkTables:
 
 
 @compiled
-def add_up(nest: PackedNest, subjects: IntArray, amounts: FloatArray, result: FloatArray) -> None:
+def add_up(nest: PackedNest, subjects: I64, amounts: F64, result: F64) -> None:
     """Adds the work of a kernel's instructions to `result`, [2, num_boxes, num_amounts]."""
     nodes = nest.nodes
     for node in range(len(nodes)):
@@ -136,7 +128,7 @@ def add_up(nest: PackedNest, subjects: IntArray, amounts: FloatArray, result: Fl
 
 
 @compiled
-def _per_box(words: Words, subjects: IntArray, amounts: FloatArray) -> FloatArray:
+def _per_box(words: F64, subjects: I64, amounts: F64) -> F64:
     nest = unpacked(words)
     result = np.zeros((2, len(nest.boxes) - 1, amounts.shape[2]))
     add_up(nest, subjects, amounts, result)
@@ -146,12 +138,12 @@ def _per_box(words: Words, subjects: IntArray, amounts: FloatArray) -> FloatArra
 class Ragged(NamedTuple):
     """Arrays of different lengths end to end: array i is `values[ends[i] : ends[i + 1]]`."""
 
-    values: FloatArray
-    ends: IntArray
+    values: F64
+    ends: I64
 
 
 def contraction_rows(
-    spaces: Sequence[IterationSpace], name: str, describe: Callable[[IterationSpace], FloatArray]
+    spaces: Sequence[IterationSpace], name: str, describe: Callable[[IterationSpace], F64]
 ) -> Ragged:
     """Returns the numbers that describe the contraction of each space; an empty array without one."""
     rows = [contraction_numbers(space, name, describe) for space in spaces]
@@ -159,9 +151,7 @@ def contraction_rows(
     return Ragged(np.concatenate([np.zeros(0), *rows]), ends)
 
 
-def contraction_numbers(
-    space: IterationSpace, name: str, describe: Callable[[IterationSpace], FloatArray]
-) -> FloatArray:
+def contraction_numbers(space: IterationSpace, name: str, describe: Callable[[IterationSpace], F64]) -> F64:
     """Does the same for one space; the result is cached with the space under `name`."""
     if not space.contracts:
         return _NOTHING
@@ -174,6 +164,6 @@ _NOTHING = np.zeros(0)
 
 
 @compiled
-def row_of(ragged: Ragged, number: int) -> FloatArray:
+def row_of(ragged: Ragged, number: int) -> F64:
     """Returns one of the arrays."""
     return ragged.values[ragged.ends[number] : ragged.ends[number + 1]]

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.artifacts import digest_bytes
 from costbench.compiler.fusion.space import CutKernels, FusionSpace
 from costbench.compiler.kernel_arrays import taken
@@ -210,9 +210,7 @@ class _Search:
             if len(fresh):
                 self._add(cut, fresh, runs, pricing)
 
-    def _add(
-        self, cut: CutKernels, fresh: npt.NDArray[np.int64], runs: dict[int, int], pricing: FusionPricing
-    ) -> None:
+    def _add(self, cut: CutKernels, fresh: I64, runs: dict[int, int], pricing: FusionPricing) -> None:
         """Adds kernels whose fingerprints are new to the pricing."""
         kernels = taken(cut.arrays, fresh)
         names, new = [], []

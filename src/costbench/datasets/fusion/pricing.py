@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, AnyArray
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, taken
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.tile_space import KernelBatch, nest_tile_space
 from costbench.datasets.kernel_columns import array_columns, digests_of
-from costbench.datasets.records import AnyArray
 from costbench.errors import SpaceTooLargeError
 from costbench.hardware.batches import measure_batch
 from costbench.hardware.device import Device
@@ -22,7 +21,6 @@ from costbench.hlo.memo import Memo
 from costbench.target import Target
 
 _BATCH = 512
-IntArray = npt.NDArray[np.int64]
 _LOG = logging.getLogger(__name__)
 
 
@@ -153,7 +151,7 @@ class FusionPricing:
             )
 
     def _run(
-        self, batch: KernelBatch, places: IntArray, names: Sequence[str], outcomes: Sequence[_Outcome]
+        self, batch: KernelBatch, places: I64, names: Sequence[str], outcomes: Sequence[_Outcome]
     ) -> None:
         """Runs the kernels of a batch; `places` are their indices in the outcomes."""
         nests: Memo[int, LoopNest] = Memo(batch.lowered.nest)

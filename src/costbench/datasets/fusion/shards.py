@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from costbench.arrays import AnyArray
 from costbench.datasets.record_types import FUSION
-from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 

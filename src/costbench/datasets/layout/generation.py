@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import zstandard
 
+from costbench.arrays import AnyArray
 from costbench.artifacts import digest_bytes
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
 from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key
@@ -28,7 +29,6 @@ from costbench.datasets.layout.search import (
     search_genetically,
     search_randomly,
 )
-from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import write_shard
 from costbench.hardware.device import NUM_RUNS, Device
 from costbench.hlo.module import HloModule

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import F32, I16, I32, I64, AnyArray
 from costbench.datasets.layout.graph_columns import LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH
-from costbench.datasets.records import AnyArray, RecordType
+from costbench.datasets.records import RecordType
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 
@@ -48,15 +49,15 @@ class LayoutGraph:
     name: str
     program: str
     collection: str
-    node_features: npt.NDArray[np.float32]
-    opcodes: npt.NDArray[np.int32]
-    edges: npt.NDArray[np.int32]
-    node_config_ids: npt.NDArray[np.int32]
-    option_offsets: npt.NDArray[np.int64]
-    option_features: npt.NDArray[np.float32]
-    config_options: npt.NDArray[np.int16] | npt.NDArray[np.int32]
-    runtime_ns: npt.NDArray[np.int64]
-    node_splits: npt.NDArray[np.int64]
+    node_features: F32
+    opcodes: I32
+    edges: I32
+    node_config_ids: I32
+    option_offsets: I64
+    option_features: F32
+    config_options: I16 | I32
+    runtime_ns: I64
+    node_splits: I64
 
     @property
     def num_nodes(self) -> int:
@@ -73,14 +74,14 @@ class LayoutGraph:
         """Whether runtimes are known; published test files withhold them."""
         return len(self.runtime_ns) > 0
 
-    def config_features(self, rows: npt.NDArray[np.integer] | slice) -> npt.NDArray[np.float32]:
+    def config_features(self, rows: npt.NDArray[np.integer] | slice) -> F32:
         """Returns the features of some configs, float32 [len(rows), nc, 18].
 
         Args:
             rows: indices of configs, or a slice.
         """
         options = self.config_options[rows].astype(np.int64)
-        features: npt.NDArray[np.float32] = self.option_features[self.option_offsets[:-1] + options]
+        features: F32 = self.option_features[self.option_offsets[:-1] + options]
         return features
 
 

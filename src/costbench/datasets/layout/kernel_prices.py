@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, U64
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.cuts import UNKNOWN, HashNumbers
-from costbench.compiler.kernel_hashes import HashArray
 from costbench.compiler.layout.packed.compile import CompiledPart, NewPart, PackedCompiler
 from costbench.compiler.layout.packed.pool import KernelPool
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
@@ -23,9 +22,6 @@ from costbench.compiler.tile_space import KernelBatch, TileSpace, nest_tile_spac
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.hardware.batches import measure_batch
 from costbench.hardware.device import Device
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 ATTEMPTS = 3
 """Tiles that the compiler tries for a kernel before the program fails to compile."""
@@ -51,7 +47,7 @@ class KernelPrices:
         """Returns the number of kernels met so far."""
         return self._count
 
-    def number(self, part: CompiledPart) -> IntArray:
+    def number(self, part: CompiledPart) -> I64:
         """Returns the numbers of a computation's kernels, int64 [k]; new ones wait to be measured."""
         numbers = self._numbers.find(part.hashes)
         if (numbers == UNKNOWN).any():
@@ -60,7 +56,7 @@ class KernelPrices:
             numbers = self._numbers.find(part.hashes)
         return numbers
 
-    def runtimes(self, attempts: int | None = ATTEMPTS) -> FloatArray:
+    def runtimes(self, attempts: int | None = ATTEMPTS) -> F64:
         """Returns the runtimes of all kernels met so far in ns, [kernels, chips]; infinite where one failed.
 
         Args:
@@ -73,7 +69,7 @@ class KernelPrices:
             self._runtime_ns = np.concatenate([self._runtime_ns, self._priced(self._pool, attempts)])
         return self._runtime_ns
 
-    def _priced(self, pool: KernelPool, attempts: int | None) -> FloatArray:
+    def _priced(self, pool: KernelPool, attempts: int | None) -> F64:
         """Returns the runtimes of the kernels of a pool, [kernels, chips], and empties it."""
         try:
             lowered, names = pool.lower()
@@ -87,8 +83,8 @@ class KernelPrices:
         found = [self._measured(number, lowered, names, attempts) for number in range(len(self._devices))]
         return np.stack(found, axis=1)
 
-    def _add(self, part: NewPart, numbers: IntArray) -> None:
-        hashes: HashArray
+    def _add(self, part: NewPart, numbers: I64) -> None:
+        hashes: U64
         hashes, places = np.unique(part.hashes[numbers == UNKNOWN], return_index=True)
         places = np.flatnonzero(numbers == UNKNOWN)[places]
         in_turn = np.argsort(places)
@@ -99,7 +95,7 @@ class KernelPrices:
 
     def _measured(
         self, number: int, lowered: LoweredKernels, names: Sequence[str], attempts: int | None
-    ) -> FloatArray:
+    ) -> F64:
         """Returns the runtimes of kernels on one of the chips, [kernels]."""
         device, model = self._devices[number], self._models[number]
         batch = KernelBatch(lowered)
@@ -158,7 +154,7 @@ def _measured_with_room(nest: LoopNest, device: Device) -> float:
     return measured_alone(nest, roomy, AnalyticalModel(larger), None)
 
 
-def _smaller(space: TileSpace, extents: IntArray) -> IntArray:
+def _smaller(space: TileSpace, extents: I64) -> I64:
     """Returns the tile with the longest loop cut one step more; the smallest tile never fails."""
     loop = int(np.argmax(extents))
     shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]

@@ -12,17 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I16, I64
 from costbench.compiler.layout.packed.compile import CompiledPart, PackedCompiler
 from costbench.compiler.layout.space import LayoutSpace
-from costbench.compiler.spaces import ChoiceArray
 from costbench.datasets.layout.kernel_prices import ATTEMPTS, KernelPrices
 from costbench.hardware.device import Device
 from costbench.rng import stream
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 PROGRAM_NOISE_SD = 0.0004
 """Relative noise of a whole program's runtime, as repeated runs of the real machine show."""
@@ -41,10 +37,10 @@ class PricedPrograms:
         kernels: numbers of the kernels of all programs, each once.
     """
 
-    total_ns: FloatArray
-    num_bytes: IntArray
+    total_ns: F64
+    num_bytes: I64
     programs: tuple[tuple[int, ...], ...]
-    kernels: IntArray
+    kernels: I64
 
 
 class ProgramPricer:
@@ -79,7 +75,7 @@ class ProgramPricer:
         """Returns the number of different programs measured on a device."""
         return len(self._programs[device])
 
-    def measure(self, configs: ChoiceArray, runs: IntArray, device: int = 0) -> FloatArray:
+    def measure(self, configs: I16, runs: I64, device: int = 0) -> F64:
         """Returns runtimes of configs [n, m] in whole nanoseconds, float64 [n]; infinite where one failed.
 
         Args:
@@ -95,13 +91,13 @@ class ProgramPricer:
         noise = np.array([self._deviation(config, run, device) for config, run in pairs])
         return np.maximum(np.rint(total * (1.0 + PROGRAM_NOISE_SD * noise)), 1.0)
 
-    def _deviation(self, config: ChoiceArray, run: int, device: int) -> float:
+    def _deviation(self, config: I16, run: int, device: int) -> float:
         """Draws the standard normal deviation of a run, independent of what was measured before."""
         name, on = self._space.module.name, self._devices[device]
         choices = np.ascontiguousarray(config, dtype="<i2").tobytes().hex()
         return float(stream(on.seed, "layout", name, on.target.name, choices, run).standard_normal())
 
-    def priced(self, configs: ChoiceArray, attempts: int | None = ATTEMPTS) -> PricedPrograms:
+    def priced(self, configs: I16, attempts: int | None = ATTEMPTS) -> PricedPrograms:
         """Prices configs [n, m] without noise.
 
         Args:
@@ -121,7 +117,7 @@ class ProgramPricer:
         kernels = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *numbers]))
         return PricedPrograms(total, num_bytes, programs, kernels)
 
-    def _compiled(self, config: ChoiceArray) -> tuple[list[CompiledPart], list[IntArray]]:
+    def _compiled(self, config: I16) -> tuple[list[CompiledPart], list[I64]]:
         """Returns the computations of a program under a config, and the numbers of each one's kernels."""
         parts = self._compiler.compile(config)
         return parts, [self._kernels.number(part) for part in parts]

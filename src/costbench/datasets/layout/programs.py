@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I8
 from costbench.compiler.fingerprints import module_fingerprint
 from costbench.datasets.layout.columns import DEFAULT, LAYOUT
 from costbench.datasets.storage import Shard
@@ -32,7 +32,7 @@ def open_layout_shard(path: Path) -> Shard:
     return shard
 
 
-def config_features(shard: Shard, start: int = 0, stop: int | None = None) -> npt.NDArray[np.int8]:
+def config_features(shard: Shard, start: int = 0, stop: int | None = None) -> I8:
     """Returns TpuGraphs' layout features of a range of configs, int8 [c, n, 18].
 
     Raises:
@@ -42,7 +42,7 @@ def config_features(shard: Shard, start: int = 0, stop: int | None = None) -> np
     rows = first + shard["config_options"][start:stop]
     if (rows >= end).any():
         raise DataError("has an option that does not exist", where=shard.path, field="config_options")
-    features: npt.NDArray[np.int8] = shard["option_layout"][rows]
+    features: I8 = shard["option_layout"][rows]
     return features
 
 

@@ -12,16 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from costbench.compiler.spaces import ChoiceArray, VectorSpace
+from costbench.arrays import F64, I16, I64, AnyArray
+from costbench.compiler.spaces import VectorSpace
 from costbench.datasets.layout.columns import DEFAULT, GENETIC, RANDOM
 from costbench.search.genetic import Genetic, Population
 from costbench.search.space import Rows, Seen, Vectors, keys
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Measure = Callable[[ChoiceArray, IntArray], FloatArray]
+Measure = Callable[[I16, I64], F64]
 """Returns the runtime in ns of configs [n, m], measured so often before [n], as float64 [n]; infinite where
 one failed."""
 
@@ -96,7 +94,7 @@ class Trials:
 
     def __init__(self, space: VectorSpace, measure: Measure, max_runs: int = 1) -> None:
         self._space, self._measure, self._max_runs = space, measure, max_runs
-        self._configs: list[ChoiceArray] = []
+        self._configs: list[I16] = []
         self._runtime: list[float] = []
         self._source: list[int] = []
         self._runs: Counter[bytes] = Counter()
@@ -112,7 +110,7 @@ class Trials:
         found.take_fresh(self._space.default[None])
         return found
 
-    def run(self, configs: ChoiceArray, source: int) -> FloatArray:
+    def run(self, configs: I16, source: int) -> F64:
         """Measures configs [n, m] once each; returns their runtimes, infinite where one failed."""
         before = []
         for key in keys(configs):
@@ -128,7 +126,7 @@ class Trials:
                 self.failed[source] += 1
         return runtime
 
-    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Returns the measured configs and runtimes as columns of a shard."""
         return {
             "config_options": np.array(self._configs, dtype=np.int16),

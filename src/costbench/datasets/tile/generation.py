@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, AnyArray
 from costbench.artifacts import digest_bytes
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import LoopNest
@@ -31,7 +31,6 @@ from costbench.rng import stream
 from costbench.store import Entry, key_of
 from costbench.target import Target
 
-IntArray = npt.NDArray[np.int64]
 _LOG = logging.getLogger(__name__)
 
 
@@ -148,8 +147,8 @@ class _KernelSample:
     unique: UniqueKernel
     space_size: int
     default_ns: int
-    ids: IntArray
-    runtime_ns: IntArray
+    ids: I64
+    runtime_ns: I64
     num_failed: int
     seconds: float
 
@@ -186,7 +185,7 @@ def _sample_kernel(
     )
 
 
-def _with_default(ids: IntArray, default: int, rng: np.random.Generator, params: TileParams) -> IntArray:
+def _with_default(ids: I64, default: int, rng: np.random.Generator, params: TileParams) -> I64:
     """Returns the drawn tiles with the default, which replaces another one if the sample is full."""
     if len(ids) >= params.max_tiles_per_kernel and default not in ids:
         ids = np.delete(ids, rng.integers(len(ids)))
@@ -201,7 +200,7 @@ def _most_important(samples: list[_KernelSample], limit: int) -> list[_KernelSam
     return [samples[i] for i in kept]
 
 
-def _columns(samples: Sequence[_KernelSample]) -> Mapping[str, npt.NDArray[np.generic]]:
+def _columns(samples: Sequence[_KernelSample]) -> Mapping[str, AnyArray]:
     kernels = [s.unique.kernel for s in samples]
     return {
         **kernel_columns(kernels, [s.unique.fingerprint for s in samples]),
@@ -214,7 +213,7 @@ def _columns(samples: Sequence[_KernelSample]) -> Mapping[str, npt.NDArray[np.ge
     }
 
 
-def _joined(arrays: Sequence[IntArray]) -> IntArray:
+def _joined(arrays: Sequence[I64]) -> I64:
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
 
 

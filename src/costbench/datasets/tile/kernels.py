@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.spaces import TileSizes
@@ -22,8 +22,6 @@ from costbench.errors import DataError
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import read_module
 from costbench.target import Architecture
-
-IntArray = npt.NDArray[np.int64]
 
 
 def shard_path(folder: Path, chip: str, program: str) -> Path:
@@ -91,9 +89,9 @@ class MeasuredKernel:
     runs: int
     space: TileSpace
     default_ns: int
-    tile_ids: IntArray
+    tile_ids: I64
     tile_sizes: TileSizes
-    runtime_ns: IntArray
+    runtime_ns: I64
 
 
 class TileShard:
@@ -116,7 +114,7 @@ class TileShard:
     def __len__(self) -> int:
         return len(self._shard["kernel_runs"])
 
-    def num_configs(self) -> IntArray:
+    def num_configs(self) -> I64:
         """Measured tiles of each kernel, int64 [k]."""
         return np.diff(self._shard["config_offsets"])
 

@@ -20,8 +20,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import AnyArray
 from costbench.errors import DataError
 
 _SUFFIX = ".npy"
@@ -92,7 +92,7 @@ class NpzArchive:
     def __contains__(self, key: str) -> bool:
         return key in self._members
 
-    def array(self, key: str) -> npt.NDArray[Any]:
+    def array(self, key: str) -> AnyArray:
         """Reads an array whole.
 
         Raises:
@@ -110,7 +110,7 @@ class NpzArchive:
         flat = np.frombuffer(content, header.dtype)
         return flat.reshape(header.shape, order="F" if header.fortran_order else "C")
 
-    def blocks(self, key: str, block_bytes: int) -> Iterator[npt.NDArray[Any]]:
+    def blocks(self, key: str, block_bytes: int) -> Iterator[AnyArray]:
         """Yields an array of one or more axes in blocks of rows, in order, of `block_bytes` or one row.
 
         Raises:
@@ -133,7 +133,7 @@ class NpzArchive:
                 yield np.frombuffer(content, header.dtype).reshape(shape)
             _at_end(stream)
 
-    def _transposed_blocks(self, key: str, step: int) -> Iterator[npt.NDArray[Any]]:
+    def _transposed_blocks(self, key: str, step: int) -> Iterator[AnyArray]:
         """Yields rows that are scattered over the file, through a copy on disk."""
         header = self.headers[key]
         with TemporaryFile() as copy:
@@ -141,7 +141,7 @@ class NpzArchive:
                 while content := stream.read(_COPY_BYTES):
                     copy.write(content)
             copy.flush()
-            values: npt.NDArray[Any] = np.memmap(copy, header.dtype, "r", 0, header.shape, "F")
+            values: AnyArray = np.memmap(copy, header.dtype, "r", 0, header.shape, "F")
             for start in range(0, header.shape[0], step):
                 yield np.ascontiguousarray(values[start : start + step])
 

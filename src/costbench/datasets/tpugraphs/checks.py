@@ -12,8 +12,8 @@ from os import PathLike
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, AnyArray
 from costbench.errors import DataError
 
 _MAX_OPCODE = 120
@@ -79,8 +79,8 @@ def require_keys(
 
 
 def conform(
-    stored: Mapping[str, npt.NDArray[Any]], keys: tuple[Key, ...], path: str | PathLike[str]
-) -> dict[str, npt.NDArray[Any]]:
+    stored: Mapping[str, AnyArray], keys: tuple[Key, ...], path: str | PathLike[str]
+) -> dict[str, AnyArray]:
     """Returns the arrays of `keys` as int64 and float32 after checking shapes and values.
 
     Raises:
@@ -107,7 +107,7 @@ def _require_shape(found: Stored, key: Key, sizes: dict[str, int], path: str | P
     sizes.update({part: size for part, size in zip(shape, found.shape, strict=True) if isinstance(part, str)})
 
 
-def converted(array: npt.NDArray[Any], key: Key, path: str | PathLike[str]) -> npt.NDArray[Any]:
+def converted(array: AnyArray, key: Key, path: str | PathLike[str]) -> AnyArray:
     """Returns an array of numbers as int64 or float32; flat if the key has no shape.
 
     Raises:
@@ -127,7 +127,7 @@ def converted(array: npt.NDArray[Any], key: Key, path: str | PathLike[str]) -> n
     return found
 
 
-def _whole(array: npt.NDArray[Any], key: Key, path: str | PathLike[str]) -> npt.NDArray[np.int64]:
+def _whole(array: AnyArray, key: Key, path: str | PathLike[str]) -> I64:
     if array.dtype.kind == "f":
         wide = array.astype(np.float64)
         # NaN and infinities fail the comparison.
@@ -139,9 +139,7 @@ def _whole(array: npt.NDArray[Any], key: Key, path: str | PathLike[str]) -> npt.
     return array.astype(np.int64)
 
 
-def require_graph(
-    opcodes: npt.NDArray[np.int64], edges: npt.NDArray[np.int64], path: str | PathLike[str]
-) -> None:
+def require_graph(opcodes: I64, edges: I64, path: str | PathLike[str]) -> None:
     """Checks opcodes, and that every edge runs from a node to one that comes before it.
 
     Raises:
@@ -161,7 +159,7 @@ def require_graph(
         raise DataError(f"edge {edge}", where=path, field="edge_index", expected=expected)
 
 
-def require_runtimes(arrays: Mapping[str, npt.NDArray[Any]], name: str, path: str | PathLike[str]) -> None:
+def require_runtimes(arrays: Mapping[str, AnyArray], name: str, path: str | PathLike[str]) -> None:
     """Checks that times are positive, or all 0, which marks withheld labels.
 
     Raises:
@@ -174,7 +172,7 @@ def require_runtimes(arrays: Mapping[str, npt.NDArray[Any]], name: str, path: st
 
 
 def require_ascending(
-    arrays: Mapping[str, npt.NDArray[Any]], name: str, last: int, path: str | PathLike[str]
+    arrays: Mapping[str, AnyArray], name: str, last: int, path: str | PathLike[str]
 ) -> None:
     """Checks that values ascend strictly within 0 ... `last`.
 

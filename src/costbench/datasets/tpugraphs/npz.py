@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import artifacts
+from costbench.arrays import F32, I64, AnyArray
 from costbench.datasets.layout.graphs import LayoutGraph, write_layout_graph
 from costbench.datasets.tpugraphs import checks
 from costbench.datasets.tpugraphs.archive import NpzArchive, open_npz
@@ -65,12 +65,12 @@ class TileGraph:
         config_runtime_normalizers: int64 [c], nanoseconds of the default tile size in the same session.
     """
 
-    node_feat: npt.NDArray[np.float32]
-    node_opcode: npt.NDArray[np.int64]
-    edge_index: npt.NDArray[np.int64]
-    config_feat: npt.NDArray[np.float32]
-    config_runtime: npt.NDArray[np.int64]
-    config_runtime_normalizers: npt.NDArray[np.int64]
+    node_feat: F32
+    node_opcode: I64
+    edge_index: I64
+    config_feat: F32
+    config_runtime: I64
+    config_runtime_normalizers: I64
 
     @property
     def is_labelled(self) -> bool:
@@ -106,8 +106,8 @@ class Labels:
     """
 
     num_configs: int
-    runtime: npt.NDArray[np.int64] | None
-    normalizers: npt.NDArray[np.int64] | None
+    runtime: I64 | None
+    normalizers: I64 | None
 
 
 def read_labels(path: str | PathLike[str]) -> Labels:
@@ -221,7 +221,7 @@ def write_layout_npz(path: str | PathLike[str], graph: LayoutGraph) -> None:
         DataError: if `convert_layout_npz` would not accept the graph, or `path` cannot be written.
     """
     runtime = graph.runtime_ns if graph.is_labelled else np.zeros(graph.num_configs, np.int64)
-    stored: dict[str, npt.NDArray[Any]] = {
+    stored: dict[str, AnyArray] = {
         "node_feat": graph.node_features,
         "node_opcode": graph.opcodes,
         "edge_index": graph.edges,
@@ -243,10 +243,10 @@ def write_layout_npz(path: str | PathLike[str], graph: LayoutGraph) -> None:
 
 def write_graph_npz(
     path: str | PathLike[str],
-    features: npt.NDArray[np.float32],
-    opcodes: npt.NDArray[np.int64],
-    edges: npt.NDArray[np.int64],
-    splits: npt.NDArray[np.int64],
+    features: F32,
+    opcodes: I64,
+    edges: I64,
+    splits: I64,
 ) -> None:
     """Writes a program without configurations in the documented types: what both kinds of file share.
 
@@ -261,7 +261,7 @@ def write_graph_npz(
         DataError: if the graph is not one that could be read, or `path` cannot be written.
     """
     keys = (*_NODE_KEYS, _LAYOUT_KEYS[-1])
-    given: tuple[npt.NDArray[Any], ...] = (features, opcodes, edges, splits)
+    given: tuple[AnyArray, ...] = (features, opcodes, edges, splits)
     stored = dict(zip(_names(keys), given, strict=True))
     arrays = checks.conform(stored, keys, path)
     checks.require_graph(arrays["node_opcode"], arrays["edge_index"], path)
@@ -283,7 +283,7 @@ def _new_archive(path: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, allowZip64=True)
 
 
-def _write_array(archive: zipfile.ZipFile, key: Key, array: npt.NDArray[Any]) -> None:
+def _write_array(archive: zipfile.ZipFile, key: Key, array: AnyArray) -> None:
     written = array.astype(key.dtype)
     # A layout runtime of more than 2.1 s does not fit the documented int32.
     stored = written if np.array_equal(written, array) else array
@@ -296,19 +296,17 @@ def _names(keys: tuple[Key, ...]) -> tuple[str, ...]:
     return tuple(key.name for key in keys)
 
 
-def _loaded(
-    archive: NpzArchive, keys: tuple[Key, ...], path: str | PathLike[str]
-) -> dict[str, npt.NDArray[Any]]:
+def _loaded(archive: NpzArchive, keys: tuple[Key, ...], path: str | PathLike[str]) -> dict[str, AnyArray]:
     present = [key for key in keys if key.name in archive]
     return {key.name: checks.converted(archive.array(key.name), key, path) for key in present}
 
 
-def _check_tile(arrays: Mapping[str, npt.NDArray[Any]], path: str | PathLike[str]) -> None:
+def _check_tile(arrays: Mapping[str, AnyArray], path: str | PathLike[str]) -> None:
     checks.require_graph(arrays["node_opcode"], arrays["edge_index"], path)
     _check_runtimes(arrays, path)
 
 
-def _check_runtimes(arrays: Mapping[str, npt.NDArray[Any]], path: str | PathLike[str]) -> None:
+def _check_runtimes(arrays: Mapping[str, AnyArray], path: str | PathLike[str]) -> None:
     for name in ("config_runtime", "config_runtime_normalizers"):
         if name in arrays:
             checks.require_runtimes(arrays, name, path)
@@ -318,7 +316,7 @@ def _check_runtimes(arrays: Mapping[str, npt.NDArray[Any]], path: str | PathLike
         raise DataError("0 everywhere beside runtimes", where=path, field=field, expected="1 ns or more")
 
 
-def _check_layout(arrays: Mapping[str, npt.NDArray[Any]], path: str | PathLike[str]) -> None:
+def _check_layout(arrays: Mapping[str, AnyArray], path: str | PathLike[str]) -> None:
     checks.require_graph(arrays["node_opcode"], arrays["edge_index"], path)
     _check_runtimes(arrays, path)
     num_nodes = len(arrays["node_opcode"])

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from costbench.arrays import F32, I64, AnyArray
 from costbench.errors import DataError
 
 WIDTH = 18
@@ -38,9 +38,9 @@ class Options:
         config_options: int16 or int32 [c, nc].
     """
 
-    option_offsets: npt.NDArray[np.int64]
-    option_features: npt.NDArray[np.float32]
-    config_options: npt.NDArray[Any]
+    option_offsets: I64
+    option_features: F32
+    config_options: AnyArray
 
 
 class OptionEncoder:
@@ -74,7 +74,7 @@ class OptionEncoder:
     def _temporary(self) -> IO[bytes]:
         return self._files.enter_context(TemporaryFile(dir=self._folder))
 
-    def add(self, features: npt.NDArray[Any]) -> None:
+    def add(self, features: AnyArray) -> None:
         """Encodes the next configurations.
 
         Args:
@@ -92,7 +92,7 @@ class OptionEncoder:
             self._encode(keys)
         self._num_configs += len(features)
 
-    def _encode(self, keys: npt.NDArray[np.float32]) -> None:
+    def _encode(self, keys: F32) -> None:
         buffer = pa.py_buffer(keys)
         rows = pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(_KEY_BYTES), len(keys) * self._num_nodes, [None, buffer]
@@ -104,7 +104,7 @@ class OptionEncoder:
             self._widen()
         self._numbers.write(numbers[encoded.indices.to_numpy()].astype(self._dtype).tobytes())
 
-    def _numbers_of(self, distinct: bytes, keys: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    def _numbers_of(self, distinct: bytes, keys: F32) -> I64:
         """Returns the number of each distinct (node, vector), and stores those that are new."""
         parts = [distinct[start : start + _KEY_BYTES] for start in range(0, len(distinct), _KEY_BYTES)]
         numbers = np.array([self._known.get(part, -1) for part in parts], np.int64)
@@ -121,7 +121,7 @@ class OptionEncoder:
             self._known.update((parts[place], int(numbers[place])) for place in kept)
         return numbers
 
-    def _refuse(self, keys: npt.NDArray[np.float32]) -> None:
+    def _refuse(self, keys: F32) -> None:
         config, node, feature = np.argwhere(~np.isfinite(keys[..., 1:]))[0].tolist()
         place = (self._num_configs + config, node, feature)
         value = keys[config, node, 1 + feature]
@@ -154,7 +154,7 @@ class OptionEncoder:
         return Options(offsets, features, np.memmap(self._numbers, self._dtype, "r", 0, shape))
 
 
-def encode_options(features: npt.NDArray[Any]) -> Options:
+def encode_options(features: AnyArray) -> Options:
     """Returns configurations [c, nc, 18] that are in memory as numbers of options, in memory.
 
     Raises:
@@ -166,7 +166,7 @@ def encode_options(features: npt.NDArray[Any]) -> Options:
         return Options(found.option_offsets, np.array(found.option_features), np.array(found.config_options))
 
 
-def _ranks(nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _ranks(nodes: I64) -> I64:
     """Returns how many equal entries precede each entry."""
     order = np.argsort(nodes, kind="stable")
     ordered = nodes[order]
@@ -176,7 +176,7 @@ def _ranks(nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return ranks
 
 
-def _chunks(file: IO[bytes], dtype: type[np.generic], width: int) -> Iterable[npt.NDArray[Any]]:
+def _chunks(file: IO[bytes], dtype: type[np.generic], width: int) -> Iterable[AnyArray]:
     """Yields the rows of a file from its start, [., width]."""
     file.flush()
     file.seek(0)

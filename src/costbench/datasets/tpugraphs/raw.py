@@ -13,10 +13,10 @@ from os import PathLike
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
 from costbench import artifacts
+from costbench.arrays import I64
 from costbench.compiler.kernel import kernel_from_module
 from costbench.compiler.spaces import TileSizes
 from costbench.datasets.tpugraphs.proto import tuning_pb2
@@ -156,7 +156,7 @@ def _tuning_kernel(data: tuning_pb2.ModuleTuningData, path: str | PathLike[str],
     )
 
 
-def _bounds(rows: Sequence[Sequence[int]], path: str | PathLike[str], field: str) -> npt.NDArray[np.int64]:
+def _bounds(rows: Sequence[Sequence[int]], path: str | PathLike[str], field: str) -> I64:
     """Returns rows of equal length as int64 [n, length]."""
     lengths = sorted({len(row) for row in rows})
     if len(lengths) > 1:
@@ -170,7 +170,7 @@ def _bounds(rows: Sequence[Sequence[int]], path: str | PathLike[str], field: str
 
 def _config_nodes(
     data: tuning_pb2.ModuleTuningData, module: HloModule, path: str | PathLike[str]
-) -> tuple[list[int], npt.NDArray[np.int64]]:
+) -> tuple[list[int], I64]:
     """Returns the stored positions of the configurable nodes in ascending order of node, and the nodes."""
     stored = list(data.config_index_to_node)
     if len(set(stored)) != len(stored):
@@ -184,7 +184,7 @@ def _config_nodes(
 
 
 def _fill_layouts(
-    target: npt.NDArray[np.int64],
+    target: I64,
     node: tuning_pb2.LayoutConfig.NodeLayoutConfig,
     path: str | PathLike[str],
 ) -> None:

@@ -12,18 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, F64, I16, I64, AnyArray
 from costbench.datasets.kernel_columns import digests_of, offsets_of
-from costbench.datasets.records import AnyArray
 from costbench.datasets.storage import write_shard
 from costbench.datasets.tpugraphs.columns import TILE_GRAPHS
 from costbench.datasets.tpugraphs.npz import TileGraph, read_tile_npz
 
 _IS_ROOT = 0
 _ROW_BYTES = 2 + 4 * 140
-
-IntArray = npt.NDArray[np.int64]
 
 
 def write_tile_shard(path: Path, program: str, sources: Sequence[Path]) -> None:
@@ -74,9 +71,7 @@ def write_tile_shard(path: Path, program: str, sources: Sequence[Path]) -> None:
     write_shard(path, columns, metadata, TILE_GRAPHS)
 
 
-def _distinct_rows(
-    opcodes: npt.NDArray[np.int16], features: npt.NDArray[np.float32]
-) -> tuple[IntArray, IntArray]:
+def _distinct_rows(opcodes: I16, features: F32) -> tuple[I64, I64]:
     """Returns the nodes whose rows are the first of their kind, ascending, and the row of every node."""
     rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
     found = np.unique(rows.view(f"V{_ROW_BYTES}").ravel(), return_index=True, return_inverse=True)
@@ -84,14 +79,14 @@ def _distinct_rows(
     return found[1][order], np.argsort(order)[found[2]]
 
 
-def _runtimes(graph: TileGraph) -> npt.NDArray[np.float64]:
+def _runtimes(graph: TileGraph) -> F64:
     """Returns runtimes on the scale of the kernel's first normalizer, float64 [c]."""
     if not graph.is_labelled:
         return np.ones(len(graph.config_runtime))
     normalizers = graph.config_runtime_normalizers
     if (normalizers == normalizers[0]).all():
         return graph.config_runtime.astype(np.float64)
-    scaled: npt.NDArray[np.float64] = graph.config_runtime / normalizers * normalizers[0]
+    scaled: F64 = graph.config_runtime / normalizers * normalizers[0]
     return scaled
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
@@ -46,9 +46,9 @@ class TuningKernel:
     module: HloModule
     kernel: Kernel
     tile_sizes: TileSizes
-    input_bounds: npt.NDArray[np.int64]
-    runtime_ns: npt.NDArray[np.int64]
-    is_default: npt.NDArray[np.bool_]
+    input_bounds: I64
+    runtime_ns: I64
+    is_default: Bool
     num_failed: int
     fingerprint: int
 
@@ -84,10 +84,10 @@ class TuningProgram:
     """
 
     module: HloModule
-    node_config_ids: npt.NDArray[np.int64]
-    minor_to_major: npt.NDArray[np.int64]
-    runtime_ns: npt.NDArray[np.int64]
-    is_default: npt.NDArray[np.bool_]
+    node_config_ids: I64
+    minor_to_major: I64
+    runtime_ns: I64
+    is_default: Bool
     num_failed: int
     fingerprint: int
 
@@ -97,14 +97,14 @@ class TuningProgram:
         return _default_runtime(self.runtime_ns, self.is_default, self.module.name)
 
 
-def _default_runtime(runtime_ns: npt.NDArray[np.int64], is_default: npt.NDArray[np.bool_], name: str) -> int:
+def _default_runtime(runtime_ns: I64, is_default: Bool, name: str) -> int:
     found = np.flatnonzero(is_default)
     if not len(found):
         raise DataError("no default run", where=name, expected="at least one that did not fail")
     return int(runtime_ns[found[0]])
 
 
-def node_splits(module: HloModule) -> npt.NDArray[np.int64]:
+def node_splits(module: HloModule) -> I64:
     """Returns where the major parts of a program start, in nodes: int64 [s], from 0 to the number of nodes.
 
     A part ends after each computation whose name contains `cluster`, `while` or `cond`.
@@ -112,7 +112,7 @@ def node_splits(module: HloModule) -> npt.NDArray[np.int64]:
     return splits_after([computation.name for computation in module.computations], module.offsets[1:])
 
 
-def splits_after(names: Sequence[str], ends: Sequence[int]) -> npt.NDArray[np.int64]:
+def splits_after(names: Sequence[str], ends: Sequence[int]) -> I64:
     """Returns the same from the names of all computations and the numbers of nodes up to their ends."""
     found = [
         end for name, end in zip(names, ends, strict=True) if any(part in name for part in _SPLITTING_NAMES)

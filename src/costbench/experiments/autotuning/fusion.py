@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I16
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.charging import Charging, minutes
 from costbench.autotuning.fusion import (
@@ -42,13 +42,11 @@ from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import SearchTrace
 from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
-from costbench.compiler.spaces import ChoiceArray
 from costbench.rng import stream
 from costbench.search.space import Vectors
 from costbench.target import Target
 
 Start = Literal["default", "random"]
-FloatArray = npt.NDArray[np.float64]
 HARDWARE, BEST_KNOWN = "hardware", "best known"
 _Found = tuple[SearchTrace | None, SearchTrace]
 """The trace of predictions, None for a search on hardware alone, and the trace of measurements."""
@@ -208,7 +206,7 @@ class _Arms:
 
     def __init__(self, tuner: FusionTuner) -> None:
         self._tuner = tuner
-        self._problem: TuningProblem[ChoiceArray] = fusion_problem(tuner.space, tuner.target.name)
+        self._problem: TuningProblem[I16] = fusion_problem(tuner.space, tuner.target.name)
         cuts = SharedCuts(tuner.space)
         self._measured = ProgramPricer(tuner.space, tuner.machine, cuts=cuts)
         self._predicted = {
@@ -283,7 +281,7 @@ class _Arms:
         columns = (np.median(speedups, axis=0), speedups.min(axis=0), speedups.max(axis=0))
         return FusionCurve(start, arm, *(tuple(one.tolist()) for one in (seconds, *columns)))
 
-    def _speedups(self, start: Start, seconds: FloatArray, searches: Sequence[_Found]) -> FloatArray:
+    def _speedups(self, start: Start, seconds: F64, searches: Sequence[_Found]) -> F64:
         """Return the speed-up of the best so far over the default, float64 [searches, times]."""
         rows = []
         for seed, (_, measured) in enumerate(searches):

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.autotuning.kernel_costs import TileChoice
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tile_space import MAX_LISTED, TileSpace, nest_tile_space
@@ -23,8 +23,6 @@ from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
 from costbench.rng import stream
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 EXHAUSTIVE, SAMPLE, ALTERNATING, RANDOM = "exhaustive", "sample", "alternating", "random"
 _MEASURED_AT_ONCE = 65_536
 
@@ -95,9 +93,9 @@ class TriedKernel:
     """
 
     runs: int
-    runtime_ns: FloatArray
-    seconds: FloatArray
-    costs: Mapping[str, FloatArray]
+    runtime_ns: F64
+    seconds: F64
+    costs: Mapping[str, F64]
     default: int
     space: SearchedSpace
 
@@ -185,7 +183,7 @@ def _tried(
 
 
 def searched_space(
-    space: TileSpace, device: Device, candidates: IntArray, params: AutotuneTileParams
+    space: TileSpace, device: Device, candidates: I64, params: AutotuneTileParams
 ) -> SearchedSpace:
     """Measures all legal tile sizes of a kernel and returns the lowest runtime and what was charged.
 
@@ -203,7 +201,7 @@ def searched_space(
     return SearchedSpace(len(ids), best_ns, seconds + len(ids) * params.compile_s, complete)
 
 
-def next_best(estimates: FloatArray, runtime_ns: FloatArray, kernel: str) -> int:
+def next_best(estimates: F64, runtime_ns: F64, kernel: str) -> int:
     """Returns the index of the lowest estimate among the tile sizes that compile."""
     compiles = np.isfinite(runtime_ns)
     if not compiles.any():
@@ -231,7 +229,7 @@ def tile_points(kernels: Sequence[TriedKernel], params: AutotuneTileParams) -> l
     return points
 
 
-Orders = list[IntArray]
+Orders = list[I64]
 """For every kernel, its tile sizes in the order in which they are measured."""
 
 
@@ -277,11 +275,11 @@ def _arms(
     return arms
 
 
-def alternating(first: IntArray, second: IntArray) -> IntArray:
+def alternating(first: I64, second: I64) -> I64:
     """Interleaves two orders of the same `n` items and drops repeats: 2n entries become n."""
     both = np.stack([first, second], axis=1).ravel()
     _, places = np.unique(both, return_index=True)
-    result: IntArray = both[np.sort(places)]
+    result: I64 = both[np.sort(places)]
     return result
 
 

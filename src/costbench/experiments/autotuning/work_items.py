@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.datasets.splits import read_split
 from costbench.errors import DataError
 from costbench.experiments.autotuning.fusion import AutotuneFusionParams
@@ -240,15 +240,15 @@ class TuningItems:
 class TileSamples(Protocol):
     """Measured tile sizes of a program's kernels, as `FeatureShard` has them."""
 
-    def runs(self) -> npt.NDArray[np.int64]:
+    def runs(self) -> I64:
         """Executions of each kernel in a run of the program."""
         ...
 
-    def runtime_ns(self, index: int) -> npt.NDArray[np.int64]:
+    def runtime_ns(self, index: int) -> I64:
         """Measured runtimes of the tile sizes of a kernel."""
         ...
 
-    def analytical_ns(self, index: int) -> npt.NDArray[np.float64]:
+    def analytical_ns(self, index: int) -> F64:
         """Estimates of the analytical model for the same tile sizes."""
         ...
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.spaces import TileSizes
 from costbench.hardware.codegen import uniform
 from costbench.hashing.splitmix64 import mix
 from costbench.rng import stream_key
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -30,17 +28,17 @@ class RandomModel:
 
     seed: int
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Return the cost of each decision, float64 [n], uniform in (0, 1)."""
         start = stream_key(self.seed, "random model", kernel.fingerprint)
         key = np.full(len(decisions), start & (2**64 - 1), dtype=np.uint64)
         bounds = np.concatenate([decisions.kernel_bounds, decisions.output_bounds], axis=1)
         for column in bounds.T.astype(np.uint64):
             key = mix(key ^ column)
-        result: FloatArray = uniform(mix(key))
+        result: F64 = uniform(mix(key))
         return result
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Does the same for a kernel that is already lowered."""
         return self.predict(nest.kernel, decisions)
 
@@ -53,10 +51,10 @@ class IterationModel:
     has to rank better than this.
     """
 
-    def predict(self, kernel: Kernel, decisions: TileSizes) -> FloatArray:
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Return the iterations of the loop nest, float64 [n]."""
         return self.predict_nest(loop_nest(kernel), decisions)
 
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> FloatArray:
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Does the same for a kernel that is already lowered."""
         return nest.iterations(decisions).astype(np.float64)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
 from costbench.experiments.evaluation.cost_models import BySeed
@@ -19,8 +19,6 @@ from costbench.hardware.device import Device
 from costbench.hardware.simulator import simulate_nest
 from costbench.rng import stream_key
 from costbench.target import Target
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def _measured_again(target: Target, seeds: tuple[int, ...]) -> BySeed:
@@ -32,7 +30,7 @@ def _measured_again(target: Target, seeds: tuple[int, ...]) -> BySeed:
     target = replace(target, timing=replace(target.timing, failure_rate=0.0))
 
     def measured_by(device: Device) -> Predict:
-        def predict(nest: LoopNest, tile_sizes: TileSizes) -> FloatArray:
+        def predict(nest: LoopNest, tile_sizes: TileSizes) -> F64:
             return device.measure_nest(nest, nest.extents(tile_sizes)).runtime_ns.astype(np.float64)
 
         return predict
@@ -50,7 +48,7 @@ def _regular_machine(target: Target, seeds: tuple[int, ...]) -> BySeed:
     timing = replace(target.timing, codegen_compute_sd=0.0, codegen_transfer_sd=0.0)
     regular = replace(target, timing=timing)
 
-    def predict(nest: LoopNest, tile_sizes: TileSizes) -> FloatArray:
+    def predict(nest: LoopNest, tile_sizes: TileSizes) -> F64:
         return simulate_nest(nest, nest.extents(tile_sizes), regular).runtime_ns
 
     return {0: predict}

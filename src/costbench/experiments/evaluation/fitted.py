@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.experiments.evaluation.program import ProgramTask
 from costbench.features.feature_shards import FeatureShard
 from costbench.models.baselines.fitting import BASELINES, predict_program
 from costbench.models.baselines.storage import load_baselines
 
-FloatArray = npt.NDArray[np.float64]
 
-
-def fitted_costs(program: ProgramTask, task: str, shard: FeatureShard) -> dict[str, list[FloatArray]]:
+def fitted_costs(program: ProgramTask, task: str, shard: FeatureShard) -> dict[str, list[F64]]:
     """Return the costs of the decisions of each kernel of a shard, in order, by model; float64 [n] each.
 
     Args:

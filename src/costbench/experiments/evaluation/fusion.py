@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, Bool
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
 from costbench.datasets.tile.kernels import CompiledPrograms
 from costbench.experiments.chips import chip_of
@@ -38,8 +38,6 @@ from costbench.metrics.regression import mape
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
 _MAX_POINTS = 300
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def evaluate_fusions(task: ProgramTask) -> ProgramResult:
@@ -56,7 +54,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     scaled = scaled_estimates(estimated, measured, shard.runs() * (shard.space_sizes() > 1), kinds)
     comparable = (shard.space_sizes() > 1) & np.isfinite(scaled)
     groups = {ALL_KERNELS: comparable} | _unseen(shard, task, comparable)
-    predicted: dict[ModelKey, FloatArray] = {}
+    predicted: dict[ModelKey, F64] = {}
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
     fitted = fitted_costs(task, "fusion", shard)
@@ -73,7 +71,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
 
 
-def _given(task: ProgramTask) -> dict[ModelKey, FloatArray]:
+def _given(task: ProgramTask) -> dict[ModelKey, F64]:
     """Returns the costs of all kernels by the user's own models, in the order of the features."""
     architecture = chip_of(task.chip, task.chip_file).architecture
     given = given_models(task.models, "fusion", architecture)
@@ -89,7 +87,7 @@ def _given(task: ProgramTask) -> dict[ModelKey, FloatArray]:
     return {(name, MAIN, 0): costs for name, costs in found.items()}
 
 
-def _unseen(shard: FeatureShard, task: ProgramTask, kept: BoolArray) -> dict[str, BoolArray]:
+def _unseen(shard: FeatureShard, task: ProgramTask, kept: Bool) -> dict[str, Bool]:
     """Returns which of the kept kernels are in each group of those that training has not seen."""
     of_kernels = [task.groups(one) for one in shard.fingerprints()]
     return {
@@ -98,9 +96,7 @@ def _unseen(shard: FeatureShard, task: ProgramTask, kept: BoolArray) -> dict[str
     }
 
 
-def scaled_estimates(
-    estimated_ns: FloatArray, measured_ns: FloatArray, runs: npt.NDArray[np.int64], kinds: Sequence[str]
-) -> FloatArray:
+def scaled_estimates(estimated_ns: F64, measured_ns: F64, runs: I64, kinds: Sequence[str]) -> F64:
     """Returns estimates x (sum of runs x measured) / (sum of runs x estimated), summed by kind of kernel.
 
     Args:
@@ -123,7 +119,7 @@ def scaled_estimates(
     return scaled
 
 
-def fusion_metrics(predicted_ns: FloatArray, measured_ns: FloatArray) -> dict[str, float]:
+def fusion_metrics(predicted_ns: F64, measured_ns: F64) -> dict[str, float]:
     """Returns `mape` (percent) and `kendall_tau` over all kernels of a program, over those of at least 5 us
     (`_ge5us`) and over shorter ones (`_lt5us`). Arrays are float64 [k]; undefined metrics are left out.
     """
@@ -139,18 +135,14 @@ def fusion_metrics(predicted_ns: FloatArray, measured_ns: FloatArray) -> dict[st
     return values
 
 
-def _by_model(
-    predicted: dict[ModelKey, FloatArray], measured: FloatArray, kept: BoolArray
-) -> dict[ModelKey, dict[str, float]]:
+def _by_model(predicted: dict[ModelKey, F64], measured: F64, kept: Bool) -> dict[ModelKey, dict[str, float]]:
     found = {key: fusion_metrics(values[kept], measured[kept]) for key, values in predicted.items()}
     short = int((measured[kept] < SHORT_NS).sum())
     counts = {"kernels": int(kept.sum()), "kernels_lt5us": short, "kernels_ge5us": int(kept.sum()) - short}
     return found | {(BEST, MAIN, 0): {name: float(count) for name, count in counts.items()}}
 
 
-def _scatter(
-    predicted: dict[ModelKey, FloatArray], measured: FloatArray, kept: BoolArray
-) -> tuple[Scatter, ...]:
+def _scatter(predicted: dict[ModelKey, F64], measured: F64, kept: Bool) -> tuple[Scatter, ...]:
     """Returns points of the main models for a figure: kernels evenly spaced in the order of the shard."""
     places = np.flatnonzero(kept)
     places = places[:: max(1, -(-len(places) // _MAX_POINTS))]

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F64
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.experiments.evaluation.fitted import fitted_costs
@@ -30,7 +30,6 @@ from costbench.metrics.tpugraphs import (
     top_k_slowdown,
 )
 
-FloatArray = npt.NDArray[np.float64]
 _TASK = "tile"
 _RANDOM = "random"
 _CORRECTS_ESTIMATES = "trees_analytical"
@@ -68,7 +67,7 @@ def evaluate_imported_tiles(task: ProgramTask) -> ProgramResult:
     return ProgramResult(shard.application, found, computed_by=computed_by)
 
 
-def tile_rows(runtimes: Sequence[FloatArray], costs: Sequence[FloatArray]) -> dict[str, float]:
+def tile_rows(runtimes: Sequence[F64], costs: Sequence[F64]) -> dict[str, float]:
     """Return the metrics of a model over some kernels; one that is not defined is left out.
 
     Args:
@@ -99,11 +98,11 @@ def _ordered(pairs: PairCounts) -> OrderedPairs:
 
 def _costs(
     task: ProgramTask, shard: FeatureShard
-) -> tuple[Mapping[ModelKey, Sequence[FloatArray]], dict[ModelKey, str]]:
+) -> tuple[Mapping[ModelKey, Sequence[F64]], dict[ModelKey, str]]:
     """Return the costs of each kernel's tile sizes by model, and what computed those of networks."""
     counts = shard.num_configs()
     ends = np.cumsum(counts)[:-1]
-    costs: dict[ModelKey, Sequence[FloatArray]] = {}
+    costs: dict[ModelKey, Sequence[F64]] = {}
     computed_by: dict[ModelKey, str] = {}
     for one in task.checkpoints:
         key = one.model, one.variant, one.seed
@@ -117,7 +116,7 @@ def _costs(
     return costs, computed_by
 
 
-def _random(shard: FeatureShard, seed: int) -> Iterator[FloatArray]:
+def _random(shard: FeatureShard, seed: int) -> Iterator[F64]:
     """Yield costs in [0, 1) of the tile sizes of each kernel, drawn by its fingerprint."""
     for index, count in enumerate(shard.num_configs()):
         yield rng.stream(seed, "random imported tiles", shard.fingerprint(index)).random(int(count))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.autotuning.charging import COMPILE_S_PER_INSTRUCTION, Charging
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.layout.programs import layout_shard_path
@@ -26,8 +26,6 @@ from costbench.models.baselines.layout.orders import default_first, random_order
 from costbench.models.baselines.layout.trees import program_table
 from costbench.models.baselines.storage import load_baselines
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 EVALUATED_CONFIGS = 1000
 """Configs of a program that count (tpugraphs2023, section 3.3)."""
 _TASK = "layout"
@@ -61,7 +59,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
     return ProgramResult(application, over_collections(found), overheads=overheads)
 
 
-_Network = Callable[[LayoutGraph, IntArray], FloatArray]
+_Network = Callable[[LayoutGraph, I64], F64]
 
 
 def _networks(checkpoints: Sequence[Checkpoint]) -> dict[ModelKey, _Network]:
@@ -79,7 +77,7 @@ def _overhead(program: ProgramTask, application: str, graph: LayoutGraph, networ
     return measure_overhead(measured, lambda: extract_nodes(source), network, charging)
 
 
-def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> IntArray:
+def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> I64:
     """Returns the configs that scores are over: all, or `count` of them evenly spaced by runtime.
 
     They are those at places 0, m, 2m, ..., last after a stable sort by runtime (tpugraphs2023, section 3.3).
@@ -100,11 +98,11 @@ def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> IntArr
         return np.arange(graph.num_configs)
     order = np.argsort(graph.runtime_ns, kind="stable")
     places = np.linspace(0, graph.num_configs - 1, count).round().astype(np.int64)
-    chosen: IntArray = np.sort(order[places]).astype(np.int64)
+    chosen: I64 = np.sort(order[places]).astype(np.int64)
     return chosen
 
 
-def layout_rows(graph: LayoutGraph, scores: FloatArray, rows: IntArray | None = None) -> dict[str, float]:
+def layout_rows(graph: LayoutGraph, scores: F64, rows: I64 | None = None) -> dict[str, float]:
     """Returns the metrics of a model on one program, as tpugraphs2023 defines them (section 5.1).
 
     - `kendall_tau`: tau-b between scores and runtimes; 0 for equal scores, by which no model must gain;
@@ -138,11 +136,11 @@ def layout_rows(graph: LayoutGraph, scores: FloatArray, rows: IntArray | None = 
 
 def baseline_scores(
     graph: LayoutGraph,
-    rows: IntArray,
+    rows: I64,
     names: Sequence[str],
     seeds: Sequence[int],
     fitted: Mapping[str, Baseline],
-) -> dict[ModelKey, FloatArray]:
+) -> dict[ModelKey, F64]:
     """Returns the scores of the models that are not networks for some configs of a program.
 
     Args:
@@ -152,7 +150,7 @@ def baseline_scores(
         seeds: of random orders.
         fitted: by name.
     """
-    found: dict[ModelKey, FloatArray] = {}
+    found: dict[ModelKey, F64] = {}
     for name in names:
         if name == "random":
             found |= {(name, MAIN, seed): random_order(graph, seed)[rows] for seed in seeds}

@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.experiments.evaluation.program import Checkpoint
 from costbench.features.feature_shards import FeatureShard
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 _KERNELS, _ROWS = 256, 32_768
 """Largest number of kernels, and of (node, decision) pairs, per pass: those stay in the caches."""
 
 
-def network_costs(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[FloatArray, str]:
+def network_costs(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[F64, str]:
     """Return the costs of all decisions of all kernels, and what computed them.
 
     Returns:
@@ -43,7 +41,7 @@ def network_costs(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[FloatArr
     return np.concatenate([np.empty(0), *costs]), model.net.computed_by or ""
 
 
-def _passes(nodes: IntArray, decisions: IntArray) -> Iterator[tuple[int, int]]:
+def _passes(nodes: I64, decisions: I64) -> Iterator[tuple[int, int]]:
     """Yield the first kernel of each pass and the one behind its last; decisions are padded to the most."""
     first = 0
     while first < len(nodes):

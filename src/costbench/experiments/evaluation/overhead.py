@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.autotuning.charging import Charging
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.metrics.overhead import BATCH, Overhead
 
-Score = Callable[[LayoutGraph, npt.NDArray[np.int64]], npt.NDArray[np.float64]]
+Score = Callable[[LayoutGraph, I64], F64]
 _REPEATS = 3
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
@@ -21,7 +21,7 @@ from costbench.metrics.ranking import PairCounts, count_pairs, ordered_pair_accu
 from costbench.metrics.selection import tile_size_ape, top_k_score
 from costbench.metrics.tpugraphs import TILE_TOP_K, OrderedPairs, mean_slowdown, pooled_accuracy
 
-Predict = Callable[[LoopNest, TileSizes], npt.NDArray[np.float64]]
+Predict = Callable[[LoopNest, TileSizes], F64]
 
 
 ALL_KERNELS = "all"
@@ -44,10 +44,10 @@ class EvaluatedKernel:
 
     nest: LoopNest
     tile_sizes: TileSizes
-    runtime_ns: npt.NDArray[np.int64]
+    runtime_ns: I64
     runs: int
     groups: tuple[str, ...] = ()
-    costs: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    costs: Mapping[str, F64] = field(default_factory=dict)
 
 
 @dataclass
@@ -117,9 +117,9 @@ def evaluate_program(
 def _by_model(
     tallies: Mapping[str, _Tally],
     top_k: Sequence[int],
-    best: npt.NDArray[np.float64],
-    runs: npt.NDArray[np.float64],
-    indices: npt.NDArray[np.int64],
+    best: F64,
+    runs: F64,
+    indices: I64,
 ) -> ByModel:
     best, runs = best[indices], runs[indices]
     found = {
@@ -129,20 +129,20 @@ def _by_model(
     return found | {BEST: {"kernels": float(len(indices)), "runtime_ns": float(best @ runs)}}
 
 
-def _runtimes(runtime_ns: npt.NDArray[np.int64], where: str) -> npt.NDArray[np.float64]:
+def _runtimes(runtime_ns: I64, where: str) -> F64:
     runtime = np.asarray(runtime_ns, dtype=np.float64)
     if not len(runtime) or not (runtime > 0).all() or not np.isfinite(runtime).all():
         raise DataError("a runtime is not a positive number", where=where, field="runtime_ns")
     return runtime
 
 
-def _costs(cost: npt.NDArray[np.float64], count: int, where: str) -> npt.NDArray[np.float64]:
+def _costs(cost: F64, count: int, where: str) -> F64:
     if cost.shape != (count,) or not np.isfinite(cost).all():
         raise DataError(f"costs of shape {cost.shape}", where=where, expected=f"{count} finite numbers")
     return cost
 
 
-def _add(tally: _Tally, cost: npt.NDArray[np.float64], runtime: npt.NDArray[np.float64]) -> None:
+def _add(tally: _Tally, cost: F64, runtime: F64) -> None:
     tally.pairs.append(count_pairs(cost, runtime))
     order = np.argsort(cost, kind="stable")
     for k, found in tally.best_of_k.items():
@@ -152,9 +152,9 @@ def _add(tally: _Tally, cost: npt.NDArray[np.float64], runtime: npt.NDArray[np.f
 def _metrics(
     tally: _Tally,
     top_k: Sequence[int],
-    best: npt.NDArray[np.float64],
-    runs: npt.NDArray[np.float64],
-    indices: npt.NDArray[np.int64],
+    best: F64,
+    runs: F64,
+    indices: I64,
 ) -> dict[str, float]:
     chosen = {k: np.array(tally.best_of_k[k])[indices] for k in {1, *top_k}}
     pairs = [tally.pairs[index] for index in indices]
@@ -169,9 +169,7 @@ def _metrics(
     return values
 
 
-def _published(
-    tally: _Tally, best: npt.NDArray[np.float64], indices: npt.NDArray[np.int64]
-) -> dict[str, float]:
+def _published(tally: _Tally, best: F64, indices: I64) -> dict[str, float]:
     """Returns the metrics as tpugraphs2023 defines them; NaN where no kernel has a choice."""
     pairs = [tally.pairs[index] for index in indices]
     ordered = (OrderedPairs(one.concordant, one.total - one.tied_measured) for one in pairs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
 from costbench.experiments.chips import chip_of
@@ -20,8 +20,6 @@ from costbench.experiments.evaluation.scoring import BEST, EvaluatedKernel, Pred
 from costbench.experiments.grid.spec import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.target import Target
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def evaluate_tiles(task: ProgramTask) -> ProgramResult:
@@ -66,9 +64,7 @@ def _features(task: ProgramTask, shard: TileShard) -> FeatureShard:
     return features
 
 
-def _evaluated(
-    shard: TileShard, index: int, task: ProgramTask, costs: Mapping[str, FloatArray]
-) -> EvaluatedKernel:
+def _evaluated(shard: TileShard, index: int, task: ProgramTask, costs: Mapping[str, F64]) -> EvaluatedKernel:
     measured = shard.kernel(index)
     groups = (kernel_kind(measured.kernel), *task.groups(measured.fingerprint))
     return EvaluatedKernel(
@@ -98,10 +94,10 @@ def _models(task: ProgramTask, target: Target) -> dict[ModelKey, Predict]:
 
 def _learned(
     task: ProgramTask, features: FeatureShard
-) -> tuple[dict[ModelKey, list[FloatArray]], dict[ModelKey, str]]:
+) -> tuple[dict[ModelKey, list[F64]], dict[ModelKey, str]]:
     """Returns the costs of each kernel's tile sizes by the networks, and what computed them."""
     ends = np.cumsum(features.num_configs())[:-1]
-    costs: dict[ModelKey, list[FloatArray]] = {}
+    costs: dict[ModelKey, list[F64]] = {}
     computed_by: dict[ModelKey, str] = {}
     for one in task.checkpoints:
         key = one.model, one.variant, one.seed

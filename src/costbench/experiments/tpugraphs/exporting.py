@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.compiler.kernel import kernel_module
 from costbench.datasets.layout.collections import SEARCHES
 from costbench.datasets.layout.programs import open_layout_shard, read_layout_program
@@ -173,7 +173,7 @@ def _layout_writer(options: ExportOptions, path: Path, program: str, part: str) 
     return write
 
 
-def _rows(tuning: TuningProgram, rows: npt.NDArray[np.int64]) -> TuningProgram:
+def _rows(tuning: TuningProgram, rows: I64) -> TuningProgram:
     return replace(
         tuning,
         minor_to_major=tuning.minor_to_major[rows],

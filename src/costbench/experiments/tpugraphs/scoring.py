@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I64, AnyFloat
 from costbench.artifacts import read_bytes, write_text
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder
 from costbench.datasets.tpugraphs.npz import Labels, read_labels
@@ -29,8 +29,6 @@ HEADER = "ID,TopConfigs"
 _TILE_CONFIGS = 10
 """Configurations of a kernel in a table, as in the data set's own baseline; the first five count."""
 _MAX_PREDICTION_BYTES = 1 << 31
-
-Ranking = npt.NDArray[np.int64]
 
 
 def score_file(path: Path, predictions: Path) -> dict[str, float | None]:
@@ -53,7 +51,7 @@ def score_file(path: Path, predictions: Path) -> dict[str, float | None]:
     return graph_metrics(labels.runtime, scores, top_k, labels.normalizers)
 
 
-def read_predictions(path: Path, num_configs: int) -> npt.NDArray[np.float64]:
+def read_predictions(path: Path, num_configs: int) -> F64:
     """Returns one prediction per configuration, float64 [c].
 
     Raises:
@@ -81,7 +79,7 @@ def read_predictions(path: Path, num_configs: int) -> npt.NDArray[np.float64]:
     return scores
 
 
-def top_configs(scores: npt.NDArray[np.floating], collection: str) -> Ranking:
+def top_configs(scores: AnyFloat, collection: str) -> I64:
     """Returns what a line of the table lists: all configurations of a layout, ten of a tile kernel.
 
     Args:
@@ -95,7 +93,7 @@ def top_configs(scores: npt.NDArray[np.floating], collection: str) -> Ranking:
     return np.concatenate([order[:_TILE_CONFIGS], padding])
 
 
-def write_submission(path: Path, rankings: Iterable[tuple[str, Sequence[int] | Ranking]]) -> None:
+def write_submission(path: Path, rankings: Iterable[tuple[str, Sequence[int] | I64]]) -> None:
     """Writes the leaderboard's table: `ID,TopConfigs`, a line per graph.
 
     Args:
@@ -114,7 +112,7 @@ def write_submission(path: Path, rankings: Iterable[tuple[str, Sequence[int] | R
     write_text(path, "\n".join([*lines, ""]))
 
 
-def submission_of(folder: TpuGraphsFolder, predictions: Path, split: str) -> list[tuple[str, Ranking]]:
+def submission_of(folder: TpuGraphsFolder, predictions: Path, split: str) -> list[tuple[str, I64]]:
     """Returns the lines of the table for all graphs of a split, in the order of collections and names.
 
     Args:
@@ -199,7 +197,7 @@ def score_submission(
     return {"score": _defined(competition_score(scores)), "collections": _all_defined(means)}
 
 
-def _score(labels: Labels, runtime: npt.NDArray[np.int64], chosen: list[int]) -> float:
+def _score(labels: Labels, runtime: I64, chosen: list[int]) -> float:
     if labels.normalizers is None:
         return competition_layout_score(runtime, chosen)
     return competition_tile_score(runtime, chosen, labels.normalizers)

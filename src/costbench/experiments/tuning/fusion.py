@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from costbench.arrays import I16
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.charging import Charging, minutes
 from costbench.autotuning.fusion import (
@@ -22,7 +23,6 @@ from costbench.autotuning.trace import SearchTrace
 from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
-from costbench.compiler.spaces import ChoiceArray
 from costbench.experiments.tuning.outside import (
     NO_PRICES,
     CostsWithOutside,
@@ -97,7 +97,7 @@ def _plan(
 
 
 def _measure(
-    problem: TuningProblem[ChoiceArray],
+    problem: TuningProblem[I16],
     predicted: SearchTrace,
     device: FusionDeviceEvaluator,
     shortlist: Shortlist,
@@ -109,7 +109,7 @@ def _measure(
 
 def _tuned(
     space: FusionSpace,
-    problem: TuningProblem[ChoiceArray],
+    problem: TuningProblem[I16],
     default_ns: float,
     predicted: SearchTrace | None,
     measured: SearchTrace | None,
@@ -139,7 +139,7 @@ def _tuned(
     )
 
 
-def _described(space: FusionSpace, config: ChoiceArray) -> dict[str, object]:
+def _described(space: FusionSpace, config: I16) -> dict[str, object]:
     """Returns the fused edges and the resulting kernels as names of instructions."""
     edges = []
     for part, fused in space.by_computation(config):

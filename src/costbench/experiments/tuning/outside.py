@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.autotuning.kernel_costs import FloatArray, KernelCosts
+from costbench.arrays import F64
+from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.errors import UnsupportedKernelError
@@ -180,7 +181,7 @@ class CostsWithOutside:
     inside: KernelCosts
     prices: OutsidePrices
 
-    def costs(self, kernels: Sequence[Kernel]) -> FloatArray:
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Returns nanoseconds of each kernel, float64 [k]."""
         given = [self.prices.price_ns(kernel) for kernel in kernels]
         found = np.array([0.0 if ns is None else ns for ns in given])

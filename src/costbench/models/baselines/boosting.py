@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F32, F64, I64, AnyArray
 from costbench.models.baselines.spec import TreesSpec
 from costbench.models.baselines.table import KernelTable
 
 if TYPE_CHECKING:
     import lightgbm
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +29,9 @@ class Samples:
     """
 
     table: KernelTable
-    features: npt.NDArray[np.float32]
-    start: FloatArray
-    groups: npt.NDArray[np.int64] | None = None
+    features: F32
+    start: F64
+    groups: I64 | None = None
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ class Boosting:
     spec: TreesSpec
     seed: int
     settings: Mapping[str, object]
-    score: Callable[[FloatArray], float]
+    score: Callable[[F64], float]
 
-    def fit(self, train: Samples, validation: Samples, target: FloatArray) -> str:
+    def fit(self, train: Samples, validation: Samples, target: F64) -> str:
         """Return the model of the round with the highest score, in LightGBM's text format.
 
         Args:
@@ -62,7 +60,7 @@ class Boosting:
         """
         import lightgbm
 
-        def feval(output: npt.NDArray[Any], _: lightgbm.Dataset) -> tuple[str, float, bool]:
+        def feval(output: AnyArray, _: lightgbm.Dataset) -> tuple[str, float, bool]:
             return "score", self.score(np.asarray(output, np.float64)), True
 
         weights = train.table.row_weights

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.errors import choose
 from costbench.features.feature_shards import FeatureShard
 from costbench.models.baselines.kernel_features import features_digest
@@ -27,8 +27,6 @@ from costbench.models.baselines.trees import (
     RuntimeTrees,
 )
 
-FloatArray = npt.NDArray[np.float64]
-
 
 class Baseline(Protocol):
     """A model of a table's rows: a frozen dataclass of numbers, strings and tuples, which can be stored."""
@@ -38,7 +36,7 @@ class Baseline(Protocol):
         """Return the model fitted to training programs; validation programs may decide when to stop."""
         ...
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return the cost of each row, float64 [D]; in ns where the task asks for runtimes, else in any unit.
 
         Costs are finite, lower for faster rows, and do not depend on the other rows.
@@ -121,13 +119,13 @@ def fit_all(
     return {name: kind.fit(known, held_out, spec, seed) for name, kind in kinds.items()}
 
 
-def predict_program(models: Mapping[str, Baseline], shard: FeatureShard) -> dict[str, FloatArray]:
+def predict_program(models: Mapping[str, Baseline], shard: FeatureShard) -> dict[str, F64]:
     """Return the costs of all decisions of all kernels of a program by model, float64 [D], in their order.
 
     Raises:
         DataError: for a damaged shard.
     """
-    found: dict[str, list[FloatArray]] = {name: [np.empty(0)] for name in models}
+    found: dict[str, list[F64]] = {name: [np.empty(0)] for name in models}
     for table in program_tables(shard):
         for name, model in models.items():
             found[name].append(model.predict(table))

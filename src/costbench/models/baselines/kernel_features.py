@@ -9,14 +9,12 @@ analytical model are not among them.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64, AnyArray
 from costbench.artifacts import digest_bytes
 from costbench.features import schema
 from costbench.features.packed_kernels import PackedKernels
 from costbench.hlo.opcode import NUM_OPCODE_CODES
-
-FloatArray = npt.NDArray[np.float32]
 
 _NODE = schema.names(schema.NODE_FEATURES)
 FEATURE_NAMES: tuple[str, ...] = (
@@ -38,7 +36,7 @@ def features_digest() -> str:
     return digest_bytes(",".join(FEATURE_NAMES).encode())[:16]
 
 
-def kernel_rows(kernels: PackedKernels) -> FloatArray:
+def kernel_rows(kernels: PackedKernels) -> F32:
     """Return one row for each decision of unscaled kernels, float32 [D, `NUM_FEATURES`], in their order."""
     counts = kernels.node_counts
     starts = np.cumsum(counts) - counts
@@ -58,19 +56,19 @@ def kernel_rows(kernels: PackedKernels) -> FloatArray:
     return np.concatenate([np.repeat(per_kernel, kernels.config_counts, axis=0), decisions], axis=1)
 
 
-def _edge_counts(kernels: PackedKernels) -> npt.NDArray[np.int64]:
+def _edge_counts(kernels: PackedKernels) -> I64:
     ends = np.cumsum(kernels.node_counts)
     kernel = np.searchsorted(ends, kernels.edges[0], side="right")
     return np.bincount(kernel, minlength=kernels.num_kernels)
 
 
-def _opcode_counts(kernels: PackedKernels) -> FloatArray:
+def _opcode_counts(kernels: PackedKernels) -> F32:
     kernel = np.repeat(np.arange(kernels.num_kernels), kernels.node_counts)
     places = kernel * NUM_OPCODE_CODES + kernels.opcodes
     found = np.bincount(places, minlength=kernels.num_kernels * NUM_OPCODE_CODES)
     return found.reshape(-1, NUM_OPCODE_CODES).astype(np.float32)
 
 
-def _signed_log1p(values: npt.NDArray[np.generic]) -> FloatArray:
+def _signed_log1p(values: AnyArray) -> F32:
     wide = values.astype(np.float32)
     return np.copysign(np.log1p(np.abs(wide)), wide)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.models.baselines.spec import BaselineSpec
 from costbench.models.baselines.table import KernelTable
 
-FloatArray = npt.NDArray[np.float64]
 _MAX_ITERATIONS = 200
 
 
@@ -49,7 +48,7 @@ class LinearRanker:
         )
         return cls(tuple((found.x / pairs.deviation).tolist()))
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return s, float64 [D]; lower is faster."""
         # Term by term: the last bit of a BLAS product depends on how many rows there are.
         total = np.zeros(len(table))
@@ -72,8 +71,8 @@ class _Pairs:
         kernel = np.repeat(np.arange(len(table.counts)), table.counts)
         centred -= (np.add.reduceat(centred, starts, axis=0) / table.counts[:, None])[kernel]
         deviation = np.sqrt((centred**2).mean(axis=0))
-        self.deviation: FloatArray = np.where(deviation > 1e-9, deviation, 1.0)
-        self.features: FloatArray = np.where(deviation > 1e-9, centred / self.deviation, 0.0)
+        self.deviation: F64 = np.where(deviation > 1e-9, deviation, 1.0)
+        self.features: F64 = np.where(deviation > 1e-9, centred / self.deviation, 0.0)
         faster, slower, weights = [], [], []
         share = table.kernel_weights / table.kernel_weights.sum()
         for first, count, weight in zip(starts.tolist(), table.counts.tolist(), share.tolist(), strict=True):
@@ -85,7 +84,7 @@ class _Pairs:
         self._faster, self._slower = np.concatenate(faster), np.concatenate(slower)
         self._weights = np.concatenate(weights)
 
-    def loss(self, weights: FloatArray, ridge: float) -> tuple[float, FloatArray]:
+    def loss(self, weights: F64, ridge: float) -> tuple[float, F64]:
         """Return the loss and its gradient, float64 [F]."""
         scores = self.features @ weights
         margin = scores[self._faster] - scores[self._slower]
@@ -94,5 +93,5 @@ class _Pairs:
         slope = self._weights * np.exp(margin - np.logaddexp(0.0, margin))
         size = len(scores)
         pull = np.bincount(self._faster, slope, size) - np.bincount(self._slower, slope, size)
-        gradient: FloatArray = self.features.T @ pull + 2.0 * ridge * weights
+        gradient: F64 = self.features.T @ pull + 2.0 * ridge * weights
         return value, gradient

@@ -7,14 +7,12 @@ would be decided by the few longest kernels, one of logarithms is not linear in 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.errors import DataError
 
-FloatArray = npt.NDArray[np.float64]
 
-
-def weighted_median(values: FloatArray, weights: FloatArray) -> float:
+def weighted_median(values: F64, weights: F64) -> float:
     """Return the least m with sum of weights of (values <= m) >= half of all; it minimises sum w |value - m|.
 
     Args:
@@ -31,7 +29,7 @@ def weighted_median(values: FloatArray, weights: FloatArray) -> float:
     return float(values[order[int(np.searchsorted(sums, 0.5 * sums[-1]))]])
 
 
-def least_relative_error(columns: FloatArray, runtime_ns: FloatArray, weights: FloatArray) -> FloatArray:
+def least_relative_error(columns: F64, runtime_ns: F64, weights: F64) -> F64:
     """Return c >= 0 that minimises sum_i w_i |x_i . c / y_i - 1|, float64 [m].
 
     With A_i = x_i / y_i the dual program is: maximise sum_i d_i subject to A^T d <= 0 and |d_i| <= w_i. It
@@ -68,5 +66,5 @@ def least_relative_error(columns: FloatArray, runtime_ns: FloatArray, weights: F
     )
     if not solved.success:
         raise DataError(f"no fit of runtimes: {solved.message}", expected="a linear program with an optimum")
-    found: FloatArray = np.maximum(-np.asarray(solved.ineqlin.marginals), 0.0) / scale
+    found: F64 = np.maximum(-np.asarray(solved.ineqlin.marginals), 0.0) / scale
     return found

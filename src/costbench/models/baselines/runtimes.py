@@ -11,13 +11,11 @@ from dataclasses import astuple, dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.models.baselines.relative_error import least_relative_error, weighted_median
 from costbench.models.baselines.spec import BaselineSpec
 from costbench.models.baselines.table import KernelTable
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Unscaled:
         """Return the model; nothing is fitted."""
         return cls()
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return e, float64 [D]."""
         return table.analytical_ns
 
@@ -51,7 +49,7 @@ class Constant:
         ratios = train.runtime_ns / train.analytical_ns
         return cls(weighted_median(ratios, train.row_weights / ratios))
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return a e, float64 [D]."""
         return self.factor * table.analytical_ns
 
@@ -74,7 +72,7 @@ class Launch:
         found = least_relative_error(columns_of(train)[:, :2], train.runtime_ns, train.row_weights)
         return cls(*found.tolist())
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return a + b e, float64 [D]."""
         return self.launch_ns + self.slope * table.analytical_ns
 
@@ -107,7 +105,7 @@ class Linear:
         """Return the model of least relative error on `train`."""
         return cls(*least_relative_error(columns_of(train), train.runtime_ns, train.row_weights).tolist())
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return the sum, float64 [D]."""
         # Term by term: the last bit of a BLAS product depends on how many rows there are.
         total = np.zeros(len(table))
@@ -116,6 +114,6 @@ class Linear:
         return total
 
 
-def columns_of(table: KernelTable) -> FloatArray:
+def columns_of(table: KernelTable) -> F64:
     """Return 1, the estimate and the static performance features, float64 [D, 6]."""
     return np.column_stack([np.ones(len(table)), table.analytical_ns, table.static])

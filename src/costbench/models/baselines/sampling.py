@@ -12,15 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import I64
 from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard
 from costbench.models.baselines.spec import SampleSpec
 from costbench.models.baselines.table import KernelTable, chosen_tables
-
-IntArray = npt.NDArray[np.int64]
 
 
 def sampled_kernels(
@@ -89,7 +87,7 @@ def quotas(available: Mapping[str, int], budget: int) -> dict[str, int]:
     return quota
 
 
-def _choose(draw: np.random.Generator, available: int, wanted: int) -> IntArray:
+def _choose(draw: np.random.Generator, available: int, wanted: int) -> I64:
     """Return `wanted` different positions below `available`, ascending; all if there are no more."""
     if available <= wanted:
         return np.arange(available)

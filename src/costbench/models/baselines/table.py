@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, F64, I64
 from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard
 from costbench.features.packed_kernels import PackedKernels
 from costbench.features.schema import NUM_DECISION_FEATURES
 from costbench.models.baselines.kernel_features import kernel_rows
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 # Kernels and decisions that are read at a time: a few dozen megabytes of features.
 _KERNELS, _ROWS = 256, 8192
 
@@ -34,24 +32,24 @@ class KernelTable:
         applications: int64 [K], number of the application that the kernel's program belongs to.
     """
 
-    features: npt.NDArray[np.float32]
-    static: FloatArray
-    analytical_ns: FloatArray
-    runtime_ns: FloatArray
-    counts: IntArray
-    applications: IntArray
+    features: F32
+    static: F64
+    analytical_ns: F64
+    runtime_ns: F64
+    counts: I64
+    applications: I64
 
     def __len__(self) -> int:
         """Return D."""
         return len(self.runtime_ns)
 
     @property
-    def decisions(self) -> npt.NDArray[np.float32]:
+    def decisions(self) -> F32:
         """The features that differ between decisions of a kernel, float32 [D, 28]."""
         return self.features[:, -NUM_DECISION_FEATURES:]
 
     @cached_property
-    def kernel_weights(self) -> FloatArray:
+    def kernel_weights(self) -> F64:
         """How much each kernel counts in a fit, float64 [K], of mean 1: all applications count the same.
 
         Within its application every kernel counts the same; kernels without rows count nothing.
@@ -59,11 +57,11 @@ class KernelTable:
         filled = self.counts > 0
         sizes = np.bincount(self.applications[filled], minlength=int(self.applications.max(initial=0)) + 1)
         shares = filled / np.maximum(sizes, 1)[self.applications]
-        weights: FloatArray = shares * len(shares) / shares.sum()
+        weights: F64 = shares * len(shares) / shares.sum()
         return weights
 
     @property
-    def row_weights(self) -> FloatArray:
+    def row_weights(self) -> F64:
         """The weight of each row, float64 [D]: that of its kernel, divided among its decisions."""
         return np.repeat(self.kernel_weights / np.maximum(self.counts, 1), self.counts)
 
@@ -95,7 +93,7 @@ def table_of(kernels: PackedKernels, application: int = 0) -> KernelTable:
 
 
 def chosen_tables(
-    shard: FeatureShard, kernels: IntArray, configs: Sequence[IntArray], application: int = 0
+    shard: FeatureShard, kernels: I64, configs: Sequence[I64], application: int = 0
 ) -> Iterator[KernelTable]:
     """Yield some decisions of some kernels of a shard, in tables of bounded size, in order.
 

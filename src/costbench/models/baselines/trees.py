@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, F64
 from costbench.errors import DataError
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models.baselines.boosting import Boosting, Samples
@@ -26,7 +26,6 @@ from costbench.models.baselines.table import KernelTable
 if TYPE_CHECKING:
     import lightgbm
 
-FloatArray = npt.NDArray[np.float64]
 _LEVELS = 31
 # Of log errors: squared below a third, absolute above. Chosen on validation programs, as is the trust.
 _HUBER = 0.3
@@ -60,13 +59,13 @@ class Trees:
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"no trees: {error}", field="model", expected="LightGBM's text format") from error
 
-    def outputs(self, table: KernelTable) -> FloatArray:
+    def outputs(self, table: KernelTable) -> F64:
         """Return the sums of the trees, float64 [D]."""
         found: Any = self.loaded.predict(self.features(table), raw_score=True, num_threads=1)
         return np.asarray(found, np.float64)
 
     @classmethod
-    def features(cls, table: KernelTable) -> npt.NDArray[np.float32]:
+    def features(cls, table: KernelTable) -> F32:
         """Return what the trees read of each row, float32 [D, F] or [D, F + 1]."""
         if not cls.reads_estimate:
             return table.features
@@ -97,7 +96,7 @@ class RuntimeTrees(Trees):
         coefficients = tuple(found.tolist())
         weights = validation.row_weights / validation.row_weights.sum()
 
-        def accuracy(log_runtime: FloatArray) -> float:
+        def accuracy(log_runtime: F64) -> float:
             return -float(weights @ np.abs(np.exp(log_runtime) / validation.runtime_ns - 1.0))
 
         first, held_out = (
@@ -108,7 +107,7 @@ class RuntimeTrees(Trees):
         boosting = Boosting(spec.trees, seed, settings, accuracy)
         return cls(boosting.fit(first, held_out, np.log(train.runtime_ns)), coefficients)
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return runtimes in ns, float64 [D]."""
         return np.exp(self._formula(table, self.coefficients) + self.outputs(table))
 
@@ -117,7 +116,7 @@ class RuntimeTrees(Trees):
         return [0, 1, 2, 3, 4, 5] if cls.reads_estimate else [0, 2, 3, 4, 5]
 
     @classmethod
-    def _formula(cls, table: KernelTable, coefficients: tuple[float, ...]) -> FloatArray:
+    def _formula(cls, table: KernelTable, coefficients: tuple[float, ...]) -> F64:
         """Return the logarithm of the formula's runtime, at least 1 ns, float64 [D]."""
         # Term by term: the last bit of a BLAS product depends on how many rows there are.
         total = np.zeros(len(table))
@@ -150,12 +149,12 @@ class RankingTrees(Trees):
         )
         return cls(ranked(first, held_out, spec, seed))
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Return costs, float64 [D]; lower is faster."""
         return self._start(table) - self.outputs(table)
 
     @classmethod
-    def _start(cls, table: KernelTable) -> FloatArray:
+    def _start(cls, table: KernelTable) -> F64:
         """Return the costs that the trees correct, float64 [D]."""
         return _TRUST * np.log(table.analytical_ns) if cls.reads_estimate else np.zeros(len(table))
 
@@ -180,7 +179,7 @@ def ranked(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -
     ends = np.cumsum(validation.table.counts)[:-1]
     measured = np.split(validation.table.runtime_ns, ends)
 
-    def tau(scores: FloatArray) -> float:
+    def tau(scores: F64) -> float:
         costs = np.split(-scores, ends)
         found = [tau_of(count_pairs(*pair)) for pair in zip(costs, measured, strict=True)]
         return float(np.average(np.nan_to_num(found), weights=validation.table.kernel_weights))
@@ -188,13 +187,13 @@ def ranked(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -
     return Boosting(spec.trees, seed, settings, tau).fit(train, validation, relevances(train.table))
 
 
-def relevances(table: KernelTable) -> FloatArray:
+def relevances(table: KernelTable) -> F64:
     """Return the relevance of each decision, whole numbers from 0 (slowest) to 31 (fastest), float64 [D]."""
     ends = np.cumsum(table.counts)[:-1]
     return np.concatenate([_places(runtimes) for runtimes in np.split(table.runtime_ns, ends)])
 
 
-def _places(runtime_ns: FloatArray) -> FloatArray:
+def _places(runtime_ns: F64) -> F64:
     distinct, place = np.unique(runtime_ns, return_inverse=True)
-    found: FloatArray = np.round(_LEVELS * (1.0 - place / max(len(distinct) - 1, 1)))
+    found: F64 = np.round(_LEVELS * (1.0 - place / max(len(distinct) - 1, 1)))
     return found

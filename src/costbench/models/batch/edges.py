@@ -11,13 +11,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from costbench.arrays import I64
 from costbench.execution.compiled import compiled
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ class Edges:
     num_nodes: int
 
     @staticmethod
-    def build(incoming: IntArray, outgoing: IntArray, num_nodes: int, *, even: bool = False) -> Edges:
+    def build(incoming: I64, outgoing: I64, num_nodes: int, *, even: bool = False) -> Edges:
         """Build edges from pairs [2, m]: incoming (node, its producer) and outgoing (node, its consumer).
 
         With `even` S is padded to `even_size` by repeating the last node; no node receives the added
@@ -105,7 +103,7 @@ def even_size(size: int) -> int:
 
 
 @compiled
-def _sorted_by_receiver(incoming: IntArray, outgoing: IntArray, num_nodes: int) -> tuple[Any, ...]:
+def _sorted_by_receiver(incoming: I64, outgoing: I64, num_nodes: int) -> tuple[Any, ...]:
     """Returns the arrays of `Edges`; incoming pairs of a receiver come before outgoing ones, as given."""
     counts = np.zeros((2, num_nodes), np.int64)
     table_row = np.full(num_nodes, -1)

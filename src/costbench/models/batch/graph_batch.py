@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from costbench.arrays import F32, F64, I64, AnyArray, Bool
 from costbench.errors import DataError, choose
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.normalizer import MinMaxNormalizer, Transform
@@ -25,9 +25,6 @@ from costbench.models.batch.edges import Edges, even_size
 from costbench.models.batch.node_order import NEIGHBORS, in_topological_order, with_padding
 from costbench.models.execution import LARGE_BATCH_ROWS
 from costbench.models.net_spec import InputSizes
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +40,10 @@ class KernelSamples:
     """
 
     graph: KernelGraph
-    config_features: FloatArray
-    runtime_ns: npt.NDArray[np.float64]
+    config_features: F32
+    runtime_ns: F64
     group: str
-    analytical_ns: npt.NDArray[np.float64] | None = None
+    analytical_ns: F64 | None = None
 
     def __post_init__(self) -> None:
         count = len(self.config_features)
@@ -64,7 +61,7 @@ class KernelSamples:
     def __len__(self) -> int:
         return len(self.config_features)
 
-    def select(self, configs: IntArray) -> KernelSamples:
+    def select(self, configs: I64) -> KernelSamples:
         """Returns the decisions at positions `configs`, on the same graph."""
         return replace(
             self,
@@ -296,13 +293,13 @@ def packed_samples(samples: Sequence[KernelSamples]) -> PackedKernels:
     )
 
 
-def _positive(values: npt.NDArray[np.float64], field: str) -> npt.NDArray[np.float64]:
+def _positive(values: F64, field: str) -> F64:
     if not (np.isfinite(values).all() and (values > 0.0).all()):
         raise DataError("not a positive number", field=field, expected="above zero")
     return values
 
 
-def _spread(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_], padding: float) -> npt.NDArray[Any]:
+def _spread(values: AnyArray, mask: Bool, padding: float) -> AnyArray:
     """Returns [K, C, ...] with the rows [D, ...] where `mask` [K, C] is True and `padding` elsewhere."""
     if mask.all():
         return values.reshape(*mask.shape, *values.shape[1:])
@@ -311,6 +308,6 @@ def _spread(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_], padding: floa
     return table
 
 
-def _tensor(array: npt.NDArray[Any]) -> Tensor:
+def _tensor(array: AnyArray) -> Tensor:
     # A writable copy where the array is a read-only view (a memory map): torch must not alias those.
     return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -6,14 +6,12 @@ import heapq
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.errors import DataError
 from costbench.execution.compiled import compiled
 from costbench.features.packed_kernels import PackedKernels
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 # Multiplier of Knuth's multiplicative hash for 64 bits: 2^64 divided by the golden ratio.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -42,7 +40,7 @@ def in_topological_order(kernels: PackedKernels) -> PackedKernels:
     )
 
 
-def topological_order(edges: IntArray, num_nodes: int) -> IntArray:
+def topological_order(edges: I64, num_nodes: int) -> I64:
     """Returns the nodes, int64 [n], each after its producers; of several that may come next, the first.
 
     Nodes that are stored in topological order keep it.
@@ -73,9 +71,7 @@ def topological_order(edges: IntArray, num_nodes: int) -> IntArray:
     return np.array(order, np.int64)
 
 
-def with_padding(
-    kernels: PackedKernels, num_nodes: int, node: FloatArray, static: FloatArray
-) -> PackedKernels:
+def with_padding(kernels: PackedKernels, num_nodes: int, node: F32, static: F32) -> PackedKernels:
     """Pad the kernels to `num_nodes` nodes by an additional last kernel without edges and decisions.
 
     Args:
@@ -98,13 +94,13 @@ def with_padding(
     )
 
 
-def first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
+def first_neighbors(node: I64, neighbor: I64, limit: int) -> I64:
     """Returns sorted pairs (node, neighbour), int64 [2, m]: of each node the first `limit` neighbours."""
     return _first_neighbors(np.ascontiguousarray(node), np.ascontiguousarray(neighbor), limit)
 
 
 @compiled
-def _first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
+def _first_neighbors(node: I64, neighbor: I64, limit: int) -> I64:
     order = _stably_sorted(node, _stably_sorted(neighbor, np.arange(len(neighbor))))
     pairs = np.empty((2, len(node)), np.int64)
     kept, of_node = 0, 0
@@ -119,7 +115,7 @@ def _first_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray
 
 
 @compiled
-def _stably_sorted(keys: IntArray, order: IntArray) -> IntArray:
+def _stably_sorted(keys: I64, order: I64) -> I64:
     """Returns `order`, indices of `keys`, stably sorted by key; keys are small and not negative."""
     most = 0
     for key in keys:
@@ -136,7 +132,7 @@ def _stably_sorted(keys: IntArray, order: IntArray) -> IntArray:
     return found
 
 
-def drawn_neighbors(node: IntArray, neighbor: IntArray, limit: int) -> IntArray:
+def drawn_neighbors(node: I64, neighbor: I64, limit: int) -> I64:
     """Returns pairs as `first_neighbors`, but of each node the `limit` neighbours with the smallest hashes.
 
     The difference of the indices of neighbour and node is hashed, so a kernel keeps the same neighbours in

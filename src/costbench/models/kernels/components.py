@@ -6,15 +6,13 @@ A group is a run of consecutive nodes, mostly one or a few tensor-program kernel
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.execution.compiled import compiled
-
-IntArray = npt.NDArray[np.int64]
 
 
 @compiled
-def closed_groups(receiver: IntArray, sender: IntArray, num_nodes: int, least: int) -> IntArray:
+def closed_groups(receiver: I64, sender: I64, num_nodes: int, least: int) -> I64:
     """Returns the first node of each group, and N at the end: int64 [G + 1].
 
     Each group but the last has at least `least` nodes.

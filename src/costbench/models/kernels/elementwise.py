@@ -7,16 +7,13 @@ float32 [N, C, H] (nodes, decisions, width), contiguous; kernel k has the nodes 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 
 @compiled
-def join(own: FloatArray, joined: FloatArray, kernel_of_node: IntArray, out: FloatArray) -> None:
+def join(own: F32, joined: F32, kernel_of_node: I64, out: F32) -> None:
     """out_nc = relu(own_n + joined_kc), k the kernel of n: own [N, H], joined [K, C, H], out [N, C, H]."""
     for n in range(len(out)):
         addend = own[n]
@@ -30,9 +27,7 @@ def join(own: FloatArray, joined: FloatArray, kernel_of_node: IntArray, out: Flo
 
 
 @compiled
-def join_gradient(
-    d: FloatArray, out: FloatArray, kernel_of_node: IntArray, d_own: FloatArray, d_joined: FloatArray
-) -> None:
+def join_gradient(d: F32, out: F32, kernel_of_node: I64, d_own: F32, d_joined: F32) -> None:
     """Add the gradients of the arguments of `join` to `d_own` [N, H] and `d_joined` [K, C, H].
 
     `d` is the gradient of `out`; it passes where `out` is above 0. A NaN lets it pass, as in torch.
@@ -50,9 +45,7 @@ def join_gradient(
 
 
 @compiled
-def sum_and_max(
-    states: FloatArray, starts: IntArray, total: FloatArray, largest: FloatArray, ties: FloatArray
-) -> None:
+def sum_and_max(states: F32, starts: I64, total: F32, largest: F32, ties: F32) -> None:
     """Write, for each column of a kernel's nodes, the sum, the maximum, and how many nodes reach the maximum.
 
     The rows of a kernel are read once for all three. Shape: states [N, W]; total, largest and ties [K, W].
@@ -75,12 +68,12 @@ def sum_and_max(
 
 @compiled
 def sum_and_max_gradient(
-    states: FloatArray,
-    starts: IntArray,
-    largest: FloatArray,
-    evenly: FloatArray,
-    shared: FloatArray,
-    out: FloatArray,
+    states: F32,
+    starts: I64,
+    largest: F32,
+    evenly: F32,
+    shared: F32,
+    out: F32,
 ) -> None:
     """out_n = evenly_k + (shared_k where states_n = largest_k, else 0), k the kernel of node n.
 

@@ -8,8 +8,8 @@ matrix [N C, H], a node's C decisions next to each other.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32
 from costbench.execution.compiled import compiled
 from costbench.models.kernels.gemm import (
     BLOCK_ROWS,
@@ -22,11 +22,9 @@ from costbench.models.kernels.gemm import (
     piece_end,
 )
 
-FloatArray = npt.NDArray[np.float32]
-
 
 @compiled
-def aligned(rows: int, width: int) -> FloatArray:
+def aligned(rows: int, width: int) -> F32:
     """Allocate [rows, width] from the start of a cache line (64 bytes) on, where vector loads are fastest."""
     store = np.empty(rows * width + 16, np.float32)
     skipped = (-(store.ctypes.data >> 2)) % 16
@@ -34,7 +32,7 @@ def aligned(rows: int, width: int) -> FloatArray:
 
 
 @compiled
-def aligned_zeros(rows: int, width: int) -> FloatArray:
+def aligned_zeros(rows: int, width: int) -> F32:
     """Allocate as `aligned` does, filled with zeros."""
     array = aligned(rows, width)
     array[:] = 0.0
@@ -42,7 +40,7 @@ def aligned_zeros(rows: int, width: int) -> FloatArray:
 
 
 @compiled
-def turned_all(weights: FloatArray) -> FloatArray:
+def turned_all(weights: F32) -> F32:
     """Returns transposed copies of L matrices: [L, I, J] to [L, J, I], `aligned`."""
     count, height, width = weights.shape
     array = aligned(count * width, height).reshape(count, width, height)
@@ -52,7 +50,7 @@ def turned_all(weights: FloatArray) -> FloatArray:
 
 
 @compiled
-def mask(d: FloatArray, d_row: int, seen: FloatArray, seen_row: int, rows: int, out: FloatArray) -> None:
+def mask(d: F32, d_row: int, seen: F32, seen_row: int, rows: int, out: F32) -> None:
     """out = d where `seen` is above 0, else 0: the gradient of a ReLU whose output is `seen`.
 
     Reads `rows` rows of d from d_row on and of `seen` from seen_row on; writes the first rows of `out`.
@@ -66,7 +64,7 @@ def mask(d: FloatArray, d_row: int, seen: FloatArray, seen_row: int, rows: int, 
 
 
 @compiled
-def stack_forward(rows: FloatArray, weights: FloatArray, configs: int) -> FloatArray:
+def stack_forward(rows: F32, weights: F32, configs: int) -> F32:
     """Returns the outputs of all layers: y_l = relu(y_(l-1) weights_l^T), where y_(-1) is `rows`.
 
     Shape: rows [R, H] of `configs` decisions per node, weights [L, H, H] ([outputs, inputs]) to [L, R, H].
@@ -86,9 +84,7 @@ def stack_forward(rows: FloatArray, weights: FloatArray, configs: int) -> FloatA
 
 
 @compiled
-def stack_backward(
-    gradient: FloatArray, rows: FloatArray, outputs: FloatArray, weights: FloatArray, configs: int
-) -> tuple[FloatArray, FloatArray]:
+def stack_backward(gradient: F32, rows: F32, outputs: F32, weights: F32, configs: int) -> tuple[F32, F32]:
     """Returns the gradients of the rows [R, H] and the weights [L, H, H] of `stack_forward`.
 
     `gradient` is that of the last layer's output, [R, H]; the others are as in `stack_forward`. Blocks are

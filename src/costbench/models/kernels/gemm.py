@@ -12,8 +12,8 @@ and products named `picked_...` sum over these only: the same terms in the same 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled, compiled_inline
 from costbench.models.kernels.register_tiles import (
     ADDS,
@@ -28,10 +28,6 @@ from costbench.models.kernels.register_tiles import (
     tile_product,
 )
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
-
-
 _whole, _narrow = tile_product(ROWS, COLUMNS), tile_product(ROWS, NARROW)
 _row, _narrow_row = tile_product(1, COLUMNS), tile_product(1, NARROW)
 _seen, _narrow_seen = columns_seen(COLUMNS), columns_seen(NARROW)
@@ -41,14 +37,14 @@ _SETS, _ADDS, _RELU, _MASK = PICKED_DEPTH, PICKED_DEPTH + ADDS, PICKED_DEPTH + R
 _ADDS_RELU, _ADDS_ROWS = PICKED_DEPTH + ADDS + RELU, PICKED_ROWS + ADDS
 
 
-Rows = tuple[FloatArray, int]
+Rows = tuple[F32, int]
 """A matrix and the row at which to start."""
-Units = tuple[IntArray, int]
+Units = tuple[I64, int]
 """Column indices in the order in which `pick` leaves them, and how many of the first ones are active."""
 
 
 @compiled_inline
-def _product(x: Rows, w: FloatArray, y: Rows, rows: int, beside: tuple[Rows, Units], way: int) -> None:
+def _product(x: Rows, w: F32, y: Rows, rows: int, beside: tuple[Rows, Units], way: int) -> None:
     """Write x w to y over `rows` rows, as `way` says; `beside` holds the mask and the active columns of x.
 
     Four loops cover the edges: full and narrow tiles of columns, by `ROWS` rows and by one.
@@ -76,27 +72,25 @@ def _product(x: Rows, w: FloatArray, y: Rows, rows: int, beside: tuple[Rows, Uni
 
 
 @compiled
-def product(x: FloatArray, x_row: int, w: FloatArray, y: FloatArray, y_row: int, rows: int) -> None:
+def product(x: F32, x_row: int, w: F32, y: F32, y_row: int, rows: int) -> None:
     """y = x w over `rows` rows from x_row and y_row on: x [., M], w [M, N], y [., N]."""
     _product((x, x_row), w, (y, y_row), rows, ((y, y_row), (_ALL, len(w))), 0)
 
 
 @compiled
-def product_add(x: FloatArray, x_row: int, w: FloatArray, y: FloatArray, y_row: int, rows: int) -> None:
+def product_add(x: F32, x_row: int, w: F32, y: F32, y_row: int, rows: int) -> None:
     """y += x w; arguments as in `product`."""
     _product((x, x_row), w, (y, y_row), rows, ((y, y_row), (_ALL, len(w))), ADDS)
 
 
 @compiled
-def product_masked(
-    x: FloatArray, w: FloatArray, y: FloatArray, rows: int, mask: FloatArray, mask_row: int
-) -> None:
+def product_masked(x: F32, w: F32, y: F32, rows: int, mask: F32, mask_row: int) -> None:
     """y = x w where the mask is above 0, else 0: the first rows of x and y, and the mask from mask_row on."""
     _product((x, 0), w, (y, 0), rows, ((mask, mask_row), (_ALL, len(w))), MASK)
 
 
 @compiled
-def add_gradient(d: FloatArray, d_row: int, x: FloatArray, x_row: int, rows: int, out: FloatArray) -> None:
+def add_gradient(d: F32, d_row: int, x: F32, x_row: int, rows: int, out: F32) -> None:
     """out += d^T x, summed over `rows` rows from d_row and x_row on: d [., M], x [., N], out [M, N]."""
     height, width = out.shape
     full = width - width % COLUMNS
@@ -139,13 +133,13 @@ def piece_end(row: int, end: int, configs: int) -> int:
 
 
 @compiled
-def all_units(width: int) -> IntArray:
+def all_units(width: int) -> I64:
     """Returns 0, ..., width - 1 as int64: all units, and a buffer for `pick`."""
     return np.arange(width)
 
 
 @compiled
-def pick(x: FloatArray, row: int, rows: int, configs: int, units: IntArray) -> Units:
+def pick(x: F32, row: int, rows: int, configs: int, units: I64) -> Units:
     """Find the columns of x that are not 0 in at least one of `rows` rows from `row` on.
 
     Overwrites `units`: the active columns first, ascending, then the others. Returns `units` and the number
@@ -171,37 +165,37 @@ def pick(x: FloatArray, row: int, rows: int, configs: int, units: IntArray) -> U
 
 
 @compiled
-def picked_product(x: Rows, w: FloatArray, y: Rows, rows: int, units: Units) -> None:
+def picked_product(x: Rows, w: F32, y: Rows, rows: int, units: Units) -> None:
     """y = x w over the active columns of x and the same rows of w."""
     _product(x, w, y, rows, (y, units), _SETS)
 
 
 @compiled
-def picked_product_add(x: Rows, w: FloatArray, y: Rows, rows: int, units: Units) -> None:
+def picked_product_add(x: Rows, w: F32, y: Rows, rows: int, units: Units) -> None:
     """y += x w over the active columns of x."""
     _product(x, w, y, rows, (y, units), _ADDS)
 
 
 @compiled
-def picked_product_relu(x: Rows, w: FloatArray, y: Rows, rows: int, units: Units) -> None:
+def picked_product_relu(x: Rows, w: F32, y: Rows, rows: int, units: Units) -> None:
     """y = relu(x w) over the active columns of x."""
     _product(x, w, y, rows, (y, units), _RELU)
 
 
 @compiled
-def picked_product_add_relu(x: Rows, w: FloatArray, y: Rows, rows: int, units: Units) -> None:
+def picked_product_add_relu(x: Rows, w: F32, y: Rows, rows: int, units: Units) -> None:
     """y = relu(y + x w) over the active columns of x."""
     _product(x, w, y, rows, (y, units), _ADDS_RELU)
 
 
 @compiled
-def picked_product_masked(x: Rows, w: FloatArray, y: Rows, rows: int, mask: Rows, units: Units) -> None:
+def picked_product_masked(x: Rows, w: F32, y: Rows, rows: int, mask: Rows, units: Units) -> None:
     """y = x w over the active columns of x where the mask is above 0, else 0."""
     _product(x, w, y, rows, (mask, units), _MASK)
 
 
 @compiled
-def add_picked_gradient(d: Rows, x: Rows, rows: int, out: FloatArray, units: Units) -> None:
+def add_picked_gradient(d: Rows, x: Rows, rows: int, out: F32, units: Units) -> None:
     """out += d^T x over `rows` rows, for the active columns of d only: d [., M], x [., N], out [M, N]."""
     height, width = out.shape
     picked, count = units

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from costbench.arrays import F32
 from costbench.models.kernels.elementwise import join, join_gradient
 from costbench.models.kernels.feed_forward import aligned, stack_backward, stack_forward
-from costbench.models.kernels.steps import FloatArray, FusedKernel, Step, array_of, stacked
+from costbench.models.kernels.steps import FusedKernel, Step, array_of, stacked
 from costbench.models.networks.layers import FeedForward, FeedForwardStack, JoinedFeedForward, apply_layers
 from costbench.models.networks.reductions import Head
 
@@ -25,7 +26,7 @@ class JoinKernel(FusedKernel):
         self.weights = [joined]
         self._kernel_of_row = kernel_of_row.numpy()
 
-    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+    def forward(self, states: F32, keep: bool) -> F32:
         """See `steps.FusedKernel`."""
         joined = array_of(self.weights[0])
         out = aligned(len(states) * joined.shape[1], joined.shape[2]).reshape(len(states), *joined.shape[1:])
@@ -33,7 +34,7 @@ class JoinKernel(FusedKernel):
         self._out = out
         return out
 
-    def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+    def backward(self, gradient: F32) -> tuple[F32, list[F32]]:
         """See `steps.FusedKernel`."""
         d_own = np.zeros((len(gradient), 1, gradient.shape[2]), np.float32)
         d_joined = np.zeros(self.weights[0].shape, np.float32)
@@ -49,16 +50,16 @@ class StackKernel(FusedKernel):
     def __init__(self, weights: Sequence[Tensor]) -> None:
         self.weights = weights
 
-    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+    def forward(self, states: F32, keep: bool) -> F32:
         """See `steps.FusedKernel`."""
         self._rows = states.reshape(-1, states.shape[-1])
         self._stacked = stacked(self.weights)
         self._configs = states.shape[-2]
         self._outputs = stack_forward(self._rows, self._stacked, self._configs)
-        last: FloatArray = self._outputs[-1].reshape(states.shape)
+        last: F32 = self._outputs[-1].reshape(states.shape)
         return last
 
-    def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+    def backward(self, gradient: F32) -> tuple[F32, list[F32]]:
         """See `steps.FusedKernel`."""
         d_outputs = gradient.reshape(self._rows.shape)
         d_rows, d_weights = stack_backward(d_outputs, self._rows, self._outputs, self._stacked, self._configs)

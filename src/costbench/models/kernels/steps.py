@@ -14,13 +14,11 @@ from itertools import groupby
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from costbench.arrays import F32
 from costbench.models.kernels.feed_forward import aligned
-
-FloatArray = npt.NDArray[np.float32]
 
 
 class FusedKernel(ABC):
@@ -33,11 +31,11 @@ class FusedKernel(ABC):
     weights: Sequence[Tensor | None]
 
     @abstractmethod
-    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+    def forward(self, states: F32, keep: bool) -> F32:
         """Returns the part's output for states [N, C, H]; `keep` says whether `backward` will be called."""
 
     @abstractmethod
-    def backward(self, gradient: FloatArray) -> tuple[FloatArray, Sequence[FloatArray]]:
+    def backward(self, gradient: F32) -> tuple[F32, Sequence[F32]]:
         """Returns the gradients of the states and of `weights`, in order; those for a None are ignored."""
 
 
@@ -65,19 +63,19 @@ def run_fused(states: Tensor, kernels: Sequence[FusedKernel]) -> Tensor:
     return torch.from_numpy(_forward(states, kernels, keep=False))
 
 
-def _forward(states: Tensor, kernels: Sequence[FusedKernel], *, keep: bool) -> FloatArray:
+def _forward(states: Tensor, kernels: Sequence[FusedKernel], *, keep: bool) -> F32:
     array = array_of(states)
     for kernel in kernels:
         array = kernel.forward(array, keep)
     return array
 
 
-def array_of(tensor: Tensor) -> FloatArray:
+def array_of(tensor: Tensor) -> F32:
     """Returns a tensor as an array, which shares its memory if the tensor is contiguous."""
     return tensor.detach().contiguous().numpy()
 
 
-def stacked(weights: Sequence[Tensor]) -> FloatArray:
+def stacked(weights: Sequence[Tensor]) -> F32:
     """Returns copies of L matrices [I, J] in one aligned array [L, I, J]."""
     height, width = weights[0].shape
     array = aligned(len(weights) * height, width).reshape(len(weights), height, width)
@@ -98,7 +96,7 @@ class _Fused(torch.autograd.Function):
         # one of them has been modified since `forward`.
         _, _, *weights = ctx.saved_tensors
         array = array_of(gradient)
-        d_weights: list[FloatArray] = []
+        d_weights: list[F32] = []
         for kernel in reversed(ctx.kernels):
             array, of_kernel = kernel.backward(array)
             d_weights = [*of_kernel, *d_weights]

@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from costbench.arrays import F32, I64
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.features.normalizer import MinMaxNormalizer, Transform
@@ -25,8 +25,6 @@ NUM_PLACES = 18
 """Axis numbers of an option: six of the output, of the input and of the kernel."""
 NUM_AXES = 8
 """Codes of a place: absent (-1), axes 0 to 5, and any larger number."""
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class LayoutInputs:
     options: Tensor
     option_node: Tensor
 
-    def option_rows(self, rows: IntArray) -> Tensor:
+    def option_rows(self, rows: I64) -> Tensor:
         """Returns the options of some configs, int64 [c, nc], rows of `options`; reads only these configs."""
         chosen = self.graph.config_options[rows].astype(np.int64)
         return torch.from_numpy(chosen + self.graph.option_offsets[:-1])
@@ -174,7 +172,7 @@ def _part(inputs: LayoutInputs, spec: LayoutNetSpec, start: int, stop: int) -> P
     return PartInputs(own, slice(first, last), rows.start)
 
 
-def _options(features: npt.NDArray[np.float32], scaling: LayoutScaling, spec: LayoutNetSpec) -> Tensor:
+def _options(features: F32, scaling: LayoutScaling, spec: LayoutNetSpec) -> Tensor:
     if spec.options == "scaled":
         return torch.from_numpy(scaling.option(features))
     codes = np.clip(np.rint(features).astype(np.int64) + 1, 0, NUM_AXES - 1)

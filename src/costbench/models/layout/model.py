@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from costbench.arrays import F64
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.models.execution import applied
@@ -14,8 +15,6 @@ from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_i
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.net_spec import Predicts
 from costbench.rng import stream
-
-FloatArray = npt.NDArray[np.float64]
 
 CHUNK_VALUES = 1 << 21
 """Node states (rows times configs times width) of a layer per chunk: 8 MB, which caches still help with."""
@@ -51,7 +50,7 @@ class LayoutModel:
         self.seed = seed
         self._execution = execution
 
-    def predict(self, graph: LayoutGraph, rows: npt.ArrayLike | None = None) -> FloatArray:
+    def predict(self, graph: LayoutGraph, rows: npt.ArrayLike | None = None) -> F64:
         """Returns the scores of a program's configs, float64 [c]; lower is faster.
 
         Memory does not depend on the number of configs: they are read and scored in chunks.
@@ -66,7 +65,7 @@ class LayoutModel:
         """
         return self.predict_inputs(layout_inputs(graph, self.scaling, self.net.spec), rows)
 
-    def predict_inputs(self, inputs: LayoutInputs, rows: npt.ArrayLike | None = None) -> FloatArray:
+    def predict_inputs(self, inputs: LayoutInputs, rows: npt.ArrayLike | None = None) -> F64:
         """The same for a graph whose inputs are at hand, to score several times."""
         with applied(self._execution):
             return config_scores(self.net, inputs, rows, self.seed)
@@ -74,7 +73,7 @@ class LayoutModel:
 
 def config_scores(
     net: LayoutNetwork, inputs: LayoutInputs, rows: npt.ArrayLike | None = None, seed: int = 0
-) -> FloatArray:
+) -> F64:
     """Returns the scores of configs, float64 [c], in chunks; what no config touches is computed once.
 
     Raises:

@@ -14,19 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from costbench.arrays import I64
 from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.layout.convolutions import LinearConvolution
 from costbench.models.layout.inputs import NUM_AXES, NUM_PLACES, LayoutInputs
 from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.models.layout.plain import PygConvolution, plain_scores
 from costbench.models.networks.layers import initialize
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +96,7 @@ class LayoutNetwork(nn.Module):
             return plain_scores(self, inputs, options)
         return self.scores(inputs, self.fixed_part(inputs), options)
 
-    def node_terms(self, inputs: LayoutInputs, nodes: IntArray) -> Tensor:
+    def node_terms(self, inputs: LayoutInputs, nodes: I64) -> Tensor:
         """Returns what opcode and features add to the inputs of some nodes, [len(nodes), hidden]."""
         rows = torch.from_numpy(nodes)
         embedded = self.opcode_embedding(inputs.opcodes[rows])

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, hstack, vstack
 
+from costbench.arrays import I64
 from costbench.models.layout.sparse import SparseMatrix
 from costbench.models.layout.view import reached
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +28,8 @@ class Rows:
         fixed: int64 [f], those whose state does not.
     """
 
-    varying: IntArray
-    fixed: IntArray
+    varying: I64
+    fixed: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +54,9 @@ class LayerPlan:
     varying: SparseMatrix
     into_varying: SparseMatrix
     fixed: SparseMatrix
-    kept: IntArray | None
-    grown: IntArray
-    fixed_kept: IntArray
+    kept: I64 | None
+    grown: I64
+    fixed_kept: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +80,7 @@ class Plan:
 
 
 def plan_layers(
-    matrices: Sequence[csr_array], configurable: IntArray, num_layers: int, *, pools_all: bool
+    matrices: Sequence[csr_array], configurable: I64, num_layers: int, *, pools_all: bool
 ) -> Plan:
     """Plan the layers of a network.
 
@@ -99,7 +97,7 @@ def plan_layers(
 
 
 def _rows(
-    matrices: Sequence[csr_array], configurable: IntArray, num_layers: int, *, pools_all: bool
+    matrices: Sequence[csr_array], configurable: I64, num_layers: int, *, pools_all: bool
 ) -> tuple[Rows, ...]:
     num_nodes = matrices[0].shape[0]
     # Entries are positive, so no sum of them vanishes.
@@ -144,11 +142,11 @@ def _layer(matrices: Sequence[csr_array], before: Rows, after: Rows) -> LayerPla
     )
 
 
-def _side_by_side(matrices: Sequence[csr_array], columns: IntArray) -> SparseMatrix:
+def _side_by_side(matrices: Sequence[csr_array], columns: I64) -> SparseMatrix:
     return SparseMatrix(hstack([matrix[:, columns] for matrix in matrices], format="csr"))
 
 
-def _places(rows: IntArray, num_nodes: int) -> IntArray:
+def _places(rows: I64, num_nodes: int) -> I64:
     """Returns where each node stands in `rows`, int64 [n]; -1 where it does not."""
     places = np.full(num_nodes, -1, np.int64)
     places[rows] = np.arange(len(rows))

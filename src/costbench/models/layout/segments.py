@@ -14,18 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, hstack
 from torch import Tensor
 
+from costbench.arrays import I64, Bool
 from costbench.models.layout.convolutions import LinearConvolution, sum_of_products
 from costbench.models.layout.inputs import LayoutInputs
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.layout.sparse import SparseMatrix
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +35,7 @@ class _Senders:
         matrix: [r, K s], A_1 ... A_K side by side.
     """
 
-    rows: IntArray
+    rows: I64
     num_inside: int
     matrix: SparseMatrix
 
@@ -57,9 +54,9 @@ class _SegmentLayer:
 
     varying: _Senders
     fixed: _Senders
-    kept: IntArray
-    grown: IntArray
-    fixed_kept: IntArray
+    kept: I64
+    grown: I64
+    fixed_kept: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +69,12 @@ class Segment:
         layers: L steps between them.
     """
 
-    varying: tuple[IntArray, ...]
-    fixed: tuple[IntArray, ...]
+    varying: tuple[I64, ...]
+    fixed: tuple[I64, ...]
     layers: tuple[_SegmentLayer, ...]
 
 
-def segment_of(inputs: LayoutInputs, inside: BoolArray) -> Segment:
+def segment_of(inputs: LayoutInputs, inside: Bool) -> Segment:
     """Returns a segment of a graph.
 
     Args:
@@ -106,7 +103,7 @@ def segment_of(inputs: LayoutInputs, inside: BoolArray) -> Segment:
     return Segment(varying, fixed, tuple(layers))
 
 
-def _senders(matrices: tuple[csr_array, ...], to: IntArray, nodes: IntArray, inside: IntArray) -> _Senders:
+def _senders(matrices: tuple[csr_array, ...], to: I64, nodes: I64, inside: I64) -> _Senders:
     """Returns the senders to nodes `to` among the rows `nodes`, of which `inside` are the segment's."""
     blocks = [csr_array(matrix[to][:, nodes]) for matrix in matrices]
     outside = np.zeros(len(nodes), dtype=bool)
@@ -118,7 +115,7 @@ def _senders(matrices: tuple[csr_array, ...], to: IntArray, nodes: IntArray, ins
     return _Senders(rows, len(inside), matrix)
 
 
-def _numbers(nodes: IntArray, num_nodes: int) -> IntArray:
+def _numbers(nodes: I64, num_nodes: int) -> I64:
     numbers = np.full(num_nodes, -1, np.int64)
     numbers[nodes] = np.arange(len(nodes))
     return numbers

@@ -10,13 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from costbench.arrays import I64, AnyFloat, Bool
 from costbench.datasets.layout.graphs import LayoutGraph
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +28,11 @@ class GraphView:
         starts: int64 [p], first node of each part, ascending, from 0.
     """
 
-    nodes: IntArray
-    consumers: IntArray
-    producers: IntArray
-    configurable: IntArray
-    starts: IntArray
+    nodes: I64
+    consumers: I64
+    producers: I64
+    configurable: I64
+    starts: I64
 
     @property
     def num_nodes(self) -> int:
@@ -71,7 +68,7 @@ def view_of(graph: LayoutGraph, prune_hops: int | None = None, part_nodes: int =
     return GraphView(nodes, ends[within, 0], ends[within, 1], number[configurable], starts)
 
 
-def part_starts(num_nodes: int, splits: IntArray, part_nodes: int) -> IntArray:
+def part_starts(num_nodes: int, splits: I64, part_nodes: int) -> I64:
     """Returns the first node of each part of nodes 0 to `num_nodes` - 1, int64 [p].
 
     A part ends at the last of `splits` within `part_nodes` nodes; without one it has `part_nodes` nodes.
@@ -86,13 +83,13 @@ def part_starts(num_nodes: int, splits: IntArray, part_nodes: int) -> IntArray:
     return np.array(starts, np.int64)
 
 
-def reached(adjacency: csr_array, nodes: BoolArray) -> BoolArray:
+def reached(adjacency: csr_array, nodes: Bool) -> Bool:
     """Returns which rows of a matrix are in `nodes` or have an entry in the column of one: bool [n]."""
-    found: BoolArray = nodes | (adjacency @ nodes.astype(np.float32) > 0)
+    found: Bool = nodes | (adjacency @ nodes.astype(np.float32) > 0)
     return found
 
 
-def _adjacency(edges: IntArray, num_nodes: int) -> csr_array:
+def _adjacency(edges: I64, num_nodes: int) -> csr_array:
     """Returns a matrix [n, n] with a positive entry for each edge (row, column)."""
     ones = np.ones(len(edges), np.float32)
     return csr_array((ones, (edges[:, 0], edges[:, 1])), shape=(num_nodes, num_nodes))
@@ -120,9 +117,7 @@ def aggregations(view: GraphView, encoder: str, directed: bool) -> list[csr_arra
     return [identity, *(_scaled(way, 1.0 / np.maximum(way.sum(axis=1), 1.0), np.ones(size)) for way in ways)]
 
 
-def _scaled(
-    matrix: csr_array, rows: npt.NDArray[np.floating], columns: npt.NDArray[np.floating]
-) -> csr_array:
+def _scaled(matrix: csr_array, rows: AnyFloat, columns: AnyFloat) -> csr_array:
     """Returns diag(rows) matrix diag(columns) in float32."""
     counts = np.diff(matrix.indptr)
     data = matrix.data * np.repeat(rows, counts) * columns[matrix.indices]

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from costbench.arrays import F64
 from costbench.errors import choose
 from costbench.metrics.averages import APE_FLOOR_PERCENT
-from costbench.metrics.checks import Floats
 from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.rows import MAIN
 from costbench.metrics.small_samples import (
@@ -60,7 +60,7 @@ def intervals(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) 
     return tuple(found)
 
 
-def leads(claim: Claim, scores: Mapping[Side, Scores], resample: Resample) -> list[Floats]:
+def leads(claim: Claim, scores: Mapping[Side, Scores], resample: Resample) -> list[F64]:
     """Returns the lead of each pair in each resample, [resamples] each."""
     if claim.statistic == "seed_deviation":
         values = {side: _means_of_seeds(own, resample) for side, own in scores.items()}
@@ -98,7 +98,7 @@ def idle_scores(claim: Claim, scores: Mapping[Side, Scores]) -> dict[Side, Score
     }
 
 
-def _means_of_seeds(own: Scores, resample: Resample) -> Floats:
+def _means_of_seeds(own: Scores, resample: Resample) -> F64:
     """Returns the means over (drawn) programs of each training run, [resamples, num_seeds]."""
     runs = [
         resample(Scores(own.programs, (seed,), own.values[:, place : place + 1])).mean(axis=1)
@@ -115,7 +115,7 @@ def _deviations(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws
     n = min(len(own.programs) for own in scores.values())
     found = leads(claim, scores, lambda own: own.means)
 
-    def drawn(own: Scores) -> Floats:
+    def drawn(own: Scores) -> F64:
         runs = _means_of_seeds(own, lambda one: one.resampled(draws, "programs"))
         return STATISTICS["seed_deviation"](runs) * draws.deviation_scales(len(own.seeds))
 
@@ -128,16 +128,16 @@ def _deviations(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws
     )
 
 
-def _summed(claim: Claim, side: Side, values: Mapping[Side, Floats]) -> Floats:
+def _summed(claim: Claim, side: Side, values: Mapping[Side, F64]) -> F64:
     """Returns the claim's statistic of a side, [resamples]."""
     if claim.statistic == "kernel_mean":
         weights = values[weights_of(side)]
-        mean: Floats = (values[side] * weights).sum(axis=1) / weights.sum(axis=1)
+        mean: F64 = (values[side] * weights).sum(axis=1) / weights.sum(axis=1)
         return mean
     return choose(STATISTICS, claim.statistic, "statistic")(values[side])
 
 
-def _ratios(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
+def _ratios(claim: Claim, values: Mapping[Side, F64]) -> list[F64]:
     """Returns the lead of the side that the paper sees ahead as factors, pair by pair, of each program."""
     if claim.against is not None:
         ratios = [values[left] / claim.against for left in claim.left]
@@ -148,7 +148,7 @@ def _ratios(claim: Claim, values: Mapping[Side, Floats]) -> list[Floats]:
     return [1.0 / ratio for ratio in ratios] if inverted else ratios
 
 
-def _share_won(claim: Claim, left: Floats, right: Floats) -> Floats:
+def _share_won(claim: Claim, left: F64, right: F64) -> F64:
     share = share_won(left, right, claim.sign)
     return share if claim.direction == "left_better" else 1.0 - share
 
@@ -156,7 +156,7 @@ def _share_won(claim: Claim, left: Floats, right: Floats) -> Floats:
 def _largest(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) -> tuple[Interval, ...]:
     """Returns the intervals of the largest ratio of given programs, or of each side's worst program."""
 
-    def logs(resample: Resample) -> list[Floats]:
+    def logs(resample: Resample) -> list[F64]:
         values = {side: resample(own) for side, own in scores.items()}
         ratio = claim.scale != "difference"
         factors = _ratios(claim, values) if ratio else [values[side] for side in claim.sides]

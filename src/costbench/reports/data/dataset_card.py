@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.reports.data.evidence import mapping, parsed
 from costbench.tasks import task_order
@@ -69,7 +69,7 @@ class Distribution:
     max: float | None = None
     mean: float | None = None
 
-    def edges(self) -> npt.NDArray[np.float64]:
+    def edges(self) -> F64:
         """Where bins begin and end, one more than there are bins."""
         places = np.arange(self.first, self.first + len(self.counts) + 1)
         return np.asarray(10.0 ** (places / self.bins_per_decade), dtype=np.float64)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from costbench.arrays import F64
 from costbench.reports.figures.canvas import save, styled
 from costbench.reports.papers.numbers import ablation_of_paper
 from costbench.reports.results import Results
@@ -23,7 +23,6 @@ REDUCTIONS = {
     "lstm": "LSTM",
     "transformer": "Transformer",
 }
-Grid = npt.NDArray[np.float64]
 
 
 def write_heat_map(results: Results, place: Place, folder: Path) -> tuple[Path, ...]:
@@ -53,7 +52,7 @@ def write_heat_map(results: Results, place: Place, folder: Path) -> tuple[Path, 
         return save(figure, folder / f"networks_{place.split}_{place.chip}")
 
 
-def _ours(results: Results, task: str, place: Place) -> Grid:
+def _ours(results: Results, task: str, place: Place) -> F64:
     measure = KERNEL_TASKS[task].measures[0]
     grid = np.full((len(ENCODERS), len(REDUCTIONS)), np.nan)
     for i, encoder in enumerate(ENCODERS):
@@ -64,12 +63,12 @@ def _ours(results: Results, task: str, place: Place) -> Grid:
     return grid
 
 
-def _theirs(task: str) -> Grid:
+def _theirs(task: str) -> F64:
     printed = {v.variant: getattr(v, task) for v in ablation_of_paper("networks").variants}
     return np.array([[printed[f"{e}-{r}"].mean for r in REDUCTIONS] for e in ENCODERS], dtype=np.float64)
 
 
-def _panel(axes: Axes, grid: Grid, title: str) -> None:
+def _panel(axes: Axes, grid: F64, title: str) -> None:
     low, high = float(np.nanmin(grid)), float(np.nanmax(grid))
     # Ratios matter: an error of 4 is to 8 what 8 is to 16.
     norm = LogNorm(max(low, 1e-3), max(high, 1.05 * max(low, 1e-3)))

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
-import numpy.typing as npt
 from matplotlib.figure import Figure
 from PIL import Image
 
+from costbench.arrays import AnyArray
 from costbench.artifacts import atomic_path, read_bytes, write_bytes
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
@@ -35,7 +34,7 @@ def styled() -> Iterator[None]:
         yield
 
 
-def label_panels(grid: npt.NDArray[Any], shown: int, across: str, up: str) -> None:
+def label_panels(grid: AnyArray, shown: int, across: str, up: str) -> None:
     """Hides the panels after the first `shown` of a grid, and names the axes of its left and lower edge."""
     for axes in grid.ravel()[shown:]:
         axes.set_visible(False)

@@ -10,9 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.metrics.checks import Floats, paired, positive
+from costbench.metrics.checks import paired, positive
 from costbench.reports.figures.canvas import save, styled
 from costbench.reports.figures.results import COLOURS
 from costbench.reports.results import MODELS, title_of
@@ -30,8 +31,8 @@ class Scatter:
     split: str
     chip: str
     model: str
-    predicted_ns: Floats
-    measured_ns: Floats
+    predicted_ns: F64
+    measured_ns: F64
 
 
 def read_scatter(path: Path) -> tuple[Scatter, ...]:
@@ -45,7 +46,7 @@ def read_scatter(path: Path) -> tuple[Scatter, ...]:
     listed = read_json(path)
     if not isinstance(listed, list):
         raise DataError("not a list", where=path, expected="a list of predicted and measured times")
-    found: dict[tuple[str, ...], list[tuple[Floats, Floats]]] = {}
+    found: dict[tuple[str, ...], list[tuple[F64, F64]]] = {}
     for number, entry in enumerate(listed):
         if not isinstance(entry, dict) or sorted(entry) != sorted(_NAMES):
             raise DataError("not a point", where=path, field=f"[{number}]", expected=f"the keys {_NAMES}")

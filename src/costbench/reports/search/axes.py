@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 
+from costbench.arrays import F64
 from costbench.reports.figures.results import program_labels
 from costbench.reports.search.bars import colour, title
 from costbench.reports.search.results import SPEEDUP, Bar, Place
@@ -20,7 +20,6 @@ _WIDE = 3.0
 _GAP = 0.35
 _WIDTH = 12
 _PARTS = re.compile(r"[A-Z]+[^A-Z_]*_*|[^A-Z_]+_*|_+")
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Groups:
         named = ((*map(_wrapped, program_labels(p.programs)), "geom.\nmean") for p in self.places)
         return [text for labels in named for text in labels]
 
-    def speedups(self, bar: Bar) -> tuple[Array, Array, Array]:
+    def speedups(self, bar: Bar) -> tuple[F64, F64, F64]:
         """Median, lowest and highest over repeats of each group; NaN where there is none."""
         rows: list[tuple[float, float, float]] = []
         for place in self.places:

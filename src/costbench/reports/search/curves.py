@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
+from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.reports.data.evidence import parsed
@@ -27,7 +28,6 @@ _STYLES = {
     "hybrid and hardware": "dashed",
     "analytical and hardware": "dashdot",
 }
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,14 @@ def read_paths(path: Path | None) -> tuple[SearchPath, ...]:
     return tuple(parsed(SearchPath, one, path, f"[{i}]") for i, one in enumerate(content))
 
 
-def mean_path(paths: Sequence[SearchPath]) -> tuple[Array, Array]:
+def mean_path(paths: Sequence[SearchPath]) -> tuple[F64, F64]:
     """Seconds and geometric mean over programs, [n] and [n]."""
     seconds = np.unique(np.concatenate([np.asarray(path.seconds, dtype=np.float64) for path in paths]))
     logs = [np.log(np.asarray(path.median, dtype=np.float64))[_last(path, seconds)] for path in paths]
     return seconds, np.exp(np.mean(logs, axis=0))
 
 
-def _last(path: SearchPath, seconds: Array) -> npt.NDArray[np.intp]:
+def _last(path: SearchPath, seconds: F64) -> npt.NDArray[np.intp]:
     """Return for each time the index of the last point that is not later."""
     return np.maximum(np.searchsorted(np.asarray(path.seconds), seconds, side="right") - 1, 0)
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64, I32, I64, U64
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.rng import stream
 from costbench.training.layout.spec import HoldOutSpec, SamplingSpec
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 # Values of options that are read at a time.
 _CHUNK_VALUES = 1 << 20
 
 
-def config_keys(graph: LayoutGraph) -> npt.NDArray[np.uint64]:
+def config_keys(graph: LayoutGraph) -> U64:
     """Returns a 64-bit hash of each config, uint64 [c]: sum of option times an odd random number, mod 2^64.
 
     Different configs of a graph of 10^5 share one with a probability below 10^-9. Reads the configs in
@@ -38,9 +36,9 @@ def config_keys(graph: LayoutGraph) -> npt.NDArray[np.uint64]:
 class ConfigParts:
     """A graph's configs, divided: int64 indices each, ascending."""
 
-    train: IntArray
-    validation: IntArray
-    unseen: IntArray
+    train: I64
+    validation: I64
+    unseen: I64
 
 
 def held_out(graph: LayoutGraph, spec: HoldOutSpec, seed: int) -> ConfigParts:
@@ -70,14 +68,14 @@ class MeasuredConfigs:
         runtime_ns: float64 [u], ascending.
     """
 
-    rows: npt.NDArray[np.int32]
-    runtime_ns: FloatArray
+    rows: I32
+    runtime_ns: F64
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-def measured(graph: LayoutGraph, rows: IntArray | None, spec: SamplingSpec, seed: int) -> MeasuredConfigs:
+def measured(graph: LayoutGraph, rows: I64 | None, spec: SamplingSpec, seed: int) -> MeasuredConfigs:
     """Returns the configs that are drawn from.
 
     Args:
@@ -106,7 +104,7 @@ def evenly_spaced(configs: MeasuredConfigs, count: int) -> MeasuredConfigs:
     return MeasuredConfigs(configs.rows[places], configs.runtime_ns[places])
 
 
-def drawn(draw: np.random.Generator, available: int, spec: SamplingSpec) -> IntArray:
+def drawn(draw: np.random.Generator, available: int, spec: SamplingSpec) -> I64:
     """Returns places among `available` configs sorted by runtime, int64 [<= spec.configs], ascending."""
     if available <= spec.configs:
         return np.arange(available)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import OrderedDict
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from costbench.arrays import F32
 from costbench.models.layout.inputs import LayoutInputs, PartInputs, parts_of
 from costbench.models.layout.network import LayoutNetwork
 from costbench.rng import stream
@@ -35,7 +35,7 @@ class HistoricalParts:
     def __init__(self, dropout: float) -> None:
         self._dropout = dropout
         self._parts: dict[int, tuple[LayoutInputs, list[PartInputs]]] = {}
-        self._known: OrderedDict[tuple[int, int], npt.NDArray[np.float32]] = OrderedDict()
+        self._known: OrderedDict[tuple[int, int], F32] = OrderedDict()
 
     def clear(self) -> None:
         """Forgets all pooled states."""
@@ -84,8 +84,8 @@ class HistoricalParts:
         self,
         batch: LayoutBatch,
         trained: int,
-        own: npt.NDArray[np.float32],
-        others: npt.NDArray[np.float32],
+        own: F32,
+        others: F32,
     ) -> None:
         for place, row in enumerate(batch.rows.tolist()):
             kept = others[place].copy()

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
+from costbench.arrays import I64
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
 from costbench.errors import DataError
 from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
@@ -20,8 +20,6 @@ from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.rng import stream
 from costbench.training.layout.configs import MeasuredConfigs, drawn, evenly_spaced
 from costbench.training.layout.spec import SamplingSpec
-
-IntArray = npt.NDArray[np.int64]
 
 KEPT_NODES = 400_000
 """Nodes of the graphs that are kept as tensors between steps: about 400 MB."""
@@ -38,7 +36,7 @@ class GraphDraw:
     """
 
     graph: int
-    places: IntArray
+    places: I64
     segment: float = 0.0
 
 
@@ -59,7 +57,7 @@ class LayoutBatch:
     """
 
     inputs: LayoutInputs
-    rows: IntArray
+    rows: I64
     options: Tensor
     runtime_ns: Tensor
     graph: int

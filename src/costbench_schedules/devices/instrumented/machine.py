@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from costbench.arrays import I64
 from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.devices.instrumented.analysis import Analyzer
 from costbench_schedules.devices.instrumented.schedules import kernel_of
@@ -56,7 +54,7 @@ class AnalysingMachine:
         """
         return self.native.host
 
-    def features(self, operator: Operator, row: npt.NDArray[np.int64]) -> bytes:
+    def features(self, operator: Operator, row: I64) -> bytes:
         """Returns `ProgramFeatures.to_bytes` of a configuration [m] of the unrestricted space.
 
         Raises:

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench_schedules.devices.instrumented.engine import Compiled
 
 _HUGE_PAGE = 2 << 20
@@ -110,7 +110,7 @@ class LineMemory:
             self._map.madvise(mmap.MADV_HUGEPAGE)
         content = np.frombuffer(self._map, dtype=np.int64)
         start = -content.ctypes.data % _HUGE_PAGE // 8
-        self.words: npt.NDArray[np.int64] = content[start : start + num_bytes // 8]
+        self.words: I64 = content[start : start + num_bytes // 8]
         self.words[:] = 0
         self.address = self.words.ctypes.data
 

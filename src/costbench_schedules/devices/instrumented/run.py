@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64
 from costbench.errors import DataError
 from costbench.rng import stream
 from costbench_schedules.devices.instrumented.engine import Compiled
@@ -16,7 +16,6 @@ from costbench_schedules.llvm.instrumentation import ENTER, Instrumented
 from costbench_schedules.llvm.program import Program
 from costbench_schedules.llvm.runtime import LINE_BYTES, SAMPLE_WORDS, STACK_BYTES
 
-IntArray = npt.NDArray[np.int64]
 WORKSPACE_BYTES = 1 << 28
 """Most that a kernel may allocate at once; pages that it does not touch cost nothing."""
 _WORD = 8
@@ -50,8 +49,8 @@ class Run:
         footprint: bytes of arguments and workspaces.
     """
 
-    counts: IntArray
-    samples: IntArray
+    counts: I64
+    samples: I64
     touched: int
     footprint: int
 
@@ -131,7 +130,7 @@ class Kernel:
             gaps = generator.integers(1, 2 * mean, number, dtype=np.int64)
         return self._run(threads, gaps, len(gaps) - 1)
 
-    def _run(self, threads: int, gaps: IntArray, room: int) -> Run:
+    def _run(self, threads: int, gaps: I64, room: int) -> Run:
         counts = np.zeros((1 + threads, self._num_edges), dtype=np.int64)
         samples = np.zeros((room + 1, SAMPLE_WORDS), dtype=np.int64)
         before = self._compiled.value("cb.clock")

@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, F64, I64
 from costbench.errors import DataError
 from costbench_schedules.experiments.tables.joint import distinct_columns
 from costbench_schedules.experiments.tables.tables import TableFile, features_of, table_of
@@ -17,9 +17,6 @@ from costbench_schedules.records.networks.estimated import PROGRAMS, read_estima
 from costbench_schedules.records.networks.of_tables import unrestricted_numbers
 from costbench_schedules.records.table import RecordedTable
 from costbench_schedules.search.listed import Listed
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +32,13 @@ class TablePrograms:
     """
 
     table: RecordedTable
-    places: IntArray
-    total_ns: FloatArray
-    loops: npt.NDArray[np.float32]
-    parts: npt.NDArray[np.float32]
+    places: I64
+    total_ns: F64
+    loops: F32
+    parts: F32
 
     @property
-    def runtime_ns(self) -> FloatArray:
+    def runtime_ns(self) -> F64:
         """Returns measured runtimes, float64 [n]."""
         return self.table.columns["runtime_ns"][self.places].astype(np.float64)
 
@@ -93,6 +90,6 @@ def programs_of(file: TableFile, estimates: Path, digest: str) -> TablePrograms:
     )
 
 
-def _parts(total_ns: FloatArray, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _parts(total_ns: F64, rows: F32) -> F32:
     """Returns the logarithm of the estimate before the other features."""
     return np.column_stack([np.log(total_ns), rows]).astype(np.float32)

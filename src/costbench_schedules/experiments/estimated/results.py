@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench_schedules.experiments.estimated.programs import TablePrograms
 from costbench_schedules.experiments.tables.tables import TableFile
 
-FloatArray = npt.NDArray[np.float64]
 SCHEDULE, SPLIT, BEST = "schedule", "estimated", "best"
 ENOUGH = (90, 95, 99)
 """Percent of the fastest program's speed that rows count trials to."""
@@ -33,10 +32,10 @@ class Found:
 
     table: TableFile
     arm: str
-    shares: FloatArray
+    shares: F64
 
 
-def shares_of(programs: TablePrograms, decisions: Sequence[int], trials: int) -> FloatArray:
+def shares_of(programs: TablePrograms, decisions: Sequence[int], trials: int) -> F64:
     """Returns one line of `Found.shares`; a search that ran out of programs keeps its best."""
     runtime = programs.table.columns["runtime_ns"][np.asarray(decisions, dtype=np.int64)]
     best = np.minimum.accumulate(runtime.astype(np.float64))[:trials]
@@ -44,7 +43,7 @@ def shares_of(programs: TablePrograms, decisions: Sequence[int], trials: int) ->
     return np.asarray(100.0 * programs.runtime_ns.min() / best)
 
 
-def trials_to(shares: FloatArray, percent: float) -> FloatArray:
+def trials_to(shares: F64, percent: float) -> F64:
     """Returns the trials until a share is reached, one more than all where it never is, [repeats]."""
     reached = shares >= percent
     first = np.where(reached.any(axis=1), np.argmax(reached, axis=1), shares.shape[1])

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F32, F64, I64
 from costbench.search.space import Rows
 from costbench_schedules.experiments.estimated.arms import ARMS, Arm
 from costbench_schedules.experiments.estimated.programs import TablePrograms, programs_of
@@ -18,9 +18,6 @@ from costbench_schedules.models.trees import BoostedTrees
 from costbench_schedules.search.finders import Draft, Finder, Listing
 from costbench_schedules.search.guided import GuidedSpec, ModelGuided
 
-FloatArray = npt.NDArray[np.float64]
-FeatureArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 _TREES = BoostingSpec(feature_share=0.3)
 """As in `experiments.networks.rivals`: many features are alike, and fits take a third of the time."""
 
@@ -61,12 +58,12 @@ class EstimatedSearch:
 class FirstColumn:
     """A `ScheduleModel` whose cost is the first feature: the logarithm of the analytical estimate."""
 
-    def predict(self, features: FeatureArray, /) -> FloatArray:
+    def predict(self, features: F32, /) -> F64:
         """Returns the first column, float64 [n]."""
         return features[:, 0].astype(np.float64)
 
 
-def searched(task: EstimatedSearch) -> IntArray:
+def searched(task: EstimatedSearch) -> I64:
     """Returns the rows of the table that were measured, in this order, int64 [trials] or fewer.
 
     Repeat r of every arm has the same random numbers, so that arms that begin at random begin alike.
@@ -93,14 +90,14 @@ def searched(task: EstimatedSearch) -> IntArray:
             return np.array(found[:most], dtype=np.int64)
 
 
-def _ranked(programs: TablePrograms, draws: np.random.Generator) -> IntArray:
+def _ranked(programs: TablePrograms, draws: np.random.Generator) -> I64:
     """Returns the rows in the order of the analytical estimate, equal ones in random order."""
     mixed = draws.permutation(len(programs.places))
     order = mixed[np.argsort(programs.total_ns[mixed], kind="stable")]
     return np.asarray(programs.places[order])
 
 
-def _first(arm: Arm, ranked: IntArray, task: EstimatedSearch, draws: np.random.Generator) -> IntArray:
+def _first(arm: Arm, ranked: I64, task: EstimatedSearch, draws: np.random.Generator) -> I64:
     """Returns the rows of the first batch; none where it is drawn at random or an earlier model chooses."""
     batch = min(task.guided.batch, task.trials)
     if arm.first == "crop":
@@ -110,11 +107,11 @@ def _first(arm: Arm, ranked: IntArray, task: EstimatedSearch, draws: np.random.G
     return ranked[:0]
 
 
-def _guided(task: EstimatedSearch, arm: Arm, programs: TablePrograms) -> ModelGuided[FeatureArray]:
+def _guided(task: EstimatedSearch, arm: Arm, programs: TablePrograms) -> ModelGuided[F32]:
     features = _Rows(programs.places, _read(programs, arm))
     estimates = _Rows(programs.places, programs.parts)
 
-    def drafts(rows: Rows) -> FloatArray:
+    def drafts(rows: Rows) -> F64:
         return FirstColumn().predict(estimates.of(programs.table.space.numbers(rows)))
 
     def finder(*_: object) -> Finder:
@@ -131,7 +128,7 @@ def _guided(task: EstimatedSearch, arm: Arm, programs: TablePrograms) -> ModelGu
     )
 
 
-def _read(programs: TablePrograms, arm: Arm) -> FeatureArray:
+def _read(programs: TablePrograms, arm: Arm) -> F32:
     """Returns what the arm's trees read, float32 [n, F]."""
     if arm.reads == "both":
         return np.concatenate([programs.parts, programs.loops], axis=1)
@@ -147,9 +144,9 @@ class _Rows:
         features: float32 [n, F].
     """
 
-    places: IntArray
-    features: FeatureArray
+    places: I64
+    features: F32
 
-    def of(self, numbers: list[int]) -> FeatureArray:
+    def of(self, numbers: list[int]) -> F32:
         """Returns the features of some rows."""
         return self.features[np.searchsorted(self.places, numbers)]

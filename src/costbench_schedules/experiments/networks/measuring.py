@@ -8,16 +8,14 @@ ours.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial import cKDTree
 
+from costbench.arrays import F32, F64, I64
 from costbench_schedules.models.boosting.spec import BoostingSpec
 from costbench_schedules.models.ensemble import Bootstrap
 from costbench_schedules.models.learner import samples_of
 from costbench_schedules.models.trees import BoostedTrees
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 _COMPONENTS = 16
 _DECIMALS = 6
 _NEIGHBOURS = 10
@@ -26,7 +24,7 @@ _MODELS = 5
 _TREES = BoostingSpec(trees=30, feature_share=0.3)
 
 
-def principal_components(rows: npt.NDArray[np.float32], count: int = _COMPONENTS) -> FloatArray:
+def principal_components(rows: F32, count: int = _COMPONENTS) -> F64:
     """Returns coordinates on the first principal components of scaled columns, float64 [n, <= count].
 
     Columns have mean 0 and deviation 1 before; those that are constant count nothing. Last digits, which
@@ -36,13 +34,11 @@ def principal_components(rows: npt.NDArray[np.float32], count: int = _COMPONENTS
     deviation = centred.std(axis=0)
     scaled = centred[:, deviation > 0.0] / deviation[deviation > 0.0]
     left, values, _ = np.linalg.svd(scaled, full_matrices=False)
-    found: FloatArray = np.round(left[:, :count] * values[:count], _DECIMALS)
+    found: F64 = np.round(left[:, :count] * values[:count], _DECIMALS)
     return found
 
 
-def chosen_programs(
-    rows: npt.NDArray[np.float32], groups: IntArray, runtime_ns: FloatArray, count: int, seed: int
-) -> IntArray:
+def chosen_programs(rows: F32, groups: I64, runtime_ns: F64, count: int, seed: int) -> I64:
     """Returns which programs are measured, int64 [min(count, n)], in the order of their choice.
 
     One by one, that with the highest product of three numbers from 0 to 1 is chosen:
@@ -85,9 +81,7 @@ def chosen_programs(
     return chosen
 
 
-def _uncertainty(
-    rows: npt.NDArray[np.float32], groups: IntArray, runtime_ns: FloatArray, chosen: IntArray, seed: int
-) -> FloatArray:
+def _uncertainty(rows: F32, groups: I64, runtime_ns: F64, chosen: I64, seed: int) -> F64:
     learner = Bootstrap(BoostedTrees("regression", spec=_TREES), _MODELS, "mean")
     fitted = learner.fit(rows[chosen], samples_of(runtime_ns[chosen], groups[chosen]), seed)
     deviation = np.stack([model.predict(rows) for model in fitted.models]).std(axis=0)

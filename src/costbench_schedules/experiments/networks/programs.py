@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, F64, I64
 from costbench_schedules.features.primitives import primitive_sequences
 from costbench_schedules.features.representations import REPRESENTATIONS
 from costbench_schedules.operators.networks import networks
@@ -17,8 +17,6 @@ from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.networks.estimated import PROGRAMS, EstimatedPrograms, read_estimated
 from costbench_schedules.spaces.space import ScheduleSpace
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 FEWEST = 10
 """Programs that an operator needs for a choice among them to say anything."""
 
@@ -39,13 +37,13 @@ class Candidates:
     """
 
     operators: tuple[str, ...]
-    groups: IntArray
-    native_ns: FloatArray
-    generic_ns: FloatArray
-    estimates: Mapping[str, FloatArray]
-    lanes: FloatArray
-    relation: npt.NDArray[np.float32]
-    primitives: npt.NDArray[np.float32]
+    groups: I64
+    native_ns: F64
+    generic_ns: F64
+    estimates: Mapping[str, F64]
+    lanes: F64
+    relation: F32
+    primitives: F32
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -102,7 +100,7 @@ def _candidates(found: EstimatedPrograms) -> Candidates:
     )
 
 
-def _distinct(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _distinct(rows: F32) -> F32:
     """Returns the columns that tell rows apart, the first of equal ones."""
     columns = np.ascontiguousarray(rows[:, np.ptp(rows, axis=0) > 0.0].T)
     first = {column.tobytes(): place for place, column in reversed(list(enumerate(columns)))}

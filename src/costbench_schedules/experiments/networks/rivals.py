@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costbench.arrays import F64, I64
 from costbench.rng import stream
 from costbench_schedules.experiments.networks.measuring import chosen_programs
-from costbench_schedules.experiments.networks.programs import Candidates, FloatArray, IntArray
+from costbench_schedules.experiments.networks.programs import Candidates
 from costbench_schedules.features.estimates import estimate_features
 from costbench_schedules.metrics.grouped import tau_within_groups
 from costbench_schedules.models.boosting.spec import BoostingSpec
@@ -42,14 +43,14 @@ class Task:
     """
 
     programs: Candidates
-    source: IntArray
-    target: IntArray
-    tested: IntArray
+    source: I64
+    target: I64
+    tested: I64
     seed: int
     steps: int
 
     @property
-    def fitted(self) -> tuple[IntArray, int]:
+    def fitted(self) -> tuple[I64, int]:
         """Returns the programs and the machine that a model of one platform is fitted to.
 
         That is the target where there are records of it, else the source.
@@ -92,18 +93,18 @@ class Fitted:
             operators and platforms: whether it was trained enough.
     """
 
-    costs: FloatArray
+    costs: F64
     fitted_tau: float | None = None
 
 
-def _estimate(name: str) -> Callable[[Task], FloatArray]:
+def _estimate(name: str) -> Callable[[Task], F64]:
     return lambda task: task.programs.estimates[name][task.tested]
 
 
-def _without(*parts: str) -> Callable[[Task], FloatArray]:
+def _without(*parts: str) -> Callable[[Task], F64]:
     """Returns the total without some of its parts."""
 
-    def predict(task: Task) -> FloatArray:
+    def predict(task: Task) -> F64:
         found = task.programs.estimates
         removed = [found[part] for part in parts if part in found]
         return np.asarray((found["total"] - np.sum(removed, axis=0))[task.tested])
@@ -111,11 +112,11 @@ def _without(*parts: str) -> Callable[[Task], FloatArray]:
     return predict
 
 
-def _random(task: Task) -> FloatArray:
+def _random(task: Task) -> F64:
     return stream(task.seed, "random programs").random(len(task.tested))
 
 
-UNFITTED: Mapping[str, Callable[[Task], FloatArray]] = {
+UNFITTED: Mapping[str, Callable[[Task], F64]] = {
     "crop": _estimate("total"),
     "crop-no-memory": _without("L2", "L3", "RAM"),
     "crop-no-branches": _without("branches"),
@@ -131,25 +132,25 @@ TIMES = frozenset({"crop", "crop-no-memory", "crop-no-branches", "throughput", "
 """Those that predict the runtime on the target in nanoseconds."""
 
 
-def _samples(task: Task, places: IntArray, machine: int) -> Samples:
+def _samples(task: Task, places: I64, machine: int) -> Samples:
     runtime = task.programs.native_ns if machine == TARGET else task.programs.generic_ns
     return samples_of(runtime[places], task.programs.groups[places])
 
 
-Choice = Callable[[Task], IntArray]
+Choice = Callable[[Task], I64]
 """Places of the programs that a model measures on the target, as many as there are in `Task.target`."""
 
 
-def _operator_by_operator(task: Task) -> IntArray:
+def _operator_by_operator(task: Task) -> I64:
     return task.target
 
 
-def _uniform(task: Task) -> IntArray:
+def _uniform(task: Task) -> I64:
     drawn = stream(task.seed, "uniform target records").permutation(task.source)
     return np.sort(drawn[: len(task.target)])
 
 
-def _informative(task: Task) -> IntArray:
+def _informative(task: Task) -> I64:
     programs, pool = task.programs, task.source
     chosen = chosen_programs(
         programs.relation[pool], programs.groups[pool], programs.native_ns[pool], len(task.target), task.seed

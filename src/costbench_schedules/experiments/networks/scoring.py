@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from costbench.arrays import F64
 from costbench.metrics.selection import best_of_top_k, top_k_score
-from costbench_schedules.experiments.networks.programs import Candidates, FloatArray, candidates
+from costbench_schedules.experiments.networks.programs import Candidates, candidates
 from costbench_schedules.experiments.networks.rivals import FITTED, TIMES, UNFITTED, Fitted, Task, task_of
 from costbench_schedules.metrics.grouped import tau_within_groups
 from costbench_schedules.operators.networks import workload_name
@@ -86,9 +87,7 @@ def _name(programs: Candidates, place: int) -> str:
     return workload_name(parse_operator(programs.operators[place]))
 
 
-def _chosen(
-    programs: Candidates, task: Task, costs: FloatArray, executions: Mapping[int, int]
-) -> dict[str, float]:
+def _chosen(programs: Candidates, task: Task, costs: F64, executions: Mapping[int, int]) -> dict[str, float]:
     groups, runtime = programs.groups[task.tested], programs.native_ns[task.tested]
     own = [groups == place for place in executions]
     best = [float(runtime[mask].min()) for mask in own]

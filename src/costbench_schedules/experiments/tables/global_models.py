@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F64
 from costbench.metrics.ranking import kendall_tau
 from costbench.metrics.selection import slowdown_at_k
 from costbench_schedules.experiments.tables.arms import ARMS
@@ -21,7 +21,6 @@ from costbench_schedules.experiments.tables.tables import TableFile, runtimes, t
 from costbench_schedules.features.traffic import traffic_cost
 from costbench_schedules.models.spec import ScheduleModelSpec
 
-FloatArray = npt.NDArray[np.float64]
 TRANSFER, FOLDS = "transfer", "folds"
 TOP = (1, 5, 10)
 FITTED: Mapping[str, ScheduleModelSpec] = {
@@ -81,7 +80,7 @@ def scores(task: ModelTest) -> dict[str, dict[str, float]]:
     }
 
 
-def _costs(task: ModelTest) -> list[FloatArray]:
+def _costs(task: ModelTest) -> list[F64]:
     """Returns the cost of every configuration of each tested table."""
     if task.model in FITTED:
         spec = FITTED[task.model]
@@ -93,14 +92,14 @@ def _costs(task: ModelTest) -> list[FloatArray]:
     return [_unfitted(task, file) for file in task.tested]
 
 
-def _unfitted(task: ModelTest, file: TableFile) -> FloatArray:
+def _unfitted(task: ModelTest, file: TableFile) -> F64:
     space = table_of(file).space
     if task.model == "traffic":
         return traffic_cost(space, space.rows(range(space.size)))
     return rng.stream(task.seed, "random schedules", file.workload).random(space.size)
 
 
-def _metrics(costs: FloatArray, runtime_ns: FloatArray) -> dict[str, float]:
+def _metrics(costs: F64, runtime_ns: F64) -> dict[str, float]:
     failed = ~np.isfinite(runtime_ns)
     measured = np.where(failed, runtime_ns[~failed].max(), runtime_ns)
     found = {f"top_{k}": 100.0 * slowdown_at_k(costs, measured, k) for k in TOP}

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench_schedules.experiments.tables.tables import TableFile, features_of, runtimes
 from costbench_schedules.features.trees import stacked
 from costbench_schedules.features.vectors import filled
 from costbench_schedules.models.learner import ScheduleModel, samples_of
 from costbench_schedules.models.spec import READS_TREES, ScheduleModelSpec, learner_of
 
-FloatArray = npt.NDArray[np.float32]
 
-
-def distinct_columns(rows: FloatArray) -> npt.NDArray[np.int64]:
+def distinct_columns(rows: F32) -> I64:
     """Returns the places of the columns that tell rows apart, the first of equal ones, int64 [k], ascending.
 
     Boosted trees split at the same places with and without the others, and grow faster without.

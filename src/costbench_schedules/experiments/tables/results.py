@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench_schedules.experiments.tables.arms import ARMS, SCRATCH
 from costbench_schedules.experiments.tables.tables import TableFile, runtimes, table_of
@@ -20,8 +20,6 @@ from costbench_schedules.records.agreement import (
 from costbench_schedules.records.table import WHILE_RECORDING
 from costbench_schedules.search.trials import best_by_trial
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 SCHEDULE, SPLIT, BEST = "schedule", "recorded", "best"
 AFTER = (25, 50, 100, 200, 400, 800)
 """Trials after which rows say what was found."""
@@ -47,7 +45,7 @@ class Searched:
     table: TableFile
     arm: str
     trials: int
-    gflops: FloatArray
+    gflops: F64
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -55,14 +53,14 @@ class Searched:
         return self.table.target, self.table.workload, self.arm
 
     @property
-    def to_enough(self) -> FloatArray:
+    def to_enough(self) -> F64:
         """Returns the trials until `ENOUGH` of the fastest speed, one more than all if never, [repeats]."""
         reached = self.gflops >= ENOUGH * table_of(self.table).gflops.max()
         first = np.where(reached.any(axis=1), np.argmax(reached, axis=1), self.trials)
         return np.asarray(first + 1, dtype=np.float64)
 
 
-def progress(table: TableFile, arm: str, decisions: Sequence[int], trials: int) -> FloatArray:
+def progress(table: TableFile, arm: str, decisions: Sequence[int], trials: int) -> F64:
     """Returns the best GFLOPS after each trial of a search, float64 [trials]; 0 while all have failed.
 
     A search that ran out of configurations keeps its best.

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import I64
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.search import Search
 from costbench.search.strategies import STRATEGIES, Strategy
@@ -23,7 +23,6 @@ from costbench_schedules.records.replay import ReplayDevice
 from costbench_schedules.search.guided import GuidedSpec, ModelGuided
 from costbench_schedules.search.problems import ScheduleEvaluator, schedule_problem
 
-IntArray = npt.NDArray[np.int64]
 _GLOBAL = 8
 """Earlier models that a process keeps."""
 
@@ -58,7 +57,7 @@ class ScheduleSearch:
         return f"{self.table.target}-{self.table.workload}-{self.arm}-r{self.repeat}"
 
 
-def searched(task: ScheduleSearch) -> IntArray:
+def searched(task: ScheduleSearch) -> I64:
     """Returns the numbers of the configurations that were measured, in this order, int64 [n].
 
     Repeat r of every arm starts from the same random numbers, so that the arms which begin with random draws

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F64
 from costbench.artifacts import digest_file
 from costbench.errors import DataError
 from costbench_schedules.features.representations import precomputed
@@ -87,7 +87,7 @@ def _read(path: Path, digest: str) -> RecordedTable:
     return read_table(path)
 
 
-def runtimes(file: TableFile) -> npt.NDArray[np.float64]:
+def runtimes(file: TableFile) -> F64:
     """Returns the runtime of every configuration in ns, infinite for failures, float64 [n]."""
     table = table_of(file)
     return np.where(table.failed, np.inf, table.columns["runtime_ns"].astype(np.float64))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from costbench_schedules.models.boosting.spec import BoostingSpec, Derivatives, FloatArray
+from costbench.arrays import F32, F64, AnyArray
+from costbench_schedules.models.boosting.spec import BoostingSpec, Derivatives
 
 if TYPE_CHECKING:
     import lightgbm
 
-FeatureArray = npt.NDArray[np.float32]
-
 
 def boosted(
-    features: FeatureArray, start: FloatArray, derivatives: Derivatives, spec: BoostingSpec, seed: int
-) -> tuple[Callable[[FeatureArray], FloatArray], str]:
+    features: F32, start: F64, derivatives: Derivatives, spec: BoostingSpec, seed: int
+) -> tuple[Callable[[F32], F64], str]:
     """Returns the sum of the trees as a function of features [n, F], and the model as text.
 
     Args:
@@ -30,7 +28,7 @@ def boosted(
     """
     import lightgbm
 
-    def objective(costs: npt.NDArray[Any], _: lightgbm.Dataset) -> tuple[FloatArray, FloatArray]:
+    def objective(costs: AnyArray, _: lightgbm.Dataset) -> tuple[F64, F64]:
         return derivatives(np.asarray(costs, dtype=np.float64))
 
     settings = {
@@ -58,15 +56,15 @@ def boosted(
     return _predictor(booster), booster.model_to_string()
 
 
-def restored(text: str) -> Callable[[FeatureArray], FloatArray]:
+def restored(text: str) -> Callable[[F32], F64]:
     """Returns the sum of the trees of a model that was stored as text, unchanged since."""
     import lightgbm
 
     return _predictor(lightgbm.Booster(model_str=text))
 
 
-def _predictor(booster: lightgbm.Booster) -> Callable[[FeatureArray], FloatArray]:
-    def predict(rows: FeatureArray) -> FloatArray:
+def _predictor(booster: lightgbm.Booster) -> Callable[[F32], F64]:
+    def predict(rows: F32) -> F64:
         found = booster.predict(rows, raw_score=True, num_threads=1)
         return np.asarray(found, dtype=np.float64).reshape(len(rows))
 

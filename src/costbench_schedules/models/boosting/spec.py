@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
+from costbench.arrays import F64
 
-FloatArray = npt.NDArray[np.float64]
-Derivatives = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+Derivatives = Callable[[F64], tuple[F64, F64]]
 """Costs [n] to the first and second derivatives of the objective by each, float64 [n] both."""
 
 

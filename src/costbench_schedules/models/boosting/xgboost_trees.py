@@ -6,17 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, F64, AnyArray
 from costbench.errors import ChoiceError
-from costbench_schedules.models.boosting.spec import BoostingSpec, Derivatives, FloatArray
-
-FeatureArray = npt.NDArray[np.float32]
+from costbench_schedules.models.boosting.spec import BoostingSpec, Derivatives
 
 
 def boosted(
-    features: FeatureArray, start: FloatArray, derivatives: Derivatives, spec: BoostingSpec, seed: int
-) -> tuple[Callable[[FeatureArray], FloatArray], str]:
+    features: F32, start: F64, derivatives: Derivatives, spec: BoostingSpec, seed: int
+) -> tuple[Callable[[F32], F64], str]:
     """Returns the sum of the trees as a function of features [n, F], and the model as text (JSON).
 
     Args:
@@ -31,7 +29,7 @@ def boosted(
     """
     xgboost = _library()
 
-    def objective(costs: npt.NDArray[Any], _: Any) -> tuple[FloatArray, FloatArray]:
+    def objective(costs: AnyArray, _: Any) -> tuple[F64, F64]:
         return derivatives(np.asarray(costs, dtype=np.float64).reshape(-1))
 
     settings = {
@@ -53,7 +51,7 @@ def boosted(
     return _predictor(booster), booster.save_raw("json").decode()
 
 
-def restored(text: str) -> Callable[[FeatureArray], FloatArray]:
+def restored(text: str) -> Callable[[F32], F64]:
     """Returns the sum of the trees of a model that was stored as text, unchanged since.
 
     Raises:
@@ -64,8 +62,8 @@ def restored(text: str) -> Callable[[FeatureArray], FloatArray]:
     return _predictor(booster)
 
 
-def _predictor(booster: Any) -> Callable[[FeatureArray], FloatArray]:
-    def predict(rows: FeatureArray) -> FloatArray:
+def _predictor(booster: Any) -> Callable[[F32], F64]:
+    def predict(rows: F32) -> F64:
         found = booster.inplace_predict(rows, predict_type="margin", base_margin=np.zeros(len(rows)))
         return np.asarray(found, dtype=np.float64).reshape(len(rows))
 

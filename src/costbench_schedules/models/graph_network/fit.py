@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from costbench import rng
+from costbench.arrays import F64, I64
 from costbench.features.normalizer import MinMaxNormalizer
 from costbench.features.packed_kernels import PackedKernels
 from costbench.models.batch.graph_batch import Collator, FeatureScaling
@@ -26,7 +27,7 @@ from costbench_schedules.features.context import FEATURE_NAMES
 from costbench_schedules.features.graphs import loop_graphs
 from costbench_schedules.features.trees import LoopTrees
 from costbench_schedules.models.graph_network.presets import GNN, GNN_TRAINING
-from costbench_schedules.models.learner import FloatArray, IntArray, Objective, Samples
+from costbench_schedules.models.learner import Objective, Samples
 from costbench_schedules.models.training import Fitted, TrainingSpec, predicted, train
 
 
@@ -59,7 +60,7 @@ class GraphLearner:
         # Scaled once, and not in every epoch.
         scaled = replace(features, values=scaling.node(features.values))
 
-        def costs(places: IntArray) -> Tensor:
+        def costs(places: I64) -> Tensor:
             found: Tensor = net(collator.collate(packed(scaled[places], scaling)))
             return found[:, 0]
 
@@ -81,7 +82,7 @@ class TrainedGraphNetwork:
         self.net, self.scaling = net, scaling
         self._model = LearnedCostModel(net, scaling, "score")
 
-    def predict(self, features: LoopTrees, /) -> FloatArray:
+    def predict(self, features: LoopTrees, /) -> F64:
         """Returns costs, float64 [n]."""
         return predicted(lambda places: self._model.predict_packed(packed(features[places])), len(features))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
+from costbench.arrays import F32, I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,11 +16,11 @@ class HeadedFeatures:
         machines: int64 [n], number of the machine that each sample was or will be measured on.
     """
 
-    values: npt.NDArray[np.float32]
-    machines: npt.NDArray[np.int64]
+    values: F32
+    machines: I64
 
     def __len__(self) -> int:
         return len(self.machines)
 
-    def __getitem__(self, places: npt.NDArray[np.int64], /) -> HeadedFeatures:
+    def __getitem__(self, places: I64, /) -> HeadedFeatures:
         return HeadedFeatures(self.values[places], self.machines[places])

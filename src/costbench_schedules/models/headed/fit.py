@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from costbench import rng
+from costbench.arrays import F64, I64
 from costbench_schedules.models.headed.features import HeadedFeatures
 from costbench_schedules.models.headed.network import HeadedNet
 from costbench_schedules.models.headed.spec import HeadedSpec
-from costbench_schedules.models.learner import FloatArray, Samples
+from costbench_schedules.models.learner import Samples
 from costbench_schedules.models.training import rank_loss
 
-IntArray = npt.NDArray[np.int64]
 _LARGEST_SHARE = 32
 _CHUNK = 1024
 
@@ -63,7 +62,7 @@ class HeadedLearner:
             falling.step()
         return TrainedHeaded(net.eval())
 
-    def _batch(self, members: list[IntArray], draws: np.random.Generator) -> IntArray:
+    def _batch(self, members: list[I64], draws: np.random.Generator) -> I64:
         """Returns the places of some groups, drawn by their size."""
         sizes = np.array([len(places) for places in members], dtype=np.float64)
         count = min(self.groups, len(members))
@@ -82,7 +81,7 @@ class TrainedHeaded:
 
     net: HeadedNet
 
-    def predict(self, features: HeadedFeatures, /) -> FloatArray:
+    def predict(self, features: HeadedFeatures, /) -> F64:
         """Returns costs, float64 [n], on the machine of each sample."""
         parts = [np.zeros(0)]
         with torch.inference_mode():

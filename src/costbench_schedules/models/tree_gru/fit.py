@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from costbench import rng
+from costbench.arrays import F64
 from costbench_schedules.features.trees import LoopTrees
-from costbench_schedules.models.learner import FloatArray, Objective, Samples
+from costbench_schedules.models.learner import Objective, Samples
 from costbench_schedules.models.training import Fitted, TrainingSpec, predicted, train
 from costbench_schedules.models.tree_gru.network import TreeGru, TreeGruSpec, tree_batch
 
@@ -56,11 +57,11 @@ class TrainedTreeGru:
     net: TreeGru
     device: str = "cpu"
 
-    def predict(self, features: LoopTrees, /) -> FloatArray:
+    def predict(self, features: LoopTrees, /) -> F64:
         """Returns costs, float64 [n]."""
         return predicted(lambda places: self._costs(features[places]), len(features))
 
     @torch.inference_mode()
-    def _costs(self, trees: LoopTrees) -> FloatArray:
+    def _costs(self, trees: LoopTrees) -> F64:
         costs: Tensor = self.net(tree_batch(trees, self.device))
         return costs.cpu().numpy().astype(np.float64)

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from costbench.arrays import AnyArray
 from costbench.errors import CostbenchError, DataError
 from costbench_schedules.operators.operators import Operator, parse_operator
 from costbench_schedules.records.networks.arrow_file import read_arrow, write_arrow
@@ -65,7 +65,7 @@ class DrawnPrograms:
 
     operator: Operator
     facts: Mapping[str, Any]
-    columns: Mapping[str, npt.NDArray[Any]]
+    columns: Mapping[str, AnyArray]
     problems: tuple[str, ...]
     features: tuple[bytes, ...]
 
@@ -82,7 +82,7 @@ class DrawnPrograms:
             features=self.features + other.features,
         )
 
-    def with_column(self, name: str, values: npt.NDArray[Any]) -> DrawnPrograms:
+    def with_column(self, name: str, values: AnyArray) -> DrawnPrograms:
         """Returns the programs with another column."""
         return replace(self, columns={**self.columns, name: values})
 

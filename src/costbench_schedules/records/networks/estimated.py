@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from costbench.arrays import F64, AnyArray
 from costbench.errors import CostbenchError, DataError
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.operators.operators import Operator, parse_operator
@@ -60,8 +60,8 @@ class EstimatedPrograms:
     """
 
     operators: tuple[Operator, ...]
-    columns: Mapping[str, npt.NDArray[Any]]
-    estimates: Mapping[str, npt.NDArray[np.float64]]
+    columns: Mapping[str, AnyArray]
+    estimates: Mapping[str, F64]
 
     def __len__(self) -> int:
         return len(self.columns["number"])

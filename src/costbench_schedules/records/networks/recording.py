@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I16, I64, Bool
 from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
 from costbench.rng import stream
@@ -33,7 +33,6 @@ from costbench_schedules.records.networks.drawn import (
 from costbench_schedules.records.networks.estimated import EstimatedPrograms
 from costbench_schedules.spaces.space import ScheduleSpace, tile_name
 
-IntArray = npt.NDArray[np.int64]
 _ATTEMPTS = 50
 """Draws for each program that is wanted, before the space counts as exhausted."""
 
@@ -86,7 +85,7 @@ class Machine(Protocol):
         """Returns the device that builds for the least processor of the family."""
         ...
 
-    def features(self, operator: Operator, row: IntArray) -> bytes:
+    def features(self, operator: Operator, row: I64) -> bytes:
         """Returns the features of a configuration [m] of the unrestricted space.
 
         Raises:
@@ -160,9 +159,7 @@ def record_same(
     return found
 
 
-def _chosen_elsewhere(
-    spec: DrawSpec, theirs: EstimatedPrograms, operator: Operator
-) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+def _chosen_elsewhere(spec: DrawSpec, theirs: EstimatedPrograms, operator: Operator) -> tuple[I64, Bool]:
     """Returns numbers of programs in the unrestricted space, and which of them a search drew."""
     columns = theirs.columns
     places = [place for place, each in enumerate(theirs.operators) if each.text == operator.text]
@@ -227,7 +224,7 @@ def _as_json(value: Any) -> Any:
     return [_as_json(each) for each in value] if isinstance(value, (tuple, list)) else value
 
 
-def _next_rows(spec: DrawSpec, space: ScheduleSpace, found: DrawnPrograms) -> IntArray:
+def _next_rows(spec: DrawSpec, space: ScheduleSpace, found: DrawnPrograms) -> I64:
     """Returns the configurations of the next batch, at most `spec.batch`; none if there are no new ones."""
     begun = len(found)
     random = begun < spec.random
@@ -246,25 +243,23 @@ def _next_rows(spec: DrawSpec, space: ScheduleSpace, found: DrawnPrograms) -> In
     return np.array(rows, dtype=np.int64).reshape(-1, len(space.knobs))
 
 
-def _child(
-    spec: DrawSpec, space: ScheduleSpace, found: DrawnPrograms, rng: np.random.Generator
-) -> npt.NDArray[np.int16]:
+def _child(spec: DrawSpec, space: ScheduleSpace, found: DrawnPrograms, rng: np.random.Generator) -> I16:
     """Returns a neighbour of one of the fastest programs, or of a crossover of two."""
     runtime = found.columns["native_ns"]
     ran = np.flatnonzero(runtime > 0)
     if not len(ran):
-        uniform: npt.NDArray[np.int16] = space.sample(rng, 1)[0]
+        uniform: I16 = space.sample(rng, 1)[0]
         return uniform
     fastest = ran[np.argsort(runtime[ran], kind="stable")[: spec.parents]]
     first, second = space.rows(found.columns["number"][rng.choice(fastest, 2)].tolist()).astype(np.int16)
     child = space.crossover(first, second, rng) if rng.random() < 0.5 else first
     neighbours = space.neighbours(child, rng, 1)
-    chosen: npt.NDArray[np.int16] = neighbours[0] if len(neighbours) else child
+    chosen: I16 = neighbours[0] if len(neighbours) else child
     return chosen
 
 
 def _measured(
-    spec: DrawSpec, space: ScheduleSpace, machine: Machine, rows: IntArray, before: DrawnPrograms
+    spec: DrawSpec, space: ScheduleSpace, machine: Machine, rows: I64, before: DrawnPrograms
 ) -> DrawnPrograms:
     native = machine.native.measure(space, rows)
     known = np.concatenate([before.columns["native_ns"], native.runtime_ns])

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.layout_compiler import LayoutCompiler, peak_bytes
+from costbench.arrays import I16
 from costbench.compiler.layout.packed.compile import NewPart, PackedCompiler
 from costbench.compiler.layout.packed.orders import OrderTables
 from costbench.compiler.layout.space import LayoutSpace
-from costbench.compiler.spaces import ChoiceArray
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
@@ -22,7 +22,7 @@ from tests.fuzz.programs import programs
 from tests.hlo.builder import ModuleBuilder
 
 
-def assert_equal_compiles(space: LayoutSpace, configs: ChoiceArray) -> None:
+def assert_equal_compiles(space: LayoutSpace, configs: I16) -> None:
     """Compiles configs in turn both ways and compares kernels, their hashes and memory."""
     compiler, reference = PackedCompiler(space), LayoutCompiler(space)
     for config in configs:
@@ -37,7 +37,7 @@ def assert_equal_compiles(space: LayoutSpace, configs: ChoiceArray) -> None:
                     assert one.tolist() == other.tolist()
 
 
-def drawn(space: LayoutSpace, count: int, seed: int = 0) -> ChoiceArray:
+def drawn(space: LayoutSpace, count: int, seed: int = 0) -> I16:
     """The default, random configs, and what genetic search makes of them: steps and crossovers."""
     rng = np.random.default_rng(seed)
     some = np.concatenate([space.default[None], space.sample(rng, count)])

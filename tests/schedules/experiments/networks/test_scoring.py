@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.arrays import F64
 from costbench.artifacts import digest_file
 from costbench.errors import DataError
 from costbench.execution.backend import Backend
@@ -14,7 +15,7 @@ from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import read_rows
 from costbench_schedules.experiments.networks.estimating import check_folder
 from costbench_schedules.experiments.networks.params import NetworkTesting
-from costbench_schedules.experiments.networks.programs import Candidates, FloatArray, candidates
+from costbench_schedules.experiments.networks.programs import Candidates, candidates
 from costbench_schedules.experiments.networks.rivals import FITTED, UNFITTED, Task, task_of
 from costbench_schedules.experiments.networks.scoring import WHOLE, NetworkTest, scores
 from costbench_schedules.experiments.networks.work_items import OPERATORS, SPLIT, evaluate_networks
@@ -76,7 +77,7 @@ def test_scores_by_hand(folder: Path, found: Candidates) -> None:
 def test_every_model_predicts_the_same_twice(found: Candidates, model: str) -> None:
     task = task_of(found, "BERT-tiny", 40, 0, 20)
 
-    def predict(task: Task) -> FloatArray:
+    def predict(task: Task) -> F64:
         return FITTED[model](task).costs if model in FITTED else UNFITTED[model](task)
 
     costs = predict(task)

@@ -12,19 +12,15 @@ from collections import OrderedDict
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I16, I64, U64
 from costbench.compiler.kernel_arrays import KernelArrays
-from costbench.compiler.kernel_hashes import HashArray
 from costbench.compiler.layout.packed.emission import ArrayNumbers, Emission, Emitted
 from costbench.compiler.layout.packed.facts import FactTable
 from costbench.compiler.layout.packed.kernels import cut_kernels
 from costbench.compiler.layout.packed.orders import OrderTables
 from costbench.compiler.layout.packed.reads import Body
 from costbench.compiler.layout.space import LayoutSpace
-from costbench.compiler.spaces import ChoiceArray
-
-IntArray = npt.NDArray[np.int64]
 
 KEPT_KERNELS = 1 << 22
 """Kernels of compiled computations that are kept, 32 MiB of hashes; the oldest computations are dropped."""
@@ -44,7 +40,7 @@ class CompiledPart:
 
     computation: int
     trip_count: int
-    hashes: HashArray
+    hashes: U64
     peak_bytes: int
     key: int
 
@@ -84,7 +80,7 @@ class PackedCompiler:
         self._known: OrderedDict[tuple[int, int], CompiledPart] = OrderedDict()
         self._num_kept = 0
 
-    def compile(self, config: ChoiceArray) -> list[CompiledPart]:
+    def compile(self, config: I16) -> list[CompiledPart]:
         """Returns every computation that runs, compiled under a config; a `NewPart` if it is not kept.
 
         Args:
@@ -97,7 +93,7 @@ class PackedCompiler:
         order = self._orders.assign(options)
         return [self._part(emission, order, options) for emission in self._emissions]
 
-    def _part(self, emission: Emission, order: IntArray, options: IntArray) -> CompiledPart:
+    def _part(self, emission: Emission, order: I64, options: I64) -> CompiledPart:
         rows = emission.row_keys(order, options)
         key = emission.computation, emission.key(rows)
         known = self._known.get(key)

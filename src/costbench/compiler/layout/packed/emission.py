@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, U64, Bool
 from costbench.compiler.fusion.cuts import UNKNOWN, HashNumbers
 from costbench.compiler.fusion.rules import Kind, kind_of
 from costbench.compiler.kernel_arrays import lists_to_arrays
@@ -27,9 +27,6 @@ from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
 
-IntArray = npt.NDArray[np.int64]
-HashArray = npt.NDArray[np.uint64]
-BoolArray = npt.NDArray[np.bool_]
 ArrayNumbers = dict[tuple[ElementType, tuple[int, ...]], int]
 _COPIED, _REMADE_KEY = SECOND_MULTIPLIER, GOLDEN_GAMMA
 
@@ -49,14 +46,14 @@ class BodyTables(NamedTuple):
         root: position of the root.
     """
 
-    operands_offsets: IntArray
-    operands: IntArray
-    classes_offsets: IntArray
-    classes: IntArray
-    node: IntArray
-    keys: HashArray
-    array: IntArray
-    remade: BoolArray
+    operands_offsets: I64
+    operands: I64
+    classes_offsets: I64
+    classes: I64
+    node: I64
+    keys: U64
+    array: I64
+    remade: Bool
     root: int
 
 
@@ -74,13 +71,13 @@ class Emitted(NamedTuple):
         root: position of the root.
     """
 
-    row: IntArray
-    origin: IntArray
-    order: IntArray
-    source_order: IntArray
-    keys: HashArray
-    operands_offsets: IntArray
-    operands: IntArray
+    row: I64
+    origin: I64
+    order: I64
+    source_order: I64
+    keys: U64
+    operands_offsets: I64
+    operands: I64
     root: int
 
 
@@ -116,7 +113,7 @@ class Emission:
         self._row_of: dict[tuple[int, tuple[int, ...], NodeLayouts | None], int] = {}
         self.body = self._tabulated(arrays)
 
-    def row_keys(self, order: IntArray, options: IntArray) -> HashArray:
+    def row_keys(self, order: I64, options: I64) -> U64:
         """Returns for each instruction a hash of the orders and the option that it depends on, [n].
 
         Args:
@@ -125,11 +122,11 @@ class Emission:
         """
         return _row_keys(self.body, order, options)
 
-    def key(self, keys: HashArray) -> int:
+    def key(self, keys: U64) -> int:
         """Returns a hash of all orders that the computation depends on, given its `row_keys`."""
         return int(_sum(keys))
 
-    def emit(self, order: IntArray, options: IntArray, keys: HashArray) -> Emitted:
+    def emit(self, order: I64, options: I64, keys: U64) -> Emitted:
         """Returns the computation with layouts and copies.
 
         Args:
@@ -148,7 +145,7 @@ class Emission:
             self._find_copies(found, copies)
         return found
 
-    def _row(self, position: int, order: IntArray, options: IntArray) -> int:
+    def _row(self, position: int, order: I64, options: I64) -> int:
         """Returns the row of an instruction with the orders of its values; equal instructions share rows."""
         first, stop = self.body.classes_offsets[position : position + 2].tolist()
         orders = tuple(order[self.body.classes[first:stop]].tolist())
@@ -172,7 +169,7 @@ class Emission:
             found.append(numbers.setdefault(key, len(numbers)))
         return found
 
-    def _find_copies(self, found: Emitted, copies: IntArray) -> None:
+    def _find_copies(self, found: Emitted, copies: I64) -> None:
         """Fills in the rows of copies."""
         rows = self._copies.find(found.keys[copies])
         new, first = np.unique(found.keys[copies[rows == UNKNOWN]], return_index=True)
@@ -219,7 +216,7 @@ class Emission:
         found = map(self._tables.class_of, leaves)
         return [number for number in found if number != NONE]
 
-    def _placed(self, position: int, order: IntArray, options: IntArray) -> Placed:
+    def _placed(self, position: int, order: I64, options: I64) -> Placed:
         """Returns an instruction with the orders of its values, as `layout.copies` places it."""
         inst, tables = self._body[position], self._tables
         names, requirements = tables.names, tables.space.assigner.requirements
@@ -247,7 +244,7 @@ class Emission:
         read = operands[0] if operands else None
         return Placed(inst.placed(shape, inst.operands, ()), read, carried, needs, natural, assigned)
 
-    def _chosen(self, position: int, options: IntArray) -> NodeLayouts | None:
+    def _chosen(self, position: int, options: I64) -> NodeLayouts | None:
         number = self._numbers.get((self.computation, position))
         return None if number is None else self._tables.space.nodes[number].options[options[number]]
 
@@ -274,7 +271,7 @@ def _ordered(shape: Shape, leaves: Iterator[Shape]) -> Shape:
 
 
 @compiled
-def _row_keys(b: BodyTables, order: IntArray, options: IntArray) -> HashArray:
+def _row_keys(b: BodyTables, order: I64, options: I64) -> U64:
     """Returns for each instruction a hash of the orders and the option that it depends on, [n]."""
     result = np.empty(len(b.keys), dtype=np.uint64)
     for p in range(len(b.keys)):
@@ -288,7 +285,7 @@ def _row_keys(b: BodyTables, order: IntArray, options: IntArray) -> HashArray:
 
 
 @compiled
-def _sum(keys: HashArray) -> np.uint64:
+def _sum(keys: U64) -> np.uint64:
     total = np.uint64(0)
     for key in keys:
         total += mix(key)
@@ -306,13 +303,13 @@ class _Writing(NamedTuple):
     """
 
     made: Emitted
-    copies: IntArray
-    ends: IntArray
-    one: IntArray
+    copies: I64
+    ends: I64
+    one: I64
 
 
 @compiled_step
-def _append(w: _Writing, operands: IntArray, first: int, stop: int) -> int:
+def _append(w: _Writing, operands: I64, first: int, stop: int) -> int:
     """Appends an instruction that reads `operands[first:stop]`; returns its position."""
     own, end = w.ends[0], w.ends[1]
     for i in range(first, stop):
@@ -352,7 +349,7 @@ def _in_order(b: BodyTables, w: _Writing, value: int, order: int) -> int:
 
 
 @compiled
-def _emit(b: BodyTables, rows: IntArray, facts: IntArray, needs: IntArray) -> Emitted:
+def _emit(b: BodyTables, rows: I64, facts: I64, needs: I64) -> Emitted:
     count, reads = len(rows), len(b.operands)
     size = 2 * count + reads
     made = Emitted(

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import I64, U64
 from costbench.compiler.fingerprints import ModuleFingerprints, input_label, instruction_label
 from costbench.compiler.fusion.reads import Extent, own_extent
 from costbench.compiler.fusion.rules import (
@@ -33,8 +34,6 @@ from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
 
-IntArray = npt.NDArray[np.int64]
-HashArray = npt.NDArray[np.uint64]
 Number = TypeVar("Number", np.int64, np.uint64)
 
 OPCODE, KIND, FLAGS, EXTENT, BYTES, PADDED, PORT, NATURAL, ASSIGNED, NEEDS = range(10)
@@ -100,9 +99,9 @@ class FactTable:
         fingerprints = ModuleFingerprints(module)
         self._called: Memo[int, bytes] = Memo(fingerprints.called)
         self.ports = PortTable(module)
-        self.rows: IntArray = np.zeros((_FEWEST_ROWS, NUM_COLUMNS), dtype=np.int64)
-        self.labels: HashArray = np.zeros((_FEWEST_ROWS, 2), dtype=np.uint64)
-        self.needs: IntArray = np.full(_FEWEST_ROWS, -1, dtype=np.int64)
+        self.rows: I64 = np.zeros((_FEWEST_ROWS, NUM_COLUMNS), dtype=np.int64)
+        self.labels: U64 = np.zeros((_FEWEST_ROWS, 2), dtype=np.uint64)
+        self.needs: I64 = np.full(_FEWEST_ROWS, -1, dtype=np.int64)
         self._num_needs = 0
         self.instructions: list[Instruction] = []
         self.label_bytes: list[bytes] = []

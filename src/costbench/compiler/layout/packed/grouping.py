@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench.compiler.fusion.group_graph import Groups, merge
 from costbench.compiler.fusion.group_reads import NOWHERE, PLACES, GroupReads
 from costbench.compiler.fusion.groups import Shaping, fuse, settle
@@ -38,8 +38,6 @@ from costbench.compiler.layout.packed.facts import (
 from costbench.compiler.layout.packed.reads import CONTROL, ELEMENTWISE, Body, Graph, read_graph
 from costbench.execution.compiled import compiled, compiled_step
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 _PICKING, _REDUCE = KINDS[Kind.PICKING], KINDS[Kind.REDUCE]
 _CONTRACTION = KINDS[Kind.CONTRACTION]
 _IS_ANCHOR = np.array([kind in ANCHORS for kind in Kind], dtype=np.bool_)
@@ -80,7 +78,7 @@ def default_groups(b: Body) -> Grouped:
 
 
 @compiled
-def _grouped(b: Body, remade: BoolArray) -> Grouped:
+def _grouped(b: Body, remade: Bool) -> Grouped:
     found = _started(b, read_graph(b, remade))
     groups, reads, shaping = found.groups, found.reads, found.shaping
     _grow(b, found)
@@ -142,7 +140,7 @@ def _group_reads(b: Body, graph: Graph) -> GroupReads:
 
 
 @compiled_step
-def _insert(values: IntArray, first: int, stop: int, value: int) -> int:
+def _insert(values: I64, first: int, stop: int, value: int) -> int:
     """Inserts a value into `values[first:stop]`, ascending, unless it is there; returns where they end."""
     place = stop
     while place > first and values[place - 1] > value:
@@ -219,7 +217,7 @@ def _grow(b: Body, found: Grouped) -> None:
 
 
 @compiled
-def _users(graph: Graph, value: int) -> IntArray:
+def _users(graph: Graph, value: int) -> I64:
     """Returns the readers of a value, ascending, each once."""
     first, stop = graph.readers[value], graph.readers[value + 1]
     users = np.empty(stop - first, dtype=np.int64)
@@ -278,7 +276,7 @@ def _waits(b: Body, graph: Graph, user: int, value: int) -> bool:
 
 
 @compiled
-def _better_remade(b: Body, found: Grouped) -> BoolArray:
+def _better_remade(b: Body, found: Grouped) -> Bool:
     """Returns stored values that are cheap to recompute from one value that is stored anyway, no larger."""
     graph = found.graph
     remade = np.zeros(len(graph.is_node), dtype=np.bool_)
@@ -313,7 +311,7 @@ def _only_clones_read(b: Body, found: Grouped, position: int) -> bool:
 
 
 @compiled
-def _only_origin(b: Body, graph: Graph, position: int, visited: IntArray) -> int:
+def _only_origin(b: Body, graph: Graph, position: int, visited: I64) -> int:
     """Returns the node that an instruction's large operands come from, or -1 if there is none or several."""
     origin = -1
     stack = [position]

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costbench.arrays import I64, U64
 from costbench.compiler.fusion.views import BodyArrays, cut_out
 from costbench.compiler.kernel_arrays import KernelArrays
-from costbench.compiler.kernel_hashes import HashArray, Labels, kernel_hashes
+from costbench.compiler.kernel_hashes import Labels, kernel_hashes
 from costbench.compiler.layout.packed.facts import ARRAY, CONSTANT, FLAGS, FREE, KIND, PORT
 from costbench.compiler.layout.packed.grouping import default_groups
 from costbench.compiler.layout.packed.memory import peak_bytes
-from costbench.compiler.layout.packed.reads import CONTROL, Body, Graph, IntArray
+from costbench.compiler.layout.packed.reads import CONTROL, Body, Graph
 from costbench.execution.compiled import compiled
 
 
@@ -26,12 +27,12 @@ class CutKernels(NamedTuple):
     """
 
     kernels: KernelArrays
-    hashes: HashArray
+    hashes: U64
     peak_bytes: int
 
 
 @compiled
-def cut_kernels(b: Body, labels: HashArray) -> CutKernels:
+def cut_kernels(b: Body, labels: U64) -> CutKernels:
     """Returns the kernels of a computation.
 
     It is one compiled call, since every call from Python checks and converts all arrays that it takes and
@@ -81,8 +82,8 @@ def body_arrays(b: Body, graph: Graph) -> BodyArrays:
 
 @compiled
 def _add_clones(
-    b: Body, graph: Graph, position: int, clones: IntArray, number: int, visited: IntArray
-) -> tuple[IntArray, int]:
+    b: Body, graph: Graph, position: int, clones: I64, number: int, visited: I64
+) -> tuple[I64, int]:
     """Appends the duplicated instructions that a node's kernel computes for it to the first `number` of
     `clones`; returns the list, which may have moved, and its new length.
     """
@@ -106,7 +107,7 @@ def _add_clones(
 
 
 @compiled
-def _appended(values: IntArray, number: int, value: int) -> tuple[IntArray, int]:
+def _appended(values: I64, number: int, value: int) -> tuple[I64, int]:
     if number == len(values):
         values = np.concatenate((values, np.empty_like(values)))
     values[number] = value

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from costbench.arrays import I64
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.layout.packed.facts import FLAGS, FREE, PADDED, PASSES_ON, STAYS, TAKES_OVER
-from costbench.compiler.layout.packed.reads import Body, IntArray
+from costbench.compiler.layout.packed.reads import Body
 from costbench.execution.compiled import compiled
 
 
@@ -43,7 +44,7 @@ def peak_bytes(b: Body, kernels: KernelArrays) -> int:
 
 
 @compiled
-def _keep(b: Body, made: IntArray, last: IntArray, position: int, until: int) -> None:
+def _keep(b: Body, made: I64, last: I64, position: int, until: int) -> None:
     """Keeps the buffer that holds a value, if a kernel writes it, until a kernel has run."""
     source = _source(b, position, made)
     if made[source] >= 0:
@@ -51,7 +52,7 @@ def _keep(b: Body, made: IntArray, last: IntArray, position: int, until: int) ->
 
 
 @compiled
-def _source(b: Body, position: int, made: IntArray) -> int:
+def _source(b: Body, position: int, made: I64) -> int:
     """Returns the value whose buffer an instruction's result aliases."""
     while made[position] < 0:
         first = b.operands_offsets[position]

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I16, I64
 from costbench.compiler.layout.assign import SEEDS, LayoutAssigner
 from costbench.compiler.layout.rules import fills_lanes, preferred_dot_operand, preferred_layout
 from costbench.compiler.layout.space import LayoutSpace
@@ -19,8 +19,6 @@ from costbench.compiler.tiled_memory import MinorToMajor, compact_layout, packed
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
-
-IntArray = npt.NDArray[np.int64]
 
 NONE = -1
 """Of a class that has no order yet, of a node that is not configurable, of a rule that gives no order."""
@@ -50,15 +48,15 @@ class OrderArrays(NamedTuple):
         arguments: [g, 2], classes of the program's arguments, and their orders.
     """
 
-    steps: IntArray
-    targets: IntArray
-    follows: npt.NDArray[np.int16]
-    actions: IntArray
-    node_class: IntArray
-    first_option: IntArray
-    options: IntArray
-    defaults: IntArray
-    arguments: IntArray
+    steps: I64
+    targets: I64
+    follows: I16
+    actions: I64
+    node_class: I64
+    first_option: I64
+    options: I64
+    defaults: I64
+    arguments: I64
 
 
 class _State(NamedTuple):
@@ -71,10 +69,10 @@ class _State(NamedTuple):
         at: [4], the next action, the ends of the queue, and the next step of the class at its head.
     """
 
-    order: IntArray
-    pins: IntArray
-    queue: IntArray
-    at: IntArray
+    order: I64
+    pins: I64
+    queue: I64
+    at: I64
 
 
 class OrderNames:
@@ -143,7 +141,7 @@ class OrderTables:
         """Returns the class of a leaf, or NONE for scalars and vectors, which have only one order."""
         return self.number_of.get(self._space.assigner.classes.find(leaf), NONE)
 
-    def assign(self, options: IntArray) -> IntArray:
+    def assign(self, options: I64) -> I64:
         """Returns the order of every class under a config, int64 [k].
 
         Args:
@@ -168,7 +166,7 @@ class OrderTables:
             self.arrays = self.arrays._replace(follows=wider)
         self.arrays.follows[start:stop, number] = numbers
 
-    def _options(self) -> tuple[IntArray, IntArray]:
+    def _options(self) -> tuple[I64, I64]:
         rows = []
         module = self._space.module
         for node in self._space.nodes:
@@ -189,7 +187,7 @@ class OrderTables:
         arguments = self._space.assigner.arguments
         return [(self.class_of(leaf), self.names.number(order)) for leaf, order in arguments.items()]
 
-    def _node_classes(self) -> IntArray:
+    def _node_classes(self) -> I64:
         """Returns the class of each node's result; arguments keep their orders."""
         assigner = self._space.assigner
         fixed = {assigner.classes.find(leaf) for leaf in assigner.arguments}
@@ -273,7 +271,7 @@ def _give(s: _State, root: int, order: int) -> None:
 
 
 @compiled
-def _start(t: OrderArrays, s: _State, options: IntArray) -> None:
+def _start(t: OrderArrays, s: _State, options: I64) -> None:
     """Begins a propagation: pins what the config chooses; the first changed node of a class decides."""
     s.order[:] = NONE
     s.pins[:] = NONE
@@ -294,7 +292,7 @@ def _start(t: OrderArrays, s: _State, options: IntArray) -> None:
 
 
 @compiled
-def _propagate(t: OrderArrays, s: _State, options: IntArray) -> int:
+def _propagate(t: OrderArrays, s: _State, options: I64) -> int:
     """Propagates until all classes have orders; returns a class from which it is not known how its order
     propagates, or -1 at the end. Call again to continue.
     """

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench.compiler.fusion.rules import Kind
 from costbench.compiler.layout.packed.facts import (
     BROADCAST,
@@ -27,8 +27,6 @@ from costbench.compiler.layout.packed.facts import (
 )
 from costbench.execution.compiled import compiled
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 CONTROL, ELEMENTWISE = KINDS[Kind.CONTROL], KINDS[Kind.ELEMENTWISE]
 _FEWEST_READS = 64
 
@@ -45,12 +43,12 @@ class Body(NamedTuple):
         clones: see `PortTable`.
     """
 
-    facts: IntArray
-    operands_offsets: IntArray
-    operands: IntArray
+    facts: I64
+    operands_offsets: I64
+    operands: I64
     root: int
-    takes: BoolArray
-    clones: BoolArray
+    takes: Bool
+    clones: Bool
 
 
 class Graph(NamedTuple):
@@ -70,21 +68,21 @@ class Graph(NamedTuple):
         user: [r], reader, by number of the read.
     """
 
-    duplicated: BoolArray
-    rootless: BoolArray
-    is_node: BoolArray
-    is_result: BoolArray
-    reads: IntArray
-    source: IntArray
-    port: IntArray
-    repeated: BoolArray
-    readers: IntArray
-    by_source: IntArray
-    user: IntArray
+    duplicated: Bool
+    rootless: Bool
+    is_node: Bool
+    is_result: Bool
+    reads: I64
+    source: I64
+    port: I64
+    repeated: Bool
+    readers: I64
+    by_source: I64
+    user: I64
 
 
 @compiled
-def read_graph(b: Body, remade: BoolArray) -> Graph:
+def read_graph(b: Body, remade: Bool) -> Graph:
     """Returns the reads of a computation.
 
     Args:
@@ -117,7 +115,7 @@ def read_graph(b: Body, remade: BoolArray) -> Graph:
 
 
 @compiled
-def _duplicated(b: Body, remade: BoolArray) -> tuple[BoolArray, BoolArray]:
+def _duplicated(b: Body, remade: Bool) -> tuple[Bool, Bool]:
     """Returns which instructions are duplicated, and which are computed from constants alone."""
     count = len(b.facts)
     duplicated, rootless = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
@@ -141,7 +139,7 @@ def _duplicated(b: Body, remade: BoolArray) -> tuple[BoolArray, BoolArray]:
 
 
 @compiled
-def _stored(b: Body, duplicated: BoolArray) -> BoolArray:
+def _stored(b: Body, duplicated: Bool) -> Bool:
     """Returns which duplicated values a loop, a sort and so on needs in memory."""
     stored = np.zeros(len(duplicated), dtype=np.bool_)
     for position in range(len(duplicated)):
@@ -156,7 +154,7 @@ def _stored(b: Body, duplicated: BoolArray) -> BoolArray:
 
 
 @compiled
-def _store(b: Body, duplicated: BoolArray, stored: BoolArray, position: int) -> None:
+def _store(b: Body, duplicated: Bool, stored: Bool, position: int) -> None:
     while duplicated[position] and b.facts[position, FLAGS] & FREE:
         position = b.operands[b.operands_offsets[position]]
     if duplicated[position] and not b.facts[position, FLAGS] & CONSTANT:
@@ -164,7 +162,7 @@ def _store(b: Body, duplicated: BoolArray, stored: BoolArray, position: int) -> 
 
 
 @compiled
-def _results(b: Body, is_node: BoolArray) -> BoolArray:
+def _results(b: Body, is_node: Bool) -> Bool:
     """Returns the nodes that the root is, or is computed from through duplicated instructions."""
     found, visited = np.zeros(len(is_node), dtype=np.bool_), np.zeros(len(is_node), dtype=np.bool_)
     stack = [b.root]
@@ -188,15 +186,13 @@ class _Visits(NamedTuple):
         search: [1], number of the search.
     """
 
-    visited: IntArray
-    found: IntArray
-    search: IntArray
+    visited: I64
+    found: I64
+    search: I64
 
 
 @compiled
-def _reads(
-    b: Body, duplicated: BoolArray, stored: BoolArray, is_node: BoolArray
-) -> tuple[IntArray, IntArray]:
+def _reads(b: Body, duplicated: Bool, stored: Bool, is_node: Bool) -> tuple[I64, I64]:
     """Returns where the reads of each node begin, [n + 1]; source, port and repetition of each, [r, 3]."""
     count = len(duplicated)
     offsets = np.zeros(count + 1, dtype=np.int64)
@@ -240,7 +236,7 @@ def _reads(
 
 
 @compiled
-def _is_new(marks: IntArray, position: int, repeated: bool, search: int) -> bool:
+def _is_new(marks: I64, position: int, repeated: bool, search: int) -> bool:
     """Returns whether a search comes by for the first time, and marks that it did."""
     place = 1 if repeated else 0
     if marks[position, place] == search:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from costbench.arrays import F32, F64, I64
 from costbench.artifacts import digest_bytes
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.features.schema import LAYOUT_FEATURES, NODE_FEATURES, column
 from costbench.hlo.opcode import Opcode
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.integer] | slice
 
 _KINDS = (Opcode.CONVOLUTION, Opcode.DOT, Opcode.RESHAPE)
@@ -43,7 +42,7 @@ def layout_features_digest() -> str:
     return digest_bytes(",".join(CONFIG_FEATURES).encode())[:16]
 
 
-def config_rows(graph: LayoutGraph, rows: Rows | None = None) -> npt.NDArray[np.float32]:
+def config_rows(graph: LayoutGraph, rows: Rows | None = None) -> F32:
     """Returns the features of some configs, float32 [len(rows), len(CONFIG_FEATURES)].
 
     Configs are read in chunks, so memory does not grow with their number but for the result.
@@ -69,7 +68,7 @@ def config_rows(graph: LayoutGraph, rows: Rows | None = None) -> npt.NDArray[np.
     return found
 
 
-def default_options(graph: LayoutGraph) -> IntArray:
+def default_options(graph: LayoutGraph) -> I64:
     """Returns the option of each configurable node that keeps the compiler's layouts, int64 [nc].
 
     It is the one whose features are all -1, and the first one where a node has none such.
@@ -81,14 +80,14 @@ def default_options(graph: LayoutGraph) -> IntArray:
     )
 
 
-def changed_nodes(graph: LayoutGraph, rows: Rows | None = None) -> IntArray:
+def changed_nodes(graph: LayoutGraph, rows: Rows | None = None) -> I64:
     """Returns how many nodes of each config are not at their default option, int64 [len(rows)]."""
     options = graph.config_options[slice(None) if rows is None else rows]
-    found: IntArray = (options != default_options(graph)).sum(axis=1)
+    found: I64 = (options != default_options(graph)).sum(axis=1)
     return found
 
 
-def _option_values(graph: LayoutGraph) -> tuple[FloatArray, IntArray]:
+def _option_values(graph: LayoutGraph) -> tuple[F64, I64]:
     """Returns the features of all options, [len(OPTION_FEATURES), o], and the kind of each node, [nc]."""
     counts = np.diff(graph.option_offsets)
     node = np.repeat(np.arange(len(counts)), counts)
@@ -110,7 +109,7 @@ def _option_values(graph: LayoutGraph) -> tuple[FloatArray, IntArray]:
     return values, kinds
 
 
-def _kinds(graph: LayoutGraph) -> IntArray:
+def _kinds(graph: LayoutGraph) -> I64:
     codes = graph.opcodes[graph.node_config_ids]
     kinds = np.full(len(codes), len(_KINDS), np.int64)
     for place, opcode in enumerate(_KINDS):
@@ -118,16 +117,16 @@ def _kinds(graph: LayoutGraph) -> IntArray:
     return kinds
 
 
-def _bytes(graph: LayoutGraph) -> FloatArray:
+def _bytes(graph: LayoutGraph) -> F64:
     """Returns the bytes of each node's result, unpadded, float64 [n]."""
     width = np.zeros(graph.num_nodes)
     for name, size in _ELEMENT_BYTES.items():
         width += size * graph.node_features[:, column(NODE_FEATURES, f"shape_element_type_is_{name}")]
-    sizes: FloatArray = width * graph.node_features[:, column(NODE_FEATURES, "shape_dimensions_product")]
+    sizes: F64 = width * graph.node_features[:, column(NODE_FEATURES, "shape_dimensions_product")]
     return sizes
 
 
-def _padding(graph: LayoutGraph, node: IntArray) -> FloatArray:
+def _padding(graph: LayoutGraph, node: I64) -> F64:
     """Returns log(padded / unpadded size) of the result of each option's node, float64 [o].
 
     An option without an order for the result has that of the node's own features.
@@ -144,10 +143,10 @@ def _padding(graph: LayoutGraph, node: IntArray) -> FloatArray:
     places = np.arange(len(ids))
     lanes, sublanes = (extents[places, orders[:, axis].clip(0, _BLOCK - 1)] for axis in (0, 1))
     padded = np.ceil(lanes / _LANES) * _LANES / lanes * np.ceil(sublanes / _SUBLANES) * _SUBLANES / sublanes
-    found: FloatArray = np.log(padded)
+    found: F64 = np.log(padded)
     return found
 
 
-def _program_features(graph: LayoutGraph, kinds: IntArray) -> FloatArray:
+def _program_features(graph: LayoutGraph, kinds: I64) -> F64:
     shares = np.bincount(kinds, minlength=_NUM_KINDS) / max(len(kinds), 1)
     return np.array([np.log1p(graph.num_nodes), np.log1p(len(kinds)), *shares])

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F64
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.models.baselines.layout.features import changed_nodes
 
-FloatArray = npt.NDArray[np.float64]
 
-
-def random_order(graph: LayoutGraph, seed: int) -> FloatArray:
+def random_order(graph: LayoutGraph, seed: int) -> F64:
     """Returns costs of the configs drawn from (0, 1), float64 [c]: tau is 0 on average.
 
     Args:
@@ -22,7 +20,7 @@ def random_order(graph: LayoutGraph, seed: int) -> FloatArray:
     return rng.stream(seed, "random layout order", graph.collection, graph.name).random(graph.num_configs)
 
 
-def default_first(graph: LayoutGraph) -> FloatArray:
+def default_first(graph: LayoutGraph) -> F64:
     """Returns how many nodes of each config leave the compiler's default layout, float64 [c].
 
     So the default comes first and what differs from it least comes next, which is what somebody does who

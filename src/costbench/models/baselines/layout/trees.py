@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from costbench import rng
+from costbench.arrays import F64, I64
 from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
@@ -23,9 +23,6 @@ from costbench.models.baselines.trees import ranked
 
 if TYPE_CHECKING:
     import lightgbm
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -68,13 +65,13 @@ class LayoutTrees:
         )
         return cls(ranked(known, held_out, spec, seed))
 
-    def predict(self, table: KernelTable) -> FloatArray:
+    def predict(self, table: KernelTable) -> F64:
         """Returns the cost of each row of a table of configs, float64 [D]; lower is faster."""
         found: Any = self.loaded.predict(table.features, raw_score=True, num_threads=1)
         return -np.asarray(found, np.float64)
 
 
-def program_table(graph: LayoutGraph, rows: IntArray | None = None, application: int = 0) -> KernelTable:
+def program_table(graph: LayoutGraph, rows: I64 | None = None, application: int = 0) -> KernelTable:
     """Returns the table of some configs of a program (all for None), which stands where others have a kernel.
 
     Args:
@@ -127,7 +124,7 @@ def sampled_layouts(
     return KernelTable.joined(parts)
 
 
-def _drawn(graph: LayoutGraph, configs: int, seed: int) -> IntArray:
+def _drawn(graph: LayoutGraph, configs: int, seed: int) -> I64:
     """Returns the configs of a program that are drawn, ascending."""
     count = graph.num_configs
     if count <= configs:

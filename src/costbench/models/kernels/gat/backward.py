@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled
 from costbench.models.kernels.feed_forward import aligned, mask
 from costbench.models.kernels.gat.forward import GatStates, row_places
@@ -20,14 +20,11 @@ from costbench.models.kernels.gat.sums import Shape, ask_gradients, head_dots, v
 from costbench.models.kernels.gemm import BLOCK_ROWS, add_gradient, product, product_masked
 from costbench.models.networks.constants import NEGATIVE_SLOPE
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
-
 _SLOPE, _ZERO = np.float32(NEGATIVE_SLOPE), np.float32(0.0)
 
 
 @compiled
-def _softmax_gradient(weights: FloatArray, d: FloatArray, total: FloatArray) -> None:
+def _softmax_gradient(weights: F32, d: F32, total: F32) -> None:
     """Backpropagate through the softmax of one slot: d_p becomes a_p (d_p - sum over q of a_q d_q).
 
     Shape: weights a and d [pairs, W]; total [W] is scratch.
@@ -44,9 +41,7 @@ def _softmax_gradient(weights: FloatArray, d: FloatArray, total: FloatArray) -> 
 
 
 @compiled
-def _rectifier_gradient(
-    scores: FloatArray, slot: tuple[int, int], senders: IntArray, d: FloatArray, total: FloatArray
-) -> None:
+def _rectifier_gradient(scores: F32, slot: tuple[int, int], senders: I64, d: F32, total: F32) -> None:
     """Backpropagate through the leaky ReLU of one slot: d [pairs, W] is overwritten.
 
     `total` [W] becomes the sum over the pairs, which is the gradient of the receiver's score.
@@ -67,9 +62,9 @@ class GatGradients(NamedTuple):
     [L, 2 ways, H]. The latter two are added to.
     """
 
-    states: FloatArray
-    matrices: FloatArray
-    asks: FloatArray
+    states: F32
+    matrices: F32
+    asks: F32
 
 
 class _Found(NamedTuple):
@@ -77,10 +72,10 @@ class _Found(NamedTuple):
     [pairs, W], of the scores of senders and receivers [n, ways, 2, W], and of the values [n C, ways H].
     """
 
-    updated: FloatArray
-    pairs: FloatArray
-    scores: FloatArray
-    projected: FloatArray
+    updated: F32
+    pairs: F32
+    scores: F32
+    projected: F32
 
 
 @compiled
@@ -103,7 +98,7 @@ def _room(pairs: Pairs, shape: Shape) -> _Found:
 
 @compiled
 def _through_receivers(
-    pairs: Pairs, hop: GatStates, row_at: IntArray, nodes: tuple[int, int], shape: Shape, found: _Found
+    pairs: Pairs, hop: GatStates, row_at: I64, nodes: tuple[int, int], shape: Shape, found: _Found
 ) -> None:
     """Backpropagate from the output of a hop to the scores of pairs and of receivers.
 
@@ -141,8 +136,8 @@ def _through_receivers(
 def _through_senders(
     pairs: Pairs,
     hop: GatStates,
-    asks: tuple[FloatArray, FloatArray],
-    places: tuple[IntArray, IntArray],
+    asks: tuple[F32, F32],
+    places: tuple[I64, I64],
     nodes: tuple[int, int],
     found: _Found,
 ) -> None:
@@ -179,7 +174,7 @@ def _through_senders(
 
 
 @compiled
-def _sum_of(table: FloatArray, rows: IntArray, base: int, out: FloatArray) -> None:
+def _sum_of(table: F32, rows: I64, base: int, out: F32) -> None:
     """Write the sum of some rows of a table whose first row has number `base`."""
     out[:] = table[rows[0] - base]
     for place in range(1, len(rows)):
@@ -190,9 +185,9 @@ def _sum_of(table: FloatArray, rows: IntArray, base: int, out: FloatArray) -> No
 
 @compiled
 def gat_backward(
-    gradient: FloatArray,
-    states: FloatArray,
-    weights: tuple[FloatArray, FloatArray],
+    gradient: F32,
+    states: F32,
+    weights: tuple[F32, F32],
     pairs: Pairs,
     gat: GatStates,
     found: GatGradients,

@@ -12,17 +12,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled, compiled_inline, compiled_step
 from costbench.models.kernels.feed_forward import aligned
 from costbench.models.kernels.gat.pairs import Pairs, sizes
 from costbench.models.kernels.gat.sums import head_dots, relu_sums
 from costbench.models.kernels.gemm import BLOCK_ROWS, product
 from costbench.models.networks.constants import NEGATIVE_SLOPE
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 _SLOPE, _ZERO, _HALF = np.float32(NEGATIVE_SLOPE), np.float32(0.0), np.float32(0.5)
 # exp(_LEAST) is still a normal number in single precision. ln 2 is split in two (Cody and Waite), so that n
@@ -46,10 +43,10 @@ class GatStates(NamedTuple):
         updated: [L, N C, H], output of each hop.
     """
 
-    projected: FloatArray
-    scores: FloatArray
-    weights: FloatArray
-    updated: FloatArray
+    projected: F32
+    scores: F32
+    weights: F32
+    updated: F32
 
 
 @compiled
@@ -71,9 +68,7 @@ def _leaky(score: np.float32) -> np.float32:
 
 
 @compiled
-def _subtract_largest(
-    scores: FloatArray, slot: tuple[int, int], senders: IntArray, out: FloatArray, largest: FloatArray
-) -> None:
+def _subtract_largest(scores: F32, slot: tuple[int, int], senders: I64, out: F32, largest: F32) -> None:
     """out_p = x_p - max over p of x_p, x_p = leaky_relu(r + s_p): the arguments of one slot's softmax.
 
     r and s_p are the scores of the receiver and of sender p. Subtracting the maximum keeps exp from
@@ -99,7 +94,7 @@ def _subtract_largest(
 
 
 @compiled
-def _exponentials(x: FloatArray, powers: FloatArray) -> None:
+def _exponentials(x: F32, powers: F32) -> None:
     """x = exp(x) in place, for x <= 0; `powers` is scratch of at least the same length."""
     exponents = powers.view(np.int32)
     for w in range(len(x)):
@@ -116,7 +111,7 @@ def _exponentials(x: FloatArray, powers: FloatArray) -> None:
 
 
 @compiled
-def _to_shares(out: FloatArray, total: FloatArray) -> None:
+def _to_shares(out: F32, total: F32) -> None:
     """Divide the rows of `out` by their sum, which makes weights of exponentials."""
     total[:] = out[0]
     for p in range(1, len(out)):
@@ -126,7 +121,7 @@ def _to_shares(out: FloatArray, total: FloatArray) -> None:
 
 
 @compiled_step
-def _divide(out: FloatArray, rows: int, total: FloatArray) -> None:
+def _divide(out: F32, rows: int, total: F32) -> None:
     for w in range(total.shape[0]):
         total[w] = _ONE / total[w]
     for p in range(rows):
@@ -135,7 +130,7 @@ def _divide(out: FloatArray, rows: int, total: FloatArray) -> None:
 
 
 @compiled
-def _softmax(hop: GatStates, pairs: Pairs, nodes: tuple[int, int], scratch: FloatArray) -> None:
+def _softmax(hop: GatStates, pairs: Pairs, nodes: tuple[int, int], scratch: F32) -> None:
     """Write the softmax weights of all pairs whose receivers are nodes[0] to nodes[1] (exclusive).
 
     A weight is exp(leaky_relu(r + s)) over the sum of these in its slot. The exponentials of all pairs are
@@ -158,7 +153,7 @@ def _softmax(hop: GatStates, pairs: Pairs, nodes: tuple[int, int], scratch: Floa
 
 
 @compiled
-def row_places(nodes: IntArray, starts: IntArray, ways: int, steps: tuple[int, int]) -> IntArray:
+def row_places(nodes: I64, starts: I64, ways: int, steps: tuple[int, int]) -> I64:
     """Returns, for each entry of `nodes`, sorted by slot, the position of the values of that node and way.
 
     Nodes are steps[0] elements apart and ways steps[1].
@@ -171,9 +166,7 @@ def row_places(nodes: IntArray, starts: IntArray, ways: int, steps: tuple[int, i
 
 
 @compiled
-def gat_forward(
-    states: FloatArray, matrices: FloatArray, asks: FloatArray, pairs: Pairs, gat: GatStates
-) -> None:
+def gat_forward(states: F32, matrices: F32, asks: F32, pairs: Pairs, gat: GatStates) -> None:
     """Compute x^(l+1)_i = relu(sum over ways and over senders j of i of a_ij V x^l_j) for all hops l.
 
     a_i is the softmax of leaky_relu(s . V x_j + r . V x_i) over the senders j of i in a way.
@@ -208,7 +201,7 @@ def gat_forward(
 
 
 @compiled
-def _score(hop: GatStates, asks: FloatArray, first: int, shape: tuple[int, int, int]) -> None:
+def _score(hop: GatStates, asks: F32, first: int, shape: tuple[int, int, int]) -> None:
     """Write the scores s . V x and r . V x of rows from `first` on; `shape` is their number, heads, depth."""
     width, row, heads = asks.shape[1], hop.projected.shape[1], shape[1]
     projected, vectors, scores = hop.projected.reshape(-1), asks.reshape(-1), hop.scores.reshape(-1)
@@ -219,7 +212,7 @@ def _score(hop: GatStates, asks: FloatArray, first: int, shape: tuple[int, int, 
 
 
 @compiled
-def _attend(hop: GatStates, pairs: Pairs, places: tuple[IntArray, IntArray], nodes: tuple[int, int]) -> None:
+def _attend(hop: GatStates, pairs: Pairs, places: tuple[I64, I64], nodes: tuple[int, int]) -> None:
     """Write the outputs of nodes[0] to nodes[1]: the ReLU of the weighted sums of their senders' values.
 
     `places` are the positions of each pair's weights and of its sender's values.

@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 from torch import Tensor, nn
 
+from costbench.arrays import F32
 from costbench.models.batch.edges import Edges
 from costbench.models.kernels.feed_forward import aligned, aligned_zeros, turned_all
 from costbench.models.kernels.gat.backward import GatGradients, gat_backward
@@ -15,7 +16,7 @@ from costbench.models.kernels.gat.forward import gat_forward, gat_states
 from costbench.models.kernels.gat.pairs import Pairs, pairs_of
 from costbench.models.kernels.gemm import BLOCK_ROWS
 from costbench.models.kernels.layer_kernels import drops
-from costbench.models.kernels.steps import FloatArray, FusedKernel, Step, array_of
+from costbench.models.kernels.steps import FusedKernel, Step, array_of
 from costbench.models.networks.gat import Gat, GatAttention, GatHop
 from costbench.models.networks.layers import apply_layers
 
@@ -54,7 +55,7 @@ class GatKernel(FusedKernel):
         self._hops = hops
         self._pairs = pairs
 
-    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+    def forward(self, states: F32, keep: bool) -> F32:
         """See `steps.FusedKernel`."""
         width, heads = states.shape[2], len(self.weights[-1])
         self._rows = states.reshape(-1, width)
@@ -66,10 +67,10 @@ class GatKernel(FusedKernel):
         kept = self._hops if keep else 1
         self._computed = gat_states(self._hops, kept, len(self._rows), width, heads, self._pairs)
         gat_forward(self._rows, inputs_first, asks, self._pairs, self._computed)
-        last: FloatArray = self._computed.updated[-1].reshape(states.shape)
+        last: F32 = self._computed.updated[-1].reshape(states.shape)
         return last
 
-    def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+    def backward(self, gradient: F32) -> tuple[F32, list[F32]]:
         """See `steps.FusedKernel`."""
         width = self._rows.shape[1]
         d_rows, d_joined = aligned(*self._rows.shape), aligned_zeros(1, self._joined.size)[0]
@@ -86,7 +87,7 @@ class GatKernel(FusedKernel):
         return d_rows.reshape(gradient.shape), found
 
 
-def _split(joined: FloatArray, hops: int, width: int) -> tuple[FloatArray, FloatArray]:
+def _split(joined: F32, hops: int, width: int) -> tuple[F32, F32]:
     """Returns views of matrices [L, ways H, H] and attention vectors [L, 2 ways, H] in one flat array."""
     ways = len(joined) // (hops * width * (width + 2))
     matrices, asks = np.split(joined, [hops * ways * width * width])

@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import I64, Bool
 from costbench.execution.compiled import compiled
 from costbench.models.kernels.components import closed_groups
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Pairs(NamedTuple):
@@ -33,18 +30,16 @@ class Pairs(NamedTuple):
         groups: int64 [G + 1]. Nodes groups[g] to groups[g + 1] attend only to each other.
     """
 
-    starts: IntArray
-    senders: IntArray
-    by_sender_starts: IntArray
-    by_sender_pairs: IntArray
-    receivers: IntArray
-    groups: IntArray
+    starts: I64
+    senders: I64
+    by_sender_starts: I64
+    by_sender_pairs: I64
+    receivers: I64
+    groups: I64
 
 
 @compiled
-def pairs_of(
-    receiver: IntArray, sender: IntArray, way: BoolArray, num_nodes: int, ways: int, least: int
-) -> Pairs:
+def pairs_of(receiver: I64, sender: I64, way: Bool, num_nodes: int, ways: int, least: int) -> Pairs:
     """Returns the pairs of M edges. A receiver's senders keep the order of the edges; itself comes last.
 
     Args:
@@ -78,9 +73,7 @@ def pairs_of(
 
 
 @compiled
-def _pairs_by_sender(
-    starts: IntArray, senders: IntArray, by_sender_starts: IntArray, ways: int
-) -> tuple[IntArray, IntArray]:
+def _pairs_by_sender(starts: I64, senders: I64, by_sender_starts: I64, ways: int) -> tuple[I64, I64]:
     by_sender_pairs, receivers = np.empty_like(senders), np.empty_like(senders)
     place = by_sender_starts[:-1].copy()
     for slot in range(len(starts) - 1):

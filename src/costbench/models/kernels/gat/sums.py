@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled, compiled_inline
 from costbench.models.kernels.register_tiles import (
     WIDTH,
@@ -33,16 +33,13 @@ from costbench.models.kernels.register_tiles import (
     zeros,
 )
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
-
-Rows = tuple[FloatArray, int, int]
+Rows = tuple[F32, int, int]
 """C rows: a flat array, the position of the first row, and the row stride."""
-Numbers = tuple[FloatArray, int]
+Numbers = tuple[F32, int]
 """A vector [C heads]: a flat array and the position of its first element."""
 Shape = tuple[int, int, int]
 """C, the number of heads, and the depth of each."""
-Terms = tuple[IntArray, IntArray, int, int]
+Terms = tuple[I64, I64, int, int]
 """Terms of sums: positions of their weights [C heads], positions of their rows, first term, last term + 1."""
 
 _ZERO = np.float32(0.0)
@@ -115,8 +112,8 @@ Four = tuple[Any, Any, Any, Any]
 def _add_terms(
     start: Four,
     terms: Terms,
-    weights: FloatArray,
-    rows: tuple[FloatArray, int],
+    weights: F32,
+    rows: tuple[F32, int],
     at: tuple[int, int],
     s: Shape,
 ) -> Four:
@@ -149,12 +146,12 @@ def _heads_of(column: int, depth: int) -> tuple[int, int, int, int]:
 
 
 @compiled_inline
-def _load_four(array: FloatArray, at: int) -> Four:
+def _load_four(array: F32, at: int) -> Four:
     return load(array, at), load(array, at + WIDTH), load(array, at + 2 * WIDTH), load(array, at + 3 * WIDTH)
 
 
 @compiled_inline
-def _store_four(values: Four, array: FloatArray, at: int) -> None:
+def _store_four(values: Four, array: F32, at: int) -> None:
     store(values[0], array, at)
     store(values[1], array, at + WIDTH)
     store(values[2], array, at + 2 * WIDTH)
@@ -162,7 +159,7 @@ def _store_four(values: Four, array: FloatArray, at: int) -> None:
 
 
 @compiled_inline
-def _add_times(start: Four, weights: FloatArray, at: int, heads: tuple[int, ...], row: Four) -> Four:
+def _add_times(start: Four, weights: F32, at: int, heads: tuple[int, ...], row: Four) -> Four:
     """Returns start + weight_h row_hk."""
     return (
         multiply_add(spread(weights, at + heads[0]), row[0], start[0]),
@@ -173,7 +170,7 @@ def _add_times(start: Four, weights: FloatArray, at: int, heads: tuple[int, ...]
 
 
 @compiled_inline
-def _wide_sums(terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], out: Rows, s: Shape) -> None:
+def _wide_sums(terms: Terms, weights: F32, rows: tuple[F32, int], out: Rows, s: Shape) -> None:
     for c in range(s[0]):
         for column in range(0, s[1] * s[2], _COLUMNS):
             found = zeros(), zeros(), zeros(), zeros()
@@ -183,9 +180,7 @@ def _wide_sums(terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], 
 
 
 @compiled
-def relu_sums(
-    terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], out: Rows, shape: Shape
-) -> None:
+def relu_sums(terms: Terms, weights: F32, rows: tuple[F32, int], out: Rows, shape: Shape) -> None:
     """out_chk = max(0, sum over terms of weight_ch row_chk); `rows` are a flat array and its row stride."""
     configs, heads, depth = shape
     if heads == 4 and depth == WIDTH:
@@ -202,7 +197,7 @@ def relu_sums(
                 out[0][out[1] + c * out[2] + column] = _ZERO if found < _ZERO else found
 
 
-Asks = tuple[FloatArray, FloatArray, int]
+Asks = tuple[F32, F32, int]
 """What scores contribute to the gradient of values: gradients of the scores as sender and as receiver, [2, C
 heads]; the attention vectors, [., H]; and the index of the sender's, after which the receiver's follows. Both
 arrays are flat."""
@@ -210,7 +205,7 @@ arrays are flat."""
 
 @compiled_inline
 def _wide_gradients(
-    terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], asks: Asks, out: Rows, s: Shape
+    terms: Terms, weights: F32, rows: tuple[F32, int], asks: Asks, out: Rows, s: Shape
 ) -> None:
     scores, vectors, first = asks
     width = s[1] * s[2]
@@ -228,7 +223,7 @@ def _wide_gradients(
 
 @compiled
 def value_gradients(
-    terms: Terms, weights: FloatArray, rows: tuple[FloatArray, int], asks: Asks, out: Rows, shape: Shape
+    terms: Terms, weights: F32, rows: tuple[F32, int], asks: Asks, out: Rows, shape: Shape
 ) -> None:
     """out_chk = sum over terms of weight_ch row_chk, plus d_ch ask_hk as sender and as receiver.
 
@@ -251,7 +246,7 @@ def value_gradients(
 
 
 @compiled_inline
-def _wide_ask_gradients(scores: FloatArray, rows: Rows, out: Numbers, s: Shape) -> None:
+def _wide_ask_gradients(scores: F32, rows: Rows, out: Numbers, s: Shape) -> None:
     width = s[1] * s[2]
     for column in range(0, width, _COLUMNS):
         heads, at = _heads_of(column, s[2]), out[1] + column
@@ -265,7 +260,7 @@ def _wide_ask_gradients(scores: FloatArray, rows: Rows, out: Numbers, s: Shape) 
 
 
 @compiled
-def ask_gradients(scores: FloatArray, rows: Rows, out: Numbers, shape: Shape) -> None:
+def ask_gradients(scores: F32, rows: Rows, out: Numbers, shape: Shape) -> None:
     """out_hk += sum over c of d_ch row_chk, for sender and receiver: the gradient of their vectors.
 
     `scores` has the gradients d of the scores, [2, C heads], flat; `out` is [2, H].

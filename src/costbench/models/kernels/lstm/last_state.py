@@ -8,8 +8,9 @@ from typing import cast
 import numpy as np
 from torch import Tensor
 
+from costbench.arrays import F32
 from costbench.models.kernels.lstm.recurrence import LstmMatrices, lstm_backward, lstm_forward
-from costbench.models.kernels.steps import FloatArray, FusedKernel, Step, array_of
+from costbench.models.kernels.steps import FusedKernel, Step, array_of
 from costbench.models.networks.lstm import KernelLstm, LstmWeights
 
 
@@ -29,14 +30,14 @@ class LstmKernel(FusedKernel):
         self.weights = weights
         self._starts = np.cumsum([0, *node_counts])
 
-    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+    def forward(self, states: F32, keep: bool) -> F32:
         """See `steps.FusedKernel`."""
         self._matrices = LstmMatrices(*map(array_of, self.weights))
         rows = states.reshape(-1, states.shape[2])
         last, self._computed = lstm_forward(rows, self._matrices, self._starts, states.shape[1])
         return last
 
-    def backward(self, gradient: FloatArray) -> tuple[FloatArray, LstmMatrices]:
+    def backward(self, gradient: F32) -> tuple[F32, LstmMatrices]:
         """See `steps.FusedKernel`."""
         d_rows, d_weights = lstm_backward(gradient, self._computed, self._matrices, self._starts)
         return d_rows.reshape(-1, gradient.shape[1], d_rows.shape[1]), d_weights

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled, compiled_fused, compiled_inline
 from costbench.models.kernels.feed_forward import aligned, aligned_zeros, turned_all
 from costbench.models.kernels.gemm import (
@@ -31,9 +31,6 @@ from costbench.models.kernels.gemm import (
 )
 from costbench.models.kernels.register_tiles import fused
 from costbench.models.networks.constants import FORGET_OFFSET
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 _ONE, _HALF, _OFFSET = np.float32(1.0), np.float32(0.5), np.float32(FORGET_OFFSET)
 _LIMIT = np.float32(7.90531110763549805)
@@ -75,8 +72,8 @@ class LstmMatrices(NamedTuple):
     The rows of gates i, f, g and o follow each other.
     """
 
-    inputs: FloatArray
-    states: FloatArray
+    inputs: F32
+    states: F32
 
 
 class LstmStates(NamedTuple):
@@ -88,15 +85,13 @@ class LstmStates(NamedTuple):
         cells: c, [N C, W].
     """
 
-    inputs: FloatArray
-    gates: FloatArray
-    cells: FloatArray
+    inputs: F32
+    gates: F32
+    cells: F32
 
 
 @compiled_fused
-def _activate(
-    gates: tuple[FloatArray, ...], before: FloatArray, cells: FloatArray, hidden: FloatArray
-) -> None:
+def _activate(gates: tuple[F32, ...], before: F32, cells: F32, hidden: F32) -> None:
     """Apply the activations of one step; all arrays are flat, [C W].
 
     Overwrites the pre-activations in `gates` by i, f, g, o, and writes c_t to `cells` and h_t to `hidden`.
@@ -121,15 +116,13 @@ def _activate(
 
 
 @compiled_inline
-def _gates(gates: FloatArray, first: int, end: int) -> tuple[FloatArray, ...]:
+def _gates(gates: F32, first: int, end: int) -> tuple[F32, ...]:
     """Returns the elements `first` to `end` (exclusive) of each row of gates [4, n]."""
     return gates[0, first:end], gates[1, first:end], gates[2, first:end], gates[3, first:end]
 
 
 @compiled
-def lstm_forward(
-    inputs: FloatArray, weights: LstmMatrices, starts: IntArray, configs: int
-) -> tuple[FloatArray, LstmStates]:
+def lstm_forward(inputs: F32, weights: LstmMatrices, starts: I64, configs: int) -> tuple[F32, LstmStates]:
     """Run the LSTM over the nodes of each kernel, starting from h = c = 0.
 
     h_t = o tanh(c_t), c_t = f c_(t-1) + i g, (i, f, g, o) = (s, s, tanh, s)(W x_t + U h_(t-1) + offset),
@@ -177,14 +170,14 @@ def lstm_forward(
 
 
 @compiled_fused
-def _squash(cells: FloatArray, out: FloatArray) -> None:
+def _squash(cells: F32, out: F32) -> None:
     """Write tanh c to `out`: computing it again is cheaper than keeping it from the forward kernel."""
     for w in range(len(cells)):
         out[w] = _tanh(cells[w])
 
 
 @compiled_fused
-def _open(squashed: FloatArray, gate: FloatArray) -> None:
+def _open(squashed: F32, gate: F32) -> None:
     """Replace tanh c by the hidden state h = o tanh c, where `gate` is o."""
     for w in range(len(gate)):
         squashed[w] *= gate[w]
@@ -192,11 +185,11 @@ def _open(squashed: FloatArray, gate: FloatArray) -> None:
 
 @compiled_fused
 def _activate_gradient(
-    gates: tuple[FloatArray, ...],
-    before: FloatArray,
-    squashed: FloatArray,
-    d_states: tuple[FloatArray, FloatArray],
-    d_gates: tuple[FloatArray, ...],
+    gates: tuple[F32, ...],
+    before: F32,
+    squashed: F32,
+    d_states: tuple[F32, F32],
+    d_gates: tuple[F32, ...],
 ) -> None:
     """Backpropagate through the activations of one step; all arrays are flat, [C W].
 
@@ -222,8 +215,8 @@ def _activate_gradient(
 
 @compiled
 def lstm_backward(
-    gradient: FloatArray, lstm: LstmStates, weights: LstmMatrices, starts: IntArray
-) -> tuple[FloatArray, LstmMatrices]:
+    gradient: F32, lstm: LstmStates, weights: LstmMatrices, starts: I64
+) -> tuple[F32, LstmMatrices]:
     """Returns the gradients of the inputs, [N C, H], and of the weights.
 
     Kernels go by in blocks of steps, the last block first. Within a block only the product with U runs step
@@ -273,7 +266,7 @@ def lstm_backward(
 
 @compiled
 def _add_input_gradients(
-    inputs: FloatArray, d_gates: FloatArray, block: tuple[int, int, int], units: IntArray, out: FloatArray
+    inputs: F32, d_gates: F32, block: tuple[int, int, int], units: I64, out: F32
 ) -> None:
     """Add x^T d of each gate to `out`, [4, H, W], over one block of rows.
 
@@ -300,11 +293,11 @@ def _add_input_gradients(
 @compiled
 def _through_steps(
     lstm: LstmStates,
-    of_states: FloatArray,
+    of_states: F32,
     nodes: tuple[int, int, int],
-    squashed: FloatArray,
-    d_states: tuple[FloatArray, FloatArray],
-    d_gates: FloatArray,
+    squashed: F32,
+    d_states: tuple[F32, F32],
+    d_gates: F32,
 ) -> None:
     """Backpropagate through the steps of a block, the last one first.
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64, Bool
 from costbench.execution.compiled import compiled, compiled_fused
 from costbench.models.kernels.feed_forward import aligned, aligned_zeros, mask
 from costbench.models.kernels.gemm import (
@@ -34,13 +34,9 @@ from costbench.models.kernels.sage.forward import (
 )
 from costbench.models.kernels.sage.neighbours import CsrMatrix, MessageGraph, Senders
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
 
 @compiled
-def scatter_add(block: FloatArray, nodes: IntArray, configs: int, out: FloatArray, ahead: int) -> None:
+def scatter_add(block: F32, nodes: I64, configs: int, out: F32, ahead: int) -> None:
     """Add the rows of `block`, `configs` per node, to the rows of `nodes` in `out`, shifted by `ahead`."""
     for place in range(len(nodes)):
         for c in range(configs):
@@ -51,12 +47,12 @@ def scatter_add(block: FloatArray, nodes: IntArray, configs: int, out: FloatArra
 
 @compiled
 def sage_backward(
-    gradient: FloatArray,
-    states: FloatArray,
+    gradient: F32,
+    states: F32,
     weights: SageMatrices,
     graph: MessageGraph,
     computed: SageStates,
-) -> tuple[FloatArray, SageMatrices]:
+) -> tuple[F32, SageMatrices]:
     """Returns the gradients of the states [N C, H] and of the weights of `sage_forward`.
 
     Args:
@@ -90,7 +86,7 @@ def sage_backward(
 
 
 @compiled
-def _halves(update: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _halves(update: F32) -> tuple[F32, F32]:
     """Returns copies of the halves of [L, H, 2 H]: U over the state and V over the aggregate, [L, H, H]."""
     hops, width = update.shape[:2]
     own = aligned(hops * width, width).reshape(hops, width, width)
@@ -100,21 +96,21 @@ def _halves(update: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @compiled
-def _zeros(like: FloatArray) -> FloatArray:
+def _zeros(like: F32) -> F32:
     count, height, width = like.shape
     return aligned_zeros(count * height, width).reshape(like.shape)
 
 
-FourMatrices = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+FourMatrices = tuple[F32, F32, F32, F32]
 
 
 @compiled
 def _hop_gradient(
-    places: tuple[tuple[FloatArray, int], tuple[FloatArray, int]],
-    of_hop: tuple[FloatArray, BoolArray, FloatArray, FloatArray],
+    places: tuple[tuple[F32, int], tuple[F32, int]],
+    of_hop: tuple[F32, Bool, F32, F32],
     whose: tuple[MessageGraph, int],
     matrices: tuple[FourMatrices, FourMatrices],
-    d_aggregated: FloatArray,
+    d_aggregated: F32,
 ) -> None:
     """Backpropagate through one hop of a group.
 
@@ -156,7 +152,7 @@ class Sum(NamedTuple):
     """The product of a sparse matrix's rows from `first` on and a table whose first row has number `base`."""
 
     matrix: CsrMatrix
-    table: FloatArray
+    table: F32
     base: int
     first: int
 
@@ -164,9 +160,9 @@ class Sum(NamedTuple):
 @compiled
 def _through_messages(
     total: Sum,
-    rows: tuple[FloatArray, BoolArray, FloatArray, int],
+    rows: tuple[F32, Bool, F32, int],
     whose: tuple[Senders, int],
-    matrices: tuple[FloatArray, FloatArray],
+    matrices: tuple[F32, F32],
 ) -> None:
     """Backpropagate through the messages of a group's senders, adding to the gradients of states and matrix.
 
@@ -204,7 +200,7 @@ def _through_messages(
 
 
 @compiled_fused
-def _messages_gradient(total: Sum, place: int, seen: BoolArray, out: FloatArray) -> None:
+def _messages_gradient(total: Sum, place: int, seen: Bool, out: F32) -> None:
     """Write the gradients of messages before their ReLU, from message `total.first + place` on."""
     wide, first = total.table.shape[1], total.first + place
     rows, known = out.reshape(-1, wide), seen.reshape(-1, wide)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64, Bool
 from costbench.execution.compiled import compiled, compiled_fused
 from costbench.models.kernels.feed_forward import aligned, turned_all
 from costbench.models.kernels.gemm import (
@@ -30,13 +30,9 @@ from costbench.models.kernels.gemm import (
 )
 from costbench.models.kernels.sage.neighbours import CsrMatrix, MessageGraph, Senders
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
 
 @compiled_fused
-def add_up(matrix: CsrMatrix, row: int, table: FloatArray, base: int, out: FloatArray) -> None:
+def add_up(matrix: CsrMatrix, row: int, table: F32, base: int, out: F32) -> None:
     """out = row `row` of the sparse matrix times a table [., W], where W is the length of `out`.
 
     The table holds the rows from `base` on of the whole table that the matrix is defined over.
@@ -61,9 +57,9 @@ class SageMatrices(NamedTuple):
     Undirected, `back` is `forth`, and its gradient is 0.
     """
 
-    forth: FloatArray
-    back: FloatArray
-    update: FloatArray
+    forth: F32
+    back: F32
+    update: F32
 
 
 class SageStates(NamedTuple):
@@ -75,13 +71,13 @@ class SageStates(NamedTuple):
         updated: [L, N C, H], output of each hop.
     """
 
-    active: BoolArray
-    aggregated: FloatArray
-    updated: FloatArray
+    active: Bool
+    aggregated: F32
+    updated: F32
 
 
 @compiled
-def sage_forward(states: FloatArray, weights: SageMatrices, graph: MessageGraph, keep: bool) -> SageStates:
+def sage_forward(states: F32, weights: SageMatrices, graph: MessageGraph, keep: bool) -> SageStates:
     """Compute m = relu([x[forth] F; x[back] B]), a = A m, x = relu(x U + a V) for all hops.
 
     Args:
@@ -116,8 +112,8 @@ def sage_forward(states: FloatArray, weights: SageMatrices, graph: MessageGraph,
 class _Known(NamedTuple):
     """The active units of the states of a group: what `pick` returns for each piece, int64 [P, H] and [P]."""
 
-    units: IntArray
-    counts: IntArray
+    units: I64
+    counts: I64
 
 
 @compiled
@@ -143,7 +139,7 @@ def _workspace(most_nodes: int, width: int, configs: int) -> _Known:
 
 
 @compiled
-def _find_active_units(states: FloatArray, begin: int, end: int, configs: int, known: _Known) -> None:
+def _find_active_units(states: F32, begin: int, end: int, configs: int, known: _Known) -> None:
     """Write the active units of nodes `begin` to `end` to the first rows of `known`, for all products."""
     piece, row = 0, begin * configs
     while configs >= MANY_DECISIONS and row < end * configs:
@@ -155,11 +151,11 @@ def _find_active_units(states: FloatArray, begin: int, end: int, configs: int, k
 
 @compiled
 def _hop(
-    states: FloatArray,
-    matrices: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    states: F32,
+    matrices: tuple[F32, F32, F32, F32],
     place: tuple[MessageGraph, int, bool],
-    found: tuple[BoolArray, FloatArray, FloatArray],
-    workspace: tuple[FloatArray, _Known],
+    found: tuple[Bool, F32, F32],
+    workspace: tuple[F32, _Known],
 ) -> None:
     """Compute one hop of a group of nodes.
 
@@ -200,7 +196,7 @@ def _hop(
 
 
 @compiled
-def longest(starts: IntArray) -> int:
+def longest(starts: I64) -> int:
     """Returns the length of the longest run, where run r is starts[r] to starts[r + 1]."""
     most: int = np.diff(starts).max()
     return most
@@ -208,11 +204,11 @@ def longest(starts: IntArray) -> int:
 
 @compiled
 def _send(
-    source: tuple[FloatArray, int, _Known],
-    weight: FloatArray,
+    source: tuple[F32, int, _Known],
+    weight: F32,
     senders: Senders,
     group: int,
-    out: tuple[FloatArray, int],
+    out: tuple[F32, int],
 ) -> int:
     """Write the messages of a group's senders to the first rows of out[0] and return the number of senders.
 
@@ -238,9 +234,7 @@ def _send(
 
 
 @compiled
-def _send_gathered(
-    states: FloatArray, weight: FloatArray, senders: IntArray, configs: int, messages: FloatArray
-) -> None:
+def _send_gathered(states: F32, weight: F32, senders: I64, configs: int, messages: F32) -> None:
     """Write messages of few decisions: one product per block of senders, gathered unless consecutive."""
     width = states.shape[1]
     block, step, on = aligned(BLOCK_ROWS, width), BLOCK_ROWS // configs, (all_units(width), width)
@@ -255,13 +249,13 @@ def _send_gathered(
 
 
 @compiled
-def lie_together(nodes: IntArray) -> bool:
+def lie_together(nodes: I64) -> bool:
     """Whether strictly ascending nodes are consecutive."""
     return bool(nodes[-1] - nodes[0] == len(nodes) - 1)
 
 
 @compiled
-def _record_active(messages: FloatArray, active: BoolArray) -> None:
+def _record_active(messages: F32, active: Bool) -> None:
     numbers, flags = messages.reshape(-1), active.reshape(-1)
     for h in range(len(numbers)):
         # A NaN counts as active and lets its gradient pass, as in torch.
@@ -269,7 +263,7 @@ def _record_active(messages: FloatArray, active: BoolArray) -> None:
 
 
 @compiled
-def gather(states: FloatArray, nodes: IntArray, configs: int, out: FloatArray) -> None:
+def gather(states: F32, nodes: I64, configs: int, out: F32) -> None:
     """Copy the rows of `nodes`, `configs` each, to `out`, one node after another."""
     for place in range(len(nodes)):
         first = nodes[place] * configs

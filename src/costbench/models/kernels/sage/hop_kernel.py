@@ -8,12 +8,13 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from costbench.arrays import F32
 from costbench.models.batch.edges import Edges
 from costbench.models.kernels.layer_kernels import drops
 from costbench.models.kernels.sage.backward import sage_backward
 from costbench.models.kernels.sage.forward import SageMatrices, sage_forward
 from costbench.models.kernels.sage.messages import MessageMatrix, aggregate, undirected
-from costbench.models.kernels.steps import FloatArray, FusedKernel, Step, stacked
+from costbench.models.kernels.steps import FusedKernel, Step, stacked
 from costbench.models.networks.graphsage import GraphSage, SageHop
 
 
@@ -48,7 +49,7 @@ class SageKernel(FusedKernel):
         self._hops = hops
         self._matrix = matrix
 
-    def forward(self, states: FloatArray, keep: bool) -> FloatArray:
+    def forward(self, states: F32, keep: bool) -> F32:
         """See `steps.FusedKernel`."""
         self._rows = states.reshape(-1, states.shape[2])
         self._graph = self._matrix.graph(states.shape[1])
@@ -57,10 +58,10 @@ class SageKernel(FusedKernel):
         back = [hop.to_producers for hop in self._hops if hop.to_producers is not None]
         self._matrices = SageMatrices(forth, stacked(back) if back else forth, update)
         self._computed = sage_forward(self._rows, self._matrices, self._graph, keep)
-        last: FloatArray = self._computed.updated[-1].reshape(states.shape)
+        last: F32 = self._computed.updated[-1].reshape(states.shape)
         return last
 
-    def backward(self, gradient: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+    def backward(self, gradient: F32) -> tuple[F32, list[F32]]:
         """See `steps.FusedKernel`."""
         d_rows, d_weights = sage_backward(
             gradient.reshape(self._rows.shape), self._rows, self._matrices, self._graph, self._computed

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled
 from costbench.models.kernels.components import closed_groups
 from costbench.models.kernels.gemm import MANY_DECISIONS
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 GROUP_ROWS = 512
 """Rows (nodes times decisions) at which a group is full: its messages then fit the L2 cache."""
@@ -29,9 +26,9 @@ class CsrMatrix(NamedTuple):
         weights: float32 [entries].
     """
 
-    starts: IntArray
-    columns: IntArray
-    weights: FloatArray
+    starts: I64
+    columns: I64
+    weights: F32
 
 
 @compiled
@@ -56,17 +53,17 @@ def transpose(matrix: CsrMatrix, num_columns: int) -> CsrMatrix:
 class Entries(NamedTuple):
     """`receiver`, `sender`, `message` of `edges.Edges`, int64 [M], and weights of entries, float32 [M]."""
 
-    receiver: IntArray
-    sender: IntArray
-    message: IntArray
-    weights: FloatArray
+    receiver: I64
+    sender: I64
+    message: I64
+    weights: F32
 
 
 class Senders(NamedTuple):
     """Nodes that send messages, ascending, int64 [T]; group g has the entries starts[g] to starts[g + 1]."""
 
-    nodes: IntArray
-    starts: IntArray
+    nodes: I64
+    starts: I64
 
 
 class MessageGraph(NamedTuple):
@@ -80,7 +77,7 @@ class MessageGraph(NamedTuple):
         transposed: A^T, [T, N].
     """
 
-    nodes: IntArray
+    nodes: I64
     forth: Senders
     back: Senders
     matrix: CsrMatrix
@@ -88,7 +85,7 @@ class MessageGraph(NamedTuple):
 
 
 @compiled
-def message_graph(entries: Entries, with_producers: IntArray, num_nodes: int, configs: int) -> MessageGraph:
+def message_graph(entries: Entries, with_producers: I64, num_nodes: int, configs: int) -> MessageGraph:
     """Returns the messages of a batch with `configs` decisions per node, without those that nobody receives.
 
     With few decisions messages to consumers are computed for all nodes, since consecutive rows need no
