@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 
 from costbench.datasets.tpugraphs.proto import tuning_pb2
+from costbench.hlo.conversion import module_from_proto, module_to_bytes, module_to_proto
 from costbench.hlo.instruction import GatherDimensions, ScatterDimensions
 from costbench.hlo.module import HloModule
-from costbench.hlo.reader import module_from_bytes, module_from_proto, read_module
-from costbench.hlo.writer import module_to_bytes, module_to_proto
+from costbench.hlo.reader import module_from_bytes, read_module
 from tests.hlo.builder import ModuleBuilder
 from tests.hlo.random_modules import modules
 

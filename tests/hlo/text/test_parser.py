@@ -16,7 +16,7 @@ from costbench.errors import HloError
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import decompress, module_from_bytes
 from costbench.hlo.shape import ElementType
-from costbench.hlo.text.reader import looks_like_text, module_from_text
+from costbench.hlo.text.parser import looks_like_text, module_from_text
 from tests.hlo.builder import ModuleBuilder
 
 DENSE = """// a dump

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costbench.hlo.cost_analysis.counts import Cost, CostAnalysis, module_cost
+from costbench.hlo.cost_analysis import Cost, CostAnalysis, module_cost
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import decompress, module_from_bytes
