@@ -108,7 +108,7 @@ class ScatterDimensions:
 class Instruction:
     """A node of a computation.
 
-    `operands` are positions in the list of its computation, where every operand comes before its user; `called`
+    `operands` are positions in the list of its computation, where operands come before their users; `called`
     holds positions of computations in the module. Attributes that an opcode does not have keep their neutral
     value (empty, 0, None). `dimensions` of a ragged-dot are the group dimensions of its right side.
     """
