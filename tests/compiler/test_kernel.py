@@ -7,10 +7,10 @@ import pytest
 from costbench.compiler.kernel import Kernel, kernel_from_module, kernel_module
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.errors import UnsupportedKernelError
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes, read_module
-from costbench.hlo.writer import module_to_bytes
 from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 X = "f32[64,128]"

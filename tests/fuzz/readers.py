@@ -26,11 +26,11 @@ from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
 from costbench.errors import CostbenchError
 from costbench.hardware.simulator import simulate
+from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import read_module
-from costbench.hlo.text.reader import module_from_text
-from costbench.hlo.writer import module_to_proto
+from costbench.hlo.text.parser import module_from_text
 from costbench.params import load_section
 from costbench.rng import stream
 from costbench.target import load_target

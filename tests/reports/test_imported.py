@@ -10,7 +10,7 @@ import pytest
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.report import ReportInputs, write_report
 from costbench.reports.results import load_results
-from costbench.reports.sections.conclusions import conclusions
+from costbench.reports.sections.overview import conclusions
 from costbench.reports.standings import standings
 from costbench.reports.tables.ablation import ablation_tables
 from costbench.reports.tables.program import program_table

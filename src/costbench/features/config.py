@@ -16,7 +16,7 @@ from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.features.gathers import runs, write_bounds
 from costbench.features.schema import NUM_LAYOUT_FEATURES, TILE_FEATURES, absent_row, column
-from costbench.hlo.cost_analysis.counts import CostAnalysis
+from costbench.hlo.cost_analysis import CostAnalysis
 
 _PLACES = 6
 _BLOCKS = ("kernel_bounds", "output_bounds", "input_bounds")

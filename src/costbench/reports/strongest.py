@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 
 from costbench.metrics.measures import Measure
-from costbench.reports.claims.data import Side
+from costbench.reports.claims.claim import Side
 from costbench.reports.described import described
 from costbench.reports.results import BASELINES
 from costbench.reports.scores import STATISTICS, ScoreIndex, scores_of

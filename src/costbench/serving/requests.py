@@ -19,7 +19,7 @@ from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.text.reader import looks_like_text, module_from_text
+from costbench.hlo.text.parser import looks_like_text, module_from_text
 
 _KERNEL = "base64 of a serialised HloModuleProto or HloProto, or HLO text that begins with 'HloModule'"
 _BOUNDS = ("output_bounds", "kernel_bounds")

@@ -18,9 +18,9 @@ from costbench.datasets.layout.programs import config_features, open_layout_shar
 from costbench.datasets.storage import verify_shard
 from costbench.features.tpugraphs_graphs import layout_graph_of
 from costbench.hardware.device import Device
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.writer import module_to_bytes
 from costbench.target import load_target
 from tests.compiler.small_layouts import layout_features, space_of, two_convolutions
 from tests.hlo.builder import ModuleBuilder

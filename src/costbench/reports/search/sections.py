@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costbench.reports.claims.rule import NOT_EVALUATED, Finding
-from costbench.reports.claims.section import printed_effect
+from costbench.reports.claims.evaluation import NOT_EVALUATED, Finding
 from costbench.reports.described_table import described_table
-from costbench.reports.page import PageFigure, Section
+from costbench.reports.page import PageFigure, Section, sentence
 from costbench.reports.papers.numbers import searches_of_paper
-from costbench.reports.prose import sentence
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.search.bars import EXHAUSTIVE, FIGURE_4, STARTS, TOP_K, absent, best_known, figure_5
 from costbench.reports.search.curves import (
@@ -25,6 +23,7 @@ from costbench.reports.search.fusion.tables import cost_table, start_table
 from costbench.reports.search.results import GAINS, PREDICTED, SLOWDOWN, SPEEDUP, Bar, Place, Searches
 from costbench.reports.search.tile.figures import write_tile_figure, write_top_k_figure
 from costbench.reports.search.tile.tables import budget_table, figure_4_table
+from costbench.reports.sections.claims import printed_effect
 from costbench.reports.table import Table, Value
 from costbench.tasks import labels_of
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from costbench.reports.data.evidence import Audit
-from costbench.reports.data.structure_table import NEW_STRUCTURE, structure_sentence, structure_table
-from costbench.reports.data.unseen_table import unseen_sentence, unseen_table
+from costbench.reports.dataset_files import Audit
 from costbench.reports.figures.results import write_program_figure
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import table_of_paper
@@ -19,6 +17,13 @@ from costbench.reports.tables.baselines import baselines_table
 from costbench.reports.tables.comparison import comparison_table
 from costbench.reports.tables.earlier import earlier_tables
 from costbench.reports.tables.program import program_table, short_kernels_table
+from costbench.reports.tables.seen_kernels import (
+    NEW_STRUCTURE,
+    structure_sentence,
+    structure_table,
+    unseen_sentence,
+    unseen_table,
+)
 from costbench.tasks import LEARNED
 
 

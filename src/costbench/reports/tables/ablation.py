@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costbench.metrics.rows import MAIN
-from costbench.reports.claims.data import Side
-from costbench.reports.claims.rule import NOT_TRAINED_ENOUGH, Undertrained
-from costbench.reports.data.budgets import Budget, budget_note
+from costbench.reports.claims.claim import Side
+from costbench.reports.claims.evaluation import NOT_TRAINED_ENOUGH, Undertrained
 from costbench.reports.described import described
 from costbench.reports.papers.numbers import PaperAblation, VariantScores, ablation_of_paper
 from costbench.reports.results import SPLIT_NAMES, Cell, Results, split_order
@@ -17,7 +16,8 @@ from costbench.reports.tables.differences import is_difference
 from costbench.reports.tables.learning import is_curve
 from costbench.reports.tables.rates import is_rate
 from costbench.reports.tpugraphs.variants import is_of_paper
-from costbench.reports.undertrained import MAX_RATIO, undertrained
+from costbench.reports.training_guard import MAX_RATIO, undertrained
+from costbench.reports.training_runs import Budget, budget_note
 from costbench.tasks import KERNEL_TASKS, LEARNED
 
 MODEL = "learned"

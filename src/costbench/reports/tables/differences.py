@@ -16,13 +16,13 @@ from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.measures import Measure
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
-from costbench.reports.claims.data import Side
-from costbench.reports.data.budgets import Budget, budget_note
+from costbench.reports.claims.claim import Side
 from costbench.reports.described_table import described_table
 from costbench.reports.results import SPLIT_NAMES, Results, title_of
 from costbench.reports.scores import matched, scores_of
 from costbench.reports.standings import Estimate, difference
 from costbench.reports.table import Table, Value
+from costbench.reports.training_runs import Budget, budget_note
 from costbench.rng import stream
 from costbench.tasks import LEARNED, LearnedTask, labels_of
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costbench.reports.data.budgets import Budget
-from costbench.reports.data.selected import Selected, by_network
 from costbench.reports.described_table import described_table
 from costbench.reports.results import SPLIT_NAMES, Results
 from costbench.reports.table import Table, Value
+from costbench.reports.training_runs import Budget, Selected, by_network
 from costbench.tasks import LEARNED, labels_of
 
 _VARIANT = re.compile(r"curve-(?P<network>[a-z0-9_-]+)-(?P<steps>[0-9]+)")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costbench.reports.data.selected import Selected, by_network, rises
 from costbench.reports.results import SPLIT_NAMES
 from costbench.reports.table import Column, Table, Value
+from costbench.reports.training_runs import Selected, by_network, rises
 from costbench.tasks import labels_of
 
 _VARIANT = re.compile(r"rate-(?P<network>[a-z0-9_-]+?)-(?P<rate>[0-9]+e-[0-9]+)")

@@ -134,7 +134,7 @@ class FactTable:
         inst = placed.inst
         # The rules look at no operand but the first.
         first = Instruction("", Opcode.PARAMETER, placed.first or inst.shape)
-        alone = inst.placed(inst.shape, (0,) * len(inst.operands), ())
+        alone = inst.rewire(inst.shape, (0,) * len(inst.operands), ())
         body = HloComputation("", (first, alone), 1)
         extent = own_extent(body, 1)
         return [
