@@ -11,7 +11,7 @@ from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.baseline_comparison import standings
 from costbench.reports.report import ReportInputs, write_report
 from costbench.reports.results import load_results
-from costbench.reports.sections.conclusions import conclusions
+from costbench.reports.sections.overview import conclusions
 from costbench.reports.tables.programs import program_table
 from costbench.reports.tables.variants import ablation_tables
 from tests.reports.conftest import make_row, rows_of

@@ -18,7 +18,7 @@ from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.measures import Measure
 from costbench.metrics.rows import MAIN
 from costbench.metrics.small_samples import CONFIDENCE, small_sample_interval
-from costbench.reports.claims.data import Side
+from costbench.reports.claims.claim import Side
 from costbench.reports.results import BASELINES, Cell, Results, described
 from costbench.reports.scores import (
     MIN_PROGRAMS,

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.claims.data import load_claims
-from costbench.reports.claims.rule import evaluate_claims
+from costbench.reports.claims.claim import load_claims
+from costbench.reports.claims.evaluation import evaluate_claims
 from costbench.reports.page import Section
 from costbench.reports.search.curves import SearchPath
 from costbench.reports.search.results import GAINS, load_searches

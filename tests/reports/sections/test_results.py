@@ -6,7 +6,7 @@ from pathlib import Path
 
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.baseline_comparison import standings
-from costbench.reports.data.evidence import Audit, Leak
+from costbench.reports.dataset_files import Audit, Leak
 from costbench.reports.page import Section
 from costbench.reports.results import load_results
 from costbench.reports.sections.results import Evidence, analytical_section, cell_section

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.reports.data.evidence import parsed
+from costbench.reports.dataset_files import parsed
 from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.search.results import (
     BEST_KNOWN,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costbench.reports.claims.rule import NOT_EVALUATED, Finding
-from costbench.reports.claims.section import printed_effect
+from costbench.reports.claims.evaluation import NOT_EVALUATED, Finding
 from costbench.reports.described_table import described_table
-from costbench.reports.page import PageFigure, Section
+from costbench.reports.page import PageFigure, Section, sentence
 from costbench.reports.papers.numbers import searches_of_paper
-from costbench.reports.prose import sentence
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.search.curves import (
     SearchPath,
@@ -45,6 +43,7 @@ from costbench.reports.search.results import (
     figure_5,
 )
 from costbench.reports.search.tables import budget_table, cost_table, figure_4_table, start_table
+from costbench.reports.sections.claims import printed_effect
 from costbench.reports.table import Table, Value
 from costbench.tasks import LEARNED, labels_of
 

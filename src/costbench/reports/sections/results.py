@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costbench.reports.baseline_comparison import Standings, standings
-from costbench.reports.data.evidence import Audit
-from costbench.reports.data.structure_table import NEW_STRUCTURE, structure_sentence, structure_table
-from costbench.reports.data.unseen_table import unseen_sentence, unseen_table
+from costbench.reports.dataset_files import Audit
 from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import table_of_paper
@@ -21,6 +19,13 @@ from costbench.reports.tables.programs import (
     earlier_tables,
     program_table,
     short_kernels_table,
+)
+from costbench.reports.tables.seen_kernels import (
+    NEW_STRUCTURE,
+    structure_sentence,
+    structure_table,
+    unseen_sentence,
+    unseen_table,
 )
 from costbench.tasks import LEARNED
 

@@ -19,12 +19,11 @@ import numpy as np
 from costbench.artifacts import read_bytes
 from costbench.errors import DataError
 from costbench.params import load_yaml
-from costbench.reports.data.budgets import Budget
-from costbench.reports.data.selected import Selected, by_network, rises
 from costbench.reports.described_table import described_table
 from costbench.reports.papers.numbers import TunedSetting, fixed_settings, tuned_settings
 from costbench.reports.results import SPLIT_NAMES, Results
 from costbench.reports.table import Column, Table, Value
+from costbench.reports.training_runs import Budget, Selected, by_network, rises
 from costbench.tasks import KERNEL_TASKS, LEARNED, labels_of
 
 _VARIANT = re.compile(r"curve-(?P<network>[a-z0-9_-]+)-(?P<steps>[0-9]+)")

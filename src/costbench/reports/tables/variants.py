@@ -11,9 +11,8 @@ from costbench.metrics.measures import Measure
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 from costbench.reports.baseline_comparison import Estimate, difference
-from costbench.reports.claims.data import Side
-from costbench.reports.claims.rule import NOT_TRAINED_ENOUGH, Undertrained
-from costbench.reports.data.budgets import Budget, budget_note
+from costbench.reports.claims.claim import Side
+from costbench.reports.claims.evaluation import NOT_TRAINED_ENOUGH, Undertrained
 from costbench.reports.described_table import described_table
 from costbench.reports.papers.numbers import PaperAblation, VariantScores, ablation_of_paper
 from costbench.reports.results import SPLIT_NAMES, Cell, Results, described, split_order, title_of
@@ -21,7 +20,8 @@ from costbench.reports.scores import matched, scores_of
 from costbench.reports.table import Column, Table, Value
 from costbench.reports.tables.training import is_curve, is_rate
 from costbench.reports.tpugraphs.variants import is_of_paper
-from costbench.reports.undertrained import MAX_RATIO, undertrained
+from costbench.reports.training_guard import MAX_RATIO, undertrained
+from costbench.reports.training_runs import Budget, budget_note
 from costbench.rng import stream
 from costbench.tasks import KERNEL_TASKS, LEARNED, LearnedTask, labels_of
 
