@@ -8,10 +8,10 @@ import pytest
 
 from costbench.arrays import AnyArray
 from costbench.artifacts import digest_files
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.datasets import fusion_generation
 from costbench.datasets.fusion_generation import (
     FusionParams,

@@ -5,7 +5,7 @@ import numpy as np
 from costbench.datasets.measured_kernels import kernel_columns
 from costbench.datasets.records import digests_of, offsets_of
 from tests.compiler import small_kernels as small
-from tests.compiler.kernel_lists import as_arrays
+from tests.compiler.small_kernels import as_arrays
 
 
 def test_lists_lie_end_to_end() -> None:

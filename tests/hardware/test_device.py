@@ -6,9 +6,9 @@ from hypothesis import given
 from scipy.special import erfc
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tiling.footprint import scratchpad_bytes
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_footprint import scratchpad_bytes
+from costbench.compiler.tile_space import tile_space
 from costbench.hardware.device import NUM_RUNS, Device, measure_batch, structure_keys
 from costbench.hardware.noise import structure_key
 from costbench.hardware.simulator import simulate
@@ -16,7 +16,7 @@ from costbench.target import Target, load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import KERNELS
-from tests.compiler.tiling.test_kernel_batch import lowered
+from tests.compiler.test_tile_space import lowered
 from tests.hardware.machines import changed, machine
 
 V3 = load_target("tpu_v3")

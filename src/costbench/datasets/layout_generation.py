@@ -26,9 +26,9 @@ from costbench.datasets.layout_shards import Family, layout_shard_path
 from costbench.datasets.record_types import DEFAULT, GENETIC, LAYOUT, LAYOUT_GENERATOR_VERSION, RANDOM
 from costbench.datasets.storage import write_shard
 from costbench.hardware.device import NUM_RUNS, Device
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.writer import module_to_bytes
 from costbench.rng import stream
 from costbench.search.genetic import Genetic, Population
 from costbench.search.space import Rows, Seen, Vectors, keys

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from costbench.arrays import I8
-from costbench.compiler.identity.fingerprints import module_fingerprint
+from costbench.compiler.fingerprints import module_fingerprint
 from costbench.datasets.record_types import DEFAULT, GENETIC, LAYOUT, RANDOM
 from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.raw import MAX_RANK, NUM_TENSORS, TuningProgram

@@ -17,8 +17,8 @@ from costbench.arrays import I64, AnyArray
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.datasets.records import digests_of
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError

@@ -12,10 +12,10 @@ import numpy as np
 from costbench.arrays import F32, I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.features.schema import NUM_LAYOUT_FEATURES, TILE_FEATURES, absent_row, column
-from costbench.hlo.cost_analysis.counts import CostAnalysis
+from costbench.hlo.cost_analysis import CostAnalysis
 
 _PLACES = 6
 _BLOCKS = ("kernel_bounds", "output_bounds", "input_bounds")

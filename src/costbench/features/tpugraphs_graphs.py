@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.arrays import F32, I32, I64
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.datasets.layout_shards import SEARCHES, open_layout_shard
 from costbench.datasets.tpugraphs.npz import TileGraph
@@ -22,6 +22,7 @@ from costbench.datasets.tpugraphs.raw import TuningKernel, TuningProgram, node_s
 from costbench.errors import DataError, HloError
 from costbench.features.decision_features import layout_features, tile_features
 from costbench.features.node import NodeTable, module_edges, module_node_features, tpugraphs_opcodes
+from costbench.hlo.conversion import callees_first, convolution_from_proto
 from costbench.hlo.instruction import (
     ConvolutionDimensions,
     PaddingDimension,
@@ -31,7 +32,7 @@ from costbench.hlo.instruction import (
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
-from costbench.hlo.reader import callees_first, convolution_from_proto, module_from_bytes
+from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.shape import ElementType, Shape
 
 

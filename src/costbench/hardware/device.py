@@ -17,12 +17,12 @@ import numpy as np
 from costbench.arrays import F64, I64, U64, AnyArray, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels, loop_nest
+from costbench.compiler.lowering.lower import Nests
 from costbench.compiler.lowering.packed import bound_bytes, unpacked
 from costbench.compiler.lowering.work import Ragged, add_up, contraction_rows, row_of
-from costbench.compiler.lowering.writing import Nests
-from costbench.compiler.tiling.footprint import new_tile, row_bytes, scratchpad_bytes
-from costbench.compiler.tiling.kernel_batch import words_of
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_footprint import new_tile, row_bytes, scratchpad_bytes
+from costbench.compiler.tile_space import words_of
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.machine import (
     FAILURE_FLOOR,

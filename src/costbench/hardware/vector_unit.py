@@ -25,8 +25,8 @@ from costbench.arrays import F64
 from costbench.compiler.lowering.access import array_shape
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.lowering.work import EVERY_ITERATION, EVERY_RESULT, WorkModel
+from costbench.compiler.tile_footprint import Tile, registers
 from costbench.compiler.tiled_memory import LANES, SUBLANES
-from costbench.compiler.tiling.footprint import Tile, registers
 from costbench.errors import UnsupportedKernelError
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.machine import (

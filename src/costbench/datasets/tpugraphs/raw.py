@@ -17,13 +17,13 @@ from google.protobuf.message import DecodeError, Message
 from costbench import artifacts
 from costbench.arrays import I64, Bool
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import CostbenchError, DataError
+from costbench.hlo.conversion import module_from_proto, module_to_proto
 from costbench.hlo.module import HloModule
 from costbench.hlo.proto import hlo_pb2
-from costbench.hlo.reader import decompress, module_from_proto
-from costbench.hlo.writer import module_to_proto
+from costbench.hlo.reader import decompress
 
 MAX_RANK = 6
 """Axes of a layout in TpuGraphs' features; longer layouts are cut."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from costbench.artifacts import digest_files
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.datasets.layout_graphs import write_layout_graph
 from costbench.datasets.layout_shards import collection_folder, layout_shard_path
 from costbench.datasets.measured_kernels import (

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.arrays import I64
-from costbench.compiler.kernel_export import kernel_module
+from costbench.compiler.kernel import kernel_module
 from costbench.datasets.layout_shards import SEARCHES, open_layout_shard, read_layout_program
 from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernel, TileShard
 from costbench.datasets.splits import read_split
