@@ -18,7 +18,7 @@ import numpy as np
 from costbench.arrays import F32, I64, U8
 from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError, ParamsError
-from costbench.features.config import static_performance
+from costbench.features.decision_features import static_performance
 from costbench.features.node import (
     IS_ROOT_COLUMN,
     PARAMETER_NUMBER_COLUMN,
@@ -27,7 +27,7 @@ from costbench.features.node import (
     module_opcodes,
 )
 from costbench.features.schema import NODE_FEATURES, absent_row
-from costbench.hlo.cost_analysis.counts import CostAnalysis
+from costbench.hlo.cost_analysis import CostAnalysis
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 

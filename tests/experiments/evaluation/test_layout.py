@@ -10,7 +10,7 @@ from scipy.stats import kendalltau
 
 from costbench.arrays import F64, I64
 from costbench.autotuning.charging import Charging
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.experiments.evaluation import layout
 from costbench.experiments.evaluation.layout import (
@@ -21,7 +21,7 @@ from costbench.experiments.evaluation.layout import (
     measure_overhead,
     over_collections,
 )
-from tests.datasets.layout.test_graphs import small_graph
+from tests.datasets.test_layout_graphs import small_graph
 
 
 def timed(runtime: list[int]) -> LayoutGraph:

@@ -10,7 +10,7 @@ import pytest
 
 from costbench.arrays import F64
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.experiments.evaluation.tile import EvaluatedKernel, evaluate_program
 from costbench.experiments.evaluation.unfitted import Predict

@@ -9,7 +9,7 @@ import pytest
 
 from costbench.baselines import BASELINES
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.experiments.evaluation.unfitted import TILE_MODELS, IterationModel, RandomModel
 from costbench.hardware.device import Device
 from costbench.metrics.ranking import kendall_tau

@@ -17,9 +17,9 @@ import numpy as np
 from costbench import rng
 from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
+from costbench.datasets.measured_kernels import CompiledPrograms, TileShard, shard_path
 from costbench.datasets.storage import Shard
-from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
 from costbench.experiments.evaluation.program import (
     ALL_KERNELS,

@@ -14,14 +14,14 @@ import numpy as np
 
 from costbench import rng
 from costbench.arrays import F64
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.compiler.spaces import TileSizes
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.execution.dotted import is_dotted
-from costbench.hardware.codegen import uniform
 from costbench.hardware.device import Device
+from costbench.hardware.noise import uniform
 from costbench.hardware.simulator import simulate_nest
 from costbench.hashing.splitmix64 import mix
 from costbench.models.baselines.layouts import changed_nodes
@@ -98,7 +98,7 @@ def _simulate_regular_machine(target: Target, seeds: tuple[int, ...]) -> BySeed:
     """Return the runtime without noise of the same machine without irregular generated code.
 
     It knows every rule of the machine but the factor of each structure of inner loops, which looks random
-    (`costbench.hardware.codegen`): a model without examples of a structure cannot know more.
+    (`costbench.hardware.noise`): a model without examples of a structure cannot know more.
     """
     del seeds
     timing = replace(target.timing, codegen_compute_sd=0.0, codegen_transfer_sd=0.0)

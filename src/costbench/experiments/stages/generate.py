@@ -8,21 +8,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_files, write_json
-from costbench.datasets.fusion.generation import FusionParams, FusionTask
+from costbench.datasets.fusion_generation import FusionParams, FusionTask
 from costbench.datasets.generation import Task, generate
-from costbench.datasets.layout.collections import family_of
-from costbench.datasets.layout.generation import LayoutParams, LayoutTask
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.layout_generation import LayoutParams, LayoutTask
+from costbench.datasets.layout_shards import family_of
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.writer import module_to_bytes
 from costbench.programs.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
 from costbench.store import remove_outdated
 from costbench.target import Target, load_target

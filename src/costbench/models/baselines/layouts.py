@@ -16,7 +16,7 @@ import numpy as np
 from costbench import rng
 from costbench.arrays import F32, F64, I64, AnyInt
 from costbench.artifacts import digest_bytes
-from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.features.schema import LAYOUT_FEATURES, NODE_FEATURES, column
