@@ -39,14 +39,15 @@ KNOWN = {
     "generate": ("params", "execution.compiled", "target", "rng", "hardware.simulator", "hlo.shape"),
     "features": ("params", "execution.compiled", "features.feature_shards"),
     "train": ("params", "execution.compiled", "training.fit", "training.kernel_source", "models.learned",
-              "models.kernels.register_tiles", "features.schema"),
+              "features.schema"),
     "layouts": ("params", "training.layout.fit", "models.layout.segments", "datasets.layout.graphs"),
     "sweep": ("params", "training.fit", "experiments.sweeps.study", "experiments.grid.training_run"),
     "autotune": ("params", "execution.compiled", "models.learned", "hardware.device", "search.genetic"),
 }  # fmt: skip
 
 
-CODE = read_sources(PACKAGE)
+KERNELS = PACKAGE.with_name("costbench_kernels")
+CODE = read_sources(PACKAGE, KERNELS)
 
 
 def digests(package: Sources) -> dict[str, str]:
